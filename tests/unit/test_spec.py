@@ -1,0 +1,104 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from winlab import spec
+from winlab.errors import ExitCode, UsageError
+
+
+def test_shorthand() -> None:
+    made = spec.load("3-2-1")
+    assert (made.controllers.count, made.workers.count, made.hypervisors) == (3, 2, 1)
+
+
+def test_every_shipped_spec_is_valid_and_means_its_name() -> None:
+    for name in spec.names():
+        made = spec.load(name)
+        assert name == f"{made.controllers.count}-{made.workers.count}-{made.hypervisors}"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("2-1-1", "controllers.count"),
+        ("1-1-2", "hypervisors"),
+        ("1-1", "no spec '1-1'"),
+        ("nonsense", "no spec 'nonsense'"),
+        ("./missing.yaml", "can't be read"),
+    ],
+)
+def test_refused_sources(source: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        spec.load(source)
+    assert says in str(caught.value)
+    assert caught.value.exit_code is ExitCode.USAGE
+
+
+def test_problems_name_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text("controllers:\n  count: 1\nworkers:\n  memroy: 2GiB\n  cpus: many\nnetwork:\n  cidr: 8.8.8.0/24\n")
+    with pytest.raises(UsageError) as caught:
+        spec.load(str(path))
+    text = str(caught.value)
+    assert "(3 problems)" in text
+    assert "line 4: workers.memroy: there is no such field; there are bus, count, cpus" in text
+    assert "line 5: workers.cpus" in text
+    assert "line 7: network.cidr: 8.8.8.0/24 should be a private" in text
+
+
+def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text("controllers: [\n")
+    with pytest.raises(UsageError, match="not YAML") as caught:
+        spec.load(str(path))
+    assert "line" in caught.value.why
+
+
+def test_set_changes_any_field() -> None:
+    made = spec.load("1-1-1", ["workers.memory=3GiB", "network.dns=[192.0.2.1]", "controllers.cpus=4"])
+    assert (made.workers.memory, made.network.dns, made.controllers.cpus) == (3072, ("192.0.2.1",), 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("workers.cpus", "can't be understood"),
+        ("workers.colour=red", "--set workers.colour=red"),
+        ("workers.memory=lots", "'lots' is not a size"),
+        ("workers.os=beos", "there is no image 'beos'"),
+        ("controllers.os=windows-2022", "a controller runs Linux"),
+        ("network.cidr=10.0.0.0/33", "network.cidr"),
+        ("network.cidr=10.0.0.0/25", "too small"),
+        ("controllers.count.x=1", "has no fields"),
+    ],
+)
+def test_refused_changes(change: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        spec.load("1-60-1", [change])
+    assert says in str(caught.value)
+
+
+def test_linux_workers_have_no_windows_fields() -> None:
+    with pytest.raises(UsageError, match="not valid") as caught:
+        spec.load("1-1-1", ["workers.os=debian-13", "workers.bus=sata"])
+    assert "only Windows workers have it" in str(caught.value)
+
+
+@given(st.text())
+def test_any_text_is_a_spec_or_a_usage_error(source: str) -> None:
+    try:
+        spec.load(source)
+    except UsageError:
+        pass
+    except ValueError as error:  # a path with a NUL byte
+        assert "null byte" in str(error)  # noqa: PT017
+
+
+@given(st.text())
+def test_any_change_is_taken_or_refused(change: str) -> None:
+    try:
+        spec.load("1-1-1", [change])
+    except UsageError:
+        pass

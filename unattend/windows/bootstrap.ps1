@@ -1,0 +1,99 @@
+# winlab bootstrap: makes a fresh Windows Server reachable. Runs at the first logon, from the answer ISO, as
+# Administrator. The same bytes for every node: what differs is in node.json beside it. It can be run again.
+# Windows PowerShell 5.1. Progress goes to the first serial port, the whole story to C:\winlab\bootstrap.log.
+$ErrorActionPreference = 'Stop'
+$here = Split-Path -Parent $PSCommandPath
+$node = Get-Content -Raw -Encoding UTF8 -Path (Join-Path $here 'node.json') | ConvertFrom-Json
+
+function Write-Phase([string]$Text) {
+    try {
+        $port = New-Object System.IO.Ports.SerialPort 'COM1', 115200
+        $port.Open()
+        $port.WriteLine("winlab: $Text")
+        $port.Close()
+    } catch {
+        Write-Warning "The serial port can't be written: $_"
+    }
+}
+
+New-Item -ItemType Directory -Force -Path 'C:\winlab' | Out-Null
+Start-Transcript -Path 'C:\winlab\bootstrap.log' -Append | Out-Null
+try {
+    Write-Phase 'phase=bootstrap'
+
+    # The Public profile blocks WinRM and ssh
+    Get-NetConnectionProfile | Where-Object { $_.NetworkCategory -ne 'DomainAuthenticated' } |
+        Set-NetConnectionProfile -NetworkCategory Private
+
+    # Drivers that Windows PE did not carry over
+    $drivers = Join-Path (Split-Path -Parent $here) 'drv'
+    if (Test-Path -Path $drivers) {
+        Get-ChildItem -Path $drivers -Recurse -Filter '*.inf' | ForEach-Object {
+            & pnputil.exe /add-driver $_.FullName /install | Out-Host
+        }
+    }
+
+    # Windows ignores DHCP's MTU (option 26)
+    Get-NetAdapter -Physical | ForEach-Object {
+        & netsh.exe interface ipv4 set subinterface $_.ifIndex "mtu=$($node.mtu)" 'store=persistent' | Out-Host
+    }
+
+    # WinRM over HTTPS only, with the certificate that winlab made for this node and already trusts
+    Write-Phase 'phase=winrm'
+    Enable-PSRemoting -Force -SkipNetworkProfileCheck | Out-Null
+    $secret = ConvertTo-SecureString -String $node.pfx_password -AsPlainText -Force
+    $certificate = Import-PfxCertificate -FilePath (Join-Path $here 'winrm.pfx') -Password $secret `
+        -CertStoreLocation 'Cert:\LocalMachine\My'
+    Get-ChildItem -Path 'WSMan:\localhost\Listener' | Remove-Item -Recurse -Force
+    New-Item -Path 'WSMan:\localhost\Listener' -Transport HTTPS -Address '*' `
+        -CertificateThumbPrint $certificate.Thumbprint -Force | Out-Null
+    if (-not (Get-NetFirewallRule -Name 'winlab-winrm' -ErrorAction SilentlyContinue)) {
+        New-NetFirewallRule -Name 'winlab-winrm' -DisplayName 'winlab: WinRM over HTTPS' -Direction Inbound `
+            -Action Allow -Protocol TCP -LocalPort 5986 -Profile Any | Out-Null
+    }
+    & sc.exe config WinRM start= delayed-auto | Out-Host
+
+    # OpenSSH: in the box on 2025, the bundled package or the capability before
+    Write-Phase 'phase=ssh'
+    if (-not (Get-Service -Name 'sshd' -ErrorAction SilentlyContinue)) {
+        $package = Join-Path $here 'OpenSSH-Win64.zip'
+        if (Test-Path -Path $package) {
+            Expand-Archive -Path $package -DestinationPath 'C:\Program Files' -Force
+            & 'C:\Program Files\OpenSSH-Win64\install-sshd.ps1'
+        } else {
+            Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0' | Out-Null
+        }
+    }
+    $ssh = 'C:\ProgramData\ssh'
+    New-Item -ItemType Directory -Force -Path $ssh | Out-Null
+    foreach ($name in 'ssh_host_ed25519_key', 'ssh_host_ed25519_key.pub', 'administrators_authorized_keys') {
+        Copy-Item -Path (Join-Path $here $name) -Destination (Join-Path $ssh $name) -Force
+        # A file copied from a CD is read-only
+        Set-ItemProperty -Path (Join-Path $ssh $name) -Name IsReadOnly -Value $false
+        & icacls.exe (Join-Path $ssh $name) /inheritance:r /grant '*S-1-5-32-544:F' /grant '*S-1-5-18:F' | Out-Host
+    }
+    if (-not (Get-NetFirewallRule -Name 'winlab-sshd' -ErrorAction SilentlyContinue)) {
+        New-NetFirewallRule -Name 'winlab-sshd' -DisplayName 'winlab: OpenSSH' -Direction Inbound `
+            -Action Allow -Protocol TCP -LocalPort 22 -Profile Any | Out-Null
+    }
+    Set-Service -Name 'sshd' -StartupType Automatic
+    Restart-Service -Name 'sshd'
+
+    # Remote commands of a local administrator get the whole token
+    Set-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System' `
+        -Name 'LocalAccountTokenFilterPolicy' -Value 1 -Type DWord
+
+    # Automatic logon ends here: Windows counts one more than the answer file says, and keeps the password
+    $winlogon = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon'
+    Set-ItemProperty -Path $winlogon -Name 'AutoAdminLogon' -Value '0'
+    Set-ItemProperty -Path $winlogon -Name 'AutoLogonCount' -Value 0 -Type DWord
+    Remove-ItemProperty -Path $winlogon -Name 'DefaultPassword' -ErrorAction SilentlyContinue
+
+    Set-Content -Path 'C:\winlab\ready.txt' -Value $node.node -Encoding ASCII
+    Write-Phase 'phase=ready'
+} catch {
+    Write-Phase "error=bootstrap: $($_.Exception.Message -replace '\s+', ' ')"
+    throw
+} finally {
+    Stop-Transcript | Out-Null
+}

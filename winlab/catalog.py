@@ -1,0 +1,135 @@
+"""The catalog: which images there are (images/*.yaml).
+
+A recipe either downloads a published image (``download``) or names the builder that makes one (``build``). A builder is
+a module with two functions, so that nothing else needs to know what it makes, or how:
+
+- ``fingerprint(recipe) -> str``: a digest of everything besides the recipe that the result depends on;
+- ``build(request) -> None``: writes the image to ``request.output``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from winlab import data
+from winlab.errors import NotFoundError, UsageError
+from winlab.events import Progress
+
+
+class Download(BaseModel):
+    """A published image: where it is, and the SHA-256 (SHA-512 where the publisher gives only that) it must have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(pattern=r"^https?://")
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    sha512: str | None = Field(default=None, pattern=r"^[0-9a-f]{128}$")
+    size: int | None = Field(default=None, gt=0, description="bytes")
+
+    @model_validator(mode="after")
+    def _one_digest(self) -> Download:
+        if (self.sha256 is None) == (self.sha512 is None):
+            raise ValueError("give exactly one of sha256 and sha512")
+        return self
+
+
+class Build(BaseModel):
+    """An image that is made here: the module that makes it, and its options."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    builder: str = Field(pattern=r"^[a-z_][a-z0-9_.]*$")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Recipe(BaseModel):
+    """One image: what it is and where it comes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    summary: str
+    os: Literal["linux", "windows"]
+    format: Literal["qcow2", "raw", "iso"]
+    user: str  # whom ssh logs in as
+    usual_seconds: int = Field(default=300, description="how long it takes to make or fetch it, roughly")
+    usual_boot_seconds: int | None = Field(default=None, description="from power-on to ready, where it differs")
+    # Windows media: names of install.wim's images start so, and no product key is given for evaluation media
+    windows: Literal["2019", "2022", "2025"] | None = None
+    evaluation: bool = False
+    virtio_drivers: bool = Field(default=False, description="the media bring virtio drivers of their own")
+    memory_mib: int | None = None  # suggested for a node, where the role's default is too much
+    disk_gib: int | None = None
+    download: Download | None = None
+    build: Build | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Recipe:
+        if self.download is not None and self.build is not None:
+            raise ValueError("give either download or build")
+        return self
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What a builder gets. ``output`` does not exist yet; ``workdir`` is empty and removed afterwards."""
+
+    recipe: Recipe
+    options: dict[str, Any]
+    output: Path
+    workdir: Path
+    progress: Progress
+    mirror: str | None = None  # URL of a mirror of the distribution's archive; None: what the host itself uses
+
+
+class Builder(Protocol):
+    """A module that makes an image."""
+
+    def fingerprint(self, recipe: Recipe) -> str:
+        """A digest of everything besides the recipe that the result depends on."""
+
+    def build(self, request: BuildRequest) -> None:
+        """Make the image."""
+
+
+def load(path: Path) -> Recipe:
+    """Read one recipe.
+
+    :raises UsageError: the file is not a recipe; the message names the field.
+    """
+    try:
+        recipe = Recipe.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValidationError, OSError) as error:
+        raise UsageError(
+            f"The image recipe '{path}' can't be used.", why=str(error), cure="See docs/images.md."
+        ) from error
+    if recipe.name != path.stem:
+        raise UsageError(f"The image recipe '{path}' is named '{recipe.name}' inside.", cure="Give both the same name.")
+    return recipe
+
+
+def names() -> list[str]:
+    """The names of all recipes, sorted."""
+    return sorted(path.stem for path in data.folder("images").glob("*.yaml"))
+
+
+def get(name: str) -> Recipe:
+    """The recipe *name*.
+
+    :raises NotFoundError: there is none; the message lists those there are.
+    """
+    if name not in names():
+        raise NotFoundError(f"There is no image named '{name}'.", cure=f"Choose one of: {', '.join(names())}.")
+    return load(data.folder("images") / f"{name}.yaml")
+
+
+def builder(recipe: Recipe) -> Builder:
+    """The module that makes *recipe*'s image."""
+    assert recipe.build is not None
+    return cast(Builder, importlib.import_module(recipe.build.builder))

@@ -1,0 +1,141 @@
+"""What all commands share: options, completion, tables and JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from winlab import settings
+
+
+class Output(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def _complete_labs() -> list[str]:
+    from winlab import lab, state
+    from winlab.errors import WinlabError
+
+    try:
+        return sorted({*lab.all_labs(), *state.labs()})
+    except WinlabError:
+        return state.labs()
+
+
+def _complete_specs(incomplete: str) -> list[str]:
+    from pathlib import Path
+
+    from winlab import spec
+
+    files = [str(path) for path in Path().glob(f"{incomplete}*.yaml")]
+    return [name for name in [*spec.names(), *files] if name.startswith(incomplete)]
+
+
+def _complete_nodes(ctx: typer.Context) -> list[str]:
+    from winlab import lab
+    from winlab.errors import WinlabError
+
+    try:
+        return list(lab.nodes_of(ctx.params.get("lab") or settings.DEFAULT_LAB))
+    except WinlabError:
+        return []
+
+
+def _complete_images() -> list[str]:
+    from winlab import catalog
+
+    return catalog.names()
+
+
+Lab = Annotated[
+    str,
+    typer.Option("--lab", envvar="WINLAB_LAB", help="The lab's name.", autocompletion=_complete_labs, metavar="NAME"),
+]
+Node = Annotated[str, typer.Argument(help="The node's name, such as node-1.", autocompletion=_complete_nodes)]
+Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")]
+Spec = Annotated[
+    str,
+    typer.Option(
+        "--spec",
+        "-s",
+        envvar="WINLAB_SPEC",
+        help="controllers-workers-hypervisors, a name in specs/, or a YAML file.",
+        autocompletion=_complete_specs,
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="Change a field of the spec: --set workers.cpus=4. Can be repeated.", metavar="PATH=VALUE"
+    ),
+]
+System = Annotated[
+    str | None,
+    typer.Option("--os", help="The workers' system: an image from images/.", autocompletion=_complete_images),
+]
+Iso = Annotated[str | None, typer.Option("--iso", help="A Windows Server ISO of your own; it stays as it is.")]
+Rehearse = Annotated[
+    bool,
+    typer.Option("--rehearse", help="Take stand-in Windows media, made here: all of winlab but Windows itself."),
+]
+Mirror = Annotated[
+    str | None,
+    typer.Option(
+        "--mirror",
+        envvar="WINLAB_MIRROR",
+        help="URL prefix or folder to take downloads from, instead of their own sites.",
+    ),
+]
+IMAGE_NAME = typer.Argument(help="The image's name.", autocompletion=_complete_images)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON on the standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+
+
+def print_table(columns: list[str], rows: list[list[str]], title: str | None = None) -> None:
+    """Print a table on the standard output; nothing is cut off when that is a pipe."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, show_header=any(columns), title=title, title_justify="left", box=SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    console.print(table)
+
+
+def make_plan(
+    lab: str, spec: str, changes: list[str] | None, system: str | None, iso: str | None, rehearse: bool
+) -> Any:
+    """The plan that the flags of create and plan mean.
+
+    :raises UsageError: they contradict each other, or the spec is not valid.
+    """
+    from pathlib import Path
+
+    from winlab import plan
+    from winlab import spec as specs
+    from winlab.errors import UsageError
+    from winlab.host.facts import read_facts
+
+    if rehearse and (system or iso):
+        raise UsageError("--rehearse brings its own media.", cure="Leave out --os and --iso, or leave out --rehearse.")
+    every = list(changes or [])
+    if system or rehearse:
+        every.append(f"workers.os={'windows-rehearsal' if rehearse else system}")
+    if iso:
+        every.append("workers.media=" + json.dumps(str(Path(iso).expanduser().resolve())))
+    return plan.make(specs.load(spec, every), lab, read_facts())

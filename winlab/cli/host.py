@@ -1,0 +1,99 @@
+"""Commands for the host: doctor, host setup, host teardown."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from winlab import settings
+from winlab.cli.common import Format, Output, Spec, print_json, print_table
+from winlab.errors import ExitCode
+
+_host = typer.Typer(help="Prepare this machine for labs, or undo that.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to *app*."""
+    app.command()(doctor)
+    app.add_typer(_host, name="host")
+
+
+def doctor(spec: Spec = "", output: Format = Output.TABLE) -> None:
+    """Check what labs need of this host. Exit code 4 if something is missing.
+
+    With --spec, memory, disk and cores are compared with that spec.
+    """
+    from winlab.host.doctor import Needs, diagnose
+
+    needs = None
+    if spec:
+        from winlab.cli.common import make_plan
+
+        made = make_plan(settings.DEFAULT_LAB, spec, None, None, None, False)
+        needs = Needs(
+            memory_mib=sum(node.memory_mib for node in made.nodes),
+            disk_gib=sum(node.disk_mib for node in made.nodes) // 1024,
+            vcpus=max(node.cpus for node in made.nodes),
+        )
+    checks = diagnose(needs)
+    if output is Output.JSON:
+        print_json([dataclasses.asdict(check) for check in checks])
+    else:
+        mark = {"ok": "✓", "warn": "!", "fail": "✗"}
+        print_table(["", "CHECK", "STATE"], [[mark[check.state], check.name, check.detail] for check in checks])
+        for check in checks:
+            if check.state != "ok":
+                print(f"{mark[check.state]} {check.name}: {check.detail}\n  why:  {check.why}\n  cure: {check.cure}")
+    raise typer.Exit(ExitCode.HOST if any(check.state == "fail" for check in checks) else ExitCode.OK)
+
+
+@_host.command()
+def setup(
+    external_cidr: Annotated[
+        str | None, typer.Option(help="The network by which the host reaches labs.", metavar="CIDR")
+    ] = None,
+    install: Annotated[bool, typer.Option("--install", help="Install missing distribution packages.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; can be run at any time."""
+    from winlab.cli.progress import shown
+    from winlab.events import Event, Kind
+    from winlab.host.setup import setup as run_setup
+
+    with shown(output) as tell:
+
+        class _Voice:
+            def say(self, text: str, fraction: float | None = None) -> None:
+                tell(Event(Kind.NOTE, "host setup", text, fraction=fraction))
+
+        facts = run_setup(_Voice(), external_cidr=external_cidr, install=install)
+    if output is Output.JSON:
+        print_json(facts.model_dump(mode="json"))
+    else:
+        print(
+            f"The host is set up: {facts.accelerator}, OVS datapath {facts.datapath}, "
+            f"labs are reached by {facts.external_cidr}."
+        )
+
+
+@_host.command()
+def teardown(
+    force: Annotated[bool, typer.Option("--force", help="Even while there are labs.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Undo 'winlab host setup', all of it. Needs root."""
+    from winlab.cli.progress import shown
+    from winlab.events import Event, Kind
+    from winlab.host.setup import teardown as run_teardown
+
+    with shown(output) as tell:
+
+        class _Voice:
+            def say(self, text: str, fraction: float | None = None) -> None:
+                tell(Event(Kind.NOTE, "host teardown", text, fraction=fraction))
+
+        run_teardown(_Voice(), force=force)
+    if output is Output.TABLE:
+        print("The host is as it was before 'winlab host setup'.")

@@ -1,0 +1,74 @@
+"""The command ``winlab``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from winlab import __version__
+from winlab.cli import host, image, lab, node
+from winlab.errors import ExitCode, WinlabError
+
+app = typer.Typer(
+    name="winlab",
+    help="A hybrid Kubernetes lab (Linux controllers, Windows workers) on your own hypervisor, in one command.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+lab.register(app)
+node.register(app)
+host.register(app)
+app.add_typer(image.app, name="image")
+
+_debug = False
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"winlab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", envvar="WINLAB_DEBUG", help="Show tracebacks of errors.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,  # noqa: ARG001
+) -> None:
+    global _debug
+    _debug = debug
+
+
+def explain(error: WinlabError) -> str:
+    """An error with its causes, as it is printed."""
+    lines = [f"winlab: {error.what}"]
+    lines += [f"  {name + ':':<9} {text}" for name, text in error.details()]
+    for cause in error.causes:
+        if isinstance(cause, WinlabError):
+            lines += ["and: " + line for line in explain(cause).removeprefix("winlab: ").splitlines()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the command line; errors become one message and a documented exit code (docs/exit-codes.md)."""
+    try:
+        app()
+    except WinlabError as error:
+        if _debug:
+            raise
+        print(explain(error), file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("winlab: interrupted. Nothing is lost: the same command carries on.", file=sys.stderr)
+        sys.exit(ExitCode.INTERRUPTED)
+    except Exception as error:
+        if _debug:
+            raise
+        print(
+            f"winlab: an unexpected {type(error).__name__}: {error}\n"
+            "  cure:     run the command again with 'winlab --debug ...' and report what it prints.",
+            file=sys.stderr,
+        )
+        sys.exit(ExitCode.FAILED)

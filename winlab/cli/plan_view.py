@@ -1,0 +1,51 @@
+"""How a plan is shown to people."""
+
+from __future__ import annotations
+
+from winlab.cli.common import print_table
+from winlab.plan import Plan
+from winlab.sizes import human
+
+
+def show(plan: Plan) -> None:
+    """Print the plan as tables."""
+    net, host = plan.network, plan.host
+    found = "recorded by 'winlab host setup'" if host.recorded else "assumed: this host was not set up"
+    print(f"Lab {plan.lab}, plan {plan.digest}. Nothing was touched.")
+    print_table(
+        ["", ""],
+        [
+            ["host", f"{host.accelerator}, OVS datapath {host.datapath} ({found})"],
+            ["switch", f"{net.switch}, {net.cidr}, MTU {net.mtu}, domain {net.domain}"],
+            ["router", f"{net.router}, inside {net.gateway} {net.gateway_mac}"],
+            ["", f"outside {net.router_external} {net.router_external_mac}, next hop {net.external_gateway}"],
+            ["resolvers", ", ".join(net.resolvers)],
+        ],
+    )
+    print_table(
+        ["NODE", "IMAGE", "CPUS", "MEMORY", "MAC", "ADDRESS", "FROM OUTSIDE"],
+        [[n.name, n.image, str(n.cpus), human(n.memory_mib), n.mac, n.address, n.floating] for n in plan.nodes],
+    )
+    print_table(
+        ["NODE", "DOMAIN", "UUID", "OVN PORT", "BUS", "NIC"],
+        [[n.name, n.domain, n.uuid, n.port, n.bus, n.nic] for n in plan.nodes],
+    )
+    print_table(
+        ["NODE", "VOLUME", "FORMAT", "SIZE", "OVER"],
+        [
+            [n.name, v.name, v.format, human(v.capacity_mib) if v.capacity_mib else "of its content", v.backing or ""]
+            for n in plan.nodes
+            for v in n.volumes
+        ],
+    )
+    rows = [
+        [n.name, n.windows.computer_name, n.windows.image_name, str(n.windows.media or "from the image's recipe")]
+        for n in plan.nodes
+        if n.windows is not None
+    ]
+    if rows:
+        print_table(["NODE", "COMPUTER NAME", "IMAGE IN INSTALL.WIM", "MEDIA"], rows)
+    memory = sum(n.memory_mib for n in plan.nodes)
+    disk = sum(n.disk_mib for n in plan.nodes)
+    cpus = sum(n.cpus for n in plan.nodes)
+    print(f"In all: {cpus} CPUs, {human(memory)} of memory, {human(disk)} of disk (thin).")

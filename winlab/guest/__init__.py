@@ -1,0 +1,1 @@
+"""One interface to the guests of both systems: ssh and WinRM."""

@@ -1,0 +1,40 @@
+"""Images as a whole: the cache and the base volumes in the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lxml import etree
+
+from winlab.catalog import Recipe
+from winlab.errors import HostError
+from winlab.media import cache
+from winlab.vm.connection import connected
+from winlab.vm.volumes import MARKER, Pool
+
+
+def prune_all(recipes: Iterable[Recipe]) -> int:
+    """Remove cached images that are none of *recipes*', and base volumes that no other volume stands on.
+
+    :returns: how many bytes of the cache were freed; volumes come on top.
+    """
+    freed = cache.prune({cache.key(recipe) for recipe in recipes if recipe.build or recipe.download})
+    try:
+        with connected() as conn:
+            _prune_pool(Pool(conn))
+    except HostError:
+        pass  # a host without libvirt has no volumes to prune
+    return freed
+
+
+def _prune_pool(pool: Pool) -> None:
+    pool.refresh()
+    used = {path for name in pool.names() if (path := _backing(pool, name))}
+    for name in pool.names("base-"):
+        whole = name.removesuffix(MARKER)
+        if not pool.exists(whole) or str(pool.path(whole)) not in used:
+            pool.delete(name)
+
+
+def _backing(pool: Pool, name: str) -> str | None:
+    return etree.fromstring(pool.describe(name).encode()).findtext("backingStore/path")

@@ -1,0 +1,239 @@
+"""Labs: create, look, destroy. Reality is read from tags; the local folder holds only secrets and the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+from winlab import catalog, engine
+from winlab.engine import Step
+from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, WinlabError
+from winlab.events import Event, Kind, Listener, Progress
+from winlab.guest import base
+from winlab.net import ovn
+from winlab.net.tags import Tag
+from winlab.net.topology import topology
+from winlab.plan import Plan
+from winlab.state import LabState
+from winlab.steps import Context, boot, images, machines
+from winlab.vm import domains
+from winlab.vm.connection import Connection, connected
+from winlab.vm.domains import Machine
+from winlab.vm.volumes import Pool
+
+TCG_SCALE = 3.0  # how much slower a boot is under emulation, roughly (docs/evidence.md)
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """A node as it is. ``answers`` is None where it was not asked."""
+
+    tag: Tag
+    state: str
+    answers: bool | None
+    problem: str = ""
+
+
+def create(plan: Plan, tell: Listener, *, mirror: str | None = None) -> None:
+    """Make the lab, or carry on with it; what is there already stays as it is.
+
+    :raises ConflictError: there is a lab of that name from another plan, or another winlab is at it.
+    :raises WinlabError: a step failed.
+    """
+    state = LabState(plan.lab)
+    preflight(plan)
+    with connected() as conn, state.locked():
+        pool = Pool(conn)
+        _refuse_other_plan(plan, conn)
+        scale = 1.0 if plan.host.accelerator == "kvm" else TCG_SCALE
+        context = Context(plan, state, conn, pool, mirror, scale)
+
+        def listen(event: Event) -> None:
+            if event.kind is not Kind.PROGRESS:
+                state.record(event)
+            tell(event)
+
+        engine.run(steps(context), listen)
+
+
+def preflight(plan: Plan) -> None:
+    """See that all inputs can be had, before anything is touched.
+
+    :raises WinlabError: a medium is missing or not what it should be, or the host lacks memory.
+    """
+    for node in plan.nodes:
+        if node.windows is not None and node.windows.media is not None:
+            images.check_windows_media(node, node.windows.media)
+        else:
+            images.require_source(catalog.get(node.image))
+
+
+def steps(context: Context) -> list[Step]:
+    """All steps that make the plan's lab."""
+    plan, state = context.plan, context.state
+
+    def make_credentials(progress: Progress) -> None:
+        progress.say("making keys, passwords and certificates")
+        state.ensure_credentials(plan)
+
+    def make_network(progress: Progress) -> None:
+        progress.say(f"switch, router, DHCP, DNS and NAT for {plan.network.cidr}")
+        with ovn.connect() as northbound:
+            northbound.apply(topology(plan))
+
+    def network_is_made() -> bool:
+        with ovn.connect() as northbound:
+            return northbound.lab_plan(plan.lab) == plan.digest
+
+    found = [
+        Step(machines.CREDENTIALS, make_credentials, lambda: state.has_credentials_for(plan), usual=2),
+        Step(machines.NETWORK, make_network, network_is_made, usual=1),
+        *images.steps(context),
+    ]
+    for node in plan.nodes:
+        usual = catalog.get(node.image).usual_boot_seconds
+        found += [*machines.steps(context, node), boot.step(context, node, usual)]
+    return found
+
+
+def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
+    there = domains.machines(conn, plan.lab)
+    if any(machine.tag.plan != plan.digest for machine in there):
+        raise ConflictError(
+            f"There is a lab '{plan.lab}' already, made from another spec or by another version of winlab.",
+            why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",
+            cure=f"Run 'winlab destroy --lab {plan.lab}' first, or give the new lab another name with --lab.",
+        )
+
+
+def find(lab: str, conn: Connection) -> list[Machine]:
+    """The lab's machines.
+
+    :raises NotFoundError: it has none.
+    """
+    there = domains.machines(conn, lab)
+    if not there:
+        others = sorted({machine.tag.lab for machine in domains.machines(conn)})
+        raise NotFoundError(
+            f"There is no lab '{lab}'.",
+            cure=f"There are: {', '.join(others)}." if others else "Make one with 'winlab create --spec 1-1-1'.",
+        )
+    return there
+
+
+def find_node(lab: str, node: str, conn: Connection) -> Machine:
+    """One machine of a lab.
+
+    :raises NotFoundError: there is no such lab, or no such node in it.
+    """
+    there = find(lab, conn)
+    for machine in there:
+        if machine.tag.node == node:
+            return machine
+    raise NotFoundError(
+        f"The lab '{lab}' has no node '{node}'.",
+        cure=f"It has: {', '.join(machine.tag.node for machine in there)}.",
+    )
+
+
+def status(lab: str) -> list[NodeStatus]:
+    """The lab's nodes as they are now; every running one is asked by a verified login.
+
+    :raises NotFoundError: there is no such lab.
+    """
+    with connected() as conn:
+        there = find(lab, conn)
+    state = LabState(lab)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        return list(pool.map(lambda machine: _ask(machine, state), there))
+
+
+def _ask(machine: Machine, state: LabState) -> NodeStatus:
+    if machine.state != "running":
+        return NodeStatus(machine.tag, machine.state, None)
+    try:
+        guest = base.connect(machine.tag, state, timeout=15)
+        try:
+            guest.execute(["hostname"])
+        finally:
+            guest.close()
+    except WinlabError as error:
+        return NodeStatus(machine.tag, machine.state, False, error.what)
+    return NodeStatus(machine.tag, machine.state, True)
+
+
+def all_labs() -> dict[str, list[Machine]]:
+    """Every lab of the host with its machines; also those of which only network rows are left."""
+    with connected() as conn:
+        found: dict[str, list[Machine]] = {}
+        for machine in domains.machines(conn):
+            found.setdefault(machine.tag.lab, []).append(machine)
+    with ovn.connect() as northbound:
+        for lab in northbound.labs():
+            found.setdefault(lab, [])
+    return dict(sorted(found.items()))
+
+
+def destroy(lab: str, tell: Listener) -> list[str]:
+    """Remove every trace of the lab, by its tags alone; twice in a row is fine. Images stay in the pool.
+
+    :returns: what was removed, in words; empty if there was nothing.
+    """
+    removed: list[str] = []
+    state = LabState(lab)
+
+    def gone(kind: Literal["domain", "volume", "network", "folder"], name: str) -> None:
+        removed.append(f"{kind} {name}")
+        tell(Event(Kind.DONE, f"remove {kind} {name}"))
+
+    problems: list[WinlabError] = []
+    with connected() as conn, state.locked():
+        for machine in domains.machines(conn, lab):
+            if domains.remove(conn, machine.domain):
+                gone("domain", machine.domain)
+        try:
+            with ovn.connect() as northbound:
+                if northbound.remove(lab):
+                    gone("network", f"winlab-{lab}")
+        except HostError as error:  # the rest can be removed all the same
+            problems.append(error)
+        try:
+            pool = Pool(conn)
+            pool.refresh()
+            for volume in pool.names(f"{lab}."):
+                if pool.delete(volume):
+                    gone("volume", volume)
+        except WinlabError as error:
+            problems.append(error)
+        if problems:
+            # the folder stays: it is what a second try would be told about
+            problems[0].causes = tuple(problems[1:])
+            raise problems[0]
+        had_secrets = any(path.name != "lock" for path in state.folder.iterdir())
+        state.remove()
+        if had_secrets:
+            gone("folder", str(state.folder))
+    return removed
+
+
+def login(lab: str, node: str, via: str | None = None) -> base.Guest:
+    """Log in to a node of a lab.
+
+    :raises NotFoundError: there is no such lab or node.
+    :raises GuestError: the node does not run, or can't be reached.
+    """
+    with connected() as conn:
+        machine = find_node(lab, node, conn)
+    if machine.state != "running":
+        raise GuestError(
+            f"'{node}' is {machine.state}.", cure="Run the lab's create command again; it starts what is off."
+        )
+    return base.connect(machine.tag, LabState(lab), via)
+
+
+def nodes_of(lab: str) -> Sequence[str]:
+    """The names of a lab's nodes; empty if there is none."""
+    with connected() as conn:
+        return [machine.tag.node for machine in domains.machines(conn, lab)]

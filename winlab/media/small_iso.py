@@ -1,0 +1,63 @@
+"""Small ISO images that winlab makes for a node: the answer ISO and cloud-init's seed.
+
+Names are exact by Joliet (Windows) and Rock Ridge (Linux). The ISO 9660 names beside them are only made unique.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path, PurePosixPath
+
+import pycdlib
+
+from winlab.errors import UsageError
+
+JOLIET_NAME = 64  # characters; what is longer, Windows does not see
+
+
+def write(path: Path, label: str, files: dict[str, bytes]) -> None:
+    """Write an ISO image with *files* (by path) to *path*, readable for its owner alone.
+
+    :raises UsageError: a name can't stand on an ISO image; nothing is written.
+    """
+    for name in files:
+        if any(len(part) > JOLIET_NAME for part in PurePosixPath(name).parts):
+            raise UsageError(
+                f"The file name '{name}' is too long for an answer ISO.",
+                cure=f"Give it at most {JOLIET_NAME} characters.",
+            )
+    iso = pycdlib.PyCdlib()
+    iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=label)
+    made: dict[str, str] = {"": ""}
+    try:
+        for name in sorted(files):
+            parent = _folders(iso, PurePosixPath(name).parent, made)
+            content = files[name]
+            leaf = PurePosixPath(name).name
+            iso.add_fp(
+                io.BytesIO(content),
+                len(content),
+                f"{made[parent]}/F{len(made):07d}.;1",
+                rr_name=leaf,
+                joliet_path=f"/{name}",
+                file_mode=0o100400,
+            )
+            made[f"{name}\0file"] = ""
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        with path.open("wb") as file:
+            iso.write_fp(file)
+    finally:
+        iso.close()
+
+
+def _folders(iso: pycdlib.PyCdlib, folder: PurePosixPath, made: dict[str, str]) -> str:
+    """Make a folder and its parents; the key of the folder in *made*, which maps to its ISO 9660 path."""
+    if str(folder) == ".":
+        return ""
+    key = str(folder)
+    if key not in made:
+        parent = _folders(iso, folder.parent, made)
+        made[key] = f"{made[parent]}/D{len(made):07d}"
+        iso.add_directory(made[key], rr_name=folder.name, joliet_path=f"/{key}", file_mode=0o040500)
+    return key

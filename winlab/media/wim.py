@@ -1,0 +1,79 @@
+"""Reading the list of images in a WIM file, in place.
+
+Source: the WIM header as wimlib documents it (208 bytes, little-endian; the XML's resource header is at 0x48), and the
+XML's elements as they are in Microsoft's media.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from lxml import etree
+
+from winlab.errors import UsageError
+
+MAGIC = b"MSWIM\0\0\0"
+HEADER = 208
+XML_RESOURCE = 0x48
+MAX_XML = 64 << 20
+
+
+@dataclass(frozen=True)
+class WimImage:
+    """One image of a WIM; ``build`` is None where the XML has none."""
+
+    index: int
+    name: str
+    display_name: str
+    edition: str
+    installation_type: str
+    language: str
+    build: int | None
+
+
+def read_images(file: BinaryIO, what: str) -> list[WimImage]:
+    """The images of the WIM that *file* is positioned in (seekable, at offset 0).
+
+    :param what: how to call the file in messages.
+    :raises UsageError: it is not a whole, unspanned WIM.
+    """
+    header = file.read(HEADER)
+    if len(header) < HEADER or header[:8] != MAGIC:
+        raise UsageError(f"{what} is not a WIM file.", cure="Take the ISO as Microsoft offers it.")
+    part, parts = struct.unpack_from("<HH", header, 0x28)
+    if parts != 1:
+        raise UsageError(
+            f"{what} is part {part} of a split WIM.",
+            cure="Join the parts first, or take the ISO as Microsoft offers it.",
+        )
+    (packed, offset, original) = struct.unpack_from("<QQQ", header, XML_RESOURCE)
+    size, flags = packed & ((1 << 56) - 1), packed >> 56
+    if flags & 0x1C or size != original or size > MAX_XML:
+        raise UsageError(f"The image list in {what} can't be read.", why="It is compressed or spans several files.")
+    file.seek(offset)
+    raw = file.read(size)
+    if len(raw) != size:
+        raise UsageError(f"{what} is truncated.", why="Its image list lies beyond its end.", cure="Get the ISO again.")
+    try:
+        root = etree.fromstring(raw.decode("utf-16").encode(), etree.XMLParser(resolve_entities=False))
+    except (UnicodeDecodeError, etree.XMLSyntaxError) as error:
+        raise UsageError(f"The image list in {what} is damaged.", why=str(error), cure="Get the ISO again.") from error
+    return [_image(element) for element in root.findall("IMAGE")]
+
+
+def _image(element: etree._Element) -> WimImage:
+    def text(path: str) -> str:
+        return element.findtext(path) or ""
+
+    build = text("WINDOWS/VERSION/BUILD")
+    return WimImage(
+        index=int(element.get("INDEX", "0")),
+        name=text("NAME"),
+        display_name=text("DISPLAYNAME"),
+        edition=text("WINDOWS/EDITIONID"),
+        installation_type=text("WINDOWS/INSTALLATIONTYPE"),
+        language=text("WINDOWS/LANGUAGES/DEFAULT"),
+        build=int(build) if build.isdigit() else None,
+    )

@@ -1,0 +1,132 @@
+"""Reading a Windows Server ISO without mounting or changing it.
+
+Sources: El Torito 1.0 for the boot catalog; Microsoft's own layout (everything in UDF, boot images outside the ISO 9660
+tree, the UEFI entry with sector count 1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pycdlib
+
+from winlab.errors import UsageError
+from winlab.media.wim import WimImage, read_images
+
+SECTOR = 2048
+BOOT_RECORD = 17  # the sector that El Torito fixes for its boot record
+UEFI = 0xEF
+NO_PROMPT = "/efi/microsoft/boot/efisys_noprompt.bin"
+INSTALL_WIM = "/sources/install.wim"
+
+
+@dataclass(frozen=True)
+class BootEntry:
+    """An entry of the boot catalog: where the entry is in the file, its platform, and what it loads."""
+
+    offset: int
+    platform: int
+    load_sector: int
+    sector_count: int
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
+    iso = pycdlib.PyCdlib()
+    try:
+        with path.open("rb") as file:
+            start = file.read(512).lstrip()[:64].lower()
+    except OSError as error:
+        raise UsageError(f"The medium '{path}' can't be read.", why=str(error)) from error
+    if start.startswith((b"<!doctype", b"<html", b"<?xml")):
+        raise UsageError(
+            f"'{path}' is a web page, not an ISO image.",
+            why="A download page was saved in place of the medium.",
+            cure="Download the ISO again and compare its SHA-256.",
+        )
+    try:
+        iso.open(str(path))
+    except Exception as error:  # pycdlib raises struct.error and others on damaged media
+        raise UsageError(
+            f"'{path}' is not a readable ISO image.", why=str(error), cure="Get it again and compare its SHA-256."
+        ) from error
+    try:
+        yield iso
+    finally:
+        iso.close()
+
+
+def images(path: Path) -> list[WimImage]:
+    """The images in the medium's install.wim.
+
+    :raises UsageError: the file is not a Windows installation ISO; the message says what it is instead.
+    """
+    with _opened(path) as iso:
+        if not iso.has_udf():
+            raise UsageError(
+                f"'{path}' is not a Windows installation ISO.",
+                why="It has no UDF file system; Microsoft's media have all their files there.",
+            )
+        try:
+            with iso.open_file_from_iso(udf_path=INSTALL_WIM) as file:
+                return read_images(file, f"'{INSTALL_WIM}' in '{path}'")
+        except pycdlib.pycdlibexception.PyCdlibException as error:
+            raise UsageError(
+                f"'{path}' has no {INSTALL_WIM}.",
+                why=str(error),
+                cure="Take a Windows Server ISO as Microsoft offers it; .esd and split .swm images can't be used.",
+            ) from error
+
+
+def boot_entries(path: Path) -> list[BootEntry]:
+    """The bootable entries of the El Torito catalog; empty if there is none."""
+    with path.open("rb") as file:
+        file.seek(BOOT_RECORD * SECTOR)
+        record = file.read(SECTOR)
+        if record[:7] != b"\0CD001\1" or not record[7:].startswith(b"EL TORITO SPECIFICATION"):
+            return []
+        (sector,) = struct.unpack_from("<I", record, 0x47)
+        file.seek(sector * SECTOR)
+        catalog = file.read(SECTOR)
+    found: list[BootEntry] = []
+    platform = catalog[1]
+    for position in range(32, SECTOR, 32):
+        entry = catalog[position : position + 32]
+        if entry[0] in (0x90, 0x91):
+            platform = entry[1]
+        elif entry[0] == 0x88:
+            (count, load) = struct.unpack_from("<HI", entry, 6)
+            found.append(BootEntry(sector * SECTOR + position, platform, load, count))
+        elif position > 32 and entry[0] != 0x44:
+            break
+    return found
+
+
+def no_prompt_patch(path: Path) -> tuple[int, bytes] | None:
+    """What to write where, so that the medium boots under UEFI without asking for a key: (offset, four bytes).
+
+    None if it does so already. The patch points the UEFI entry at the image that Microsoft ships for this.
+
+    :raises UsageError: the medium has no UEFI entry, or no such image.
+    """
+    entries = [entry for entry in boot_entries(path) if entry.platform == UEFI]
+    if not entries:
+        raise UsageError(f"'{path}' can't be booted by UEFI.", why="Its boot catalog has no UEFI entry.")
+    with _opened(path) as iso:
+        try:
+            record = iso.get_record(udf_path=NO_PROMPT)
+        except pycdlib.pycdlibexception.PyCdlibException as error:
+            raise UsageError(
+                f"'{path}' has no {NO_PROMPT}.",
+                why="Windows Server media have it since 2016; it boots without asking for a key.",
+                cure="Take the ISO as Microsoft offers it.",
+            ) from error
+        assert record.inode is not None  # a file always has one
+        sector = record.inode.extent_location()
+    if entries[0].load_sector == sector:
+        return None
+    return entries[0].offset + 8, struct.pack("<I", sector)

@@ -1,0 +1,1 @@
+"""The lab's network through OVN's northbound database."""

@@ -1,0 +1,56 @@
+"""Addresses, MACs and uuids: all derived from names, so that the same spec gives the same lab everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import uuid
+
+from winlab.errors import UsageError
+
+NAMESPACE = uuid.UUID("6f1f6e0c-7a0e-5d0b-9c1e-3b0d6c1a57ab")  # winlab's own; any constant will do
+BLOCK = 16  # external addresses are handed out in blocks of this size; a lab's router takes the first
+FIRST_CONTROLLER = 11
+FIRST_WORKER = 101
+
+
+def make_uuid(*names: str) -> str:
+    """A uuid that depends on the names alone."""
+    return str(uuid.uuid5(NAMESPACE, "/".join(names)))
+
+
+def make_mac(*names: str) -> str:
+    """A locally administered unicast MAC in QEMU's range (52:54:00) that depends on the names alone."""
+    digest = hashlib.sha256("/".join(("mac", *names)).encode()).digest()
+    return "52:54:00:" + ":".join(f"{byte:02x}" for byte in digest[:3])
+
+
+def inner(cidr: str, offset: int) -> str:
+    """The address *offset* places into the network."""
+    return str(ipaddress.IPv4Network(cidr)[offset])
+
+
+def external_block(external_cidr: str, lab: str, addresses: int, chosen: int | None) -> list[str]:
+    """The external addresses of a lab: one for its router, then one a node.
+
+    A lab takes one block of 16, or as many neighbouring ones as it needs. Which, follows from its name, so that a plan
+    needs no running host; whether it is free, ``create`` sees. Block 0 holds the host's own address, the last one the
+    broadcast address: neither is handed out.
+
+    :raises UsageError: *chosen* is outside the network, or the network is too small.
+    """
+    network = ipaddress.IPv4Network(external_cidr)
+    need = -(-addresses // BLOCK)
+    last = network.num_addresses // BLOCK - 1 - need  # the last block that may come first
+    if last < 1:
+        raise UsageError(
+            f"The external network {external_cidr} is too small for a lab of {addresses} addresses.",
+            cure="Run 'winlab host setup --external-cidr' with a larger one, or take fewer nodes.",
+        )
+    if chosen is not None and chosen > last:
+        raise UsageError(
+            f"network.floating_block {chosen} is outside the external network {external_cidr}.",
+            cure=f"Choose 1 to {last}, or leave it out.",
+        )
+    first = chosen or int.from_bytes(hashlib.sha256(f"block/{lab}".encode()).digest()[:4]) % last + 1
+    return [str(network[first * BLOCK + index]) for index in range(addresses)]

@@ -1,0 +1,132 @@
+"""The lab's rows in OVN's northbound database, as values. Pure; winlab/net/ovn.py writes them.
+
+One logical switch with DHCP (fixed leases) and DNS, one router with source NAT out, and for each node an external
+address that comes in: ``dnat_and_snat``. So the host needs neither routes nor root for a lab, and two labs may use the
+same inner addresses. Source: ovn-nb(5).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from winlab.net import tags
+from winlab.plan import NodePlan, Plan
+
+LEASE_SECONDS = 86400
+
+
+@dataclass(frozen=True)
+class SwitchPort:
+    """A logical switch port; ``options`` and ``type`` as in ovn-nb(5)."""
+
+    name: str
+    addresses: str
+    external_ids: dict[str, str]
+    type: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    dhcp: bool = False
+
+
+@dataclass(frozen=True)
+class RouterPort:
+    """A logical router port. ``network`` is address/prefix; ``gateway`` says whether it needs a gateway chassis."""
+
+    name: str
+    mac: str
+    network: str
+    gateway: bool = False
+
+
+@dataclass(frozen=True)
+class Nat:
+    """An address translation; ``external_mac`` and ``port`` stay empty: translation is done on the gateway chassis."""
+
+    type: str
+    external: str
+    logical: str
+    external_ids: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """All rows of a lab."""
+
+    external_ids: dict[str, str]
+    switch: str
+    switch_config: dict[str, str]
+    ports: tuple[SwitchPort, ...]
+    dhcp_cidr: str
+    dhcp_options: dict[str, str]
+    dns: dict[str, str]
+    router: str
+    router_options: dict[str, str]
+    router_ports: tuple[RouterPort, ...]
+    external_switch: str
+    external_port: SwitchPort
+    default_route: str
+    nats: tuple[Nat, ...]
+    chassis: str
+
+
+def topology(plan: Plan) -> Topology:
+    """The rows of the plan's lab; its router's gateway is on the host's own chassis."""
+    net = plan.network
+    ids = tags.external_ids(plan)
+    prefix = ipaddress.IPv4Network(net.cidr).prefixlen
+    external_prefix = ipaddress.IPv4Network(net.external_cidr).prefixlen
+    inside, outside = f"{net.router}-inside", f"{net.router}-outside"
+    router_port = SwitchPort(f"{net.switch}-to-router", "router", ids, "router", (("router-port", inside),))
+    return Topology(
+        external_ids=ids,
+        switch=net.switch,
+        switch_config={"subnet": net.cidr, "exclude_ips": net.gateway},
+        ports=(router_port, *(_node_port(plan, node) for node in plan.nodes)),
+        dhcp_cidr=net.cidr,
+        dhcp_options={
+            "server_id": net.gateway,
+            "server_mac": net.gateway_mac,
+            "lease_time": str(LEASE_SECONDS),
+            "router": net.gateway,
+            "dns_server": "{" + ", ".join(net.resolvers) + "}",
+            "mtu": str(net.mtu),
+            "domain_name": f'"{net.domain}"',
+        },
+        dns=_names(plan),
+        router=net.router,
+        # learning from every ARP packet costs much where many labs share the external switch
+        router_options={"always_learn_from_arp_request": "false", "dynamic_neigh_routers": "true"},
+        router_ports=(
+            RouterPort(inside, net.gateway_mac, f"{net.gateway}/{prefix}"),
+            RouterPort(outside, net.router_external_mac, f"{net.router_external}/{external_prefix}", gateway=True),
+        ),
+        external_switch=net.external_switch,
+        external_port=SwitchPort(
+            f"{net.external_switch}-to-{plan.lab}",
+            "router",
+            ids,
+            "router",
+            (("router-port", outside), ("nat-addresses", "router")),
+        ),
+        default_route=net.external_gateway,
+        chassis=plan.host.chassis,
+        nats=(
+            Nat("snat", net.router_external, net.cidr, ids),
+            *(Nat("dnat_and_snat", node.floating, node.address, tags.external_ids(plan, node)) for node in plan.nodes),
+        ),
+    )
+
+
+def _node_port(plan: Plan, node: NodePlan) -> SwitchPort:
+    return SwitchPort(node.port, f"{node.mac} {node.address}", tags.external_ids(plan, node), dhcp=True)
+
+
+def _names(plan: Plan) -> dict[str, str]:
+    """The records of OVN's DNS: each node by its short and its full name, and backwards."""
+    records = {}
+    for node in plan.nodes:
+        records[node.name] = node.address
+        records[f"{node.name}.{plan.network.domain}"] = node.address
+        reverse = ipaddress.IPv4Address(node.address).reverse_pointer
+        records[reverse] = f"{node.name}.{plan.network.domain}"
+    return records

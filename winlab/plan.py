@@ -1,0 +1,313 @@
+"""The plan: everything that will exist, decided before anything is touched. Pure, and the same for the same input."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from winlab import catalog, settings
+from winlab.catalog import Recipe
+from winlab.errors import UsageError
+from winlab.host.facts import HostFacts
+from winlab.net import addresses
+from winlab.spec import Controllers, Spec, Workers
+
+LAB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?")  # a domain's name stays under 64 characters
+DNS_ZONE = "winlab.internal"  # ICANN reserved .internal for private use
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class VolumePlan(_Model):
+    """A storage volume. ``backing`` is the volume under it; ``capacity_mib`` is None where the content decides."""
+
+    name: str
+    role: Literal["disk", "seed", "answer", "media", "base"]
+    format: Literal["qcow2", "raw"]
+    backing: str | None = None
+    capacity_mib: int | None = None
+
+
+class WindowsPlan(_Model):
+    """What only a Windows node has."""
+
+    computer_name: str
+    image_name: str
+    product_key: str | None
+    time_zone: str
+    locale: str
+    keyboard: str
+    media: Path | None
+    drivers: Path | None
+    release: str
+
+
+class NodePlan(_Model):
+    """One machine."""
+
+    name: str
+    role: Literal["controller", "worker"]
+    os: Literal["linux", "windows"]
+    image: str
+    user: str
+    domain: str
+    uuid: str
+    mac: str
+    port: str
+    address: str
+    floating: str
+    cpus: int
+    memory_mib: int
+    disk_mib: int
+    bus: Literal["virtio", "virtio-scsi", "sata"]
+    nic: Literal["virtio", "e1000e"]
+    volumes: tuple[VolumePlan, ...]
+    windows: WindowsPlan | None = None
+
+    def volume(self, role: str) -> VolumePlan:
+        """The node's volume with this role; ValueError if it has none."""
+        for volume in self.volumes:
+            if volume.role == role:
+                return volume
+        raise ValueError(f"{self.name} has no {role} volume")
+
+
+class NetworkPlan(_Model):
+    """The lab's switch and router, and their leg outside."""
+
+    switch: str
+    router: str
+    cidr: str
+    gateway: str
+    gateway_mac: str
+    domain: str
+    resolvers: tuple[str, ...]
+    mtu: int
+    external_switch: str
+    external_cidr: str
+    external_gateway: str
+    router_external: str
+    router_external_mac: str
+
+
+class Plan(_Model):
+    """A whole lab, decided."""
+
+    lab: str
+    host: HostFacts
+    network: NetworkPlan
+    nodes: tuple[NodePlan, ...]
+
+    @property
+    def digest(self) -> str:
+        """Identifies the plan: 16 hex digits of the SHA-256 over its JSON."""
+        return hashlib.sha256(self.model_dump_json(exclude={"host": {"recorded"}}).encode()).hexdigest()[:16]
+
+    @property
+    def images(self) -> dict[str, VolumePlan]:
+        """The base volumes that nodes stand on, by volume name."""
+        return {v.name: v for node in self.nodes for v in node.volumes if v.role == "base"}
+
+    def node(self, name: str) -> NodePlan:
+        """The node *name*; KeyError if there is none."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+
+def check_lab_name(lab: str) -> str:
+    """Return *lab* if it can be a lab's name.
+
+    :raises UsageError: it can't; the message says which can.
+    """
+    if not LAB_NAME.fullmatch(lab) or "--" in lab:
+        raise UsageError(
+            f"'{lab}' can't be the name of a lab.",
+            cure="Use 1 to 24 lower-case letters, digits and single hyphens, beginning with a letter: 'lab', 'cni-2'.",
+        )
+    return lab
+
+
+def make(spec: Spec, lab: str, facts: HostFacts) -> Plan:
+    """Decide every name, address and size of the lab.
+
+    :raises UsageError: the spec can't be had on this host (networks overlap, external network too small).
+    """
+    check_lab_name(lab)
+    network = ipaddress.IPv4Network(spec.network.cidr)
+    external = ipaddress.IPv4Network(facts.external_cidr)
+    if network.overlaps(external):
+        raise UsageError(
+            f"network.cidr {network} overlaps the host's external network {external}.",
+            cure="Choose another with --set network.cidr=10.78.0.0/24.",
+        )
+    if spec.network.mtu > 1500:
+        raise UsageError(
+            f"network.mtu {spec.network.mtu} is larger than the host's external bridge allows (1500).",
+            cure="Leave it at 1500.",
+        )
+    total = spec.controllers.count + spec.workers.count
+    outside = addresses.external_block(facts.external_cidr, lab, total + 1, spec.network.floating_block)
+    nodes = [
+        _controller(spec.controllers, lab, number, spec.network.cidr, outside[number])
+        for number in range(1, spec.controllers.count + 1)
+    ]
+    nodes += [
+        _worker(spec.workers, lab, number, spec.network.cidr, outside[spec.controllers.count + number])
+        for number in range(1, spec.workers.count + 1)
+    ]
+    return Plan(
+        lab=lab,
+        host=facts,
+        network=NetworkPlan(
+            switch=f"winlab-{lab}",
+            router=f"winlab-{lab}-router",
+            cidr=spec.network.cidr,
+            gateway=addresses.inner(spec.network.cidr, 1),
+            gateway_mac=addresses.make_mac(lab, "router", "inner"),
+            domain=f"{lab}.{DNS_ZONE}",
+            resolvers=spec.network.dns or tuple(facts.resolvers),
+            mtu=spec.network.mtu,
+            external_switch=settings.EXTERNAL_SWITCH,
+            external_cidr=facts.external_cidr,
+            external_gateway=facts.external_gateway,
+            router_external=outside[0],
+            router_external_mac=addresses.make_mac(lab, "router", "external"),
+        ),
+        nodes=tuple(nodes),
+    )
+
+
+def base_volume(recipe: Recipe, media: Path | None) -> str:
+    """The name of the volume that holds an image: by its recipe's key, or by a local medium's identity."""
+    from winlab.media import cache
+
+    suffix = "qcow2" if recipe.format == "qcow2" else "iso"
+    if media is not None:
+        return f"base-media-{_identity(media)}.{suffix}"
+    if recipe.download is None and recipe.build is None:
+        return f"base-{recipe.name}-media-not-given.{suffix}"
+    return f"base-{recipe.name}-{cache.key(recipe)[:16]}.{suffix}"
+
+
+def _identity(path: Path) -> str:
+    """A quick fingerprint of a large file: its size, its first and its last mebibyte."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            digest = hashlib.sha256(f"{size}:".encode() + file.read(1 << 20))
+            file.seek(max(0, size - (1 << 20)))
+            digest.update(file.read(1 << 20))
+    except OSError as error:
+        raise UsageError(f"The medium '{path}' can't be read.", why=str(error)) from error
+    return digest.hexdigest()[:16]
+
+
+def _common(lab: str, name: str, cidr: str, offset: int, floating: str) -> dict[str, str]:
+    return {
+        "name": name,
+        "domain": f"winlab-{lab}-{name}",
+        "uuid": addresses.make_uuid(lab, name),
+        "mac": addresses.make_mac(lab, name),
+        "port": addresses.make_uuid(lab, name, "port"),
+        "address": addresses.inner(cidr, offset),
+        "floating": floating,
+    }
+
+
+def _linux_volumes(lab: str, name: str, recipe: Recipe, disk_mib: int) -> tuple[VolumePlan, ...]:
+    base = base_volume(recipe, None)
+    return (
+        VolumePlan(name=base, role="base", format="qcow2"),
+        VolumePlan(name=f"{lab}.{name}.disk.qcow2", role="disk", format="qcow2", backing=base, capacity_mib=disk_mib),
+        VolumePlan(name=f"{lab}.{name}.seed.iso", role="seed", format="raw"),
+    )
+
+
+def _controller(row: Controllers, lab: str, number: int, cidr: str, floating: str) -> NodePlan:
+    recipe = catalog.get(row.os)
+    name = f"controller-{number}"
+    return NodePlan.model_validate(
+        {
+            **_common(lab, name, cidr, addresses.FIRST_CONTROLLER + number - 1, floating),
+            "role": "controller",
+            "os": "linux",
+            "image": recipe.name,
+            "user": recipe.user,
+            "cpus": row.cpus,
+            "memory_mib": row.memory,
+            "disk_mib": row.disk,
+            "bus": "virtio",
+            "nic": "virtio",
+            "volumes": _linux_volumes(lab, name, recipe, row.disk),
+        }
+    )
+
+
+def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str) -> NodePlan:
+    recipe = catalog.get(row.os)
+    name = f"node-{number}"
+    memory = row.memory or recipe.memory_mib or 2048
+    disk = row.disk or (recipe.disk_gib or 20) * 1024
+    common = {
+        **_common(lab, name, cidr, addresses.FIRST_WORKER + number - 1, floating),
+        "role": "worker",
+        "os": recipe.os,
+        "image": recipe.name,
+        "user": recipe.user,
+        "cpus": row.cpus,
+        "memory_mib": memory,
+        "disk_mib": disk,
+    }
+    if recipe.os == "linux":
+        return NodePlan.model_validate(
+            {**common, "bus": "virtio", "nic": "virtio", "volumes": _linux_volumes(lab, name, recipe, disk)}
+        )
+    bus = row.bus or ("virtio-scsi" if row.drivers or recipe.virtio_drivers else "sata")
+    if bus == "virtio-scsi" and not (row.drivers or recipe.virtio_drivers):
+        raise UsageError(
+            "workers.bus virtio-scsi needs drivers that the Windows media don't carry.",
+            cure="Give the virtio-win ISO with --set workers.drivers=PATH, or take --set workers.bus=sata.",
+        )
+    base = base_volume(recipe, row.media)
+    return NodePlan.model_validate(
+        {
+            **common,
+            "bus": bus,
+            "nic": "e1000e" if bus == "sata" else "virtio",
+            "volumes": (
+                VolumePlan(name=base, role="base", format="raw"),
+                VolumePlan(name=f"{lab}.{name}.disk.qcow2", role="disk", format="qcow2", capacity_mib=disk),
+                VolumePlan(name=f"{lab}.{name}.media.qcow2", role="media", format="qcow2", backing=base),
+                VolumePlan(name=f"{lab}.{name}.answer.iso", role="answer", format="raw"),
+            ),
+            "windows": WindowsPlan(
+                computer_name=name.upper(),
+                image_name=image_name(recipe, row.edition),
+                product_key=row.product_key,
+                time_zone=row.time_zone,
+                locale=row.locale,
+                keyboard=row.keyboard,
+                media=row.media,
+                drivers=row.drivers,
+                release=recipe.windows or "2022",
+            ),
+        }
+    )
+
+
+def image_name(recipe: Recipe, edition: str) -> str:
+    """The NAME that the image of *edition* has in Microsoft's install.wim (the same since 2019).
+
+    Source: wimlib's reading of evaluation media; NAME has no "Evaluation" in it even there.
+    """
+    family, shell = edition.split("-")
+    return f"Windows Server {recipe.windows} SERVER{family.upper()}{'CORE' if shell == 'core' else ''}"

@@ -1,0 +1,160 @@
+"""The one module that starts processes.
+
+Everything else in winlab calls :func:`run`, :func:`stream`, :func:`start` or :func:`replace`, so that tests can forbid
+all of them at once, and so that a failed command is always shown in a form that can be pasted into a shell.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from winlab.errors import HostError, WinlabError
+
+TAIL = 20  # lines of a failed command's output that an error shows
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished command left: its exit code, both streams, and how long it took (seconds)."""
+
+    args: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+class CommandError(WinlabError):
+    """A command ended with a code other than 0."""
+
+    def __init__(self, result: Result, cure: str = "") -> None:
+        tail = "\n".join((result.stderr or result.stdout).strip().splitlines()[-TAIL:])
+        super().__init__(
+            f"'{shlex.join(result.args)}' ended with exit code {result.returncode} after {result.seconds:.0f} s.",
+            why=tail or "It printed nothing.",
+            cure=cure,
+        )
+        self.result = result
+
+
+def find(program: str) -> str | None:
+    """The path of a program, looked for in PATH and the administrator's folders; None if there is none."""
+    path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+    return shutil.which(program, path=path)
+
+
+def _resolve(args: Sequence[str | Path], cure: str) -> list[str]:
+    words = [str(arg) for arg in args]
+    program = find(words[0])
+    if program is None:
+        raise HostError(
+            f"The program '{words[0]}' is not installed.",
+            cure=cure or "Run 'winlab doctor'; it names the package of every program that is missing.",
+        )
+    return [program, *words[1:]]
+
+
+def run(
+    args: Sequence[str | Path],
+    *,
+    check: bool = True,
+    stdin: str | None = None,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    cure: str = "",
+) -> Result:
+    """Run a command to its end and return what it left.
+
+    :param check: raise :class:`CommandError` if the exit code is not 0.
+    :param timeout: seconds; past it the command is killed.
+    :param env: variables added to this process's own.
+    :raises HostError: the program is not installed, or took longer than *timeout*.
+    """
+    words = _resolve(args, cure)
+    begun = time.monotonic()
+    try:
+        done = subprocess.run(
+            words,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HostError(
+            f"'{shlex.join(words)}' did not end within {timeout:.0f} s.", cure=cure, causes=[error]
+        ) from error
+    result = Result(tuple(words), done.returncode, done.stdout, done.stderr, time.monotonic() - begun)
+    if check and result.returncode != 0:
+        raise CommandError(result, cure)
+    return result
+
+
+def stream(
+    args: Sequence[str | Path],
+    on_line: Callable[[str], None],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    cure: str = "",
+) -> Result:
+    """Run a long command and hand every line it prints (both streams) to *on_line* as it comes.
+
+    The command is ended if *on_line* raises or the person interrupts.
+    """
+    words = _resolve(args, cure)
+    begun = time.monotonic()
+    kept: list[str] = []
+    with subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                kept = [*kept[-199:], line.rstrip("\n")]
+                on_line(kept[-1])
+        except BaseException:
+            process.terminate()
+            raise
+    result = Result(tuple(words), process.returncode, "\n".join(kept), "", time.monotonic() - begun)
+    if result.returncode != 0:
+        raise CommandError(result, cure)
+    return result
+
+
+def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:
+    """Start a program that goes on when winlab ends (a daemon, a viewer); its process id."""
+    words = _resolve(args, "")
+    sink = log.open("ab") if log else subprocess.DEVNULL
+    try:
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True).pid
+    finally:
+        if not isinstance(sink, int):
+            sink.close()
+
+
+def replace(args: Sequence[str | Path]) -> NoReturn:
+    """Become another program, for those that want the terminal (ssh)."""
+    words = _resolve(args, "")
+    os.execv(words[0], words)

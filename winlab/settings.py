@@ -1,0 +1,39 @@
+"""Where winlab keeps things, and the names that all its parts share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+DEFAULT_LAB = "lab"
+POOL = "winlab"  # libvirt storage pool, made by `winlab host setup`
+POOL_PATH = Path("/var/lib/winlab/pool")
+BRIDGE = "br-winlab"  # external OVS bridge: the host's leg into the labs
+INTEGRATION_BRIDGE = "br-int"
+PHYSNET = "winlab"  # name in ovn-bridge-mappings and on the localnet port
+EXTERNAL_SWITCH = "winlab-external"  # logical switch with the localnet port, made by `winlab host setup`
+HOST_FILE = Path("/etc/winlab/host.yaml")  # what `winlab host setup` found and chose
+NB_SOCKET = Path("/run/winlab/ovnnb.sock")  # OVN northbound, for the libvirt group
+GROUP = "libvirt"
+
+
+def cache_dir() -> Path:
+    """The cache of images and downloads; ``WINLAB_CACHE`` moves it."""
+    return Path(os.environ.get("WINLAB_CACHE") or platformdirs.user_cache_path("winlab"))
+
+
+def state_dir() -> Path:
+    """The folder of the labs' secrets and journals; ``WINLAB_STATE`` moves it."""
+    return Path(os.environ.get("WINLAB_STATE") or platformdirs.user_state_path("winlab"))
+
+
+def libvirt_uri() -> str:
+    """The hypervisor's libvirt; ``WINLAB_LIBVIRT_URI`` names another."""
+    return os.environ.get("WINLAB_LIBVIRT_URI") or "qemu:///system"
+
+
+def northbound() -> str:
+    """The OVN northbound database, in OVSDB's notation; ``WINLAB_OVN_NB`` names another."""
+    return os.environ.get("WINLAB_OVN_NB") or f"unix:{NB_SOCKET}"

@@ -1,0 +1,240 @@
+"""The spec: what is wanted. Pure, apart from reading the file it is told to read.
+
+A spec comes from a shorthand (``1-1-1``: controllers-workers-hypervisors), a name in specs/, or a YAML file; ``--set``
+changes any field. Whatever is wrong with it is said with the line and the cure before anything is touched.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from winlab import catalog, data
+from winlab.errors import UsageError
+from winlab.sizes import Mib
+
+SHORTHAND = re.compile(r"(\d+)-(\d+)-(\d+)")
+Edition = Literal["standard-core", "standard-desktop", "datacenter-core", "datacenter-desktop"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Controllers(_Model):
+    """The Linux nodes that run the control plane."""
+
+    count: Literal[1, 3, 5] = 1
+    os: str = Field("debian-13", description="an image from images/, a Linux one")
+    cpus: int = Field(2, ge=1, le=64)
+    memory: Mib = Field(2048, ge=512, le=1 << 20, description="MiB, or with a unit")
+    disk: Mib = Field(20 * 1024, ge=4096, le=1 << 26, description="MiB, or with a unit")
+
+
+class Workers(_Model):
+    """The nodes that run the workload. ``memory`` and ``disk`` default to what the image's recipe suggests."""
+
+    count: int = Field(1, ge=0, le=60)
+    os: str = Field("windows-2022", description="an image from images/")
+    cpus: int = Field(2, ge=1, le=64)
+    memory: Mib | None = Field(None, ge=512, le=1 << 20)
+    disk: Mib | None = Field(None, ge=4096, le=1 << 26)
+    edition: Edition = "datacenter-core"
+    media: Path | None = Field(None, description="a Windows Server ISO of your own, used untouched")
+    drivers: Path | None = Field(None, description="the virtio-win ISO")
+    bus: Literal["virtio-scsi", "sata"] | None = Field(
+        None, description="default: virtio-scsi where drivers are at hand, else sata (with an e1000e NIC)"
+    )
+    product_key: str | None = Field(None, pattern=r"^[0-9A-Z]{5}(-[0-9A-Z]{5}){4}$")
+    time_zone: str = "UTC"
+    locale: str = Field("en-US", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)+$")
+    keyboard: str = Field("0409:00000409", pattern=r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{8}$")
+
+    @field_validator("time_zone")
+    @classmethod
+    def _printable(cls, value: str) -> str:
+        if not value or any(ord(char) < 32 for char in value):
+            raise ValueError("should be the name of a Windows time zone, such as UTC or 'W. Europe Standard Time'")
+        return value
+
+
+class Network(_Model):
+    """The lab's inner network. Labs may use the same one; each has its own switch and router."""
+
+    cidr: str = "10.77.0.0/24"
+    dns: tuple[str, ...] = Field((), description="resolvers for the guests; default: the host's own")
+    mtu: int = Field(1500, ge=1280, le=9000)
+    floating_block: int | None = Field(
+        None, ge=1, description="which 16 of the external addresses to take; default: chosen by the lab's name"
+    )
+
+    @field_validator("cidr")
+    @classmethod
+    def _private(cls, value: str) -> str:
+        network = ipaddress.IPv4Network(value)  # ValueError says what is wrong
+        if not network.is_private or not 16 <= network.prefixlen <= 25:
+            raise ValueError(f"{value} should be a private IPv4 network between /16 and /25, such as 10.77.0.0/24")
+        return value
+
+    @field_validator("dns")
+    @classmethod
+    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for address in value:
+            ipaddress.IPv4Address(address)
+        return value
+
+
+class Spec(_Model):
+    """A whole lab."""
+
+    controllers: Controllers = Controllers()
+    workers: Workers = Workers()
+    hypervisors: Literal[1] = 1
+    network: Network = Network()
+
+    @model_validator(mode="after")
+    def _known_systems(self) -> Spec:
+        known = {name: catalog.get(name) for name in catalog.names()}
+        for where, name in (("controllers.os", self.controllers.os), ("workers.os", self.workers.os)):
+            if name not in known:
+                raise ValueError(f"{where}: there is no image '{name}'; there are {', '.join(sorted(known))}")
+        if known[self.controllers.os].os != "linux":
+            raise ValueError(f"controllers.os: a controller runs Linux, '{self.controllers.os}' is Windows")
+        if known[self.workers.os].os == "linux":
+            for name in ("media", "drivers", "bus", "product_key"):
+                if getattr(self.workers, name) is not None:
+                    raise ValueError(f"workers.{name}: only Windows workers have it, '{self.workers.os}' is Linux")
+        size = ipaddress.IPv4Network(self.network.cidr).num_addresses
+        if self.workers.count + 101 >= size - 1:
+            raise ValueError(
+                f"network.cidr: {self.network.cidr} is too small for {self.workers.count} workers; "
+                "they take addresses from the 101st on"
+            )
+        return self
+
+
+def names() -> list[str]:
+    """The names of the specs in specs/, sorted."""
+    return sorted(path.stem for path in data.folder("specs").glob("*.yaml"))
+
+
+def load(source: str, changes: Iterable[str] = ()) -> Spec:
+    """The spec that *source* means, with the ``path=value`` *changes* of ``--set`` applied.
+
+    :raises UsageError: nothing is touched; the message says what, in which line, and the cure.
+    """
+    raw, nodes, where = _read(source)
+    given: dict[str, str] = {}
+    for change in changes:
+        path, sign, value = change.partition("=")
+        if not sign or not re.fullmatch(r"[a-z_]+(\.[a-z_]+)*", path):
+            raise UsageError(
+                f"'--set {change}' can't be understood.", cure="Write it as --set path=value: --set workers.cpus=4."
+            )
+        try:
+            _put(raw, path.split("."), yaml.safe_load(value), change)
+        except yaml.YAMLError as error:
+            raise UsageError(f"The value in '--set {change}' is not YAML.", why=str(error)) from error
+        given[path] = change
+    try:
+        return Spec.model_validate(raw)
+    except ValidationError as error:
+        raise _explain(error, where, nodes, given) from error
+
+
+def _read(source: str) -> tuple[dict[str, Any], yaml.Node | None, str]:
+    """The raw spec, its YAML nodes (for line numbers), and how to call it in messages."""
+    if source.endswith((".yaml", ".yml")) or "/" in source:
+        path = Path(source)
+    elif source in names():
+        path = data.folder("specs") / f"{source}.yaml"
+    elif match := SHORTHAND.fullmatch(source):
+        controllers, workers, hypervisors = (int(digits) for digits in match.groups())
+        raw = {
+            "controllers": {"count": controllers},
+            "workers": {"count": workers},
+            "hypervisors": hypervisors,
+        }
+        return raw, None, f"the spec '{source}'"
+    else:
+        raise UsageError(
+            f"There is no spec '{source}'.",
+            cure="Give controllers-workers-hypervisors, such as 1-1-1, the path of a YAML file, or one of: "
+            + ", ".join(names()),
+        )
+    try:
+        text = path.read_text(encoding="utf-8")
+        raw = yaml.safe_load(text)
+        nodes = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The spec '{path}' can't be read.", why=str(error)) from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"The spec '{path}' is not YAML.", why=str(error)) from error
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, dict):
+        raise UsageError(f"The spec '{path}' is not a mapping.", cure="Begin with 'controllers:' and 'workers:'.")
+    return raw, nodes, f"'{path}'"
+
+
+def _put(raw: dict[str, Any], path: Sequence[str], value: Any, change: str) -> None:
+    for key in path[:-1]:
+        if raw.get(key) is None:
+            raw[key] = {}
+        raw = raw[key]
+        if not isinstance(raw, dict):
+            raise UsageError(f"'--set {change}': '{key}' has no fields.")
+    raw[path[-1]] = value
+
+
+def _explain(error: ValidationError, where: str, nodes: yaml.Node | None, given: dict[str, str]) -> UsageError:
+    problems = []
+    for item in error.errors():
+        path = ".".join(str(part) for part in item["loc"])
+        message = item["msg"].removeprefix("Value error, ")
+        if not path and ": " in message and re.fullmatch(r"[a-z_.]+", message.split(": ")[0]):
+            path, message = message.split(": ", 1)
+        if item["type"] == "extra_forbidden":
+            message = f"there is no such field; there are {', '.join(_siblings(path))}"
+        place = where
+        if path in given:
+            place = f"--set {given[path]}"
+        elif nodes is not None and (line := _line(nodes, path.split("."))) is not None:
+            place = f"{where}, line {line}"
+        problems.append(f"{place}: {path}: {message}" if path else f"{place}: {message}")
+    return UsageError(
+        f"The spec is not valid ({len(problems)} problem{'s' if len(problems) > 1 else ''}).",
+        why="\n       ".join(problems),
+        cure="docs/specs.md lists every field; 'winlab plan' checks a spec without touching anything.",
+    )
+
+
+def _siblings(path: str) -> list[str]:
+    model: type[BaseModel] = Spec
+    for key in path.split(".")[:-1]:
+        field = model.model_fields.get(key)
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            return []
+        model = field.annotation
+    return sorted(model.model_fields)
+
+
+def _line(node: yaml.Node, path: Sequence[str]) -> int | None:
+    """The line (from 1) of the key that *path* names, or of its nearest parent that is there."""
+    line: int | None = None
+    for key in path:
+        if not isinstance(node, yaml.MappingNode):
+            break
+        for name, value in node.value:
+            if name.value == key:
+                line, node = name.start_mark.line + 1, value
+                break
+        else:
+            break
+    return line

@@ -1,0 +1,89 @@
+"""Steps that bring images into the pool: from the cache, where they are made or fetched if need be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from winlab import catalog
+from winlab.catalog import Recipe
+from winlab.engine import Step
+from winlab.errors import NotFoundError, UsageError
+from winlab.events import Progress
+from winlab.media import cache
+from winlab.plan import NodePlan
+from winlab.steps import Context
+
+
+def name(volume: str) -> str:
+    """The name of the step that brings this base volume."""
+    return f"image {volume.removeprefix('base-').rsplit('-', 1)[0]}"
+
+
+def steps(context: Context) -> list[Step]:
+    """One step for each base volume."""
+    first: dict[str, NodePlan] = {}
+    for node in context.plan.nodes:
+        first.setdefault(node.volume("base").name, node)
+    return [_step(context, volume, node) for volume, node in first.items()]
+
+
+def _step(context: Context, volume: str, node: NodePlan) -> Step:
+    def run(progress: Progress) -> None:
+        local = local_image(node, progress, context.mirror)
+        if node.windows is not None:
+            check_windows_media(node, local)
+        progress.say(f"uploading {local.stat().st_size >> 20} MiB into the pool", 0.0)
+        context.pool.upload(volume, local, lambda fraction: progress.say("uploading into the pool", fraction))
+        context.pool.mark_complete(volume)
+
+    recipe = catalog.get(node.image)
+    return Step(name(volume), run, lambda: context.pool.is_complete(volume), usual=float(_usual(recipe, node)))
+
+
+def _usual(recipe: Recipe, node: NodePlan) -> int:
+    if node.windows is not None and node.windows.media is not None:
+        return 60
+    return 10 if cache.lookup(recipe) else recipe.usual_seconds
+
+
+def local_image(node: NodePlan, progress: Progress, mirror: str | None) -> Path:
+    """The node's image as a local file: the person's own medium, or the cache's.
+
+    :raises NotFoundError: it is Windows, and no medium was given; the message names the ways on.
+    """
+    if node.windows is not None and node.windows.media is not None:
+        return node.windows.media
+    recipe = catalog.get(node.image)
+    require_source(recipe)
+    return cache.obtain(recipe, progress, mirror=mirror).path
+
+
+def require_source(recipe: Recipe) -> None:
+    """See that the image can be had without the person's own medium.
+
+    :raises NotFoundError: it can't; the message names the ways on.
+    """
+    if recipe.download is None and recipe.build is None:
+        raise NotFoundError(
+            f"There are no media for '{recipe.name}'.",
+            why="winlab brings no Windows of its own.",
+            cure="Give an ISO from Microsoft with --iso PATH, or try everything without Windows with --rehearse.",
+        )
+
+
+def check_windows_media(node: NodePlan, medium: Path) -> None:
+    """See that the medium has the image that the answer file will name.
+
+    :raises UsageError: it has not; the message lists those it has.
+    """
+    from winlab.media import windows_iso
+
+    assert node.windows is not None
+    images = windows_iso.images(medium)
+    if node.windows.image_name not in [image.name for image in images]:
+        raise UsageError(
+            f"The medium '{medium}' has no image named '{node.windows.image_name}'.",
+            why="It has: " + ", ".join(f"'{image.name}'" for image in images),
+            cure="Choose with --os and --set workers.edition what the medium has, or take another ISO.",
+        )
+    windows_iso.no_prompt_patch(medium)  # says now what would stop the overlay later

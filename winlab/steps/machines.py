@@ -1,0 +1,113 @@
+"""Steps that make a node's volumes and start its domain."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from winlab.engine import Step
+from winlab.events import Progress
+from winlab.plan import NodePlan
+from winlab.render import domain as domain_file
+from winlab.render import linux, windows
+from winlab.steps import Context, images
+from winlab.vm import domains
+
+CREDENTIALS = "credentials"
+NETWORK = "network"
+
+__all__ = ["CREDENTIALS", "NETWORK", "steps"]
+
+
+def steps(context: Context, node: NodePlan) -> list[Step]:
+    """The steps for one node: its disk, what it reads at first boot, its domain."""
+    image = images.name(node.volume("base").name)
+    disk = _step(context, node, "disk", _make_disk, (image,), usual=1)
+    if node.os == "linux":
+        parts = [disk, _step(context, node, "seed", _make_seed, (CREDENTIALS,), usual=1)]
+    else:
+        parts = [
+            disk,
+            _step(context, node, "answer", _make_answer, (CREDENTIALS,), usual=1),
+            _step(context, node, "media", _make_media, (image,), usual=2),
+        ]
+    needs = (NETWORK, *(part.name for part in parts))
+    return [*parts, Step(f"start {node.name}", _starter(context, node), _runs(context, node), needs, 3)]
+
+
+def _step(
+    context: Context,
+    node: NodePlan,
+    role: str,
+    make: Callable[[Context, NodePlan, Progress], None],
+    needs: tuple[str, ...],
+    usual: float,
+) -> Step:
+    def done() -> bool:
+        # once the domain is defined its volumes are whole: it is defined last
+        return domains.find(context.conn, node.domain) is not None and context.pool.exists(node.volume(role).name)
+
+    return Step(f"{role} {node.name}", lambda progress: make(context, node, progress), done, needs, usual)
+
+
+def _make_disk(context: Context, node: NodePlan, progress: Progress) -> None:
+    volume = node.volume("disk")
+    progress.say(f"{node.disk_mib >> 10} GiB, thin")
+    context.pool.create_disk(volume.name, volume.capacity_mib, volume.backing)
+
+
+def _make_seed(context: Context, node: NodePlan, progress: Progress) -> None:
+    progress.say("user-data, meta-data, network-config")
+    files = linux.seed_files(context.plan, node, context.state.credentials())
+    _upload_iso(context, node.volume("seed").name, linux.SEED_LABEL, files)
+
+
+def _make_answer(context: Context, node: NodePlan, progress: Progress) -> None:
+    from winlab.media import drivers
+
+    assert node.windows is not None
+    made = context.state.credentials()
+    files = windows.answer_files(context.plan, node, made, pfx=made.pfx(node.name))
+    if node.windows.drivers is not None:
+        progress.say("staging drivers")
+        files.update(drivers.stage(node.windows.drivers, node.windows.release))
+    _upload_iso(context, node.volume("answer").name, windows.ANSWER_LABEL, files)
+
+
+def _upload_iso(context: Context, volume: str, label: str, files: dict[str, bytes]) -> None:
+    from winlab.media import small_iso
+
+    with tempfile.TemporaryDirectory(prefix="winlab-") as folder:  # 0700: it holds secrets
+        path = Path(folder) / "image.iso"
+        small_iso.write(path, label, files)
+        context.pool.upload(volume, path)
+
+
+def _make_media(context: Context, node: NodePlan, progress: Progress) -> None:
+    from winlab.media import noprompt
+
+    volume = node.volume("media")
+    assert volume.backing is not None
+    medium = images.local_image(node, progress, context.mirror)
+    with tempfile.TemporaryDirectory(prefix="winlab-") as folder:
+        overlay = Path(folder) / "media.qcow2"
+        noprompt.make(medium, overlay, context.pool.path(volume.backing))
+        context.pool.upload(volume.name, overlay)
+
+
+def _runs(context: Context, node: NodePlan) -> Callable[[], bool]:
+    def done() -> bool:
+        # tag_of says so if the name is taken by a domain of somebody else
+        return domains.tag_of(context.conn, node.domain) is not None and domains.is_running(context.conn, node.domain)
+
+    return done
+
+
+def _starter(context: Context, node: NodePlan) -> Callable[[Progress], None]:
+    def run(progress: Progress) -> None:
+        vnc = context.state.credentials().nodes[node.name].vnc_password
+        progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
+        domains.define_and_start(context.conn, node.domain, domain_file.domain_xml(context.plan, node, vnc))
+
+    return run

@@ -1,0 +1,1 @@
+"""Virtual machines through libvirt: connection, volumes, domains, consoles."""

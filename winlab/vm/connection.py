@@ -1,0 +1,63 @@
+"""The connection to libvirt, and libvirt's errors in winlab's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import libvirt
+
+from winlab import settings
+from winlab.errors import AccessError, HostError, WinlabError
+
+Connection = libvirt.virConnect
+
+
+def _quiet(_context: object, _error: object) -> None:
+    """libvirt prints its errors to stderr unless told otherwise; winlab raises them."""
+
+
+libvirt.registerErrorHandler(_quiet, None)
+
+
+def connect(uri: str | None = None) -> libvirt.virConnect:
+    """Open a connection; *uri* defaults to :func:`settings.libvirt_uri`.
+
+    :raises AccessError: this user may not use libvirt.
+    :raises HostError: libvirt does not answer.
+    """
+    uri = uri or settings.libvirt_uri()
+    try:
+        return libvirt.open(uri)
+    except libvirt.libvirtError as error:
+        text = str(error)
+        if "ermission denied" in text or "authentication" in text:
+            raise AccessError(
+                f"You may not use libvirt at '{uri}'.",
+                why=text,
+                cure=f"Run 'sudo usermod -aG {settings.GROUP} $USER' and log in again.",
+            ) from error
+        raise HostError(
+            f"libvirt at '{uri}' does not answer.",
+            why=text,
+            cure="Run 'sudo winlab host setup'; 'winlab doctor' says more.",
+        ) from error
+
+
+@contextmanager
+def connected(uri: str | None = None) -> Iterator[libvirt.virConnect]:
+    """A connection for the length of a with-block."""
+    conn = connect(uri)
+    try:
+        yield conn
+    finally:
+        conn.close()
+
+
+@contextmanager
+def explained(what: str, cure: str = "", evidence: str = "") -> Iterator[None]:
+    """Turn libvirt's errors within the block into a :class:`WinlabError` that begins with *what*."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        raise WinlabError(what, why=str(error), cure=cure, evidence=evidence) from error

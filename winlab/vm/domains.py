@@ -1,0 +1,174 @@
+"""Domains: define, start, look, remove. winlab knows its own by their tags."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+import libvirt
+from lxml import etree
+
+from winlab.errors import ConflictError, NotFoundError, WinlabError
+from winlab.net import tags
+from winlab.net.tags import Tag
+from winlab.vm.connection import explained
+
+STATES = {
+    libvirt.VIR_DOMAIN_RUNNING: "running",
+    libvirt.VIR_DOMAIN_BLOCKED: "running",
+    libvirt.VIR_DOMAIN_PAUSED: "paused",
+    libvirt.VIR_DOMAIN_SHUTDOWN: "shutting down",
+    libvirt.VIR_DOMAIN_SHUTOFF: "off",
+    libvirt.VIR_DOMAIN_CRASHED: "crashed",
+    libvirt.VIR_DOMAIN_PMSUSPENDED: "suspended",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A domain of ours: its name, state (a word) and tag."""
+
+    domain: str
+    state: str
+    tag: Tag
+
+
+def machines(conn: libvirt.virConnect, lab: str | None = None) -> list[Machine]:
+    """All domains that carry winlab's tag, of one lab or of all, sorted."""
+    found = []
+    for domain in conn.listAllDomains():
+        try:
+            tag = tags.read(domain.XMLDesc(0))
+            if tag is not None and lab in (None, tag.lab):
+                found.append(Machine(domain.name(), STATES.get(domain.state()[0], "unknown"), tag))
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # gone in between
+                raise
+    return sorted(found, key=lambda machine: (machine.tag.lab, machine.tag.role, machine.tag.node))
+
+
+def find(conn: libvirt.virConnect, name: str) -> libvirt.virDomain | None:
+    """The domain *name*, or None."""
+    try:
+        return conn.lookupByName(name)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise
+
+
+def get(conn: libvirt.virConnect, name: str) -> libvirt.virDomain:
+    """The domain *name*.
+
+    :raises NotFoundError: there is none.
+    """
+    domain = find(conn, name)
+    if domain is None:
+        raise NotFoundError(f"There is no domain '{name}'.", cure="'winlab status' shows what there is.")
+    return domain
+
+
+def tag_of(conn: libvirt.virConnect, name: str) -> Tag | None:
+    """The tag of the domain *name*; None if there is no such domain.
+
+    :raises ConflictError: there is one, and winlab did not make it.
+    """
+    domain = find(conn, name)
+    if domain is None:
+        return None
+    tag = tags.read(domain.XMLDesc(0))
+    if tag is None:
+        raise ConflictError(
+            f"There is a domain '{name}' that winlab did not make.",
+            cure="Rename or remove it, or give the lab another name.",
+        )
+    return tag
+
+
+def is_running(conn: libvirt.virConnect, name: str) -> bool:
+    """Whether the domain is there and runs."""
+    domain = find(conn, name)
+    return domain is not None and bool(domain.isActive())
+
+
+def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
+    """Define the domain and start it; what is done already stays as it is."""
+    with explained(f"The domain '{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
+        domain = find(conn, name) or conn.defineXML(xml)
+        if not domain.isActive():
+            domain.create()
+
+
+def remove(conn: libvirt.virConnect, name: str) -> bool:
+    """Stop the domain at once and undefine it with its NVRAM; whether there was one."""
+    domain = find(conn, name)
+    if domain is None:
+        return False
+    with explained(f"The domain '{name}' can't be removed."):
+        if domain.isActive():
+            domain.destroy()
+        flags = (
+            libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+            | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+            | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+            | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+        )
+        domain.undefineFlags(flags)
+    return True
+
+
+def vnc(conn: libvirt.virConnect, name: str) -> tuple[str, int]:
+    """Where the domain's VNC server listens: address and port.
+
+    :raises NotFoundError: the domain has none, since it does not run.
+    """
+    root = etree.fromstring(get(conn, name).XMLDesc(0).encode())
+    graphics = root.find("devices/graphics[@type='vnc']")
+    port = -1 if graphics is None else int(graphics.get("port", "-1"))
+    if graphics is None or port < 0:
+        raise NotFoundError(f"The domain '{name}' has no screen now.", why="It is not running.")
+    return graphics.get("listen", "127.0.0.1"), port
+
+
+def written_bytes(conn: libvirt.virConnect, name: str) -> int:
+    """How much the guest has written to its disks since it was started: a sign of life."""
+    domain = find(conn, name)
+    if domain is None or not domain.isActive():
+        return 0
+    root = etree.fromstring(domain.XMLDesc(0).encode())
+    targets = [str(t.get("dev")) for t in root.findall("devices/disk[@device='disk']/target")]
+    try:
+        return sum(int(domain.blockStats(target)[3]) for target in targets)
+    except libvirt.libvirtError:
+        return 0  # it was just stopped: no sign of life
+
+
+def screenshot(conn: libvirt.virConnect, name: str) -> bytes:
+    """The domain's screen as PNG."""
+    domain = get(conn, name)
+    stream = conn.newStream(0)
+    with explained(f"The screen of '{name}' can't be taken.", cure="The node must run: see 'winlab status'."):
+        kind = domain.screenshot(stream, 0, 0)
+        parts: list[bytes] = []
+        while chunk := stream.recv(1 << 16):
+            parts.append(chunk)
+        stream.finish()
+    image = b"".join(parts)
+    return image if kind == "image/png" else ppm_to_png(image)
+
+
+def ppm_to_png(ppm: bytes) -> bytes:
+    """Turn a binary PPM (P6, 8 bits) into PNG. Sources: ppm(5); the PNG specification, sections 5 and 9."""
+    fields = ppm.split(maxsplit=4)
+    if len(fields) < 4 or fields[0] != b"P6" or fields[3] != b"255":
+        raise WinlabError("The hypervisor sent a screen image in an unknown format.", why=repr(ppm[:20]))
+    width, height = int(fields[1]), int(fields[2])
+    pixels = ppm[len(ppm) - width * height * 3 :]
+    rows = b"".join(b"\0" + pixels[y * width * 3 : (y + 1) * width * 3] for y in range(height))
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 6)) + chunk(b"IEND", b"")

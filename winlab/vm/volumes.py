@@ -1,0 +1,173 @@
+"""Storage volumes through libvirt's storage API, so that a remote hypervisor needs no file access.
+
+Volumes carry their owner in their names: ``<lab>.<node>.<what>``; a lab's name has no dot. Volumes that labs share are
+named ``base-<what>-<key>``. The content of a base volume is whole if, and only if, its marker ``<name>.complete`` is
+there: the marker is made last.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import libvirt
+from lxml import etree
+from lxml.builder import E as X
+
+from winlab import settings
+from winlab.errors import HostError, NotFoundError
+from winlab.vm.connection import explained
+
+CHUNK = 1 << 18
+MARKER = ".complete"
+_pool_lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
+
+
+class Pool:
+    """winlab's storage pool."""
+
+    def __init__(self, conn: libvirt.virConnect) -> None:
+        self._conn = conn
+        try:
+            self._pool = conn.storagePoolLookupByName(settings.POOL)
+            if not self._pool.isActive():
+                self._pool.create()
+        except libvirt.libvirtError as error:
+            raise HostError(
+                f"libvirt has no usable storage pool '{settings.POOL}'.",
+                why=str(error),
+                cure="Run 'sudo winlab host setup'; it can be run at any time.",
+            ) from error
+
+    def refresh(self) -> None:
+        """Let libvirt look at the folder again: logs come into being without it."""
+        with _pool_lock, explained(f"The storage pool '{settings.POOL}' can't be read anew."):
+            self._pool.refresh(0)
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names of the volumes that begin with *prefix*, sorted."""
+        with _pool_lock:
+            return sorted(name for name in self._pool.listVolumes() if name.startswith(prefix))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a volume."""
+        return self._find(name) is not None
+
+    def is_complete(self, name: str) -> bool:
+        """Whether a base volume is there, with all of its content."""
+        return self.exists(name) and self.exists(name + MARKER)
+
+    def path(self, name: str) -> Path:
+        """Where the hypervisor has the volume."""
+        return Path(self._get(name).path())
+
+    def capacity(self, name: str) -> int:
+        """The volume's size as a guest sees it, in bytes."""
+        return int(self._get(name).info()[1])
+
+    def describe(self, name: str) -> str:
+        """The volume as libvirt's XML."""
+        return str(self._get(name).XMLDesc(0))
+
+    def create_disk(self, name: str, capacity_mib: int | None, backing: str | None = None) -> None:
+        """Make a qcow2 volume, empty or over *backing*. An old one of that name is replaced.
+
+        :param capacity_mib: None takes the size of *backing*; a smaller one than that is raised to it.
+        """
+        capacity = (capacity_mib or 0) << 20
+        xml = _volume_xml(name, "qcow2", capacity)
+        if backing is not None:
+            capacity = max(capacity, self.capacity(backing))
+            kind = "qcow2" if backing.endswith(".qcow2") else "raw"
+            xml = _volume_xml(name, "qcow2", capacity)
+            xml.append(X.backingStore(X.path(str(self.path(backing))), X.format(type=kind)))
+        self._create(name, xml)
+
+    def upload(self, name: str, source: Path, progress: Callable[[float], None] | None = None) -> None:
+        """Make a volume with the content of a local file. An old one of that name is replaced.
+
+        Whether it is qcow2 or raw, libvirt sees from the content afterwards.
+        """
+        size = source.stat().st_size
+        # made as raw: libvirt would write a qcow2 header of its own otherwise
+        volume = self._create(name, _volume_xml(name, "raw", size))
+        stream = self._conn.newStream(0)
+        with source.open("rb") as file, explained(f"The upload of '{source}' to the volume '{name}' failed."):
+            try:
+                volume.upload(stream, 0, size, 0)
+                while chunk := file.read(CHUNK):
+                    view = chunk
+                    while view:
+                        view = view[stream.send(view) :]
+                    if progress is not None and size:
+                        progress(file.tell() / size)
+                stream.finish()
+            except BaseException:
+                stream.abort()
+                self.delete(name)
+                raise
+        self.refresh()
+
+    def mark_complete(self, name: str) -> None:
+        """Say that a base volume's content is whole."""
+        self._create(name + MARKER, _volume_xml(name + MARKER, "raw", 0))
+
+    def download(self, name: str, offset: int = 0) -> bytes:
+        """The volume's content from *offset* to its end. Empty if there is no such volume."""
+        volume = self._find(name)
+        if volume is None:
+            return b""
+        stream = self._conn.newStream(0)
+        parts: list[bytes] = []
+        try:
+            volume.download(stream, offset, 0, 0)
+            while chunk := stream.recv(CHUNK):
+                parts.append(chunk)
+            stream.finish()
+        except libvirt.libvirtError:
+            # an offset past the end, or a log that was rotated under us: there is nothing to be read now
+            return b"".join(parts)
+        return b"".join(parts)
+
+    def delete(self, name: str) -> bool:
+        """Delete a volume; whether it was there."""
+        volume = self._find(name)
+        if volume is None:
+            return False
+        with _pool_lock, explained(f"The volume '{name}' can't be deleted."):
+            volume.delete(0)
+        return True
+
+    def _find(self, name: str) -> libvirt.virStorageVol | None:
+        with _pool_lock:
+            try:
+                return self._pool.storageVolLookupByName(name)
+            except libvirt.libvirtError as error:
+                if error.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
+                    return None
+                raise
+
+    def _get(self, name: str) -> libvirt.virStorageVol:
+        volume = self._find(name)
+        if volume is None:
+            raise NotFoundError(f"There is no volume '{name}' in the pool '{settings.POOL}'.")
+        return volume
+
+    def _create(self, name: str, xml: etree._Element) -> libvirt.virStorageVol:
+        with _pool_lock:
+            self.delete(name)
+            with explained(
+                f"The volume '{name}' can't be made.", cure="See that the pool has room: 'winlab doctor' tells."
+            ):
+                return self._pool.createXML(etree.tostring(xml, encoding="unicode"), 0)
+
+
+def _volume_xml(name: str, kind: str, capacity: int) -> etree._Element:
+    return X.volume(
+        X.name(name),
+        X.capacity(str(capacity), unit="bytes"),
+        X.allocation("0", unit="bytes"),
+        # answers and seeds hold secrets: nobody but root and QEMU reads them
+        X.target(X.format(type=kind), X.permissions(X.mode("0600"))),
+    )
