@@ -79,6 +79,12 @@ class NodePlan(_Model):
         raise ValueError(f"{self.name} has no {role} volume")
 
 
+    def without_bases(self) -> NodePlan:
+        """The node with its base volumes left out, for comparing."""
+        own = tuple(v.model_copy(update={"backing": None}) for v in self.volumes if v.role != "base")
+        return self.model_copy(update={"volumes": own})
+
+
 class NetworkPlan(_Model):
     """The lab's switch and router, and their leg outside."""
 
@@ -107,13 +113,12 @@ class Plan(_Model):
 
     @property
     def digest(self) -> str:
-        """Identifies the plan: 16 hex digits of the SHA-256 over its JSON."""
-        return hashlib.sha256(self.model_dump_json(exclude={"host": {"recorded"}}).encode()).hexdigest()[:16]
+        """Identifies the plan: 16 hex digits of the SHA-256 over its JSON.
 
-    @property
-    def images(self) -> dict[str, VolumePlan]:
-        """The base volumes that nodes stand on, by volume name."""
-        return {v.name: v for node in self.nodes for v in node.volumes if v.role == "base"}
+        Names of base volumes don't count: a newer winlab makes newer images, and a lab that stands is none the worse.
+        """
+        kept = self.model_copy(update={"nodes": tuple(node.without_bases() for node in self.nodes)})
+        return hashlib.sha256(kept.model_dump_json(exclude={"host": {"recorded"}}).encode()).hexdigest()[:16]
 
     def node(self, name: str) -> NodePlan:
         """The node *name*; KeyError if there is none."""

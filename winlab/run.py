@@ -158,3 +158,8 @@ def replace(args: Sequence[str | Path]) -> NoReturn:
     """Become another program, for those that want the terminal (ssh)."""
     words = _resolve(args, "")
     os.execv(words[0], words)
+
+
+def windows_line(words: Sequence[str]) -> str:
+    """The words of a command as one line, as Windows programs split it (the C runtime's rules). Starts nothing."""
+    return subprocess.list2cmdline(words)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def _touch_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest
     monkeypatch.setenv("WINLAB_CACHE", str(home / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(home / "state"))
     monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(tempfile, "tempdir", str(home))
     _guarded = base
     yield
     _guarded = None

@@ -1,7 +1,7 @@
 """The guard of the unit tests itself: a test must be able to fail."""
 
 import socket
-import subprocess
+import subprocess  # noqa: TID251 - to see it refused
 from pathlib import Path
 
 import pytest

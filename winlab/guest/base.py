@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from winlab import run
 from winlab.net.tags import Tag
 from winlab.state import LabState
 
@@ -49,22 +50,4 @@ def command_line(system: str, command: Sequence[str]) -> str:
     """The words of a command as one line for the guest's shell. A single word is taken as a whole line."""
     if len(command) == 1:
         return command[0]
-    return shlex.join(command) if system == "linux" else " ".join(windows_word(word) for word in command)
-
-
-def windows_word(word: str) -> str:
-    """A word as Windows programs split their command lines.
-
-    Source: Microsoft, "Parsing C command-line arguments": quotes around blanks, ``\\"`` for a quote, and backslashes
-    doubled only before a quote.
-    """
-    if word and not any(char in word for char in ' \t"'):
-        return word
-    out, slashes = '"', 0
-    for char in word:
-        if char == "\\":
-            slashes += 1
-            continue
-        out += "\\" * (slashes * 2 + 1 if char == '"' else slashes) + char
-        slashes = 0
-    return out + "\\" * (slashes * 2) + '"'
+    return shlex.join(command) if system == "linux" else run.windows_line(command)

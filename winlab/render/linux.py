@@ -30,6 +30,8 @@ def seed_files(plan: Plan, node: NodePlan, credentials: Credentials) -> dict[str
                 "match": {"macaddress": node.mac},
                 "set-name": "eth0",
                 "dhcp4": True,
+                # short names of other nodes
+                "dhcp4-overrides": {"use-domains": True},
                 "mtu": plan.network.mtu,
             }
         },

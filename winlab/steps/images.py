@@ -12,6 +12,7 @@ from winlab.events import Progress
 from winlab.media import cache
 from winlab.plan import NodePlan
 from winlab.steps import Context
+from winlab.vm import domains
 
 
 def name(volume: str) -> str:
@@ -37,7 +38,15 @@ def _step(context: Context, volume: str, node: NodePlan) -> Step:
         context.pool.mark_complete(volume)
 
     recipe = catalog.get(node.image)
-    return Step(name(volume), run, lambda: context.pool.is_complete(volume), usual=float(_usual(recipe, node)))
+
+    def done() -> bool:
+        return context.pool.is_complete(volume) or all(
+            domains.find(context.conn, node.domain) is not None
+            for node in context.plan.nodes
+            if node.volume("base").name == volume
+        )
+
+    return Step(name(volume), run, done, usual=float(_usual(recipe, node)))
 
 
 def _usual(recipe: Recipe, node: NodePlan) -> int:

@@ -1,0 +1,269 @@
+"""The lab itself: two labs side by side, logged in to by ssh and WinRM, and taken away again."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess  # noqa: TID251 - test hosts in network namespaces
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import LAB_A, LAB_B, Labs, Winlab, traces
+
+
+def text(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, f"{done.args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_create_ends_with_a_table(labs: Labs) -> None:
+    assert "all nodes answer" in labs.printed_a
+    for part in ("controller-1", "node-1", "10.77.0.11", "10.77.0.101", "winlab ssh node-1 --lab it-a"):
+        assert part in labs.printed_a
+
+
+def test_status(labs: Labs) -> None:
+    found = json.loads(text(labs.a("status", "--output", "json")))
+    assert [(n["node"], n["state"], n["answers"]) for n in found["nodes"]] == [
+        ("controller-1", "running", True),
+        ("node-1", "running", True),
+    ]
+
+
+def test_list_shows_both(labs: Labs, winlab: Winlab) -> None:
+    found = winlab.json("list")
+    assert isinstance(found, list)
+    assert {row["lab"] for row in found} >= {LAB_A, LAB_B}
+
+
+def test_create_again_changes_nothing(labs: Labs, winlab: Winlab) -> None:
+    before = traces()
+    done = winlab("create", "--spec", "1-1-1", "--rehearse", "--lab", LAB_A, "--output", "json")
+    assert done.returncode == 0, done.stderr
+    kinds = {event["step"]: event["kind"] for event in map(json.loads, done.stdout.splitlines()) if event["step"]}
+    assert set(kinds.values()) == {"skipped"}
+    assert traces() == before
+
+
+def test_another_spec_is_refused(labs: Labs, winlab: Winlab) -> None:
+    done = winlab("create", "--spec", "1-1-1", "--rehearse", "--lab", LAB_A, "--set", "workers.cpus=1")
+    assert done.returncode == 6
+    assert "winlab destroy --lab it-a" in done.stderr
+
+
+@pytest.mark.parametrize("node", ["controller-1", "node-1"])
+def test_exec_passes_streams_and_exit_code(labs: Labs, node: str) -> None:
+    command = {"controller-1": "echo out; echo err >&2; exit 7", "node-1": "echo out& echo err 1>&2& exit 7"}[node]
+    done = labs.a("exec", node, "--", command)
+    assert (done.returncode, done.stdout.split(), done.stderr.split()) == (7, ["out"], ["err"])
+
+
+def test_windows_by_winrm_and_by_ssh(labs: Labs) -> None:
+    for via in ("winrm", "ssh"):
+        assert text(labs.a("exec", "node-1", "--via", via, "--", "hostname")).strip() == "NODE-1"
+        assert "10.0.20348" in text(labs.a("exec", "node-1", "--via", via, "--", "ver"))
+
+
+def test_ssh_command_uses_the_planned_host_keys(labs: Labs) -> None:
+    # without a terminal ssh reads the session's commands from the standard input, which is empty here
+    done = labs.a("ssh", "controller-1")
+    assert done.returncode == 0, done.stderr
+    assert "Permanently added" not in done.stderr
+
+
+def test_wrong_host_key_is_refused(labs: Labs, winlab: Winlab, state: Path) -> None:
+    hosts = state / "labs" / LAB_A / "known_hosts"
+    kept = hosts.read_text()
+    lines = kept.splitlines()
+    keys = [line.split()[1:] for line in lines]
+    swapped = [" ".join([line.split()[0], *key]) for line, key in zip(lines, reversed(keys), strict=True)]
+    hosts.write_text("\n".join(swapped) + "\n")
+    try:
+        done = labs.a("exec", "controller-1", "--", "true")
+    finally:
+        hosts.write_text(kept)
+    assert done.returncode == 9
+    assert "is not 'controller-1'" in done.stderr
+
+
+def test_wrong_certificate_is_refused(labs: Labs, state: Path) -> None:
+    """The node's certificate against the CA of another lab."""
+    from winlab import credentials, plan, spec
+    from winlab.host.facts import read_facts
+
+    authority = state / "labs" / LAB_A / "ca.pem"
+    kept = authority.read_text()
+    other = credentials.generate(plan.make(spec.load("1-0-1"), "other", read_facts()))
+    authority.write_text(other.ca_certificate)
+    try:
+        done = labs.a("exec", "node-1", "--", "hostname")
+    finally:
+        authority.write_text(kept)
+    assert done.returncode == 9
+    assert "is not 'node-1'" in done.stderr
+
+
+def test_names_and_addresses(labs: Labs) -> None:
+    assert text(labs.a("exec", "controller-1", "--", "hostname", "-f")).strip() == "controller-1.it-a.winlab.internal"
+    assert "10.77.0.11/24" in text(labs.a("exec", "controller-1", "--", "ip -4 -br addr show eth0"))
+    assert "mtu 1500" in text(labs.a("exec", "controller-1", "--", "ip link show eth0"))
+    shown = text(labs.a("exec", "node-1", "--", "ipconfig /all"))
+    assert "10.77.0.101" in shown
+    assert "10.77.0.1" in shown
+
+
+def test_dns_between_the_nodes(labs: Labs) -> None:
+    for name in ("node-1", "node-1.it-a.winlab.internal"):
+        assert text(labs.a("exec", "controller-1", "--", "getent", "ahostsv4", name)).startswith("10.77.0.101 ")
+    # a node knows its own real address by its name
+    assert text(labs.a("exec", "controller-1", "--", "getent", "ahostsv4", "controller-1")).startswith("10.77.0.11 ")
+    for name in ("controller-1", "controller-1.it-a.winlab.internal"):
+        assert "10.77.0.11" in text(labs.a("exec", "node-1", "--", "nslookup", name))
+
+
+def test_ping_both_ways(labs: Labs) -> None:
+    text(labs.a("exec", "controller-1", "--", "ping -c 2 -W 5 node-1"))
+    assert "Reply from 10.77.0.11" in text(labs.a("exec", "node-1", "--", "ping -n 2 controller-1"))
+
+
+def test_labs_with_equal_addresses_are_apart(labs: Labs) -> None:
+    ids = {"cat /etc/machine-id": set()}
+    for lab in (labs.a, labs.b):
+        for command, found in ids.items():
+            found.add(text(lab("exec", "controller-1", "--", command)))
+    assert all(len(found) == 2 for found in ids.values())
+    # 10.77.0.101 is node-1 in the one lab, and nobody in the other
+    assert labs.b("exec", "controller-1", "--", "ping -c 1 -W 2 10.77.0.101").returncode != 0
+    assert labs.b("exec", "controller-1", "--", "getent", "ahostsv4", "node-1").returncode != 0
+
+
+@pytest.fixture(scope="module")
+def outside() -> Iterator[str]:
+    """A test host beyond the host, in a network namespace: 198.51.100.2 (for documentation), with a web server."""
+    name = "winlab-it-outside"
+
+    def ip(*args: str) -> None:
+        subprocess.run(["ip", *args], check=True)
+
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+    ip("netns", "add", name)
+    try:
+        ip("link", "add", "wl-it-out", "type", "veth", "peer", "name", "wl-it-in", "netns", name)
+        ip("addr", "add", "198.51.100.1/24", "dev", "wl-it-out")
+        ip("link", "set", "wl-it-out", "up")
+        ip("-n", name, "addr", "add", "198.51.100.2/24", "dev", "wl-it-in")
+        ip("-n", name, "link", "set", "wl-it-in", "up")
+        ip("-n", name, "link", "set", "lo", "up")
+        server = subprocess.Popen(
+            ["ip", "netns", "exec", name, "python3", "-u", str(Path(__file__).parent / "whoami_server.py")],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == "listening\n"
+            yield "http://198.51.100.2:8000/"
+        finally:
+            server.terminate()
+            server.wait()
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+        subprocess.run(["ip", "link", "del", "wl-it-out"], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("node", ["controller-1", "node-1"])
+def test_nat_to_the_outside(labs: Labs, outside: str, node: str) -> None:
+    """TCP out of both guests; beyond the host they have the host's own address. There is no route back to them."""
+    program = "curl.exe" if node == "node-1" else "curl"
+    assert text(labs.a("exec", node, "--", f"{program} -s -m 60 {outside}")).strip() == "198.51.100.1"
+
+
+def test_member_without_root_has_a_lab(labs: Labs, member: Winlab) -> None:
+    assert "all nodes answer" in labs.printed_b
+    assert text(labs.b("exec", "controller-1", "--", "echo", "hello")).strip() == "hello"
+    # but no credentials of root's lab
+    done = member("exec", "--lab", LAB_A, "controller-1", "--", "true")
+    assert done.returncode == 5
+    assert "not in this account" in done.stderr
+
+
+def test_screen(labs: Labs, tmp_path: Path) -> None:
+    path = tmp_path / "screen.png"
+    text(labs.a("screenshot", "node-1", str(path)))
+    image = path.read_bytes()
+    assert image.startswith(b"\x89PNG")
+    assert struct.unpack(">II", image[16:24]) >= (640, 400)
+    shown = text(labs.a("vnc", "node-1"))
+    address, port = shown.split("vnc://")[1].split()[0].rsplit(":", 1)
+    assert address == "127.0.0.1"
+    with socket.create_connection((address, int(port)), timeout=10) as screen:
+        assert screen.recv(12).startswith(b"RFB 003.")
+        screen.sendall(b"RFB 003.008\n")
+        count = screen.recv(1)[0]
+        assert set(screen.recv(count)) == {2}  # VNC authentication, and nothing weaker
+
+
+def test_serial_log_tells_the_phases(labs: Labs) -> None:
+    log = text(labs.a("serial", "node-1", "--log"))
+    order = [log.index(f"winlab: phase={phase}") for phase in ("windowsPE", "specialize", "firstLogon", "ready")]
+    assert order == sorted(order)
+    assert "winlab: phase=ready" in text(labs.a("serial", "controller-1", "--log"))
+
+
+def test_media_are_untouched(labs: Labs) -> None:
+    """The ISO in the pool is the one in the cache, byte for byte; the redirect is in the overlay."""
+    from winlab import catalog
+    from winlab.media import cache, windows_iso
+
+    image = cache.lookup(catalog.get("windows-rehearsal"))
+    assert image is not None
+    base = next(Path("/var/lib/winlab/pool").glob("base-windows-rehearsal-*.iso"))
+    assert subprocess.run(["cmp", image.path, base], check=False).returncode == 0
+    assert windows_iso.no_prompt_patch(base) is not None
+
+
+def test_secrets_are_nobody_elses(labs: Labs, state: Path) -> None:
+    made = json.loads((state / "labs" / LAB_A / "credentials.json").read_text())
+    secrets = [made["administrator_password"], *(n["vnc_password"] for n in made["nodes"].values())]
+    journal = (state / "labs" / LAB_A / "journal.jsonl").read_text()
+    arguments = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()).decode(
+        errors="replace"
+    )
+    for secret in secrets:
+        assert secret not in journal
+        assert secret not in arguments
+    for path in Path("/var/lib/winlab/pool").glob("it-a.*.iso"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_reboot_of_a_node_is_survived(labs: Labs) -> None:
+    booted = text(labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt"))
+    labs.a("exec", "node-1", "--", "shutdown /r /t 0")
+    deadline = time.monotonic() + 900  # a bound for a test that hangs, no expectation
+    time.sleep(10)
+    while time.monotonic() < deadline:
+        again = labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt")
+        if again.returncode == 0:
+            break
+        time.sleep(5)
+    assert again.stdout == booted
+    log = text(labs.a("serial", "node-1", "--log"))
+    assert log.count("winlab: phase=firstLogon") == 1  # a second boot is no second installation
+
+
+def test_destroy_leaves_the_host_as_it_was(labs: Labs, winlab: Winlab, member: Winlab, state: Path) -> None:
+    """The last of this file: it takes both labs away. The secrets of the one are lost beforehand."""
+    for path in (state / "labs" / LAB_A).iterdir():
+        path.unlink()
+    winlab.ok("destroy", "--lab", LAB_A)
+    assert "There is nothing" in winlab.ok("destroy", "--lab", LAB_A)
+    found = winlab.json("list")
+    assert isinstance(found, list)
+    assert LAB_A not in {row["lab"] for row in found}
+    assert LAB_B in {row["lab"] for row in found}
+    assert text(labs.b("exec", "controller-1", "--", "echo", "still here")).strip() == "still here"
+    member.ok("destroy", "--lab", LAB_B)
+    assert traces() == labs.before

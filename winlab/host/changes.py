@@ -1,0 +1,103 @@
+"""The record of what setup changed on the host, so that teardown undoes exactly that.
+
+The record is written before each change is made. A setup that was cut short therefore leaves a record that names
+at most one thing too many, and teardown copes with things that are gone already.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from winlab.errors import HostError
+from winlab.host.facts import replace_text
+
+CHANGES_FILE = Path("/var/lib/winlab/host-changes.yaml")
+
+Firewall = Literal["docker-user", "forward", "forward-legacy", "ufw", "firewalld"]
+
+
+class Mode(BaseModel):
+    """Owner and mode that a file had before."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    uid: int
+    gid: int
+    mode: int
+
+
+class Changes(BaseModel):
+    """Everything that setup changed and teardown puts back."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+    modes: dict[str, Mode] = Field(default_factory=dict, description="path: what it was")
+    daemons: dict[str, str] = Field(default_factory=dict, description="started without systemd: name, id of the boot")
+    units_enabled: list[str] = Field(default_factory=list)
+    units_started: list[str] = Field(default_factory=list)
+    bridges: list[str] = Field(default_factory=list)
+    ovs_ids: dict[str, str | None] = Field(default_factory=dict, description="external_ids: value before, null if none")
+    mapping: bool = False
+    connection: bool = False
+    switch: bool = False
+    sysctl: dict[str, str] = Field(default_factory=dict)
+    table: bool = False
+    firewalls: list[Firewall] = Field(default_factory=list)
+    pool: bool = False
+    files: list[str] = Field(default_factory=list)
+    folders: list[str] = Field(default_factory=list)
+
+
+class Record:
+    """The changes, kept on disk."""
+
+    def __init__(self, path: Path = CHANGES_FILE) -> None:
+        self.path = path
+        self.changes = self._read()
+
+    def _read(self) -> Changes:
+        try:
+            return Changes.model_validate(yaml.safe_load(self.path.read_text(encoding="utf-8")) or {})
+        except FileNotFoundError:
+            return Changes()
+        except (OSError, yaml.YAMLError, ValidationError) as error:
+            raise HostError(
+                f"The record of what winlab changed on this host, '{self.path}', can't be used.",
+                why=str(error),
+                cure="Mend it by hand, or remove it: then teardown won't undo what it names.",
+                causes=[error],
+            ) from error
+
+    def save(self) -> None:
+        """Write the record, whole or not at all."""
+        words = self.changes.model_dump(exclude_defaults=True)
+        replace_text(self.path, "# Written by 'winlab host setup', for teardown.\n" + yaml.safe_dump(words))
+
+    def add(self, field: str, value: str) -> None:
+        """Note *value* in the list *field*, once."""
+        found: list[str] = getattr(self.changes, field)
+        if value not in found:
+            setattr(self.changes, field, [*found, value])
+            self.save()
+
+    def mark(self, field: str) -> None:
+        """Note that the thing *field* was made."""
+        if not getattr(self.changes, field):
+            setattr(self.changes, field, True)
+            self.save()
+
+    def keep_mode(self, path: Path) -> None:
+        """Note owner and mode of *path* as they are now, unless they are known already."""
+        if str(path) not in self.changes.modes:
+            was = path.stat()
+            self.changes.modes[str(path)] = Mode(uid=was.st_uid, gid=was.st_gid, mode=was.st_mode & 0o7777)
+            self.save()
+
+    def remove(self) -> None:
+        """Forget everything: all is undone."""
+        self.changes = Changes()
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,71 @@
+"""What a check of the host says."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from winlab.errors import WinlabError
+from winlab.host.facts import HostFacts
+
+SETUP = "Run 'sudo winlab host setup'."
+
+
+class State(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARN = "warn"  # labs work, but slower or not all of them
+    FAIL = "fail"  # labs won't work
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that labs need: its state, what was found, why it matters, and what to do."""
+
+    name: str
+    state: State
+    detail: str
+    why: str = ""
+    cure: str = ""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a plan needs on this host: memory in MiB, disk in GiB, virtual processors."""
+
+    memory_mib: int = 0
+    disk_gib: int = 0
+    vcpus: int = 0
+
+
+@dataclass
+class Host:
+    """What the checks share: the facts, the plan's needs, and answers that several of them ask for."""
+
+    facts: HostFacts = field(default_factory=HostFacts)
+    needs: Needs | None = None
+
+
+CheckFunction = Callable[[Host], list[Check]]
+
+
+def named(name: str, why: str) -> Callable[[Callable[[Host], list[Check]]], CheckFunction]:
+    """Make a check that can't break the others: whatever it raises becomes its own failure."""
+
+    def wrap(function: Callable[[Host], list[Check]]) -> CheckFunction:
+        @functools.wraps(function)
+        def guarded(host: Host) -> list[Check]:
+            try:
+                return function(host)
+            except WinlabError as error:
+                return [Check(name, State.FAIL, error.what, error.why or why, error.cure)]
+            except Exception as error:
+                said = f"The check itself failed: {type(error).__name__}: {error}"
+                return [Check(name, State.FAIL, said, why, "Report this; it is a fault of winlab's.")]
+
+        return guarded
+
+    return wrap

@@ -1,0 +1,268 @@
+"""Starting and stopping the daemons that labs need: libvirt, Open vSwitch and OVN, with systemd or without it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab import settings
+from winlab.errors import HostError
+from winlab.events import Progress
+from winlab.host.changes import Record
+from winlab.host.facts import replace_text
+from winlab.run import find, run
+
+LIBVIRTD_CONF = settings.HOST_FILE.with_name("libvirtd.conf")
+OVS_CTL = Path("/usr/share/openvswitch/scripts/ovs-ctl")
+OVN_CTL = Path("/usr/share/ovn/scripts/ovn-ctl")
+OVS_RUN = Path("/run/openvswitch")
+OVN_RUN = Path("/run/ovn")
+LIBVIRT_SOCKET = Path("/run/libvirt/libvirt-sock")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+# ovsdb-server gives its sockets mode 0770 less the umask (bind_unix_socket in Open vSwitch's lib/socket-util-unix.c):
+# under the usual umask 0022 the group could not write, so could not connect.
+GROUP_UMASK = "0002"
+
+# The first unit of a row that exists is used: Debian and Ubuntu first, then Fedora.
+UNITS = {
+    "libvirt": (("libvirtd.socket",), ("virtqemud.socket", "virtstoraged.socket", "virtnetworkd.socket")),
+    "ovs": (("openvswitch-switch.service",), ("openvswitch.service",)),
+    "ovn-central": (("ovn-central.service",), ("ovn-northd.service",)),
+    "ovn-host": (("ovn-host.service",), ("ovn-controller.service",)),
+}
+
+# There is no polkit without systemd and D-Bus, so the socket's group decides, as it does for polkit's rule anyway.
+LIBVIRTD_TEXT = f"""\
+# Written by 'winlab host setup' for hosts without systemd; libvirtd is started with it as -f.
+unix_sock_group = "{settings.GROUP}"
+unix_sock_ro_perms = "0770"
+unix_sock_rw_perms = "0770"
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+"""
+
+
+def has_systemd() -> bool:
+    """Whether systemd runs this host (man sd_booted)."""
+    return Path("/run/systemd/system").is_dir()
+
+
+def boot_id() -> str:
+    """The id of this boot: a daemon started in another boot is gone."""
+    return BOOT_ID.read_text(encoding="ascii").strip()
+
+
+def running(pidfile: Path, name: str) -> int | None:
+    """The process id in *pidfile*, if that process is alive and its program is called *name*."""
+    try:
+        pid = int(pidfile.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pid if program_of(pid) == name[:15] else None
+
+
+def program_of(pid: int) -> str:
+    """The name of the program that process *pid* runs, cut to 15 characters by the kernel; empty if it has ended."""
+    try:
+        name, _, rest = (Path("/proc") / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")
+    except OSError:
+        return ""
+    # A zombie has ended, though nobody has asked for its exit code yet (man proc_pid_stat).
+    return "" if rest.split()[0] == "Z" else name.partition("(")[2]
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A daemon as it is started where there is no systemd."""
+
+    name: str
+    needs: str  # the program that must be there
+    is_up: Callable[[], bool]
+    start: tuple[str, ...]
+    stop: tuple[str, ...] | None = None  # None: a signal to the process in ``pidfile``
+    pidfile: Path | None = None
+    program: str = ""
+
+
+def _virtlogd_up() -> bool:
+    return running(Path("/run/virtlogd.pid"), "virtlogd") is not None
+
+
+def libvirt_up() -> bool:
+    """Whether libvirtd answers."""
+    return run(["virsh", "-c", "qemu:///system", "uri"], check=False, timeout=30).returncode == 0
+
+
+def ovs_up() -> bool:
+    """Whether both daemons of Open vSwitch run."""
+    found = [running(OVS_RUN / f"{name}.pid", name) for name in ("ovsdb-server", "ovs-vswitchd")]
+    return all(pid is not None for pid in found)
+
+
+def northd_up() -> bool:
+    """Whether OVN's two databases and northd run."""
+    found = [running(OVN_RUN / f"{name}.pid", "ovsdb-server") for name in ("ovnnb_db", "ovnsb_db")]
+    return all(pid is not None for pid in [*found, running(OVN_RUN / "ovn-northd.pid", "ovn-northd")])
+
+
+def controller_up() -> bool:
+    """Whether ovn-controller runs."""
+    return running(OVN_RUN / "ovn-controller.pid", "ovn-controller") is not None
+
+
+DAEMONS = {
+    "virtlogd": Daemon(
+        "virtlogd", "virtlogd", _virtlogd_up, ("virtlogd", "-d"), pidfile=Path("/run/virtlogd.pid"), program="virtlogd"
+    ),
+    "libvirtd": Daemon(
+        "libvirtd",
+        "libvirtd",
+        libvirt_up,
+        ("libvirtd", "-d", "-f", str(LIBVIRTD_CONF)),
+        pidfile=Path("/run/libvirtd.pid"),
+        program="libvirtd",
+    ),
+    # "random" means: made once, then kept in /etc/openvswitch/system-id.conf (man ovs-ctl).
+    "ovs": Daemon(
+        "ovs", str(OVS_CTL), ovs_up, (str(OVS_CTL), "start", "--system-id=random"), stop=(str(OVS_CTL), "stop")
+    ),
+    "northd": Daemon(
+        "northd",
+        str(OVN_CTL),
+        northd_up,
+        ("sh", "-c", f"umask {GROUP_UMASK} && exec {OVN_CTL} start_northd"),
+        stop=(str(OVN_CTL), "stop_northd"),
+    ),
+    "controller": Daemon(
+        "controller",
+        str(OVN_CTL),
+        controller_up,
+        (str(OVN_CTL), "start_controller"),
+        stop=(str(OVN_CTL), "stop_controller"),
+    ),
+}
+
+
+def _unit_state(verb: str, unit: str) -> bool:
+    return run(["systemctl", verb, "--quiet", unit], check=False, timeout=60).returncode == 0
+
+
+def pick_units(service: str, exists: Callable[[str], bool]) -> tuple[str, ...]:
+    """The systemd units of *service* on this distribution; empty if none is installed."""
+    return next((row for row in UNITS[service] if exists(row[0])), ())
+
+
+def _ensure_units(service: str, record: Record, progress: Progress) -> None:
+    units = pick_units(service, lambda unit: _unit_state("cat", unit))
+    if not units:
+        raise HostError(
+            f"systemd knows no unit for {service}.",
+            why=f"None of these is installed: {', '.join(row[0] for row in UNITS[service])}.",
+            cure="Run 'sudo winlab host setup --install', or install the packages that 'winlab doctor' names.",
+        )
+    for unit in units:
+        if not _unit_state("is-enabled", unit):
+            record.add("units_enabled", unit)
+            run(["systemctl", "enable", unit], timeout=120)
+        if not _unit_state("is-active", unit):
+            progress.say(f"starting {unit}")
+            record.add("units_started", unit)
+            run(["systemctl", "start", unit], timeout=180, cure=f"See 'journalctl -u {unit}'.")
+
+
+def _ensure_daemon(daemon: Daemon, record: Record, progress: Progress) -> None:
+    if daemon.is_up():
+        return
+    progress.say(f"starting {daemon.name}")
+    record.changes.daemons[daemon.name] = boot_id()
+    record.save()
+    # ovs-ctl and ovn-ctl call their programs by name, and a person's PATH under sudo may lack the folders.
+    run(daemon.start, timeout=120, env={"PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"})
+    if not wait_until(daemon.is_up, 30):
+        raise HostError(
+            f"{daemon.name} was started but does not answer.",
+            why=f"It was started with: {' '.join(daemon.start)}",
+            cure="See its log.",
+            evidence="/var/log/libvirt, /var/log/openvswitch, /var/log/ovn; messages of libvirtd go to syslog",
+        )
+
+
+def wait_until(check: Callable[[], bool], seconds: float) -> bool:
+    """Ask *check* again and again until it says yes; False if it didn't within *seconds*."""
+    end = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def ensure_libvirt(record: Record, progress: Progress) -> None:
+    """Have libvirt running, with its socket open to the group.
+
+    :raises HostError: it is not installed or does not start.
+    """
+    if libvirt_up():
+        return
+    if has_systemd():
+        _ensure_units("libvirt", record, progress)
+        if not wait_until(libvirt_up, 60):
+            raise HostError("libvirt was started but does not answer.", cure="See 'journalctl -u libvirtd'.")
+        return
+    if find("libvirtd") is None:
+        raise HostError("libvirtd is not installed.", cure="Run 'sudo winlab host setup --install'.")
+    record.add("files", str(LIBVIRTD_CONF))
+    replace_text(LIBVIRTD_CONF, LIBVIRTD_TEXT)
+    _ensure_daemon(DAEMONS["virtlogd"], record, progress)
+    _ensure_daemon(DAEMONS["libvirtd"], record, progress)
+
+
+def ensure_service(service: str, daemon: str, record: Record, progress: Progress) -> None:
+    """Have Open vSwitch or a part of OVN running: *service* with systemd, *daemon* without.
+
+    :raises HostError: it is not installed or does not start.
+    """
+    if DAEMONS[daemon].is_up():
+        return
+    if has_systemd():
+        _ensure_units(service, record, progress)
+        if not wait_until(DAEMONS[daemon].is_up, 60):
+            raise HostError(f"{service} was started but does not run.", cure=f"See 'systemctl status {service}'.")
+        return
+    if not Path(DAEMONS[daemon].needs).exists():
+        raise HostError(f"'{DAEMONS[daemon].needs}' is missing.", cure="Run 'sudo winlab host setup --install'.")
+    _ensure_daemon(DAEMONS[daemon], record, progress)
+
+
+def stop_daemon(name: str, record: Record, progress: Progress) -> None:
+    """Stop the daemon *name* if setup started it in this boot, and forget it."""
+    started = record.changes.daemons.get(name)
+    if started is None:
+        return
+    daemon = DAEMONS[name]
+    if started == boot_id() and daemon.is_up():
+        progress.say(f"stopping {name}")
+        if daemon.stop is not None:
+            run(daemon.stop, check=False, timeout=60)
+        elif daemon.pidfile is not None and (pid := running(daemon.pidfile, daemon.program)) is not None:
+            os.kill(pid, signal.SIGTERM)
+            wait_until(lambda: not program_of(pid), 15)
+    del record.changes.daemons[name]
+    record.save()
+
+
+def stop_units(record: Record, progress: Progress) -> None:
+    """Stop and disable the systemd units that setup started and enabled, the last one first."""
+    for unit in reversed(record.changes.units_started):
+        progress.say(f"stopping {unit}")
+        run(["systemctl", "stop", unit], check=False, timeout=180)
+    for unit in reversed(record.changes.units_enabled):
+        run(["systemctl", "disable", unit], check=False, timeout=120)
+    record.changes.units_started = []
+    record.changes.units_enabled = []
+    record.save()

@@ -1,0 +1,27 @@
+"""``winlab doctor``: what this host can do for labs, what it can't, and the cure for each."""
+
+from __future__ import annotations
+
+from winlab.errors import UsageError
+from winlab.host import checks_machine, checks_services
+from winlab.host.check import Check, Host, Needs, State
+from winlab.host.facts import HostFacts, read_facts
+
+__all__ = ["Check", "Needs", "State", "diagnose"]
+
+
+def diagnose(needs: Needs | None = None) -> list[Check]:
+    """Check everything that labs need on this host. Raises nothing; changes nothing. Takes a few seconds.
+
+    :param needs: what a plan needs; None: only say how much there is.
+    """
+    found = []
+    try:
+        facts = read_facts()
+    except UsageError as error:
+        found.append(Check("host facts", State.FAIL, error.what, error.why, error.cure))
+        facts = HostFacts()
+    host = Host(facts, needs)
+    for check in (*checks_machine.CHECKS, *checks_services.CHECKS):
+        found += check(host)
+    return found

@@ -1,0 +1,294 @@
+"""The host's part of the network: its OVS bridges, its entry in OVN, and the labs' external switch."""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import json
+import os
+from typing import Any, Literal
+
+from winlab import settings
+from winlab.errors import ConflictError, HostError
+from winlab.events import Progress
+from winlab.host.changes import Record
+from winlab.host.daemons import OVN_RUN, wait_until
+from winlab.run import Result, run
+
+Datapath = Literal["system", "netdev"]
+
+NB = f"unix:{OVN_RUN / 'ovnnb_db.sock'}"
+SB = f"unix:{OVN_RUN / 'ovnsb_db.sock'}"
+CONNECTION = f"punix:{settings.NB_SOCKET}"
+LOCALNET = f"{settings.EXTERNAL_SWITCH}-localnet"
+OWNER = "winlab=host"  # external_ids of the rows that setup makes
+PROBE_MS = 60_000  # a client on a busy host may be silent for long; ovsdb-server's own 5 s would cut it off
+
+
+def vsctl(*words: str, check: bool = True) -> Result:
+    """Run ovs-vsctl; it waits at most 20 s for the switch."""
+    return run(["ovs-vsctl", "--timeout=20", *words], check=check, timeout=40)
+
+
+def nbctl(*words: str, check: bool = True) -> Result:
+    """Run ovn-nbctl against this host's own northbound database, as root."""
+    return run(["ovn-nbctl", f"--db={NB}", "--timeout=20", *words], check=check, timeout=40)
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    """The rows in the output of a ``--format=json`` command, each a mapping by column."""
+    table = json.loads(result.stdout)
+    return [dict(zip(table["headings"], row, strict=True)) for row in table["data"]]
+
+
+def ovs_ids() -> dict[str, str]:
+    """``external_ids`` of the Open_vSwitch record."""
+    found = rows(vsctl("--format=json", "--columns=external_ids", "list", "Open_vSwitch"))
+    return dict(found[0]["external_ids"][1]) if found else {}
+
+
+def merge_mappings(text: str, physnet: str, bridge: str) -> str:
+    """``ovn-bridge-mappings`` with ours added; the others stay as they are.
+
+    :raises ConflictError: the name is taken by another bridge.
+    """
+    pairs = [pair.strip() for pair in text.split(",") if pair.strip()]
+    for pair in pairs:
+        name, _, found = pair.partition(":")
+        if name == physnet:
+            if found == bridge:
+                return ",".join(pairs)
+            raise ConflictError(
+                f"OVN's bridge mapping '{pair}' is in the way.",
+                why=f"winlab needs the name '{physnet}' for its own bridge '{bridge}'.",
+                cure="Remove that mapping from external_ids:ovn-bridge-mappings, if nothing needs it.",
+            )
+    return ",".join([*pairs, f"{physnet}:{bridge}"])
+
+
+def drop_mapping(text: str, physnet: str, bridge: str) -> str:
+    """``ovn-bridge-mappings`` without ours."""
+    pairs = [pair.strip() for pair in text.split(",") if pair.strip()]
+    return ",".join(pair for pair in pairs if pair != f"{physnet}:{bridge}")
+
+
+def check_foreign_ovn(ids: dict[str, str]) -> None:
+    """See that this host's controller does not belong to somebody else's OVN.
+
+    :raises ConflictError: it does.
+    """
+    remote = ids.get("ovn-remote", "")
+    local = all(
+        item.startswith("unix:") or "127.0.0.1" in item or "[::1]" in item for item in remote.split(",") if item
+    )
+    if not local:
+        raise ConflictError(
+            "This host belongs to another OVN already.",
+            why=f"Its ovn-remote is '{remote}', so the labs' network would have to be made there.",
+            cure="Use another host for labs, or name that OVN's northbound database in WINLAB_OVN_NB.",
+        )
+
+
+def mac_for(chassis: str) -> str:
+    """A fixed address for the external bridge, of the locally administered range.
+
+    Left alone, a bridge takes the lowest address of its ports, so it would change as ports come and go. A port that
+    shares its address with the bridge confuses the host's own network stack on the userspace datapath.
+    """
+    digest = hashlib.sha256(f"{settings.BRIDGE}/{chassis}".encode()).hexdigest()
+    return ":".join(["02", "57", *(digest[i : i + 2] for i in range(0, 8, 2))])
+
+
+def find_datapath() -> Datapath:
+    """Which OVS datapath works here, found by asking it to make one.
+
+    An existing integration bridge decides: patch ports join only bridges of the same kind.
+    """
+    if vsctl("br-exists", settings.INTEGRATION_BRIDGE, check=False).returncode == 0:
+        kind = vsctl("get", "bridge", settings.INTEGRATION_BRIDGE, "datapath_type").stdout.strip().strip('"')
+        return "netdev" if kind == "netdev" else "system"
+    # Loads the module where there is one; fails quietly where there is none or it is built in.
+    run(["modprobe", "openvswitch"], check=False, timeout=30)
+    if "system@" in run(["ovs-appctl", "dpif/show"], check=False, timeout=30).stdout:
+        return "system"
+    probe = "winlab-probe"
+    if run(["ovs-dpctl", "add-dp", probe], check=False, timeout=30).returncode != 0:
+        return "netdev"
+    run(["ovs-dpctl", "del-dp", probe], check=False, timeout=30)
+    return "system"
+
+
+def ensure_bridge(name: str, datapath: Datapath, extra: tuple[str, ...], record: Record, progress: Progress) -> None:
+    """Have the bridge *name*; one that is there already is left as it is."""
+    if vsctl("br-exists", name, check=False).returncode == 0:
+        return
+    progress.say(f"making the bridge {name}")
+    record.add("bridges", name)
+    kind = ("datapath_type=netdev",) if datapath == "netdev" else ()
+    words = ("--", "set", "bridge", name, *kind, *extra) if kind or extra else ()
+    vsctl("--may-exist", "add-br", name, *words)
+
+
+def ensure_ids(datapath: Datapath, record: Record, progress: Progress) -> None:
+    """Tell ovn-controller where OVN is and which bridge is which; values that are there already stay.
+
+    :raises ConflictError: the host belongs to another OVN.
+    """
+    ids = ovs_ids()
+    check_foreign_ovn(ids)
+    wanted = {
+        "ovn-remote": SB,
+        "ovn-encap-type": "geneve",
+        "ovn-encap-ip": "127.0.0.1",
+        "ovn-bridge": settings.INTEGRATION_BRIDGE,
+    }
+    if datapath == "netdev":
+        wanted["ovn-bridge-datapath-type"] = "netdev"
+    missing = {key: value for key, value in wanted.items() if key not in ids}
+    merged = merge_mappings(ids.get("ovn-bridge-mappings", ""), settings.PHYSNET, settings.BRIDGE)
+    if merged != ids.get("ovn-bridge-mappings"):
+        record.mark("mapping")
+        missing["ovn-bridge-mappings"] = merged
+    if not missing:
+        return
+    progress.say("telling ovn-controller about this host")
+    for key in missing:
+        if key != "ovn-bridge-mappings":
+            record.changes.ovs_ids.setdefault(key, None)
+    record.save()
+    vsctl("set", "Open_vSwitch", ".", *(f'external_ids:{key}="{value}"' for key, value in missing.items()))
+
+
+def ensure_address(gateway: str, prefix: int, progress: Progress) -> None:
+    """Give the external bridge the host's address."""
+    said = run(["ip", "-j", "addr", "show", "dev", settings.BRIDGE], timeout=20).stdout
+    link = json.loads(said)[0]
+    have = [(item["local"], item["prefixlen"]) for item in link["addr_info"] if item["family"] == "inet"]
+    if have != [(gateway, prefix)]:
+        progress.say(f"address {gateway}/{prefix} for {settings.BRIDGE}")
+        for local, length in have:
+            run(["ip", "addr", "del", f"{local}/{length}", "dev", settings.BRIDGE], timeout=20)
+        run(["ip", "addr", "add", f"{gateway}/{prefix}", "dev", settings.BRIDGE], timeout=20)
+    if "UP" not in link["flags"]:
+        run(["ip", "link", "set", settings.BRIDGE, "up"], timeout=20)
+
+
+def ensure_socket(record: Record, progress: Progress) -> None:
+    """Open a socket of the northbound database to the group, beside root's own.
+
+    The folder is setgid, so the socket that ovsdb-server makes in it belongs to the group.
+
+    :raises HostError: the socket did not appear.
+    """
+    folder = settings.NB_SOCKET.parent
+    group = grp.getgrnam(settings.GROUP).gr_gid
+    # Some distributions run ovsdb-server as a user of its own, who must be able to make the socket.
+    owner = (OVN_RUN / "ovnnb_db.sock").stat().st_uid
+    record.add("folders", str(folder))
+    folder.mkdir(exist_ok=True)
+    was = folder.stat()
+    if (was.st_uid, was.st_gid, was.st_mode & 0o7777) != (owner, group, 0o2750):
+        os.chown(folder, owner, group)
+        folder.chmod(0o2750)
+    there = _connections()
+    if there and not wait_until(settings.NB_SOCKET.exists, 1):
+        # ovsdb-server started before the folder was there, and does not try again by itself.
+        _close(there)
+        there = []
+    if not there:
+        progress.say(f"opening {settings.NB_SOCKET} for the group {settings.GROUP}")
+        record.mark("connection")
+        create = ("--id=@c", "create", "Connection", f'target="{CONNECTION}"', f"inactivity_probe={PROBE_MS}")
+        nbctl("--", *create, "--", "add", "NB_Global", ".", "connections", "@c")
+    if not wait_until(settings.NB_SOCKET.exists, 10):
+        raise HostError(
+            f"ovsdb-server did not make the socket '{settings.NB_SOCKET}'.",
+            cure="See its log.",
+            evidence="/var/log/ovn/ovsdb-server-nb.log",
+        )
+    # ovsdb-server's umask may have taken the group's right to write, without which nobody can connect.
+    if settings.NB_SOCKET.stat().st_gid != group:
+        os.chown(settings.NB_SOCKET, -1, group)
+    if settings.NB_SOCKET.stat().st_mode & 0o060 != 0o060:
+        settings.NB_SOCKET.chmod(0o770)
+
+
+def _connections() -> list[str]:
+    """The uuids of the database's remotes that are ours."""
+    return nbctl("--bare", "--columns=_uuid", "find", "Connection", f'target="{CONNECTION}"').stdout.split()
+
+
+def _close(uuids: list[str]) -> None:
+    for uuid in uuids:
+        nbctl("remove", "NB_Global", ".", "connections", uuid, check=False)
+
+
+def ensure_switch(record: Record, progress: Progress) -> None:
+    """Have the external logical switch, joined to the external bridge.
+
+    :raises ConflictError: a switch of that name is there and not ours.
+    """
+    switch = settings.EXTERNAL_SWITCH
+    found = rows(nbctl("--format=json", "--columns=external_ids,ports", "find", "Logical_Switch", f"name={switch}"))
+    if found and dict(found[0]["external_ids"][1]).get("winlab") != "host":
+        raise ConflictError(
+            f"OVN has a logical switch '{switch}' that winlab did not make.",
+            cure=f"Remove it with 'ovn-nbctl ls-del {switch}', if nothing needs it.",
+        )
+    if found and nbctl("lsp-get-type", LOCALNET, check=False).stdout.strip() == "localnet":
+        return
+    progress.say(f"making the logical switch {switch}")
+    record.mark("switch")
+    nbctl(
+        *("--", "--may-exist", "ls-add", switch, "--", "set", "Logical_Switch", switch, f"external_ids:{OWNER}"),
+        *("--", "--may-exist", "lsp-add", switch, LOCALNET, "--", "lsp-set-type", LOCALNET, "localnet"),
+        *("--", "lsp-set-addresses", LOCALNET, "unknown"),
+        *("--", "lsp-set-options", LOCALNET, f"network_name={settings.PHYSNET}"),
+        *("--", "set", "Logical_Switch_Port", LOCALNET, f"external_ids:{OWNER}"),
+    )
+
+
+def undo_rows(record: Record, progress: Progress) -> None:
+    """Remove what setup wrote to OVN, while OVN still runs, so that flows and patch ports go, too."""
+    if record.changes.switch:
+        progress.say(f"removing the logical switch {settings.EXTERNAL_SWITCH}")
+        nbctl("--if-exists", "ls-del", settings.EXTERNAL_SWITCH, check=False)
+        nbctl("--timeout=5", "--wait=hv", "sync", check=False)
+        record.changes.switch = False
+        record.save()
+    if record.changes.connection:
+        _close(_connections())
+        # The socket goes when ovsdb-server closes the remote.
+        wait_until(lambda: not settings.NB_SOCKET.exists(), 5)
+        record.changes.connection = False
+        record.save()
+    settings.NB_SOCKET.unlink(missing_ok=True)
+
+
+def undo_ids(record: Record) -> None:
+    """Remove our mapping and the other external_ids that setup set."""
+    if record.changes.mapping:
+        left = drop_mapping(ovs_ids().get("ovn-bridge-mappings", ""), settings.PHYSNET, settings.BRIDGE)
+        if left:
+            vsctl("set", "Open_vSwitch", ".", f'external_ids:ovn-bridge-mappings="{left}"')
+        else:
+            vsctl("remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-mappings")
+        record.changes.mapping = False
+    for key in record.changes.ovs_ids:
+        vsctl("remove", "Open_vSwitch", ".", "external_ids", key)
+    record.changes.ovs_ids = {}
+    record.save()
+
+
+def undo_bridges(record: Record, progress: Progress) -> None:
+    """Remove the bridges that setup made."""
+    for name in record.changes.bridges:
+        progress.say(f"removing the bridge {name}")
+        vsctl("--if-exists", "del-br", name)
+    record.changes.bridges = []
+    record.save()
+
+
+def other_bridges() -> list[str]:
+    """The bridges of this host's Open vSwitch."""
+    return vsctl("list-br", check=False).stdout.split()

@@ -1,0 +1,165 @@
+"""What ``winlab host setup`` found on this host and chose: /etc/winlab/host.yaml.
+
+Everybody may read the file; it holds no secrets. Without it the defaults are assumed (``recorded`` is False then).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from winlab.errors import UsageError
+from winlab.run import find, run
+from winlab.settings import HOST_FILE
+
+DEFAULT_CIDR = "172.31.240.0/20"
+DEFAULT_RESOLVERS = ("1.1.1.1", "9.9.9.9")
+
+# systemd-resolved writes the real upstream servers here and points /etc/resolv.conf at its own stub, 127.0.0.53
+# (man systemd-resolved.service, section /ETC/RESOLV.CONF).
+RESOLV_FILES = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
+
+
+class HostFacts(BaseModel):
+    """The facts about this host that a plan depends on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    recorded: bool = Field(default=False, description="False: nothing was recorded, these are the defaults")
+    external_cidr: str = Field(default=DEFAULT_CIDR, description="subnet of the external bridge")
+    resolvers: list[str] = Field(default_factory=lambda: list(DEFAULT_RESOLVERS), description="DNS servers for guests")
+    accelerator: Literal["kvm", "tcg"] = "kvm"
+    datapath: Literal["system", "netdev"] = "system"
+    chassis: str = Field(default="", description="OVS system-id: OVN's name for this host")
+    nested: bool = Field(default=False, description="guests may run virtual machines themselves")
+    emulator_version: str = ""
+
+    @field_validator("external_cidr")
+    @classmethod
+    def _is_network(cls, value: str) -> str:
+        network = ipaddress.IPv4Network(value)
+        if network.prefixlen > 24:
+            raise ValueError("a lab needs at least a /24")
+        return str(network)
+
+    @field_validator("resolvers")
+    @classmethod
+    def _are_addresses(cls, value: list[str]) -> list[str]:
+        return [str(ipaddress.IPv4Address(address)) for address in value]
+
+    @property
+    def external_network(self) -> ipaddress.IPv4Network:
+        """The external subnet, as a network."""
+        return ipaddress.IPv4Network(self.external_cidr)
+
+    @property
+    def external_gateway(self) -> str:
+        """The host's own address on the external bridge: the first of the subnet."""
+        return str(self.external_network[1])
+
+
+def read_facts(path: Path = HOST_FILE) -> HostFacts:
+    """Read the facts; the defaults if there is no file.
+
+    :raises UsageError: the file can't be read or is not what setup writes; the message names the line or field.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return HostFacts()
+    except OSError as error:
+        raise UsageError(f"The host's facts '{path}' can't be read.", why=str(error), causes=[error]) from error
+    cure = "Run 'sudo winlab host setup'; it writes the file anew."
+    try:
+        found = yaml.safe_load(text)
+        if not isinstance(found, dict):
+            raise UsageError(f"The host's facts '{path}' can't be used.", why="It is not a mapping.", cure=cure)
+        return HostFacts.model_validate({**found, "recorded": True})
+    except yaml.YAMLError as error:
+        raise UsageError(f"The host's facts '{path}' can't be used.", why=str(error), cure=cure) from error
+    except ValidationError as error:
+        fields = "; ".join(
+            f"line {_line(text, item['loc'])}, {'.'.join(map(str, item['loc']))}: {item['msg']}"
+            for item in error.errors()
+        )
+        raise UsageError(f"The host's facts '{path}' can't be used.", why=fields, cure=cure) from error
+
+
+def _line(text: str, place: tuple[int | str, ...]) -> int:
+    """The line of the field that *place* leads to; the file is one level deep."""
+    name = str(place[0]) if place else ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith(f"{name}:"):
+            return number
+    return 1
+
+
+def write_facts(facts: HostFacts, path: Path = HOST_FILE) -> None:
+    """Write the facts, readable by everybody, whole or not at all."""
+    words = facts.model_dump(exclude={"recorded"})
+    text = "# Written by 'winlab host setup'. Read by every winlab command.\n" + yaml.safe_dump(words, sort_keys=False)
+    replace_text(path, text)
+
+
+def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:
+    """Give *path* this text and mode by renaming a finished file into place; True if anything changed."""
+    if path.exists() and path.read_text(encoding="utf-8") == text and path.stat().st_mode & 0o777 == mode:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.chmod(mode)
+    new.replace(path)
+    return True
+
+
+def parse_resolvers(text: str) -> list[str]:
+    """The IPv4 name servers in a resolv.conf that guests can reach: those that are not the host's own loopback."""
+    found = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 2 and words[0] == "nameserver":
+            try:
+                address = ipaddress.ip_address(words[1].split("%")[0])
+            except ValueError:
+                continue
+            if address.version == 4 and not address.is_loopback and str(address) not in found:
+                found.append(str(address))
+    return found
+
+
+def find_resolvers(files: tuple[Path, ...] = RESOLV_FILES) -> list[str]:
+    """The host's upstream DNS servers, or well-known public ones if it has none that guests could reach."""
+    for path in files:
+        try:
+            found = parse_resolvers(path.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
+        if found:
+            return found
+    return list(DEFAULT_RESOLVERS)
+
+
+def find_nested(parameters: Path = Path("/sys/module")) -> bool:
+    """Whether guests under KVM may run virtual machines themselves."""
+    for module in ("kvm_intel", "kvm_amd"):
+        try:
+            text = (parameters / module / "parameters" / "nested").read_text(encoding="ascii")
+        except OSError:
+            continue
+        return text.strip() in {"Y", "y", "1"}
+    return False
+
+
+def find_emulator_version() -> str:
+    """The version of QEMU, such as ``7.2.22``; empty if it is not installed."""
+    if find("qemu-system-x86_64") is None:
+        return ""
+    said = run(["qemu-system-x86_64", "--version"], check=False, timeout=20).stdout
+    match = re.search(r"version (\d+(?:\.\d+)+)", said)
+    return match.group(1) if match else ""

@@ -1,0 +1,249 @@
+"""Forwarding and address translation for the external bridge, beside whatever firewall the host has.
+
+winlab has an nftables table of its own. But a packet must pass *every* table: an accept in ours does not undo a drop in
+another one. Where Docker, ufw or firewalld rule over forwarded packets, an entry is therefore made there as well, in
+the way that each of them wants.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from winlab.errors import HostError
+from winlab.events import Progress
+from winlab.host.changes import Firewall, Record
+from winlab.run import find, run
+from winlab.settings import BRIDGE
+
+TABLE = "winlab"
+TAG = "winlab"
+FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+# On the userspace datapath the kernel's own network stack sees the guests' frames as well. It would answer their ARP
+# requests for any address of the host, also where a lab uses that address inside; 1 means: only on its own interface.
+ARP_IGNORE = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")
+LEGACY_TABLES = Path("/proc/net/ip_tables_names")
+
+RULES = (
+    ("-i", BRIDGE, "-m", "comment", "--comment", TAG, "-j", "ACCEPT"),
+    (
+        "-o",
+        BRIDGE,
+        "-m",
+        "conntrack",
+        "--ctstate",
+        "RELATED,ESTABLISHED",
+        *("-m", "comment", "--comment", TAG),
+        "-j",
+        "ACCEPT",
+    ),
+)
+
+
+def ruleset(cidr: str) -> str:
+    """The text of winlab's own table. Loaded as it is, it replaces the table in one transaction.
+
+    Guests get out under the host's address; from elsewhere only answers get in, so this host alone reaches a lab.
+    """
+    return f"""\
+table inet {TABLE}
+delete table inet {TABLE}
+table inet {TABLE} {{
+	chain postrouting {{
+		type nat hook postrouting priority srcnat; policy accept;
+		ip saddr {cidr} oifname != "{BRIDGE}" counter masquerade comment "labs go out as the host"
+	}}
+
+	chain forward {{
+		type filter hook forward priority filter; policy accept;
+		iifname "{BRIDGE}" counter accept
+		oifname "{BRIDGE}" ct state established,related counter accept
+		oifname "{BRIDGE}" counter drop comment "labs are reached from this host only"
+	}}
+}}
+"""
+
+
+def table_loaded(cidr: str) -> bool:
+    """Whether winlab's table is there, for this subnet."""
+    said = run(["nft", "list", "table", "inet", TABLE], check=False, timeout=20)
+    return said.returncode == 0 and cidr in said.stdout and BRIDGE in said.stdout and "drop" in said.stdout
+
+
+def ensure_forwarding(cidr: str, datapath: str, record: Record, progress: Progress) -> None:
+    """Let packets of the external subnet through and out.
+
+    :raises HostError: the kernel refuses nftables.
+    """
+    _switch_on(FORWARD, "IPv4 forwarding", record, progress)
+    if datapath == "netdev":
+        _switch_on(ARP_IGNORE, "arp_ignore, for the userspace datapath", record, progress)
+    if not table_loaded(cidr):
+        progress.say(f"address translation for {cidr}")
+        record.mark("table")
+        done = run(["nft", "-f", "-"], stdin=ruleset(cidr), check=False, timeout=20)
+        if done.returncode != 0:
+            raise HostError(
+                "The kernel refused winlab's firewall table.",
+                why=done.stderr.strip(),
+                cure="winlab needs nftables with nat and conntrack; use a kernel that has them.",
+            )
+    for firewall in found_firewalls():
+        if not entry_there(firewall):
+            progress.say(f"an entry for {BRIDGE} in the host's firewall ({firewall})")
+            if firewall not in record.changes.firewalls:
+                record.changes.firewalls = [*record.changes.firewalls, firewall]
+                record.save()
+            _enter(firewall)
+
+
+def _switch_on(path: Path, what: str, record: Record, progress: Progress) -> None:
+    before = path.read_text(encoding="ascii").strip()
+    if before == "0":
+        progress.say(f"switching on {what}")
+        record.changes.sysctl.setdefault(str(path), before)
+        record.save()
+        path.write_text("1\n", encoding="ascii")
+
+
+def undo_forwarding(record: Record, progress: Progress) -> None:
+    """Take away the entries and the table that setup made, and put the forwarding switch back."""
+    for firewall in record.changes.firewalls:
+        progress.say(f"removing the entry for {BRIDGE} from the host's firewall ({firewall})")
+        _withdraw(firewall)
+    record.changes.firewalls = []
+    if record.changes.table:
+        progress.say(f"removing the firewall table {TABLE}")
+        run(["nft", "delete", "table", "inet", TABLE], check=False, timeout=20)
+        record.changes.table = False
+    for path, value in record.changes.sysctl.items():
+        Path(path).write_text(f"{value}\n", encoding="ascii")
+    record.changes.sysctl = {}
+    record.save()
+
+
+def found_firewalls() -> list[Firewall]:
+    """The other firewalls of this host that decide about forwarded packets now."""
+    found: list[Firewall] = []
+    if _firewalld_runs():
+        found.append("firewalld")
+    if _ufw_active():
+        found.append("ufw")
+        return found  # ufw owns the FORWARD chain's policy
+    if _chain("iptables", "DOCKER-USER"):
+        found.append("docker-user")
+    elif "-P FORWARD DROP" in _chain("iptables", "FORWARD"):
+        found.append("forward")
+    if "-P FORWARD DROP" in _chain("iptables-legacy", "FORWARD"):
+        found.append("forward-legacy")
+    return found
+
+
+def _chain(program: str, chain: str) -> str:
+    """The rules of a chain of iptables' filter table, or nothing. Never makes the table by asking for it."""
+    if find(program) is None:
+        return ""
+    if program == "iptables-legacy" or "legacy" in run([program, "--version"], check=False, timeout=20).stdout:
+        try:
+            there = "filter" in LEGACY_TABLES.read_text(encoding="ascii").split()
+        except OSError:
+            there = False
+    else:
+        there = run(["nft", "list", "table", "ip", "filter"], check=False, timeout=20).returncode == 0
+    if not there:
+        return ""
+    return run([program, "-w", "10", "-S", chain], check=False, timeout=30).stdout
+
+
+def _firewalld_runs() -> bool:
+    return (
+        find("firewall-cmd") is not None and run(["firewall-cmd", "--state"], check=False, timeout=30).returncode == 0
+    )
+
+
+def _ufw_active() -> bool:
+    return find("ufw") is not None and "Status: active" in run(["ufw", "status"], check=False, timeout=30).stdout
+
+
+_CHAINS = {
+    "docker-user": ("iptables", "DOCKER-USER"),
+    "forward": ("iptables", "FORWARD"),
+    "forward-legacy": ("iptables-legacy", "FORWARD"),
+}
+
+# ufw lets answers through by itself (before.rules), so one rule is enough.
+UFW_RULE = ("allow", "in", "on", BRIDGE)
+
+# A zone of its own with firewalld's default target: guests can't open connections to the host. The
+# policy lets them out (man firewalld.policies; masquerading is done by our own table.)
+FIREWALLD_MAKE = (
+    ("--permanent", f"--new-zone={TAG}"),
+    ("--permanent", f"--zone={TAG}", f"--add-interface={BRIDGE}"),
+    ("--permanent", f"--new-policy={TAG}-out"),
+    ("--permanent", f"--policy={TAG}-out", f"--add-ingress-zone={TAG}"),
+    ("--permanent", f"--policy={TAG}-out", "--add-egress-zone=ANY"),
+    ("--permanent", f"--policy={TAG}-out", "--set-target=ACCEPT"),
+    ("--reload",),
+)
+FIREWALLD_UNDO = (
+    ("--permanent", f"--delete-policy={TAG}-out"),
+    ("--permanent", f"--delete-zone={TAG}"),
+    ("--reload",),
+)
+
+
+def dropping_chains(text: str) -> list[str]:
+    """The base chains in ``nft -j list chains`` that drop forwarded packets by default and are not known otherwise.
+
+    iptables' own tables are left out; :func:`found_firewalls` knows them.
+    """
+    try:
+        items = json.loads(text)["nftables"]
+    except (ValueError, KeyError):
+        return []
+    chains = [item["chain"] for item in items if "chain" in item]
+    return [
+        f"{chain['family']} {chain['table']} {chain['name']}"
+        for chain in chains
+        if chain.get("hook") == "forward" and chain.get("policy") == "drop"
+        if chain["table"] not in {"filter", "firewalld"} and chain["family"] in {"ip", "inet"}
+    ]
+
+
+def entry_there(firewall: Firewall) -> bool:
+    """Whether winlab's entry is in *firewall*."""
+    if firewall == "firewalld":
+        return TAG in run(["firewall-cmd", "--get-zones"], check=False, timeout=30).stdout.split()
+    if firewall == "ufw":
+        return BRIDGE in run(["ufw", "status"], check=False, timeout=30).stdout
+    program, chain = _CHAINS[firewall]
+    found = [run([program, "-w", "10", "-C", chain, *rule], check=False, timeout=30) for rule in RULES]
+    return all(done.returncode == 0 for done in found)
+
+
+def _enter(firewall: Firewall) -> None:
+    if firewall == "firewalld":
+        for words in FIREWALLD_MAKE:
+            # A zone half made by an earlier, interrupted run is finished.
+            run(["firewall-cmd", *words], check=words == ("--reload",), timeout=60)
+    elif firewall == "ufw":
+        run(["ufw", "route", *UFW_RULE, "comment", TAG], timeout=60)
+    else:
+        program, chain = _CHAINS[firewall]
+        for rule in RULES:
+            if run([program, "-w", "10", "-C", chain, *rule], check=False, timeout=30).returncode != 0:
+                run([program, "-w", "10", "-I", chain, *rule], timeout=30)
+
+
+def _withdraw(firewall: Firewall) -> None:
+    if firewall == "firewalld":
+        for words in FIREWALLD_UNDO:
+            run(["firewall-cmd", *words], check=False, timeout=60)
+    elif firewall == "ufw":
+        run(["ufw", "route", "delete", *UFW_RULE], check=False, timeout=60)
+    else:
+        program, chain = _CHAINS[firewall]
+        for rule in RULES:
+            # As often as it is there: an interrupted run may have entered it twice.
+            while run([program, "-w", "10", "-D", chain, *rule], check=False, timeout=30).returncode == 0:
+                pass

@@ -1,0 +1,106 @@
+"""The distribution's packages that winlab uses, by what they are for, and installing those that are missing."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab.errors import HostError
+from winlab.events import Progress
+from winlab.run import find, run, stream
+
+
+@dataclass(frozen=True)
+class Package:
+    """A program or file that winlab needs, and the packages that bring it on Debian/Ubuntu and on Fedora."""
+
+    needs: str  # a program, or the absolute path of a file
+    debian: str
+    fedora: str
+
+
+# To run labs.
+RUN = (
+    Package("qemu-system-x86_64", "qemu-system-x86", "qemu-system-x86"),
+    Package("qemu-img", "qemu-utils", "qemu-img"),
+    Package("virsh", "libvirt-clients", "libvirt-client"),
+    Package("libvirtd", "libvirt-daemon-system", "libvirt-daemon-kvm"),
+    Package("ovs-vsctl", "openvswitch-switch", "openvswitch"),
+    Package("ovn-northd", "ovn-central", "ovn-central"),
+    Package("ovn-controller", "ovn-host", "ovn-host"),
+    Package("ovn-nbctl", "ovn-common", "ovn"),
+    Package("/usr/share/qemu/firmware", "ovmf", "edk2-ovmf"),
+    Package("nft", "nftables", "nftables"),
+    Package("ip", "iproute2", "iproute"),
+)
+
+# To prepare Windows media.
+MEDIA = (
+    Package("wimlib-imagex", "wimtools", "wimlib-utils"),
+    Package("mcopy", "mtools", "mtools"),
+    Package("swtpm", "swtpm", "swtpm"),
+)
+
+# To build Linux images and the stand-in media.
+BUILD = (
+    Package("mmdebstrap", "mmdebstrap", "mmdebstrap"),
+    Package("mkfs.fat", "dosfstools", "dosfstools"),
+    Package("mke2fs", "e2fsprogs", "e2fsprogs"),
+    Package("mksquashfs", "squashfs-tools", "squashfs-tools"),
+    Package("ntfsclone", "ntfs-3g", "ntfsprogs"),
+    Package("genisoimage", "genisoimage", "genisoimage"),
+    Package("grub-mkstandalone", "grub-common", "grub2-tools-minimal"),
+    Package("/usr/lib/grub/x86_64-efi/linux.mod", "grub-efi-amd64-bin", "grub2-efi-x64-modules"),
+    Package("/usr/lib/grub/i386-pc/linux.mod", "grub-pc-bin", "grub2-pc-modules"),
+    Package("gcc", "gcc", "gcc"),
+    Package("/usr/include/efi/efi.h", "gnu-efi", "gnu-efi-devel"),
+    Package("cpio", "cpio", "cpio"),
+    Package("zstd", "zstd", "zstd"),
+)
+
+
+def present(package: Package) -> bool:
+    """Whether the program or file is there."""
+    return Path(package.needs).exists() if package.needs.startswith("/") else find(package.needs) is not None
+
+
+def missing(wanted: tuple[Package, ...]) -> list[Package]:
+    """Those of *wanted* that are not there."""
+    return [package for package in wanted if not present(package)]
+
+
+def install_command(wanted: list[Package]) -> list[str]:
+    """The command that installs *wanted* on this distribution; Debian's, where it is not known."""
+    if find("apt-get") is None and find("dnf") is not None:
+        return ["dnf", "install", "-y", *dict.fromkeys(package.fedora for package in wanted)]
+    names = dict.fromkeys(package.debian for package in wanted)
+    return ["apt-get", "install", "-y", "--no-install-recommends", *names]
+
+
+def cure(wanted: list[Package]) -> str:
+    """What a person types to get *wanted*."""
+    return f"Run 'sudo {shlex.join(install_command(wanted))}', or 'sudo winlab host setup --install'."
+
+
+def install(wanted: tuple[Package, ...], progress: Progress) -> None:
+    """Install those of *wanted* that are missing, from where the host gets its packages.
+
+    :raises HostError: this is neither Debian or Ubuntu (apt-get) nor Fedora (dnf).
+    :raises CommandError: the package manager failed; its last words are shown.
+    """
+    absent = missing(wanted)
+    if not absent:
+        return
+    words = install_command(absent)
+    if find(words[0]) is None:
+        raise HostError(
+            "Packages can be installed with apt-get or dnf only, and this host has neither.",
+            cure=f"Install what brings these: {', '.join(package.needs for package in absent)}.",
+        )
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    if words[0] == "apt-get":
+        progress.say("reading the package lists")
+        run(["apt-get", "update"], env=env, timeout=600)
+    progress.say(f"installing {' '.join(words[3:])}")
+    stream(words, lambda line: progress.say(line) if line.startswith(("Unpacking", "Setting up")) else None, env=env)

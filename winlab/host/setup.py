@@ -1,0 +1,122 @@
+"""``winlab host setup``: make this host ready for labs. May be run again at any time; then it mends what is missing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from winlab import settings
+from winlab.errors import AccessError, HostError, UsageError
+from winlab.events import Progress
+from winlab.host import daemons, fabric, facts, firewall, kvmprobe, packages, storage, subnet, units
+from winlab.host.changes import Record
+from winlab.host.facts import HostFacts
+from winlab.host.teardown import teardown
+from winlab.run import run
+
+__all__ = ["setup", "teardown"]
+
+
+def require_root(command: str) -> None:
+    """See that root runs this.
+
+    :raises AccessError: somebody else does.
+    """
+    if os.geteuid() != 0:
+        raise AccessError(
+            f"'{command}' must be run by root.",
+            why="It starts daemons and changes the host's network. It is the only command that needs root, and once.",
+            cure=f"Run 'sudo {command}'.",
+        )
+
+
+def setup(progress: Progress, *, external_cidr: str | None = None, install: bool = False) -> HostFacts:
+    """Make this host ready for labs, and record what it is like in /etc/winlab/host.yaml.
+
+    :param external_cidr: the subnet of the external bridge; None: the recorded one, or the first free one.
+    :param install: install missing packages first.
+    :raises AccessError: not run by root.
+    :raises ConflictError: the subnet is in use, or another OVN, switch or pool is in the way.
+    :raises HostError: something is not installed, or does not start.
+    """
+    require_root("winlab host setup")
+    known = _known(progress)
+    if install:
+        packages.install((*packages.RUN, *packages.MEDIA), progress)
+    absent = packages.missing(packages.RUN)
+    if absent:
+        raise HostError(f"Missing: {', '.join(package.needs for package in absent)}.", cure=packages.cure(absent))
+    progress.say("looking at the host's networks", 0.05)
+    cidr = subnet.choose(
+        external_cidr, known.external_cidr if known.recorded else None, subnet.used_here(settings.BRIDGE)
+    )
+    record = Record()
+    for folder in [path for path in (record.path.parent, settings.HOST_FILE.parent) if not path.exists()]:
+        record.add("folders", str(folder))
+        folder.mkdir(parents=True, exist_ok=True)
+
+    progress.say("virtualisation", 0.1)
+    storage.ensure_kvm_mode(record, progress)
+    daemons.ensure_libvirt(record, progress)
+    storage.ensure_pool(record, progress)
+
+    progress.say("network", 0.4)
+    if daemons.has_systemd():
+        _write(units.DROP_IN, units.drop_in_text(daemons.GROUP_UMASK), record)
+        _write(units.TMPFILES, units.tmpfiles_text(), record)
+        run(["systemctl", "daemon-reload"], timeout=60)
+    daemons.ensure_service("ovs", "ovs", record, progress)
+    ids = fabric.ovs_ids()
+    fabric.check_foreign_ovn(ids)
+    datapath = fabric.find_datapath()
+    chassis = ids.get("system-id", "")
+    closed = ("fail-mode=secure", "other-config:disable-in-band=true")
+    fabric.ensure_bridge(settings.INTEGRATION_BRIDGE, datapath, closed, record, progress)
+    address = f'other-config:hwaddr="{fabric.mac_for(chassis)}"'
+    fabric.ensure_bridge(settings.BRIDGE, datapath, (address,), record, progress)
+    daemons.ensure_service("ovn-central", "northd", record, progress)
+    fabric.ensure_ids(datapath, record, progress)
+    daemons.ensure_service("ovn-host", "controller", record, progress)
+    network = HostFacts(external_cidr=cidr)
+    fabric.ensure_address(network.external_gateway, network.external_network.prefixlen, progress)
+    fabric.ensure_socket(record, progress)
+    fabric.ensure_switch(record, progress)
+    firewall.ensure_forwarding(cidr, datapath, record, progress)
+
+    progress.say("trying KVM", 0.8)
+    kvm = kvmprobe.probe_kvm()
+    if not kvm.works:
+        progress.say(f"KVM does not work here, guests will be emulated (slow): {kvm.why}")
+    found = HostFacts(
+        external_cidr=cidr,
+        resolvers=facts.find_resolvers(),
+        accelerator="kvm" if kvm.works else "tcg",
+        datapath=datapath,
+        chassis=chassis,
+        nested=facts.find_nested(),
+        emulator_version=facts.find_emulator_version(),
+    )
+    record.add("files", str(settings.HOST_FILE))
+    facts.write_facts(found)
+    if daemons.has_systemd():
+        _write(units.UNIT, units.unit_text(sys.executable), record)
+        run(["systemctl", "daemon-reload"], timeout=60)
+        run(["systemctl", "enable", "--quiet", units.UNIT.name], timeout=60)
+    progress.say("the host is ready", 1.0)
+    return found.model_copy(update={"recorded": True})
+
+
+def _known(progress: Progress) -> HostFacts:
+    """The facts of an earlier setup. A file that can't be used is written anew, so it is no reason to stop."""
+    try:
+        return facts.read_facts()
+    except UsageError as error:
+        progress.say(str(error))
+        return HostFacts()
+
+
+def _write(path: Path, text: str, record: Record) -> None:
+    """Write a file that teardown removes."""
+    record.add("files", str(path))
+    facts.replace_text(path, text)

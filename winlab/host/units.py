@@ -1,0 +1,59 @@
+"""The texts of the files that make the host ready again after a reboot. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from winlab import settings
+
+UNIT = Path("/etc/systemd/system/winlab-host.service")
+TMPFILES = Path("/etc/tmpfiles.d/winlab.conf")
+DROP_IN = Path("/etc/systemd/system/ovn-ovsdb-server-nb.service.d/winlab.conf")
+
+# Firewalls and Docker first, so that their chains are there; OVS and OVN, so that there is something to talk to.
+AFTER = (
+    *("network.target", "nftables.service", "ufw.service", "firewalld.service", "docker.service"),
+    *("openvswitch-switch.service", "openvswitch.service", "ovn-central.service", "ovn-northd.service"),
+    *("ovn-host.service", "ovn-controller.service", "ovn-ovsdb-server-nb.service"),
+    *("libvirtd.socket", "libvirtd.service", "virtqemud.socket", "virtstoraged.socket"),
+)
+
+
+def unit_text(python: str) -> str:
+    """The systemd unit that runs setup at boot, by the interpreter that runs now.
+
+    It follows a restart of Open vSwitch (PartOf): on the userspace datapath the bridge loses its address with it.
+    """
+    quoted = python.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f"""\
+# Written by 'winlab host setup'; removed by 'winlab host teardown'.
+[Unit]
+Description=Make this host ready for winlab's labs
+After={" ".join(AFTER)}
+Before=libvirt-guests.service
+PartOf=openvswitch-switch.service openvswitch.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart="{quoted}" -m winlab host setup
+TimeoutStartSec=300
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def tmpfiles_text(owner: str = "root") -> str:
+    """The tmpfiles.d entry of the folder with the northbound socket (/run is empty after a boot)."""
+    return (
+        "# Written by 'winlab host setup'. Setgid: the socket made in it belongs to the group.\n"
+        f"d {settings.NB_SOCKET.parent} 2750 {owner} {settings.GROUP} -\n"
+    )
+
+
+def drop_in_text(umask: str) -> str:
+    """The drop-in that lets ovsdb-server make a socket that the group can write to."""
+    return (
+        f"# Written by 'winlab host setup': the group could not open winlab's socket else.\n[Service]\nUMask={umask}\n"
+    )

@@ -1,0 +1,88 @@
+"""Where distribution packages come from: the archive that the host itself uses.
+
+Whoever set up the host has chosen a mirror that it can reach; builds that need Debian packages use the same one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from winlab.errors import UsageError
+
+DEFAULT_MIRROR = "http://deb.debian.org/debian"
+VARIABLE = "WINLAB_DEBIAN_MIRROR"
+
+
+def debian_mirror(etc: Path = Path("/etc/apt")) -> str:
+    """The URL of the Debian archive to take packages from, without a slash at its end.
+
+    ``WINLAB_DEBIAN_MIRROR`` names it; else it is the first Debian archive (not the security one) in the host's own
+    sources, in either of apt's notations (sources.list(5)); else Debian's public address.
+
+    :raises UsageError: ``WINLAB_DEBIAN_MIRROR`` is no http or https URL.
+    """
+    chosen = os.environ.get(VARIABLE, "").strip()
+    if chosen:
+        if urlsplit(chosen).scheme not in ("http", "https") or not urlsplit(chosen).netloc:
+            raise UsageError(
+                f"{VARIABLE}='{chosen}' can't be used.",
+                why="It is no http or https URL.",
+                cure=f"Give the root of a Debian archive, such as {DEFAULT_MIRROR}.",
+            )
+        return chosen.rstrip("/")
+    for url in _urls(etc):
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.netloc and parts.path.rstrip("/").endswith("/debian"):
+            return url.rstrip("/")
+    return DEFAULT_MIRROR
+
+
+def _urls(etc: Path) -> list[str]:
+    """All archive URLs of the host, in apt's own order: sources.list, then sources.list.d by name."""
+    folder = etc / "sources.list.d"
+    urls: list[str] = []
+    for path in [etc / "sources.list", *sorted(folder.glob("*.list")), *sorted(folder.glob("*.sources"))]:
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # missing, or not for us to read
+        urls += _deb822(text) if path.suffix == ".sources" else _one_line(text)
+    return urls
+
+
+def _one_line(text: str) -> list[str]:
+    """The URLs of ``deb [options] URL suite component...`` lines."""
+    urls = []
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if len(words) < 3 or words[0] != "deb":
+            continue
+        rest = words[1:]
+        if rest[0].startswith("["):
+            while rest and not rest[0].endswith("]"):
+                rest = rest[1:]
+            rest = rest[1:]
+        urls += rest[:1]
+    return urls
+
+
+def _deb822(text: str) -> list[str]:
+    """The URLs of enabled stanzas with ``Types: deb`` and ``URIs:``."""
+    urls = []
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    for stanza in "\n".join(line.rstrip() for line in lines).split("\n\n"):
+        fields: dict[str, str] = {}
+        name = ""
+        for line in stanza.splitlines():
+            if line[:1].isspace():
+                fields[name] = f"{fields.get(name, '')} {line.strip()}"
+            else:
+                name, _, value = line.partition(":")
+                name = name.strip().lower()
+                fields[name] = value.strip()
+        disabled = fields.get("enabled", "yes").lower() in ("no", "false", "0", "off", "without", "disable")
+        if "deb" in fields.get("types", "").split() and not disabled:
+            urls += fields.get("uris", "").split()
+    return urls

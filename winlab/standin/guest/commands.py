@@ -1,0 +1,394 @@
+"""The commands of cmd.exe and of System32 that the stand-in knows. Each does what it says, or fails; none pretends."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from datetime import datetime
+
+from winlab.standin.guest import cmdline, netcommands, syscommands
+from winlab.standin.guest.shell import Leave, Shell, Streams
+
+Command = Callable[[Shell, str, Streams], int]
+SYNTAX = "The syntax of the command is incorrect.\r\n"
+NO_FILE = "The system cannot find the file specified.\r\n"
+NO_PATH = "The system cannot find the path specified.\r\n"
+
+
+def find(name: str) -> Command | None:
+    """The command *name* (lower case, without folder); ``.exe`` and the like are not significant for programs."""
+    stem = re.sub(r"\.(exe|com)$", "", name)
+    if stem != name:
+        return _PROGRAMS.get(stem)
+    return _BUILTIN.get(name) or _PROGRAMS.get(name)
+
+
+def program(name: str) -> Command | None:
+    """The program *name*: what can be started without cmd.exe."""
+    return _PROGRAMS.get(re.sub(r"\.(exe|com)$", "", name))
+
+
+def echo(shell: Shell, rest: str, streams: Streams) -> int:
+    """``echo TEXT``, ``echo.``."""
+    if not rest.strip():
+        streams.out("ECHO is on.\r\n")
+    elif rest.strip().lower() not in ("on", "off"):
+        streams.out(f"{rest[1:]}\r\n")
+    return shell.code
+
+
+def ver(shell: Shell, rest: str, streams: Streams) -> int:
+    """``ver``."""
+    del shell, rest
+    streams.out("\r\nMicrosoft Windows [Version 10.0.20348.587]\r\n")
+    return 0
+
+
+def set_(shell: Shell, rest: str, streams: Streams) -> int:
+    """``set``, ``set NAME``, ``set NAME=VALUE``."""
+    text = rest.strip().strip('"')
+    name, equals, value = text.partition("=")
+    if equals:
+        for old in [key for key in shell.variables if key.upper() == name.upper()]:
+            del shell.variables[old]
+        if value:
+            shell.variables[name] = value
+        return 0
+    found = sorted(
+        (key, data) for key, data in shell.environment().items() if key.upper().startswith(name.strip().upper())
+    )
+    found = [item for item in found if item[0] not in ("CD", "ERRORLEVEL")]
+    for key, data in found:
+        streams.out(f"{key}={data}\r\n")
+    if not found:
+        streams.err(f"Environment variable {name} not defined\r\n")
+        return 1
+    return 0
+
+
+def cd(shell: Shell, rest: str, streams: Streams) -> int:
+    """``cd``, ``cd FOLDER``, ``cd /d FOLDER``."""
+    text = rest.strip()
+    if text.lower().startswith("/d"):
+        text = text[2:].strip()
+    if not text:
+        streams.out(f"{shell.cwd}\r\n")
+        return 0
+    real = shell.path(text)
+    if real is None or not real.is_dir():
+        streams.err(NO_PATH if real else "The system cannot find the drive specified.\r\n")
+        return 1
+    shell.cwd = shell.world.drives.absolute(text, shell.cwd)
+    return 0
+
+
+def dir_(shell: Shell, rest: str, streams: Streams) -> int:
+    """``dir [/b] [PATH]``."""
+    words = cmdline.split(rest)
+    flags = [word.lower() for word in words if word.startswith("/")]
+    names = [word for word in words if not word.startswith("/")] or ["."]
+    real = shell.path(names[0])
+    if set(flags) - {"/b", "/a", "/s"} or "/s" in flags or len(names) > 1:
+        streams.err(SYNTAX)
+        return 1
+    if real is None or not real.exists():
+        streams.err("File Not Found\r\n")
+        return 1
+    items = sorted(real.iterdir(), key=lambda item: item.name.lower()) if real.is_dir() else [real]
+    if "/b" in flags:
+        for item in items:
+            streams.out(f"{item.name}\r\n")
+        return 0
+    full = shell.world.drives.absolute(names[0], shell.cwd)
+    streams.out(f" Volume in drive {full[0]} is Windows\r\n\r\n Directory of {full}\r\n\r\n")
+    files, size = 0, 0
+    for item in items:
+        about = item.stat()
+        stamp = datetime.fromtimestamp(about.st_mtime).strftime("%m/%d/%Y  %I:%M %p")
+        kind = "<DIR>         " if item.is_dir() else f"{about.st_size:>14,}"
+        streams.out(f"{stamp}    {kind} {item.name}\r\n")
+        files, size = files + item.is_file(), size + (about.st_size if item.is_file() else 0)
+    streams.out(f"{files:>16} File(s) {size:>14,} bytes\r\n")
+    return 0
+
+
+def type_(shell: Shell, rest: str, streams: Streams) -> int:
+    """``type FILE...``."""
+    words = cmdline.split(rest)
+    if not words:
+        streams.err(SYNTAX)
+        return 1
+    for word in words:
+        real = shell.path(word)
+        if real is None or not real.is_file():
+            streams.err(NO_FILE)
+            return 1
+        streams.out(real.read_bytes().decode("utf-8", errors="replace"))
+    return 0
+
+
+def mkdir(shell: Shell, rest: str, streams: Streams) -> int:
+    """``mkdir FOLDER...``."""
+    for word in cmdline.split(rest) or [""]:
+        real = shell.path(word) if word else None
+        if real is None or real.exists():
+            streams.err(f"A subdirectory or file {word} already exists.\r\n" if real else SYNTAX)
+            return 1
+        real.mkdir(parents=True)
+    return 0
+
+
+def delete(shell: Shell, rest: str, streams: Streams) -> int:
+    """``del [/f] [/q] FILE...``."""
+    words = [word for word in cmdline.split(rest) if word.lower() not in ("/f", "/q")]
+    for word in words:
+        real = shell.path(word)
+        if real is None or not real.is_file():
+            streams.err(f"Could Not Find {shell.world.drives.absolute(word, shell.cwd)}\r\n")
+            return 0 if real else 1  # del of a missing file ends with 0, as in Windows
+        real.unlink()
+    if not words:
+        streams.err(SYNTAX)
+    return 0 if words else 1
+
+
+def _copy_move(shell: Shell, rest: str, streams: Streams, move: bool) -> int:
+    words = [word for word in cmdline.split(rest) if word.lower() not in ("/y", "/b")]
+    if len(words) != 2:
+        streams.err(SYNTAX)
+        return 1
+    source, target = shell.path(words[0]), shell.path(words[1])
+    if source is None or not source.is_file() or target is None:
+        streams.err(NO_FILE)
+        return 1
+    place = target / source.name if target.is_dir() else target
+    if not place.parent.is_dir():
+        streams.err(NO_PATH)
+        return 1
+    place.write_bytes(source.read_bytes())
+    if move:
+        source.unlink()
+    streams.out(f"        1 file(s) {'moved' if move else 'copied'}.\r\n")
+    return 0
+
+
+def copy(shell: Shell, rest: str, streams: Streams) -> int:
+    """``copy [/y] FILE TARGET``."""
+    return _copy_move(shell, rest, streams, move=False)
+
+
+def move(shell: Shell, rest: str, streams: Streams) -> int:
+    """``move [/y] FILE TARGET``."""
+    return _copy_move(shell, rest, streams, move=True)
+
+
+def exit_(shell: Shell, rest: str, streams: Streams) -> int:
+    """``exit [/b] [CODE]``."""
+    del streams
+    words = [word for word in rest.split() if word.lower() != "/b"]
+    try:
+        raise Leave(int(words[0]) if words else shell.code)
+    except ValueError:
+        raise Leave(shell.code) from None
+
+
+def if_(shell: Shell, rest: str, streams: Streams) -> int:
+    """``if [not] exist PATH | A==B | errorlevel N  COMMAND [else COMMAND]``."""
+    text = rest.strip()
+    ignore = text.lower().startswith("/i ")
+    text = text[3:].strip() if ignore else text
+    negate = text.lower().startswith("not ")
+    text = text[4:].strip() if negate else text
+    found = re.match(r'(?i)exist\s+("[^"]*"|\S+)\s*(.*)', text, re.DOTALL)
+    level = re.match(r"(?i)errorlevel\s+(\d+)\s*(.*)", text, re.DOTALL)
+    same = re.match(r'("[^"]*"|\S*?)\s*==\s*("[^"]*"|\S+)\s*(.*)', text, re.DOTALL)
+    if found:
+        real = shell.path(found[1])
+        truth, then = real is not None and real.exists(), found[2]
+    elif level:
+        truth, then = shell.code >= int(level[1]), level[2]
+    elif same:
+        pair = (same[1].lower(), same[2].lower()) if ignore else (same[1], same[2])
+        truth, then = pair[0] == pair[1], same[3]
+    else:
+        streams.err(SYNTAX)
+        return 1
+    if not then.strip():
+        streams.err(SYNTAX)
+        return 1
+    parts = re.match(r"(?is)\s*\((.*?)\)\s*else\s+(.*)", then)
+    yes, no = (parts[1], parts[2]) if parts else (then, "")
+    chosen = yes if truth != negate else no
+    if chosen.strip():
+        shell.execute(chosen, streams)
+    return shell.code
+
+
+def cmd(shell: Shell, rest: str, streams: Streams) -> int:
+    """``cmd [/d] [/s] [/q] /c LINE``."""
+    text = rest.strip()
+    while re.match(r"(?i)/[dqs]\b", text):
+        text = text[2:].strip()
+    if not re.match(r"(?i)/[ck]", text):
+        streams.err(SYNTAX)
+        return 1
+    line = text[2:].strip()
+    if line.startswith('"') and line.endswith('"'):
+        line = line[1:-1]
+    inner = Shell(shell.world, dict(shell.variables), shell.cwd, 0, shell.cancelled)
+    return inner.run(line, streams)
+
+
+def powershell(shell: Shell, rest: str, streams: Streams) -> int:
+    """PowerShell is not there: a few exact scripts are played, all others refused."""
+    script = script_of(rest)
+    for known, play in _SCRIPTS:
+        match = re.fullmatch(known, script, re.IGNORECASE)
+        if match:
+            return play(shell, match, streams)
+    streams.err(f"powershell.exe : not available in this stand-in\r\n    + {script[:200]}\r\n")
+    return 1
+
+
+def script_of(rest: str) -> str:
+    """The script in PowerShell's own arguments: after ``-Command``, or ``-EncodedCommand`` in base64 of UTF-16LE."""
+    words = cmdline.split(rest)
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        flag = words[at].lower()
+        if flag in ("-encodedcommand", "-enc", "-e", "-ec"):
+            try:
+                return " ".join(base64.b64decode(words[at + 1]).decode("utf-16-le").split())
+            except (IndexError, binascii.Error, UnicodeDecodeError):
+                return ""
+        if flag in ("-command", "-c"):
+            return " ".join(" ".join(words[at + 1 :]).split())
+        at += 2 if flag in ("-executionpolicy", "-ep", "-inputformat", "-outputformat") else 1
+    return " ".join(" ".join(words[at:]).split())
+
+
+def _content(shell: Shell, match: re.Match[str], streams: Streams) -> int:
+    return type_(shell, match["path"], streams)
+
+
+def _say(text: str) -> Callable[[Shell, re.Match[str], Streams], int]:
+    def play(shell: Shell, match: re.Match[str], streams: Streams) -> int:
+        del match
+        streams.out(text.replace("@NAME@", shell.world.name()) + "\r\n")
+        return 0
+
+    return play
+
+
+def _power(action: str) -> Callable[[Shell, re.Match[str], Streams], int]:
+    def play(shell: Shell, match: re.Match[str], streams: Streams) -> int:
+        del match, streams
+        shell.world.power(action, 1)
+        return 0
+
+    return play
+
+
+def _bootstrap(shell: Shell, match: re.Match[str], streams: Streams) -> int:
+    """Run winlab\\bootstrap.ps1 of every drive that has one."""
+    del match
+    from winlab.standin.guest import bootstrap
+
+    for place in shell.world.drives.letters.values():
+        script = place / "winlab" / "bootstrap.ps1"
+        if script.is_file():
+            try:
+                bootstrap.play(script.parent, shell.world)
+            except bootstrap.RefusedError as error:
+                streams.err(f"{error}\r\n")
+                return 1
+    return 0
+
+
+_BOOTSTRAP = (
+    "Get-PSDrive -PSProvider FileSystem | ForEach-Object { $p = Join-Path $_.Root 'winlab\\bootstrap.ps1'; "
+    "if (Test-Path $p) { & $p } }"
+)
+_SCRIPTS: tuple[tuple[str, Callable[[Shell, re.Match[str], Streams], int]], ...] = (
+    (r"\$PSVersionTable\.PSVersion\.ToString\(\)", _say("5.1.20348.558")),
+    (re.escape(_BOOTSTRAP), _bootstrap),
+    (r"\$env:COMPUTERNAME", _say("@NAME@")),
+    (r"hostname(\.exe)?", _say("@NAME@")),
+    (r"Get-Content (-Raw )?(-Path )?'?(?P<path>[A-Z]:\\[^'\s]+)'?", _content),
+    (r"Restart-Computer -Force", _power("reboot")),
+    (r"Stop-Computer -Force", _power("poweroff")),
+)
+
+
+def findstr(shell: Shell, rest: str, streams: Streams) -> int:
+    """``findstr [/i] [/c:]TEXT [FILE...]``, ``find "TEXT"``: plain text only."""
+    words = cmdline.split(rest)
+    flags = [word.lower() for word in words if word.startswith("/") and not word.lower().startswith("/c:")]
+    plain = [re.sub(r"(?i)^/c:", "", word) for word in words if word.lower() not in flags]
+    if not plain or set(flags) - {"/i", "/l", "/v", "/x"}:
+        streams.err(SYNTAX)
+        return 2
+    wanted = plain[0].lower() if "/i" in flags else plain[0]
+    needles = [wanted] if any(word.lower().startswith("/c:") for word in words) else wanted.split() or [wanted]
+    text = streams.read() if len(plain) == 1 else ""
+    for name in plain[1:]:
+        real = shell.path(name)
+        if real is None or not real.is_file():
+            streams.err(f"FINDSTR: Cannot open {name}\r\n")
+            return 1
+        text += real.read_text(errors="replace")
+    hit = False
+    for line in text.splitlines():
+        where = line.lower() if "/i" in flags else line
+        if any(needle in where for needle in needles) != ("/v" in flags):
+            streams.out(f"{line}\r\n")
+            hit = True
+    return 0 if hit else 1
+
+
+def rem(shell: Shell, rest: str, streams: Streams) -> int:
+    """``rem``: nothing."""
+    del rest, streams
+    return shell.code
+
+
+def where(shell: Shell, rest: str, streams: Streams) -> int:
+    """``where PROGRAM``."""
+    del shell
+    stem = re.sub(r"\.(exe|com)$", "", rest.strip().lower())
+    if stem not in _PROGRAMS:
+        streams.err("INFO: Could not find files for the given pattern(s).\r\n")
+        return 1
+    streams.out(f"C:\\Windows\\System32\\{stem}.exe\r\n")
+    return 0
+
+
+_BUILTIN: dict[str, Command] = {
+    "echo": echo,
+    "ver": ver,
+    "set": set_,
+    "cd": cd,
+    "chdir": cd,
+    "dir": dir_,
+    "type": type_,
+    "mkdir": mkdir,
+    "md": mkdir,
+    "del": delete,
+    "erase": delete,
+    "copy": copy,
+    "move": move,
+    "exit": exit_,
+    "if": if_,
+    "rem": rem,
+}
+_PROGRAMS: dict[str, Command] = {
+    "cmd": cmd,
+    "powershell": powershell,
+    "findstr": findstr,
+    "find": findstr,
+    "where": where,
+    **netcommands.PROGRAMS,
+    **syscommands.PROGRAMS,
+}

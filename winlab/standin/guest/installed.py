@@ -1,0 +1,225 @@
+"""The installed system: the passes specialize and oobeSystem at the first start, and the services at every start."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import struct
+import threading
+import time
+from pathlib import Path
+
+from winlab.errors import WinlabError
+from winlab.run import run, start
+from winlab.standin.guest import accounts, answer, devices, plan
+from winlab.standin.guest.answer import AnswerError
+from winlab.standin.guest.report import Log, draw
+from winlab.standin.guest.services import Services
+from winlab.standin.guest.setup import execute, halt
+from winlab.standin.guest.shell import Shell
+from winlab.standin.guest.world import C, STATE, World
+
+CONFIG = C / "Windows/System32/config"
+PANTHER = C / "Windows/Panther"
+SHELL_SETUP = "Microsoft-Windows-Shell-Setup"
+DEPLOYMENT = "Microsoft-Windows-Deployment"
+UNEXPECTED = (
+    "The computer restarted unexpectedly or encountered an unexpected error. Windows installation cannot proceed. "
+    'To install Windows, click "OK" to restart the computer, and then restart the installation.'
+)
+POWER_KEY = 116  # KEY_POWER, linux/input-event-codes.h
+
+
+class State:
+    """How far this installation is; kept on C:."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.values: dict[str, str] = json.loads(path.read_text()) if path.is_file() else {}
+
+    def set(self, **values: str) -> None:
+        """Change values and write them."""
+        self.values |= values
+        partial = self.path.with_suffix(".new")
+        partial.write_text(json.dumps(self.values))
+        partial.replace(self.path)
+        os.sync()
+
+
+def main() -> None:
+    """Run the installed system until it is switched off."""
+    for letter, _, _ in devices.letters(None):
+        del letter
+    state = State(CONFIG / "standin-state.json")
+    world = World.real()
+    services = Services(lambda: Shell(World.real()), CONFIG)
+    threading.Thread(target=_power_button, daemon=True).start()
+    services.guest_agent()
+    if "name" in state.values:
+        _name(state.values["name"])
+        network(state.values["name"])
+    if state.values.get("phase") == "done":
+        accounts.activate(CONFIG / "standin-sam.json", state.values["name"])
+        services.start_configured()
+        world.serial("winlab: phase=started\r\n")
+        threading.Thread(target=_logon_screen, args=(world,), daemon=True).start()
+    else:
+        threading.Thread(target=_first_start, args=(state, world), daemon=True).start()
+    _supervise(services)
+
+
+def _supervise(services: Services) -> None:
+    """Do what other processes ask for by files: restart a service, restart or switch off the machine."""
+    while True:
+        services.serve_requests()
+        wish = STATE / "power"
+        if wish.is_file():
+            action, _, delay = wish.read_text().partition(" ")
+            wish.unlink()
+            time.sleep(float(delay or 0))
+            draw("Windows Server 2022", ["Restarting" if action == "reboot" else "Shutting down"])
+            run(["busybox", action])
+            halt()
+        time.sleep(0.1)
+
+
+def _power_button() -> None:
+    """Switch off when the ACPI power button is pressed."""
+    events = [
+        Path("/dev/input") / path.name
+        for path in Path("/sys/class/input").glob("event*")
+        if (path / "device/name").read_text().strip() == "Power Button"
+    ]
+    if not events:
+        return
+    size = struct.calcsize("llHHi")
+    with events[0].open("rb") as device:
+        while data := device.read(size):
+            _, _, _, code, value = struct.unpack("llHHi", data)
+            if code == POWER_KEY and value == 1:
+                (STATE / "power").write_text("poweroff 0\n")
+
+
+def _name(name: str) -> None:
+    run(["busybox", "hostname", name])
+    Path("/etc/hosts").write_text(f"127.0.0.1 localhost\n::1 localhost\n127.0.0.1 {name}\n")
+
+
+def network(name: str) -> None:
+    """Bring every adapter up and ask for an address by DHCP."""
+    run(["ip", "link", "set", "lo", "up"])
+    kept = CONFIG / "standin-mtu"
+    for path in sorted(Path("/sys/class/net").iterdir()):
+        if path.name == "lo" or not (path / "device").exists():
+            continue
+        if kept.is_file():
+            run(["ip", "link", "set", "dev", path.name, "mtu", kept.read_text().strip()])
+        run(["ip", "link", "set", path.name, "up"])
+        options = ["-f", "-i", path.name, "-s", "/usr/lib/standin/dhcp", "-t", "10", "-T", "2", "-A", "3"]
+        start(["busybox", "udhcpc", *options, "-O", "search", "-x", f"hostname:{name}"])
+
+
+def _first_start(state: State, world: World) -> None:
+    log = Log(PANTHER, "Windows Server 2022")
+    try:
+        root = answer.parse((PANTHER / "unattend.xml").read_bytes(), r"C:\Windows\Panther\unattend.xml", "specialize")
+        if state.values.get("phase") is None:
+            _specialize(root, state, world, log)
+        _oobe(root, state, world, log)
+    except AnswerError as error:
+        log.refuse(f"{UNEXPECTED} {error}", error.detail)
+        halt()
+    except (WinlabError, OSError) as error:
+        log.refuse(UNEXPECTED, " ".join(str(error).split()))
+        halt()
+
+
+def _specialize(root: answer.Node, state: State, world: World, log: Log) -> None:
+    log.say("Getting devices ready (pass specialize)")
+    path = r"C:\Windows\Panther\unattend.xml"
+    answer.check(root, "specialize", path)
+    shell = answer.component(root, "specialize", SHELL_SETUP)
+    random = f"WIN-{secrets.token_hex(6).upper()[:11]}"
+    name = plan.computer_name(shell.value("ComputerName") or "*", random)
+    _name(name)
+    network(name)
+    deployment = answer.component(root, "specialize", DEPLOYMENT)
+    for command in answer.commands(deployment, "RunSynchronous/RunSynchronousCommand", "Path"):
+        execute(log, world, command)
+    state.set(name=name, phase="oobe")
+
+
+def _oobe(root: answer.Node, state: State, world: World, log: Log) -> None:
+    log.say("Getting ready (pass oobeSystem)")
+    path = r"C:\Windows\Panther\unattend.xml"
+    answer.check(root, "oobeSystem", path)
+    shell = answer.component(root, "oobeSystem", SHELL_SETUP)
+    password = _password(shell, log)
+    if password is None:
+        log.refuse(
+            "Customize settings. Type a password for the built-in administrator account.", "no password is given"
+        )
+        halt()
+        return
+    accounts.store(CONFIG / "standin-sam.json", password)
+    accounts.activate(CONFIG / "standin-sam.json", state.values["name"])
+    commands = answer.commands(shell, "FirstLogonCommands/SynchronousCommand", "CommandLine")
+    if _logs_on(shell, password, log):
+        log.say("Administrator logs on: the first logon's commands")
+        for command in commands:
+            execute(log, world, command)
+    elif commands:
+        log.say("nobody logs on automatically, so FirstLogonCommands wait")
+    cached = PANTHER / "unattend.xml"
+    cached.write_bytes(answer.conceal(cached.read_bytes()))
+    state.set(phase="done")
+    _logon_screen(world)
+
+
+def _password(shell: answer.Node, log: Log) -> str | None:
+    try:
+        password = answer.password(shell.first("UserAccounts/AdministratorPassword"))
+    except ValueError as error:
+        raise AnswerError(UNEXPECTED, f"AdministratorPassword: {error}") from error
+    if password is not None and not accounts.complex_enough(password):
+        raise AnswerError(
+            "Windows could not complete the installation. The password does not meet the password policy requirements.",
+            "AdministratorPassword needs 6 characters or more of three kinds",
+        )
+    log.write("Info", "the administrator's password is set")
+    return password
+
+
+def _logs_on(shell: answer.Node, password: str, log: Log) -> bool:
+    logon = shell.first("AutoLogon")
+    if logon is None or logon.value("Enabled").lower() not in ("true", "1"):
+        return False
+    if logon.value("Username").lower() != "administrator":
+        log.say(f"automatic logon failed: there is no account '{logon.value('Username')}'")
+        return False
+    try:
+        given = answer.password(logon.first("Password"))
+    except ValueError as error:
+        log.say(f"automatic logon failed: Password: {error}")
+        return False
+    if given != password:
+        log.say("automatic logon failed: The user name or password is incorrect.")
+        return False
+    return True
+
+
+def _logon_screen(world: World) -> None:
+    """Show name and addresses, as long as the system runs."""
+    shown: list[str] = []
+    while True:
+        lines = ["Press Ctrl+Alt+Delete to unlock.", "", f"Computer name:  {world.name()}"]
+        for adapter in world.adapters():
+            addresses = ", ".join(one for one, _ in adapter.addresses if ":" not in one)
+            lines.append(f"Ethernet:       {addresses or 'no address yet'}  (MTU {adapter.mtu})")
+        running = [name for name, runs in world.services().items() if runs]
+        lines.append(f"Services:       {', '.join(running) or 'none'}")
+        if lines != shown:
+            draw("Windows Server 2022 Standard Evaluation", lines)
+            shown = lines
+        time.sleep(5)

@@ -1,0 +1,30 @@
+"""The first program of the stand-in: Setup when started from the media, the installed system when from the disk."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+from winlab.standin.guest.world import STATE, write_port
+
+
+def main() -> None:
+    """Run what the initial RAM disk has found; a bug shows on the serial port."""
+    mode = (STATE / "mode").read_text().strip()
+    try:
+        if mode == "setup":
+            from winlab.standin.guest import setup
+
+            setup.main()
+        else:
+            from winlab.standin.guest import installed
+
+            installed.main()
+    except Exception:
+        text = traceback.format_exc()
+        write_port("".join(f"setup: bug: {line}\r\n" for line in text.splitlines()))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Windows Setup, played: find the answer file, obey or refuse it, prepare the disk, apply the image, restart."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from pathlib import Path
+
+from winlab.errors import WinlabError
+from winlab.run import run
+from winlab.standin.guest import answer, devices, plan, wimread
+from winlab.standin.guest.answer import AnswerError
+from winlab.standin.guest.paths import Drives
+from winlab.standin.guest.registry import Registry
+from winlab.standin.guest.report import Log, draw
+from winlab.standin.guest.shell import Shell, Streams
+from winlab.standin.guest.world import STATE, World, write_port
+
+PANTHER = Path("/tmp/panther")  # noqa: S108  # X:\$WINDOWS.~BT\Sources\Panther, in memory
+WIM = devices.MEDIA / "sources/install.wim"
+TYPES = {
+    "EFI": "C12A7328-F81F-11D2-BA4B-00A0C93EC93B",
+    "MSR": "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",
+    "Primary": "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7",
+}
+LANGUAGE = [
+    "Language to install:        English (United States)",
+    "Time and currency format:   English (United States)",
+    "Keyboard or input method:   US",
+    "",
+    'Enter your language and other preferences and click "Next" to continue.',
+    "                                                                  [ Next ]",
+]
+
+
+def halt() -> None:
+    """Stay as a dialog stays that nobody answers."""
+    while True:
+        time.sleep(3600)
+
+
+def evaluation(media: Path) -> bool:
+    """Whether the media's ei.cfg says that they are for evaluation."""
+    text = (media / "sources/ei.cfg").read_text(encoding="ascii", errors="replace")
+    return bool(re.search(r"\[Channel\]\s*eval", text, re.IGNORECASE))
+
+
+def main() -> None:
+    """Play Setup from its start to the restart."""
+    log = Log(PANTHER)
+    log.say("Windows Setup has started")
+    try:
+        _setup(log)
+    except AnswerError as error:
+        log.refuse(str(error), error.detail)
+        halt()
+    except WinlabError as error:
+        log.refuse("Windows Setup cannot continue. Setup will now close.", str(error).replace("\n", " "))
+        halt()
+
+
+def _setup(log: Log) -> None:
+    drives = Drives({"X": Path("/tmp")})  # noqa: S108  # Windows PE lives in memory
+    roots: dict[str, list[Path]] = {"disc": [], "disk": []}
+    installation = Path((STATE / "device").read_text().strip())
+    for letter, folder, device in devices.letters(installation):
+        drives.letters[letter] = folder
+        roots["disc" if device.name.startswith("sr") else "disk"].append(folder)
+    found = answer.find(answer.candidates(roots["disk"], roots["disc"], devices.MEDIA / "sources"))
+    if found is None:
+        log.write("Info", "no answer file with a windowsPE pass was found")
+        write_port("setup: waiting: no answer file was found, so Setup asks for the language\r\n")
+        draw("Windows Setup", LANGUAGE)
+        halt()
+        return
+    path, root = found
+    shown = next(
+        (f"{letter}:\\{path.name}" for letter, folder in drives.letters.items() if path.parent == folder), str(path)
+    )
+    log.say(f"answer file: {shown}")
+    answer.check(root, "windowsPE", shown)
+    answer.check(root, "offlineServicing", shown)
+    disks = devices.disks()
+    machine = plan.Machine(
+        Path("/sys/firmware/efi").is_dir(),
+        tuple(size for _, size in disks),
+        wimread.images(WIM),
+        evaluation(devices.MEDIA),
+    )
+    wanted = plan.make(root, machine)
+    log.say(f"image: {wanted.image.name}")
+    world = World(drives, Registry(Path("/tmp/registry.json")))  # noqa: S108  # Windows PE's own, lost at its end
+    for command in wanted.commands:
+        execute(log, world, command)
+    disk = disks[wanted.disk][0]
+    log.say(f"disk {wanted.disk}: creating {len(wanted.partitions)} partitions")
+    prepare(disk, wanted)
+    log.say("Copying Windows files")
+    target = devices.partition(disk, wanted.target)
+    run(["wimlib-imagex", "apply", WIM, str(wanted.image.index), target])
+    log.say("Getting files ready for installation")
+    _finish(disk, wanted, path.read_bytes(), log)
+    log.say("Windows needs to restart to continue")
+    run(["busybox", "reboot"])
+    halt()
+
+
+def execute(log: Log, world: World, command: str) -> int:
+    """Run a command of the answer file; its output goes to the log."""
+    kept: list[str] = []
+    code = Shell(world, cwd=f"{'C' if 'C' in world.drives.letters else 'X'}:\\").spawn(
+        command, Streams(kept.append, kept.append)
+    )
+    log.write("Info" if code == 0 else "Error", f"command: {command}\nexit code: {code}\n{''.join(kept)}")
+    if code != 0:
+        log.say(f"command ended with {code}: {command[:120]}: {' '.join(''.join(kept).split())[:200]}")
+    return code
+
+
+def script(wanted: plan.Plan) -> str:
+    """What sfdisk is told."""
+    lines = ["label: gpt"]
+    for item in wanted.partitions:
+        size = f"size={item.size}MiB, " if item.size else ""
+        lines.append(f'{size}type={TYPES[item.kind]}, name="{item.label or item.kind}"')
+    return "\n".join(lines) + "\n"
+
+
+def prepare(disk: Path, wanted: plan.Plan) -> None:
+    """Partition and format the disk."""
+    run(["sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", disk], stdin=script(wanted))
+    for item in wanted.partitions:
+        device = devices.partition(disk, item.number)
+        devices.wait_for(device)
+        if item.format == "FAT32":
+            label = ["-n", item.label.upper()[:11]] if item.label else []
+            run(["mkfs.vfat", "-F", "32", *label, device])
+        elif item.format == "NTFS":
+            run(["mkntfs", "--quick", "--quiet", "--label", item.label, device])
+
+
+def _finish(disk: Path, wanted: plan.Plan, data: bytes, log: Log) -> None:
+    """Boot files onto the EFI partition; answer file and logs into Panther."""
+    windows, system = Path("/c"), Path("/run/esp")
+    efi = wanted.of("EFI")
+    assert efi is not None  # plan.make saw to it
+    if not devices.mount(devices.partition(disk, wanted.target), windows, ("ntfs3",), "rw,noatime"):
+        raise WinlabError("The new volume can't be mounted.")
+    if not devices.mount(devices.partition(disk, efi.number), system, ("vfat",), "rw"):
+        raise WinlabError("The new EFI partition can't be mounted.")
+    boot = system / "EFI/Microsoft/Boot"
+    boot.mkdir(parents=True)
+    (system / "EFI/Boot").mkdir()
+    loader = windows / "Windows/Boot/EFI/bootmgfw.efi"
+    shutil.copyfile(loader, boot / "bootmgfw.efi")
+    shutil.copyfile(loader, system / "EFI/Boot/bootx64.efi")
+    for name in ("vmlinuz", "initrd.img"):
+        shutil.copyfile(windows / "Windows/System32/standin" / name, boot / name)
+    (boot / "BCD").write_bytes(b"regf" + b"\0" * 4092)
+    panther = windows / "Windows/Panther"
+    (panther / "unattend.xml").write_bytes(data)
+    log.say("Installing features and updates")
+    for item in PANTHER.iterdir():
+        shutil.copyfile(item, panther / item.name)
+    for folder in (system, windows):
+        run(["umount", folder])

@@ -1,0 +1,94 @@
+"""The builder of the stand-in media (images/windows-rehearsal.yaml): packages in, an ISO with Microsoft's layout out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+from winlab import data
+from winlab.catalog import BuildRequest, Recipe
+from winlab.errors import UsageError
+from winlab.media.apt import debian_mirror
+from winlab.standin import boot, initrd, iso, root, wims
+
+_HERE = Path(__file__).parent
+EI_CFG = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
+
+
+def _bootstrap() -> Path:
+    return data.folder("unattend") / "windows" / "bootstrap.ps1"
+
+
+def fingerprint(recipe: Recipe) -> str:
+    """SHA-256 over all sources that the media are made of: this package, bootstrap.ps1, pyspnego's version."""
+    del recipe
+    digest = hashlib.sha256(f"pyspnego {version('pyspnego')}\n".encode())
+    package = _HERE.parent
+    sources = [path for path in _HERE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    for path in sorted([*sources, package / "run.py", package / "errors.py"]):
+        digest.update(f"{path.relative_to(package)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    digest.update(hashlib.sha256(_bootstrap().read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _known() -> dict[str, bytes]:
+    """What the guest must know of this winlab: the digest of the one PowerShell script that it plays."""
+    known = {"bootstrap_sha256": hashlib.sha256(_bootstrap().read_bytes()).hexdigest()}
+    return {"known.json": json.dumps(known, indent=1).encode()}
+
+
+def build(request: BuildRequest) -> None:
+    """Make the ISO.
+
+    :raises UsageError: the recipe has an option that this builder does not know.
+    :raises HostError: a program is missing; the message names the packages.
+    """
+    unknown = set(request.options) - {"packages"}
+    if unknown:
+        raise UsageError(
+            f"The stand-in media have no option '{sorted(unknown)[0]}'.", cure="The only one is 'packages'."
+        )
+    say, work = request.progress.say, request.workdir
+    mirror = request.mirror or debian_mirror()
+    made = root.build(mirror, list(request.options.get("packages", [])), _known(), work, say)
+    say("making the boot programs")
+    ramdisk = initrd.make(made.release, made.modules, made.busybox, (_HERE / "boot/ramdisk.sh").read_bytes())
+    loader = boot.disk_program(work)
+    tree, setup = work / "tree", work / "setup"
+    wims.tree(tree, made.squashfs, made.kernel, ramdisk, loader)
+    say("capturing install.wim")
+    install, starter = work / "install.wim", work / "boot.wim"
+    wims.install(install, tree)
+    (setup / "Windows/System32").mkdir(parents=True)
+    (setup / "Windows/System32/winpeshl.ini").write_bytes(b"[LaunchApp]\r\nAppPath=X:\\setup.exe\r\n")
+    wims.boot(starter, setup)
+    where = wims.offset(install, tree / "Windows/System32/standin/root.sqfs")
+    programs = boot.programs(where, work)
+    asking, silent = boot.efisys(programs, work)
+    say("writing the ISO")
+    partial = work / "standin.iso"
+    iso.write(
+        partial,
+        {
+            "/autorun.inf": b"[AutoRun.Amd64]\r\nopen=setup.exe\r\n",
+            "/bootmgr": programs.bios,
+            "/bootmgr.efi": programs.media,
+            "/setup.exe": b"This is not Windows: winlab's stand-in for Windows Setup.\r\n",
+            iso.BIOS_IMAGE: boot.etfsboot(programs.bios, 0),
+            "/boot/bootfix.bin": b"\0" * 1024,
+            "/boot/standin": b"winlab\n",
+            "/boot/vmlinuz": made.kernel,
+            "/boot/initrd.img": ramdisk,
+            "/efi/boot/bootx64.efi": programs.media,
+            iso.UEFI_IMAGE: asking,
+            "/efi/microsoft/boot/efisys_noprompt.bin": silent,
+            "/efi/microsoft/boot/cdboot.efi": programs.prompt,
+            "/efi/microsoft/boot/cdboot_noprompt.efi": programs.media,
+            "/sources/ei.cfg": EI_CFG,
+            "/sources/boot.wim": starter,
+            "/sources/install.wim": install,
+        },
+    )
+    partial.replace(request.output)
