@@ -90,7 +90,7 @@ Mirror = Annotated[
     typer.Option(
         "--mirror",
         envvar="WINLAB_MIRROR",
-        help="URL prefix or folder to take downloads from, instead of their own sites.",
+        help="URL prefix or folder to take downloaded images from, instead of their own sites.",
     ),
 ]
 IMAGE_NAME = typer.Argument(help="The image's name.", autocompletion=_complete_images)

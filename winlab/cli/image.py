@@ -52,7 +52,7 @@ def build(
     require_source(recipe)
 
     def obtain(progress: Progress) -> None:
-        cache.obtain(recipe, progress, mirror=mirror, source=source)
+        cache.obtain(recipe, progress, mirror=mirror if recipe.download else None, source=source)
 
     with shown(output) as tell:
         step = Step(f"image {name}", obtain, lambda: cache.lookup(recipe) is not None, usual=recipe.usual_seconds)

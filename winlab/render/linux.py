@@ -30,8 +30,8 @@ def seed_files(plan: Plan, node: NodePlan, credentials: Credentials) -> dict[str
                 "match": {"macaddress": node.mac},
                 "set-name": "eth0",
                 "dhcp4": True,
-                # short names of other nodes
-                "dhcp4-overrides": {"use-domains": True},
+                # so that short names of other nodes resolve; a word, says cloud-init's schema
+                "dhcp4-overrides": {"use-domains": "true"},
                 "mtu": plan.network.mtu,
             }
         },

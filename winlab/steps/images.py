@@ -64,7 +64,7 @@ def local_image(node: NodePlan, progress: Progress, mirror: str | None) -> Path:
         return node.windows.media
     recipe = catalog.get(node.image)
     require_source(recipe)
-    return cache.obtain(recipe, progress, mirror=mirror).path
+    return cache.obtain(recipe, progress, mirror=mirror if recipe.download else None).path
 
 
 def require_source(recipe: Recipe) -> None:

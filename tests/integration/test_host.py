@@ -1,0 +1,325 @@
+"""Setup, teardown and doctor, for real, without touching this host.
+
+Each test runs in namespaces of its own (mounts, network, processes), on an overlay over the host's root file system:
+what it starts, writes and configures is gone with it. They need root, overlayfs, and the packages of docs/host.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from winlab.errors import WinlabError
+from winlab.host import kvmprobe
+from winlab.run import run
+
+pytestmark = pytest.mark.integration
+
+# The new root is an overlay: nothing that is removed below "chroot" is removed from the host.
+SANDBOX = r"""
+set -eu
+base=$1; shift
+mount --make-rprivate /
+mount -t tmpfs -o size=2g tmpfs "$base"
+mkdir "$base/up" "$base/work" "$base/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$base/up,workdir=$base/work" "$base/root"
+mount --bind "$(dirname "$1")" "$base/root/mnt"
+cd "$base/root"
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+for folder in dev run tmp; do mount -t tmpfs tmpfs $folder; done
+mkdir -p dev/net dev/pts run/lock
+mknod -m 666 dev/null c 1 3; mknod -m 666 dev/zero c 1 5; mknod -m 666 dev/full c 1 7
+mknod -m 666 dev/random c 1 8; mknod -m 666 dev/urandom c 1 9; mknod -m 666 dev/tty c 5 0
+mknod -m 600 dev/kvm c 10 232; mknod -m 600 dev/net/tun c 10 200
+mount -t devpts devpts dev/pts
+ln -s /proc/self/fd dev/fd; ln -s /proc/self/fd/0 dev/stdin
+ip link set lo up
+echo 0 > /proc/sys/net/ipv4/ip_forward
+echo 0 > /proc/sys/net/ipv4/conf/all/arp_ignore
+exec chroot . /bin/sh -euc '
+  rm -rf /etc/winlab /var/lib/winlab /etc/libvirt/storage/* /etc/libvirt/qemu/*.xml /etc/systemd/system/winlab*
+  rm -rf /var/lib/ovn/* /var/lib/ovn/.[a-z]* /var/lib/openvswitch/* /var/lib/openvswitch/.[a-z]*
+  cd "$0"; python=$1; shift; "$python" "$@"' "$2" "$3" "/mnt/$(basename "$1")"
+"""
+
+PRELUDE = """
+import json, os, sys, grp
+from pathlib import Path
+from winlab import settings
+from winlab.errors import WinlabError
+from winlab.host import changes, daemons, doctor, fabric, facts, kvmprobe, labs, setup as module
+from winlab.run import run
+
+class Told:
+    def __init__(self): self.lines = []
+    def say(self, text, fraction=None): self.lines.append(text)
+
+def setup(**options):
+    told = Told()
+    found = module.setup(told, **options)
+    return found, told.lines
+
+def teardown(**options):
+    told = Told()
+    module.teardown(told, **options)
+    return told.lines
+
+def state():
+    "What teardown must put back."
+    links = sorted(link["ifname"] for link in json.loads(run(["ip", "-j", "addr"]).stdout))
+    processes = sorted(path.read_text().strip() for path in Path("/proc").glob("[0-9]*/comm"))
+    files = [str(path) for top in ("/etc/winlab", "/var/lib/winlab", "/run/winlab", "/etc/libvirt/storage")
+             for path in [Path(top), *Path(top).rglob("*")] if path.exists() and path.name != "autostart"]
+    kvm = os.stat("/dev/kvm")
+    sysctl = [Path(f"/proc/sys/net/ipv4/{name}").read_text() for name in ("ip_forward", "conf/all/arp_ignore")]
+    return {"links": links, "processes": processes, "files": files, "kvm": [kvm.st_gid, kvm.st_mode], "sysctl": sysctl,
+            "nft": run(["nft", "list", "ruleset"]).stdout}
+
+quick = kvmprobe.Probe(False, 0.0, "not tried in this test")
+kvmprobe.probe_kvm = lambda: quick
+out = {}
+"""
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Any:
+    """A function that runs Python lines in a sandbox and returns the dictionary ``out`` that they fill."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    if "overlay" not in Path("/proc/filesystems").read_text():
+        pytest.skip("needs overlayfs")
+    root = Path(__file__).resolve().parents[2]
+    script, base = tmp_path / "script.sh", tmp_path / "base"
+    script.write_text(SANDBOX)
+    base.mkdir()
+
+    def execute(lines: str) -> dict[str, Any]:
+        work = tmp_path / "lines"
+        work.mkdir(exist_ok=True)
+        (work / "lines.py").write_text(f"{PRELUDE}\n{lines}\nprint('OUT' + json.dumps(out))\n")
+        unshare = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
+        words = [*unshare, "sh", script, base, work / "lines.py", root, sys.executable]
+        done = run(words, check=False, timeout=180, env={"PYTHONPATH": str(root)})
+        found = [line for line in done.stdout.splitlines() if line.startswith("OUT")]
+        assert found, f"{done.stdout}\n{done.stderr}"
+        return dict(json.loads(found[-1].removeprefix("OUT")))
+
+    return execute
+
+
+def test_teardown_undoes_setup_and_a_second_setup_changes_nothing(sandbox: Any) -> None:
+    out = sandbox(
+        """
+out["before"] = state()
+first, lines = setup()
+out["facts"] = first.model_dump()
+record = changes.CHANGES_FILE.read_text()
+second, out["second"] = setup()
+out["same"] = first == second == facts.read_facts() and record == changes.CHANGES_FILE.read_text()
+out["checks"] = {check.name: (check.state, check.detail) for check in doctor.diagnose()}
+out["listening"] = run(["ss", "-Hltn"]).stdout
+teardown()
+out["after"] = state()
+out["again"] = teardown()
+out["last"] = state()
+"""
+    )
+    assert out["facts"]["external_cidr"] == "172.31.240.0/20"
+    assert out["facts"]["chassis"]
+    assert out["same"]
+    stages = {"looking at the host's networks", "virtualisation", "network", "trying KVM", "the host is ready"}
+    assert {line for line in out["second"] if "KVM does not work" not in line} == stages
+    failed = {name: detail for name, (state, detail) in out["checks"].items() if state == "fail" and name != "disk"}
+    assert not failed
+    assert out["listening"] == ""  # OVN and libvirt listen on local sockets only
+    assert out["after"] == out["before"] == out["last"]
+    assert out["again"] == ["there is nothing to undo"]
+
+
+def test_lives_beside_docker_and_another_use_of_ovn(sandbox: Any) -> None:
+    out = sandbox(
+        """
+run([daemons.OVS_CTL, "start", "--system-id=mine"])
+run([daemons.OVN_CTL, "start_northd"])
+run(["ovs-vsctl", "add-br", "br-foreign", "--", "set", "bridge", "br-foreign", "datapath_type=netdev"])
+run(["ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=phys:br-foreign"])
+run(["ovn-nbctl", "set-connection", "punix:/run/ovn/other.sock"])
+run(["ovn-nbctl", "ls-add", "foreign"])
+run(["iptables", "-P", "FORWARD", "DROP"]); run(["iptables", "-N", "DOCKER-USER"])
+run(["iptables", "-A", "FORWARD", "-j", "DOCKER-USER"])
+before = state()
+found, lines = setup()
+out["chassis"] = found.chassis
+out["mappings"] = fabric.ovs_ids()["ovn-bridge-mappings"]
+out["connections"] = sorted(run(["ovn-nbctl", "get-connection"]).stdout.split())
+out["rules"] = run(["iptables", "-S", "DOCKER-USER"]).stdout
+out["way out"] = {check.name: check.state for check in doctor.diagnose()}["way out"]
+setup()
+out["rules again"] = run(["iptables", "-S", "DOCKER-USER"]).stdout
+teardown()
+after = state()
+out["left"] = {key: (before[key], after[key]) for key in before if before[key] != after[key] and key != "processes"}
+out["mappings after"] = fabric.ovs_ids().get("ovn-bridge-mappings")
+out["ids after"] = sorted(key for key in fabric.ovs_ids() if key.startswith("ovn"))
+out["connections after"] = run(["ovn-nbctl", "get-connection"]).stdout.split()
+out["switches after"] = run(["ovn-nbctl", "--bare", "--columns=name", "list", "Logical_Switch"]).stdout.split()
+out["bridges after"] = fabric.other_bridges()
+out["up"] = [daemons.ovs_up(), daemons.northd_up(), daemons.controller_up(), daemons.libvirt_up()]
+"""
+    )
+    assert out["chassis"] == "mine"
+    assert out["mappings"] == "phys:br-foreign,winlab:br-winlab"
+    assert out["connections"] == ["punix:/run/ovn/other.sock", "punix:/run/winlab/ovnnb.sock"]
+    assert out["rules"].count("--comment winlab -j ACCEPT") == 2
+    assert out["rules again"] == out["rules"]
+    assert out["way out"] == "ok"
+    assert out["left"] == {}
+    assert out["mappings after"] == "phys:br-foreign"
+    assert out["ids after"] == ["ovn-bridge-mappings"]
+    assert out["connections after"] == ["punix:/run/ovn/other.sock"]
+    assert out["switches after"] == ["foreign"]
+    assert out["bridges after"] == ["br-foreign"]
+    assert out["up"] == [True, True, False, False]  # what ran before still runs, the rest does not
+
+
+def test_teardown_refuses_while_there_are_labs(sandbox: Any) -> None:
+    out = sandbox(
+        """
+setup()
+run(["ovn-nbctl", "ls-add", "inner", "--", "set", "Logical_Switch", "inner", "external_ids:winlab=demo"])
+(settings.POOL_PATH / "disk.qcow2").write_text("x")
+try:
+    teardown()
+except WinlabError as error:
+    out["error"] = [type(error).__name__, error.what]
+out["still"] = daemons.northd_up() and settings.NB_SOCKET.exists()
+teardown(force=True)
+out["after"] = state()["files"]
+"""
+    )
+    assert out["error"] == ["ConflictError", "There are labs on this host: demo."]
+    assert out["still"]
+    assert out["after"] == ["/etc/libvirt/storage"]
+
+
+def test_mends_a_host_after_a_reboot(sandbox: Any) -> None:
+    out = sandbox(
+        """
+setup()
+for name in ("libvirtd", "virtlogd"): os.kill(int(Path(f"/run/{name}.pid").read_text()), 9)
+for part in ("stop_controller", "stop_northd"): run([daemons.OVN_CTL, part])
+run([daemons.OVS_CTL, "stop"])
+run(["nft", "delete", "table", "inet", "winlab"])
+run(["sh", "-c", "rm -rf /run/winlab /run/libvirt /run/*.pid; chown root:root /dev/kvm; chmod 600 /dev/kvm"])
+Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
+out["broken"] = sorted(check.name for check in doctor.diagnose() if check.state == "fail")
+daemons.DAEMONS["northd"].is_up() or run([daemons.OVN_CTL, "start_northd"])  # before the folder of the socket is there
+setup()
+out["mended"] = sorted(check.name for check in doctor.diagnose() if check.state == "fail" and check.name != "disk")
+teardown()
+out["after"] = state()["files"]
+"""
+    )
+    assert {"/dev/kvm", "libvirt", "Open vSwitch", "OVN northbound", "bridge br-winlab"} <= set(out["broken"])
+    assert out["mended"] == []
+    assert out["after"] == ["/etc/libvirt/storage"]
+
+
+def test_a_member_of_the_group_needs_no_root(sandbox: Any) -> None:
+    out = sandbox(
+        """
+setup()
+run(["useradd", "--no-create-home", "--groups", "libvirt", "member"])
+run(["useradd", "--no-create-home", "stranger"])
+os.chmod("/root", 0o755)  # in the overlay; Python itself may be below
+xml = "<domain type='qemu'><name>tiny</name><memory unit='MiB'>64</memory><os><type>hvm</type></os></domain>"
+def as_user(name):
+    sys.stdout.flush()
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        import pwd
+        user = pwd.getpwnam(name)
+        os.initgroups(name, user.pw_gid); os.setgid(user.pw_gid); os.setuid(user.pw_uid)
+        checks = {check.name: check.state for check in doctor.diagnose()}
+        words = ["virsh", "-c", "qemu:///system"]
+        started = run([*words, "create", "/dev/stdin"], stdin=xml, check=False).returncode
+        run([*words, "destroy", "tiny"], check=False)
+        words = ["ovn-nbctl", f"--db={settings.northbound()}", "ls-add", "mine", "--", "ls-del", "mine"]
+        rows = run(words, check=False)
+        os.write(writer, json.dumps({"checks": checks, "domain": started, "rows": rows.returncode}).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe: text = pipe.read()
+    os.wait()
+    return json.loads(text)
+out["member"] = as_user("member")
+out["stranger"] = as_user("stranger")
+"""
+    )
+    member, stranger = out["member"], out["stranger"]
+    assert [name for name, state in member["checks"].items() if state == "fail" and name != "disk"] == []
+    assert member["domain"] == 0
+    assert member["rows"] == 0
+    assert {"group libvirt", "libvirt", "OVN northbound"} <= {n for n, s in stranger["checks"].items() if s == "fail"}
+    assert stranger["domain"] != 0
+    assert stranger["rows"] != 0
+
+
+def test_moves_out_of_the_way_of_other_networks(sandbox: Any) -> None:
+    out = sandbox(
+        """
+run(["ip", "tuntap", "add", "dev", "vpn0", "mode", "tun"])
+run(["ip", "addr", "add", "172.31.241.7/24", "dev", "vpn0"])
+run(["ip", "link", "set", "vpn0", "up"])
+try:
+    setup(external_cidr="172.31.240.0/20")
+except WinlabError as error:
+    out["error"] = [type(error).__name__, str(error)]
+out["untouched"] = not settings.HOST_FILE.parent.exists()
+found, lines = setup()
+out["cidr"] = found.external_cidr
+run(["ip", "addr", "flush", "dev", "vpn0"])
+out["kept"] = setup()[0].external_cidr
+out["setup fails"] = [check.name for check in doctor.diagnose() if check.name == "external subnet"]
+"""
+    )
+    assert out["error"][0] == "ConflictError"
+    assert "vpn0" in out["error"][1]
+    assert out["untouched"]
+    assert out["cidr"] == out["kept"] == "172.30.240.0/20"
+    assert out["setup fails"] == []
+
+
+def test_the_kvm_probe_itself_works_under_emulation() -> None:
+    found = kvmprobe.probe("tcg", kvmprobe.TCG_LIMIT)
+    assert found.works, found.why
+
+
+def test_the_kvm_probe_notices_a_guest_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kvmprobe, "payload", lambda: bytes(kvmprobe.SIZE - 16) + b"\xeb\xfe" + bytes(14))
+    found = kvmprobe.probe("tcg", 2)
+    assert not found.works
+    assert "not through" in found.why
+
+
+def test_the_kvm_probe_notices_a_guest_that_resets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kvmprobe, "payload", lambda: bytes(kvmprobe.SIZE - 16) + b"\x0f\x0b" + bytes(14))
+    assert not kvmprobe.probe("tcg", 5).works
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    from winlab.host import units
+
+    path = tmp_path / units.UNIT.name
+    path.write_text(units.unit_text(sys.executable))
+    try:
+        done = run(["systemd-analyze", "verify", path], check=False, timeout=60)
+    except WinlabError:
+        pytest.skip("needs systemd-analyze")
+    assert done.returncode == 0, done.stderr
