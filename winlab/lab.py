@@ -43,10 +43,11 @@ def create(plan: Plan, tell: Listener, *, mirror: str | None = None) -> None:
     :raises WinlabError: a step failed.
     """
     state = LabState(plan.lab)
-    preflight(plan)
+    check_media(plan)
     with connected() as conn, state.locked():
         pool = Pool(conn)
         _refuse_other_plan(plan, conn)
+        _check_memory(plan, conn)
         scale = 1.0 if plan.host.accelerator == "kvm" else TCG_SCALE
         context = Context(plan, state, conn, pool, mirror, scale)
 
@@ -58,10 +59,10 @@ def create(plan: Plan, tell: Listener, *, mirror: str | None = None) -> None:
         engine.run(steps(context), listen)
 
 
-def preflight(plan: Plan) -> None:
-    """See that all inputs can be had, before anything is touched.
+def check_media(plan: Plan) -> None:
+    """See that all media can be had, before anything is touched.
 
-    :raises WinlabError: a medium is missing or not what it should be, or the host lacks memory.
+    :raises WinlabError: a medium is missing or not what it should be.
     """
     for node in plan.nodes:
         if node.windows is not None and node.windows.media is not None:
@@ -105,6 +106,18 @@ def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
             f"There is a lab '{plan.lab}' already, made from another spec or by another version of winlab.",
             why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",
             cure=f"Run 'winlab destroy --lab {plan.lab}' first, or give the new lab another name with --lab.",
+        )
+
+
+def _check_memory(plan: Plan, conn: Connection) -> None:
+    """See that the guests that don't run yet fit into the hypervisor's memory: it ends one without asking else."""
+    running = {machine.domain for machine in domains.machines(conn, plan.lab) if machine.state == "running"}
+    needed = sum(node.memory_mib for node in plan.nodes if node.domain not in running)
+    free = domains.free_memory_mib(conn)
+    if needed > free:
+        raise HostError(
+            f"The lab needs {needed} MiB of memory, and the hypervisor has {free} MiB to give.",
+            cure="Stop other labs or programs, choose a smaller spec, or give nodes less with --set workers.memory=...",
         )
 
 

@@ -63,6 +63,7 @@ class NodePlan(_Model):
     port: str
     address: str
     floating: str
+    hypervisor: str
     cpus: int
     memory_mib: int
     disk_mib: int
@@ -77,7 +78,6 @@ class NodePlan(_Model):
             if volume.role == role:
                 return volume
         raise ValueError(f"{self.name} has no {role} volume")
-
 
     def without_bases(self) -> NodePlan:
         """The node with its base volumes left out, for comparing."""
@@ -225,6 +225,7 @@ def _common(lab: str, name: str, cidr: str, offset: int, floating: str) -> dict[
         "port": addresses.make_uuid(lab, name, "port"),
         "address": addresses.inner(cidr, offset),
         "floating": floating,
+        "hypervisor": "hypervisor-1",  # the only one, in this version
     }
 
 

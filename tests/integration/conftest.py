@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess  # noqa: TID251 - tests start winlab as people do
 import sys
 from collections.abc import Callable, Iterator
@@ -43,6 +44,24 @@ class Winlab:
             stdin=subprocess.DEVNULL,
             env={**os.environ, **self.env},
         )
+
+    def interrupted(self, step: str, *args: str) -> int:
+        """Start the command, press Ctrl-C when *step* is done; its exit code."""
+        process = subprocess.Popen(
+            [*self.prefix, sys.executable, "-m", "winlab", *args, "--output", "json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **self.env},
+        )
+        assert process.stdout is not None
+        with process:
+            for line in process.stdout:
+                event = json.loads(line)
+                if (event["step"], event["kind"]) == (step, "done"):
+                    process.send_signal(signal.SIGINT)
+        return process.returncode
 
     def ok(self, *args: str) -> str:
         done = self(*args)
@@ -141,6 +160,7 @@ class Labs:
     b: Callable[..., subprocess.CompletedProcess[str]]
     printed_a: str
     printed_b: str
+    interrupted_b: int  # the exit code of the first create, after Ctrl-C
     before: Traces
 
 
@@ -155,13 +175,15 @@ def labs(winlab: Winlab, member: Winlab) -> Iterator[Labs]:
     with ThreadPoolExecutor() as pool:
         rehearsal = pool.submit(winlab.ok, "create", "--spec", "1-1-1", "--rehearse", "--lab", LAB_A)
         _wait_for_base("debian-13")
-        other = pool.submit(member.ok, "create", "--spec", "1-0-1", "--lab", LAB_B)
-        printed_a, printed_b = rehearsal.result(), other.result()
+        other = pool.submit(member.interrupted, "start controller-1", "create", "--spec", "1-0-1", "--lab", LAB_B)
+        interrupted = other.result()
+        printed_b = member.ok("create", "--spec", "1-0-1", "--lab", LAB_B)
+        printed_a = rehearsal.result()
 
     def on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str]]:
         return lambda command, *args: user(command, "--lab", lab, *args)
 
-    yield Labs(on(winlab, LAB_A), on(member, LAB_B), printed_a, printed_b, before)
+    yield Labs(on(winlab, LAB_A), on(member, LAB_B), printed_a, printed_b, interrupted, before)
     for user, lab in ((winlab, LAB_A), (member, LAB_B)):
         user("destroy", "--lab", lab)
 

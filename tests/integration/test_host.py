@@ -43,8 +43,12 @@ ip link set lo up
 echo 0 > /proc/sys/net/ipv4/ip_forward
 echo 0 > /proc/sys/net/ipv4/conf/all/arp_ignore
 exec chroot . /bin/sh -euc '
-  rm -rf /etc/winlab /var/lib/winlab /etc/libvirt/storage/* /etc/libvirt/qemu/*.xml /etc/systemd/system/winlab*
-  rm -rf /var/lib/ovn/* /var/lib/ovn/.[a-z]* /var/lib/openvswitch/* /var/lib/openvswitch/.[a-z]*
+  rm -rf /etc/winlab /var/lib/winlab /etc/systemd/system/winlab*
+  # A folder made anew hides what happens in the one below: the host may be in use meanwhile.
+  for folder in /etc/libvirt/storage /etc/libvirt/qemu /var/lib/libvirt/qemu /var/lib/ovn /var/lib/openvswitch; do
+    owner=$(stat -c %u:%g $folder)
+    rm -rf $folder; mkdir $folder; chown $owner $folder
+  done
   cd "$0"; python=$1; shift; "$python" "$@"' "$2" "$3" "/mnt/$(basename "$1")"
 """
 
@@ -216,10 +220,11 @@ for name in ("libvirtd", "virtlogd"): os.kill(int(Path(f"/run/{name}.pid").read_
 for part in ("stop_controller", "stop_northd"): run([daemons.OVN_CTL, part])
 run([daemons.OVS_CTL, "stop"])
 run(["nft", "delete", "table", "inet", "winlab"])
+for link in ("br-int", "br-winlab"): run(["ip", "link", "delete", link], check=False)
 run(["sh", "-c", "rm -rf /run/winlab /run/libvirt /run/*.pid; chown root:root /dev/kvm; chmod 600 /dev/kvm"])
 Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
 out["broken"] = sorted(check.name for check in doctor.diagnose() if check.state == "fail")
-daemons.DAEMONS["northd"].is_up() or run([daemons.OVN_CTL, "start_northd"])  # before the folder of the socket is there
+run([daemons.OVN_CTL, "start_northd"])  # before the folder of the socket is there
 setup()
 out["mended"] = sorted(check.name for check in doctor.diagnose() if check.state == "fail" and check.name != "disk")
 teardown()
@@ -237,7 +242,8 @@ def test_a_member_of_the_group_needs_no_root(sandbox: Any) -> None:
 setup()
 run(["useradd", "--no-create-home", "--groups", "libvirt", "member"])
 run(["useradd", "--no-create-home", "stranger"])
-os.chmod("/root", 0o755)  # in the overlay; Python itself may be below
+for folder in (*Path(sys.executable).resolve().parents, *Path(sys.executable).parents):
+    folder.chmod(folder.stat().st_mode | 0o055)  # in the overlay; Python may be in somebody's home
 xml = "<domain type='qemu'><name>tiny</name><memory unit='MiB'>64</memory><os><type>hvm</type></os></domain>"
 def as_user(name):
     sys.stdout.flush()

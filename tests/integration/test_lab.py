@@ -181,6 +181,15 @@ def test_nat_to_the_outside(labs: Labs, outside: str, node: str) -> None:
     assert text(labs.a("exec", node, "--", f"{program} -s -m 60 {outside}")).strip() == "198.51.100.1"
 
 
+def test_an_interrupted_create_is_carried_on(labs: Labs, member: Winlab) -> None:
+    """Ctrl-C came when the machine had just been started; the same command, run again, found it running."""
+    assert labs.interrupted_b == 130
+    state = Path(member.env["WINLAB_STATE"]) / "labs" / LAB_B
+    starts = [json.loads(line) for line in (state / "journal.jsonl").read_text().splitlines()]
+    kinds = [event["kind"] for event in starts if event["step"] == "start controller-1"]
+    assert kinds == ["started", "done", "skipped"]
+
+
 def test_member_without_root_has_a_lab(labs: Labs, member: Winlab) -> None:
     assert "all nodes answer" in labs.printed_b
     assert text(labs.b("exec", "controller-1", "--", "echo", "hello")).strip() == "hello"

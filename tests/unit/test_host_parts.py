@@ -8,9 +8,20 @@ from pathlib import Path
 import pytest
 
 from winlab.errors import ConflictError, HostError
-from winlab.host import check, checks_machine, checks_services, daemons, fabric, firewall, kvmprobe, labs, packages
-from winlab.host import setup as setup_module
-from winlab.host import storage, units
+from winlab.host import (
+    check,
+    checks_machine,
+    checks_services,
+    daemons,
+    fabric,
+    firewall,
+    kvmprobe,
+    labs,
+    packages,
+    storage,
+    units,
+)
+from winlab.host import setup as host_setup
 from winlab.host.check import Check, Host, State
 from winlab.host.packages import Package
 
@@ -147,12 +158,11 @@ def test_the_pool() -> None:
 
 
 def test_labs_are_known_by_their_tag() -> None:
-    tagged = (
-        "<domain><name>x</name><metadata><a:lab xmlns:a='https://winlab.example/1'>demo</a:lab></metadata></domain>"
-    )
-    assert labs.is_lab_domain(tagged)
-    assert not labs.is_lab_domain("<domain><name>winlab</name><metadata><b/></metadata></domain>")
-    assert not labs.is_lab_domain("<domain><name>winlab</name></domain>")
+    tag = "<w:node xmlns:w='urn:winlab:domain:1' lab='demo' node='controller-1'/>"
+    other = "<o:node xmlns:o='urn:other' lab='theirs'/>"
+    assert labs.lab_of(f"<domain><name>x</name><metadata>{other}{tag}</metadata></domain>") == "demo"
+    assert labs.lab_of(f"<domain><name>winlab</name><metadata>{other}</metadata></domain>") is None
+    assert labs.lab_of("<domain><name>winlab</name></domain>") is None
 
 
 def test_the_payload_has_its_parts_where_the_processor_looks() -> None:
@@ -276,7 +286,7 @@ def test_setup_and_teardown_ask_for_root(monkeypatch: pytest.MonkeyPatch) -> Non
     from winlab.events import Quiet
 
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    for function in (setup_module.setup, setup_module.teardown):
+    for function in (host_setup.setup, host_setup.teardown):
         with pytest.raises(AccessError) as caught:
             function(Quiet())
         assert "sudo winlab host" in caught.value.cure

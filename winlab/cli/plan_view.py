@@ -27,8 +27,8 @@ def show(plan: Plan) -> None:
         [[n.name, n.image, str(n.cpus), human(n.memory_mib), n.mac, n.address, n.floating] for n in plan.nodes],
     )
     print_table(
-        ["NODE", "DOMAIN", "UUID", "OVN PORT", "BUS", "NIC"],
-        [[n.name, n.domain, n.uuid, n.port, n.bus, n.nic] for n in plan.nodes],
+        ["NODE", "ON", "DOMAIN", "UUID", "OVN PORT", "BUS", "NIC"],
+        [[n.name, n.hypervisor, n.domain, n.uuid, n.port, n.bus, n.nic] for n in plan.nodes],
     )
     print_table(
         ["NODE", "VOLUME", "FORMAT", "SIZE", "OVER"],

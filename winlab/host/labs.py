@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from lxml import etree
 
 from winlab.events import Progress
 from winlab.host import daemons, fabric, storage
@@ -14,22 +14,26 @@ TABLES = (
     *("Load_Balancer_Group", "HA_Chassis_Group", "Meter"),
 )
 
-_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+NAMESPACE = "{urn:winlab:"  # of the tag in a domain's metadata, whatever its version
 
 
-def is_lab_domain(xml: str) -> bool:
-    """Whether a domain's XML carries winlab's tag in its metadata."""
-    found = _METADATA.search(xml)
-    return found is not None and "winlab" in found.group(0)
+def lab_of(xml: str) -> str | None:
+    """The lab whose tag a domain's XML carries in its metadata; None if it carries none."""
+    metadata = etree.fromstring(xml.encode()).find("metadata")
+    for tag in metadata if metadata is not None else ():
+        if isinstance(tag.tag, str) and tag.tag.startswith(NAMESPACE):
+            return str(tag.get("lab", ""))
+    return None
 
 
 def _domains() -> dict[str, str]:
-    """The names and uuids of the virtual machines with winlab's tag."""
+    """The uuids of the virtual machines with winlab's tag, and their labs."""
     found = {}
     for uuid in storage.virsh("list", "--all", "--uuid").stdout.split():
         xml = storage.virsh("dumpxml", uuid, check=False).stdout
-        if is_lab_domain(xml):
-            found[uuid] = xml.partition("<name>")[2].partition("</name>")[0]
+        lab = lab_of(xml) if xml else None
+        if lab is not None:
+            found[uuid] = lab
     return found
 
 
@@ -49,7 +53,7 @@ def _rows() -> dict[tuple[str, str], str]:
 
 
 def find() -> set[str]:
-    """The names of the labs (for a machine: of the machine) that are left. Empty if neither libvirt nor OVN runs."""
+    """The names of the labs that are left. Empty if neither libvirt nor OVN runs."""
     names: set[str] = set()
     if daemons.libvirt_up():
         names |= set(_domains().values())
@@ -61,8 +65,8 @@ def find() -> set[str]:
 def remove(progress: Progress) -> None:
     """Remove every virtual machine and northbound row with winlab's tag. The volumes go with the pool."""
     if daemons.libvirt_up():
-        for uuid, name in _domains().items():
-            progress.say(f"removing the virtual machine {name}")
+        for uuid, lab in _domains().items():
+            progress.say(f"removing a virtual machine of {lab}")
             storage.virsh("destroy", uuid, check=False)
             flags = ("--managed-save", "--snapshots-metadata", "--checkpoints-metadata", "--nvram")
             storage.virsh("undefine", uuid, *flags, check=False)

@@ -39,12 +39,14 @@ RUN = (
 MEDIA = (
     Package("wimlib-imagex", "wimtools", "wimlib-utils"),
     Package("mcopy", "mtools", "mtools"),
-    Package("swtpm", "swtpm", "swtpm"),
 )
 
 # To build Linux images and the stand-in media.
 BUILD = (
     Package("mmdebstrap", "mmdebstrap", "mmdebstrap"),
+    # for a user who is not root
+    Package("newuidmap", "uidmap", "shadow-utils"),
+    Package("fakeroot", "fakeroot", "fakeroot"),
     Package("mkfs.fat", "dosfstools", "dosfstools"),
     Package("mke2fs", "e2fsprogs", "e2fsprogs"),
     Package("mksquashfs", "squashfs-tools", "squashfs-tools"),

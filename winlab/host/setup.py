@@ -43,7 +43,7 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
     require_root("winlab host setup")
     known = _known(progress)
     if install:
-        packages.install((*packages.RUN, *packages.MEDIA), progress)
+        packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD), progress)
     absent = packages.missing(packages.RUN)
     if absent:
         raise HostError(f"Missing: {', '.join(package.needs for package in absent)}.", cure=packages.cure(absent))

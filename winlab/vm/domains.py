@@ -118,6 +118,12 @@ def remove(conn: libvirt.virConnect, name: str) -> bool:
     return True
 
 
+def free_memory_mib(conn: libvirt.virConnect) -> int:
+    """How much memory the hypervisor could give to guests now, in MiB: what is free, and what caches hold."""
+    found = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
+    return sum(int(found.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
+
+
 def vnc(conn: libvirt.virConnect, name: str) -> tuple[str, int]:
     """Where the domain's VNC server listens: address and port.
 
