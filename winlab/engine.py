@@ -106,6 +106,7 @@ def run(steps: Sequence[Step], tell: Listener) -> None:
 def _perform(step: Step, tell: Listener, stop: threading.Event) -> None:
     begun = time.monotonic()
     try:
+        tell(Event(Kind.CHECKING, step.name, "looking whether it is done"))
         if step.done():
             tell(Event(Kind.SKIPPED, step.name, seconds=time.monotonic() - begun))
             return

@@ -12,6 +12,7 @@ from typing import Protocol
 class Kind(StrEnum):
     """What happened to a step."""
 
+    CHECKING = "checking"  # looking whether it is done already
     STARTED = "started"
     PROGRESS = "progress"
     SKIPPED = "skipped"  # it was done already

@@ -37,4 +37,5 @@ def _prune_pool(pool: Pool) -> None:
 
 
 def _backing(pool: Pool, name: str) -> str | None:
-    return etree.fromstring(pool.describe(name).encode()).findtext("backingStore/path")
+    path = etree.fromstring(pool.describe(name).encode()).findtext("backingStore/path")
+    return None if path is None else str(path)

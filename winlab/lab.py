@@ -52,7 +52,7 @@ def create(plan: Plan, tell: Listener, *, mirror: str | None = None) -> None:
         context = Context(plan, state, conn, pool, mirror, scale)
 
         def listen(event: Event) -> None:
-            if event.kind is not Kind.PROGRESS:
+            if event.kind not in (Kind.CHECKING, Kind.PROGRESS):
                 state.record(event)
             tell(event)
 

@@ -17,7 +17,7 @@ class Recorder:
         self.events.append(event)
 
     def kinds(self, step: str) -> list[Kind]:
-        return [e.kind for e in self.events if e.step == step]
+        return [e.kind for e in self.events if e.step == step and e.kind is not Kind.CHECKING]
 
 
 def nothing(progress: Progress) -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 
 import plans
 import pytest
+from rich.console import Console
 
 from winlab import sizes
 from winlab.cli import main, progress
+from winlab.cli.common import Output
 from winlab.errors import GuestError, HostError, UsageError, WinlabError
 from winlab.events import Event, Kind
 from winlab.guest.base import command_line
@@ -79,6 +82,24 @@ def test_errors_say_all_they_know() -> None:
     for part in ("It broke.", "why:", "Because.", "cure:", "Mend it.", "/log", "and: So did this."):
         assert part in text
     assert UsageError("x").exit_code == 2
+
+
+def test_the_live_view_shows_what_runs_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal; it hung once, since printing a line draws the view again."""
+    out = io.StringIO()
+    monkeypatch.setattr(
+        progress, "Console", lambda **_: Console(file=out, force_terminal=True, width=100, legacy_windows=False)
+    )
+    with progress.shown(Output.TABLE) as tell:
+        tell(Event(Kind.STARTED, "disk node-1"))
+        tell(Event(Kind.PROGRESS, "boot node-1", "waiting for node-1", 5, 60))
+        tell(Event(Kind.DONE, "disk node-1", seconds=2))
+        tell(Event(Kind.SKIPPED, "network"))
+        tell(Event(Kind.NOTE, "", "a hint"))
+        tell(Event(Kind.FAILED, "boot node-1", "no", 61))
+    for text in ("✓ disk node-1 (2 s)", "! a hint", "✗ boot node-1 (1 min 01 s)", "waiting for node-1"):
+        assert text in out.getvalue()
+    assert "network" not in out.getvalue()
 
 
 def test_progress_lines() -> None:

@@ -75,15 +75,17 @@ class _LiveView:
         self._running: dict[str, tuple[Event, float, Spinner]] = {}
 
     def tell(self, event: Event) -> None:
+        line = _finished(event)
         with self._lock:
-            line = _finished(event)
-            if line is not None:
+            if line is not None or event.kind is Kind.SKIPPED:
                 self._running.pop(event.step, None)
-                self._console.print(Text(line))
-            elif event.kind in (Kind.STARTED, Kind.PROGRESS):
+            elif event.kind in (Kind.CHECKING, Kind.STARTED, Kind.PROGRESS):
                 begun = time.monotonic() - event.seconds
                 spinner = self._running[event.step][2] if event.step in self._running else Spinner("dots")
                 self._running[event.step] = (event, begun, spinner)
+        if line is not None:
+            # not under the lock: printing renders this view anew, which takes it
+            self._console.print(Text(line))
 
     def __rich__(self) -> RenderableType:
         with self._lock:

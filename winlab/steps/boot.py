@@ -125,7 +125,7 @@ class _Wait:
                 sign, since = now, time.monotonic()
             elif time.monotonic() - since > self.limit:
                 raise StalledError(
-                    f"'{self.node.name}' has shown no sign of life for {self.limit / 60:.0f} min, in the phase '{phase}'.",
+                    f"'{self.node.name}' shows no sign of life since {self.limit / 60:.0f} min, in phase '{phase}'.",
                     why="Nothing new on its serial port, nothing written to its disk.",
                     cure=f"Look at its screen with 'winlab vnc {self.node.name}', then run the same command again.",
                     evidence=f"winlab serial {self.node.name} --log; winlab screenshot {self.node.name} screen.png",

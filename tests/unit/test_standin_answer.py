@@ -1,0 +1,239 @@
+"""The stand-in's Setup: finding, obeying and refusing answer files."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from winlab import data
+from winlab.standin.guest import accounts, answer, plan, setup
+from winlab.standin.guest.answer import AnswerError
+
+PASSWORD = "Lab-Passw0rd!"
+IMAGES = tuple(
+    plan.Image(number, f"Windows Server 2022 SERVER{name}", name)
+    for number, name in enumerate(("STANDARDCORE", "STANDARD", "DATACENTERCORE", "DATACENTER"), 1)
+)
+UEFI = plan.Machine(uefi=True, disks=(8 << 30,), images=IMAGES, evaluation=True)
+STEPS = ("windowsPE", "offlineServicing", "specialize", "oobeSystem")
+
+
+def encode(password: str, name: str) -> str:
+    return base64.b64encode((password + name).encode("utf-16-le")).decode()
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    """winlab's own answer file."""
+    folder = data.folder("unattend") / "windows"
+    environment = jinja2.Environment(autoescape=True, loader=jinja2.FileSystemLoader(folder))
+    environment.filters["unattend_password"] = encode
+    template = environment.get_template("Autounattend.xml.j2")
+    return template.render(
+        keyboard="0409:00000409",
+        locale_name="en-US",
+        language="en-US",
+        image_name="Windows Server 2022 SERVERSTANDARD",
+        product_key="",
+        computer_name="W1",
+        time_zone="UTC",
+        administrator_password=PASSWORD,
+    )
+
+
+def change(text: str, old: str, new: str, count: int = 1) -> bytes:
+    assert old in text, f"the template has no {old!r} any more"
+    return text.replace(old, new, count).encode()
+
+
+def play(content: bytes, machine: plan.Machine = UEFI) -> plan.Plan:
+    root = answer.parse(content, r"E:\Autounattend.xml")
+    answer.check(root, "windowsPE")
+    answer.check(root, "offlineServicing")
+    return plan.make(root, machine)
+
+
+def test_own_answer_file_is_obeyed(text: str) -> None:
+    root = answer.parse(text.encode())
+    for step in STEPS:
+        answer.check(root, step)
+    made = plan.make(root, UEFI)
+    assert (made.disk, made.target, made.image.index) == (0, 3, 2)
+    assert made.commands == ("cmd.exe /c echo winlab: phase=windowsPE>COM1",)
+    assert [item.kind for item in made.partitions] == ["EFI", "MSR", "Primary"]
+
+
+def test_partition_script(text: str) -> None:
+    lines = setup.script(play(text.encode())).splitlines()
+    assert lines[0] == "label: gpt"
+    assert lines[1].startswith("size=260MiB, type=C12A7328")
+    assert lines[3].startswith("type=EBD0A0A2")
+
+
+REFUSED = {
+    "not well-formed": ("</unattend>", "", "not well-formed"),
+    "another root": ("urn:schemas-microsoft-com:unattend", "urn:other", "the root is"),
+    "unknown component": ("Microsoft-Windows-PnpCustomizationsWinPE", "Microsoft-Windows-PnpCustomizatonsWinPE", "no component"),
+    "unknown setting": ("DiskConfiguration>", "DiskConfigurations>", "no setting 'DiskConfigurations'"),
+    "setting of another case": ("<WillWipeDisk>true</WillWipeDisk>", "<willwipedisk>true</willwipedisk>", "no setting"),
+    "no action": ('<Disk wcm:action="add">', "<Disk>", 'needs wcm:action="add"'),
+    "bad boolean": ("<WillWipeDisk>true<", "<WillWipeDisk>yes<", "not true or false"),
+    "bad number": ("<DiskID>0<", "<DiskID>first<", "not a number"),
+    "bad choice": ("<Type>EFI<", "<Type>UEFI<", "not one of"),
+    "same order twice": ("<Order>2</Order>\n              <Type>MSR", "<Order>1</Order>\n              <Type>MSR", "the key '1'"),
+    "wrong token": ("31bf3856ad364e35", "31bf3856ad364e36", "publicKeyToken"),
+    "unknown image": ("SERVERSTANDARD<", "Standard Evaluation<", "the images are"),
+    "image of another version": ("2022 SERVERSTANDARD<", "2025 SERVERSTANDARD<", "the images are"),
+    "licence": ("<AcceptEula>true<", "<AcceptEula>false<", "AcceptEula"),
+    "empty key": ("<ProductKey>", "<ProductKey><Key></Key>", "Key is empty"),
+    "key on evaluation media": (
+        "<ProductKey>",
+        "<ProductKey><Key>VDYBN-27WPP-V4HQT-9VMD4-VMK7H</Key>",
+        "on evaluation media",
+    ),
+    "no language": ("<SetupUILanguage>\n        <UILanguage>en-US</UILanguage>\n      </SetupUILanguage>", "", "is missing"),
+    "missing disk": ("<DiskID>0</DiskID>\n          <WillWipe", "<DiskID>1</DiskID>\n          <WillWipe", "does not exist"),
+    "disk not wiped": ("<WillWipeDisk>true<", "<WillWipeDisk>false<", "WillWipeDisk"),
+    "no EFI partition": ("<Type>EFI<", "<Type>Primary<", "no EFI partition"),
+    "EFI partition too small": ("<Size>260<", "<Size>60<", "100 MB"),
+    "EFI partition of NTFS": ("<Format>FAT32<", "<Format>NTFS<", "must be FAT32"),
+    "size and extend": ("<Extend>true</Extend>", "<Extend>true</Extend><Size>900</Size>", "either Size or Extend"),
+    "disk too small": ("<Extend>true</Extend>", "<Size>90000</Size>", "the disk is smaller"),
+    "target not created": ("<PartitionID>3</PartitionID>\n          </InstallTo>", "<PartitionID>4</PartitionID>\n          </InstallTo>", "does not create"),
+    "target is the EFI partition": ("<PartitionID>3</PartitionID>\n          </InstallTo>", "<PartitionID>1</PartitionID>\n          </InstallTo>", "is EFI"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(text: str, case: str) -> None:
+    old, new, detail = REFUSED[case]
+    count = -1 if case == "unknown setting" else 1
+    with pytest.raises(AnswerError) as caught:
+        play(change(text, old, new, count))
+    assert detail in caught.value.detail
+
+
+def test_efi_partition_on_a_bios_is_refused(text: str) -> None:
+    bios = plan.Machine(uefi=False, disks=(8 << 30,), images=IMAGES, evaluation=True)
+    with pytest.raises(AnswerError) as caught:
+        play(text.encode(), bios)
+    assert "BIOS" in caught.value.detail
+    assert "0x80042565" in str(caught.value)
+
+
+def test_element_in_the_wrong_pass_is_refused(text: str) -> None:
+    content = change(text, 'pass="offlineServicing"', 'pass="specialize"')
+    root = answer.parse(content)
+    with pytest.raises(AnswerError, match="PartitionManager"):
+        answer.check(root, "specialize")
+
+
+def test_a_pass_is_checked_when_it_comes(text: str) -> None:
+    root = answer.parse(change(text, "<TimeZone>", "<Time_Zone>").replace(b"</TimeZone>", b"</Time_Zone>"))
+    answer.check(root, "windowsPE")
+    with pytest.raises(AnswerError) as caught:
+        answer.check(root, "specialize")
+    assert "[Microsoft-Windows-Shell-Setup]" in str(caught.value)
+
+
+def test_too_long_command_is_refused(text: str) -> None:
+    root = answer.parse(change(text, "phase=specialize", "x" * 300))
+    with pytest.raises(AnswerError) as caught:
+        answer.check(root, "specialize")
+    assert "longer than 259" in caught.value.detail
+
+
+def test_doctype_is_refused() -> None:
+    with pytest.raises(AnswerError):
+        answer.parse(b'<!DOCTYPE x [<!ENTITY a "b">]><unattend xmlns="urn:schemas-microsoft-com:unattend"/>')
+
+
+@pytest.mark.parametrize("name", ["A" * 16, "12345", "", "a b", "w_1?", "w.1"])
+def test_bad_computer_names(name: str) -> None:
+    with pytest.raises(AnswerError):
+        plan.computer_name(name, "WIN-1")
+
+
+def test_good_computer_names() -> None:
+    assert plan.computer_name("W1", "") == "W1"
+    assert plan.computer_name("*", "WIN-ABC") == "WIN-ABC"
+
+
+def put(folder: Path, name: str, step: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f'<unattend xmlns="{answer.NAMESPACE}"><settings pass="{step}"/></unattend>')
+    return path
+
+
+def test_search_order(tmp_path: Path) -> None:
+    stick, first, second, sources = (tmp_path / name for name in ("stick", "d", "e", "sources"))
+    late = put(sources, "autounattend.xml", "windowsPE")
+    disc = put(second, "AUTOUNATTEND.XML", "windowsPE")
+    put(first, "unattend.xml", "windowsPE")  # not the name that counts on removable media
+    places = ([stick], [first, second], sources)
+    found = answer.find(answer.candidates(*places))
+    assert found is not None
+    assert found[0] == disc
+    better = put(stick, "Autounattend.xml", "windowsPE")
+    found = answer.find(answer.candidates(*places))
+    assert found is not None
+    assert found[0] == better
+    assert late in list(answer.candidates(*places))
+
+
+def test_a_file_without_the_pass_is_passed_over(tmp_path: Path) -> None:
+    put(tmp_path / "d", "Autounattend.xml", "specialize")
+    wanted = put(tmp_path / "e", "Autounattend.xml", "windowsPE")
+    found = answer.find(answer.candidates([], [tmp_path / "d", tmp_path / "e"], None))
+    assert found is not None
+    assert found[0] == wanted
+    assert answer.find(answer.candidates([], [tmp_path / "d"], None)) is None
+
+
+def node(value: str, plain: str | None) -> answer.Node:
+    inner = f"<PlainText>{plain}</PlainText>" if plain else ""
+    content = f'<unattend xmlns="{answer.NAMESPACE}"><Password><Value>{value}</Value>{inner}</Password></unattend>'
+    return answer.parse(content.encode()).all("Password")[0]
+
+
+def test_passwords() -> None:
+    assert answer.password(node(encode("pä ss", "Password"), "false")) == "pä ss"
+    assert answer.password(node("plain", None)) == "plain"
+    assert answer.password(None) is None
+    with pytest.raises(ValueError, match="does not end"):
+        answer.password(node(encode("x", "Passwort"), "false"))
+    with pytest.raises(ValueError, match="not base64"):
+        answer.password(node("not base64!", "false"))
+
+
+def test_password_policy() -> None:
+    assert accounts.complex_enough(PASSWORD)
+    assert not accounts.complex_enough("password")
+    assert not accounts.complex_enough("Ab1")
+    assert not accounts.complex_enough("Administrator-1")
+
+
+def test_nt_hash_lines() -> None:
+    lines = accounts.ntlm_lines("AB" * 16, "W1").splitlines()
+    assert lines[0] == f"Administrator:500:{'0' * 32}:{'AB' * 16}:[U]:LCT-00000000"
+    assert any(line.startswith("W1\\Administrator:") for line in lines)
+
+
+def test_cached_file_keeps_no_password(text: str) -> None:
+    concealed = answer.conceal(text.encode()).decode()
+    assert encode(PASSWORD, "Password") not in concealed
+    assert encode(PASSWORD, "AdministratorPassword") not in concealed
+    assert concealed.count("*SENSITIVE*DATA*DELETED*") == 2
+    answer.parse(concealed.encode())
+
+
+def test_commands_come_in_order(text: str) -> None:
+    root = answer.parse(text.encode())
+    shell = answer.component(root, "oobeSystem", "Microsoft-Windows-Shell-Setup")
+    found = answer.commands(shell, "FirstLogonCommands/SynchronousCommand", "CommandLine")
+    assert found[0] == "cmd.exe /c echo winlab: phase=firstLogon>COM1"
+    assert "bootstrap.ps1" in found[1]
