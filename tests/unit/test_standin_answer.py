@@ -73,17 +73,21 @@ def test_partition_script(text: str) -> None:
     assert lines[3].startswith("type=EBD0A0A2")
 
 
+MSR = "</Order>\n              <Type>MSR"
+WIPE = "</DiskID>\n          <WillWipe"
+TO = "</PartitionID>\n          </InstallTo>"
+LANGUAGE = "<SetupUILanguage>\n        <UILanguage>en-US</UILanguage>\n      </SetupUILanguage>"
 REFUSED = {
     "not well-formed": ("</unattend>", "", "not well-formed"),
     "another root": ("urn:schemas-microsoft-com:unattend", "urn:other", "the root is"),
-    "unknown component": ("Microsoft-Windows-PnpCustomizationsWinPE", "Microsoft-Windows-PnpCustomizatonsWinPE", "no component"),
+    "unknown component": ("PnpCustomizationsWinPE", "PnpCustomizatonsWinPE", "no component"),
     "unknown setting": ("DiskConfiguration>", "DiskConfigurations>", "no setting 'DiskConfigurations'"),
     "setting of another case": ("<WillWipeDisk>true</WillWipeDisk>", "<willwipedisk>true</willwipedisk>", "no setting"),
     "no action": ('<Disk wcm:action="add">', "<Disk>", 'needs wcm:action="add"'),
     "bad boolean": ("<WillWipeDisk>true<", "<WillWipeDisk>yes<", "not true or false"),
     "bad number": ("<DiskID>0<", "<DiskID>first<", "not a number"),
     "bad choice": ("<Type>EFI<", "<Type>UEFI<", "not one of"),
-    "same order twice": ("<Order>2</Order>\n              <Type>MSR", "<Order>1</Order>\n              <Type>MSR", "the key '1'"),
+    "same order twice": (f"<Order>2{MSR}", f"<Order>1{MSR}", "the key '1'"),
     "wrong token": ("31bf3856ad364e35", "31bf3856ad364e36", "publicKeyToken"),
     "unknown image": ("SERVERSTANDARD<", "Standard Evaluation<", "the images are"),
     "image of another version": ("2022 SERVERSTANDARD<", "2025 SERVERSTANDARD<", "the images are"),
@@ -94,17 +98,17 @@ REFUSED = {
         "<ProductKey><Key>VDYBN-27WPP-V4HQT-9VMD4-VMK7H</Key>",
         "on evaluation media",
     ),
-    "no language": ("<SetupUILanguage>\n        <UILanguage>en-US</UILanguage>\n      </SetupUILanguage>", "", "is missing"),
-    "missing disk": ("<DiskID>0</DiskID>\n          <WillWipe", "<DiskID>1</DiskID>\n          <WillWipe", "does not exist"),
+    "no language": (LANGUAGE, "", "is missing"),
+    "missing disk": (f"<DiskID>0{WIPE}", f"<DiskID>1{WIPE}", "does not exist"),
     "disk not wiped": ("<WillWipeDisk>true<", "<WillWipeDisk>false<", "WillWipeDisk"),
     "no EFI partition": ("<Type>EFI<", "<Type>Primary<", "no EFI partition"),
     "EFI partition too small": ("<Size>260<", "<Size>60<", "100 MB"),
     "EFI partition of NTFS": ("<Format>FAT32<", "<Format>NTFS<", "must be FAT32"),
     "size and extend": ("<Extend>true</Extend>", "<Extend>true</Extend><Size>900</Size>", "either Size or Extend"),
     "disk too small": ("<Extend>true</Extend>", "<Size>90000</Size>", "the disk is smaller"),
-    "target not created": ("<PartitionID>3</PartitionID>\n          </InstallTo>", "<PartitionID>4</PartitionID>\n          </InstallTo>", "does not create"),
-    "target is the EFI partition": ("<PartitionID>3</PartitionID>\n          </InstallTo>", "<PartitionID>1</PartitionID>\n          </InstallTo>", "is EFI"),
-}  # fmt: skip
+    "target not created": (f"<PartitionID>3{TO}", f"<PartitionID>4{TO}", "does not create"),
+    "target is the EFI partition": (f"<PartitionID>3{TO}", f"<PartitionID>1{TO}", "is EFI"),
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -237,3 +241,9 @@ def test_commands_come_in_order(text: str) -> None:
     found = answer.commands(shell, "FirstLogonCommands/SynchronousCommand", "CommandLine")
     assert found[0] == "cmd.exe /c echo winlab: phase=firstLogon>COM1"
     assert "bootstrap.ps1" in found[1]
+
+
+@pytest.mark.parametrize(("size", "sectors"), [(260, 8), (200, 4), (100, 2), (40, 1), (0, 1)])
+def test_fat_clusters(size: int, sectors: int) -> None:
+    assert setup.cluster(size) == sectors
+    assert size in (0, 40) or (size * 2048 - 2 * 2048) // sectors > 65_525

@@ -25,6 +25,10 @@ UNKNOWN = "'{}' is not recognized as an internal or external command,\r\noperabl
 class Fake(World):
     port: list[str] = field(default_factory=list)
     wishes: list[tuple[str, float]] = field(default_factory=list)
+    settled: int = 0
+
+    def settle(self) -> None:
+        self.settled += 1
 
     def name(self) -> str:
         return "W1"
@@ -108,6 +112,12 @@ def test_redirection_to_files(world: Fake) -> None:
     run(world, "(echo a & echo b) > C:\\y & exit 0")
     assert (world.drives.letters["C"] / "y").read_bytes() == b"a \r\nb\r\n"
     assert run(world, "findstr two < x.txt")[:2] == (0, "two\r\n")
+
+
+def test_what_a_command_wrote_is_on_the_disk_when_it_ends(world: Fake) -> None:
+    run(world, "echo x>C:\\a")
+    run(world, "exit 1")
+    assert world.settled == 2
 
 
 def test_a_digit_before_the_sign_is_a_handle_only_alone(world: Fake) -> None:

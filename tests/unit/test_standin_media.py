@@ -118,7 +118,7 @@ def test_initrd_is_a_cpio() -> None:
         at += fields[6]
         at += -at % 4
     assert {"init", "bin/sh", "dev/console", "lib/modules/6.12/ahci.ko", "lib/modules/6.12/modules.dep"} <= set(names)
-    assert gzip.compress(made, 9, mtime=0) == initrd.make(
+    assert gzip.compress(made, 6, mtime=0) == initrd.make(
         "6.12", initrd.choose(FILES, [], ["ahci"]), b"BUSY", b"#!/bin/sh\n"
     )
 
@@ -173,3 +173,13 @@ def test_payload_is_whole(tmp_path: Path) -> None:
 def test_boot_configurations() -> None:
     assert "winlab.mode=setup winlab.offset=1234" in boot.media_config(1234)
     assert "clearcpuid=cx16,smap" in boot.disk_config()
+
+
+def test_ramdisk_loads_what_the_root_mounts() -> None:
+    """The root has no modprobe: file systems and device classes must be loaded before, by name."""
+    script = (Path(boot.__file__).parent / "boot/ramdisk.sh").read_text()
+    loaded = next(line for line in script.splitlines() if line.startswith("modprobe -a -q loop")).split()[3:]
+    assert {"udf", "isofs", "vfat", "ntfs3", "sd_mod", "sr_mod", "evdev", "button", "overlay", "squashfs"} <= set(
+        loaded
+    )
+    assert set(loaded) <= set(initrd.WANTED.split(","))

@@ -129,9 +129,9 @@ def test_wrong_resource_and_action(client: Protocol, service: standin.Service) -
     import xmltodict
 
     for resource, action, code in (
-        ("http://schemas.microsoft.com/wbem/wsman/1/wmi/root", "http://schemas.xmlsoap.org/ws/2004/09/transfer/Get", standin.BAD_RESOURCE),
+        ("http://schemas.microsoft.com/wbem/wsman/1/wmi/root", f"{standin.TRANSFER}/Get", standin.BAD_RESOURCE),
         (standin.CMD, f"{standin.SHELL}/Nonsense", standin.BAD_ACTION),
-    ):  # fmt: skip
+    ):
         shell = client.open_shell()
         request = {"env:Envelope": client.build_wsman_header(action, resource, shell)}
         request["env:Envelope"]["env:Body"] = {}

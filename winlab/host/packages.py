@@ -47,18 +47,15 @@ BUILD = (
     # for a user who is not root
     Package("newuidmap", "uidmap", "shadow-utils"),
     Package("fakeroot", "fakeroot", "fakeroot"),
-    Package("mkfs.fat", "dosfstools", "dosfstools"),
     Package("mke2fs", "e2fsprogs", "e2fsprogs"),
     Package("mksquashfs", "squashfs-tools", "squashfs-tools"),
-    Package("ntfsclone", "ntfs-3g", "ntfsprogs"),
-    Package("genisoimage", "genisoimage", "genisoimage"),
     Package("grub-mkstandalone", "grub-common", "grub2-tools-minimal"),
     Package("/usr/lib/grub/x86_64-efi/linux.mod", "grub-efi-amd64-bin", "grub2-efi-x64-modules"),
     Package("/usr/lib/grub/i386-pc/linux.mod", "grub-pc-bin", "grub2-pc-modules"),
     Package("gcc", "gcc", "gcc"),
     Package("/usr/include/efi/efi.h", "gnu-efi", "gnu-efi-devel"),
-    Package("cpio", "cpio", "cpio"),
-    Package("zstd", "zstd", "zstd"),
+    Package("objcopy", "binutils", "binutils"),
+    Package("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring", "debian-keyring"),
 )
 
 

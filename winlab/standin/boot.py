@@ -60,27 +60,26 @@ def _grub(target: str, modules: list[str], config: str, work: Path) -> bytes:
     return output.read_bytes()
 
 
-def _gnu_efi() -> tuple[Path, Path]:
-    """The folder of gnu-efi's linker script and start code, and that of its libraries."""
+def _gnu_efi() -> Path:
+    """The folder of gnu-efi's linker script, start code and libraries."""
     for folder in (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/lib/gnuefi"), Path("/usr/lib/gnu-efi")):
         if (folder / "crt0-efi-x86_64.o").is_file():
-            return folder, folder
+            return folder
     raise HostError("The files of gnu-efi are not there.", why="crt0-efi-x86_64.o was not found.", cure=PACKAGES)
 
 
 def prompt(work: Path) -> bytes:
     """Compile boot/prompt.c into an EFI program."""
-    start, libraries = _gnu_efi()
+    folder = _gnu_efi()
     thing, shared, program = work / "prompt.o", work / "prompt.so", work / "prompt.efi"
-    flags = "-c -O2 -fpic -ffreestanding -fno-stack-protector -fno-stack-check -fshort-wchar -mno-red-zone -maccumulate-outgoing-args"
+    flags = "-c -O2 -fpic -ffreestanding -fno-stack-protector -fno-stack-check -fshort-wchar"
+    machine = "-mno-red-zone -maccumulate-outgoing-args"
     includes = ["-I/usr/include/efi", "-I/usr/include/efi/x86_64"]
-    run(["gcc", *flags.split(), *includes, _SOURCE / "prompt.c", "-o", thing], cure=PACKAGES)
-    run(
-        ["ld", "-nostdlib", "-znocombreloc", "-shared", "-Bsymbolic", "-T", start / "elf_x86_64_efi.lds"]
-        + ["-L", str(libraries), start / "crt0-efi-x86_64.o", thing, "-o", shared, "-lgnuefi", "-lefi"],
-        cure=PACKAGES,
-    )
-    sections = ".text .sdata .data .dynamic .dynsym .rel .rela .rel.* .rela.* .reloc".split()
+    run(["gcc", *flags.split(), *machine.split(), *includes, _SOURCE / "prompt.c", "-o", thing], cure=PACKAGES)
+    options = ["-nostdlib", "-znocombreloc", "-shared", "-Bsymbolic", "-T", str(folder / "elf_x86_64_efi.lds")]
+    objects = [folder / "crt0-efi-x86_64.o", thing]
+    run(["ld", *options, "-L", folder, *objects, "-o", shared, "-lgnuefi", "-lefi"], cure=PACKAGES)
+    sections = [".text", ".sdata", ".data", ".dynamic", ".dynsym", ".rel", ".rela", ".rel.*", ".rela.*", ".reloc"]
     keep = [word for section in sections for word in ("-j", section)]
     run(["objcopy", *keep, "--target=efi-app-x86_64", shared, program], cure=PACKAGES)
     return program.read_bytes()

@@ -1,4 +1,4 @@
-"""The initial RAM disk of the stand-in, made without root: the needed kernel modules, and a cpio archive written here."""
+"""The initial RAM disk of the stand-in, made without root: kernel modules, and a cpio archive written here."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from winlab.errors import WinlabError
 
 # Loaded by name or for a device that is there; what they need is added by reading the modules.
 WANTED = (
-    "virtio_pci virtio_scsi virtio_blk virtio_net virtio_console virtio_rng virtio_balloon e1000e e1000 "
-    "ahci ata_piix sd_mod sr_mod nvme udf isofs ntfs3 vfat ext4 nls_cp437 nls_iso8859_1 nls_utf8 nls_ascii "
-    "squashfs loop overlay efivarfs button evdev xhci_pci usbhid hid_generic psmouse af_packet bochs"
-).split()
+    "virtio_pci,virtio_scsi,virtio_blk,virtio_net,virtio_console,virtio_rng,virtio_balloon,e1000e,e1000,"
+    "ahci,ata_piix,sd_mod,sr_mod,nvme,udf,isofs,ntfs3,vfat,nls_cp437,nls_iso8859_1,nls_utf8,nls_ascii,"
+    "squashfs,loop,overlay,efivarfs,button,evdev,xhci_pci,usbhid,hid_generic,af_packet"
+)
+APPLETS = "sh,mount,umount,modprobe,insmod,losetup,switch_root,sleep,mkdir,cat,sort,cp,echo"
 
 Modules = dict[str, bytes]  # name, with underscores, to the module's ELF file
 
@@ -30,7 +31,9 @@ def _name(path: str) -> str:
     return PurePosixPath(path).name.partition(".ko")[0].replace("-", "_")
 
 
-def choose(files: dict[str, bytes], builtin: Iterable[str], wanted: Iterable[str] = WANTED) -> Modules:
+def choose(
+    files: dict[str, bytes], builtin: Iterable[str], wanted: Iterable[str] = tuple(WANTED.split(","))
+) -> Modules:
     """The modules of *wanted* and all they need, from compressed module *files* (path to content).
 
     :raises WinlabError: a module is neither among the files nor built into the kernel.
@@ -124,7 +127,7 @@ def make(release: str, modules: Modules, busybox: bytes, init: bytes) -> bytes:
         archive.folder(folder)
     archive.console()
     archive.file("bin/busybox", busybox)
-    for applet in "sh mount umount modprobe insmod losetup switch_root sleep mkdir cat sort cp echo".split():
+    for applet in APPLETS.split(","):
         archive.link(f"bin/{applet}", "busybox")
     archive.file("init", init)
     dependencies, aliases = tables(modules)
@@ -133,7 +136,7 @@ def make(release: str, modules: Modules, busybox: bytes, init: bytes) -> bytes:
     archive.file(f"{home}/modules.symbols", b"", 0o644)
     for name, elf in sorted(modules.items()):
         archive.file(f"{home}/{name}.ko", elf, 0o644)
-    return gzip.compress(archive.bytes(), compresslevel=9, mtime=0)
+    return gzip.compress(archive.bytes(), compresslevel=6, mtime=0)
 
 
 def busybox(root: Path) -> bytes:

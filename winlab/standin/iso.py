@@ -1,8 +1,8 @@
 """The ISO itself: a UDF bridge laid out as Microsoft's oscdimg does it.
 
-Facts (facts seen on real media): the ISO9660 tree holds only README.TXT; the El Torito catalog is in sector 22; its
-first entry is for a BIOS (8 sectors of 512 bytes), the second for UEFI with a sector count of 1; both images are outside
-the ISO9660 tree.
+Facts, seen on real media: the ISO9660 tree holds only README.TXT; the El Torito catalog is in sector 22; its
+first entry is for a BIOS (8 sectors of 512 bytes), the second for UEFI with a sector count of 1; both images are
+outside the ISO9660 tree.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def write(output: Path, files: dict[str, Path | bytes]) -> None:
                 iso.add_fp(io.BytesIO(content), len(content), udf_path=path, iso_path=hidden)
         iso.add_eltorito("/BIOS.IMG;1", bootcatfile="/BOOT.CAT;1", boot_load_size=8)
         iso.add_eltorito("/UEFI.IMG;1", efi=True, platform_id=0xEF, boot_load_size=1)
-        for name in ("/BIOS.IMG;1", "/UEFI.IMG;1"):
+        for name in ("/BIOS.IMG;1", "/UEFI.IMG;1", "/BOOT.CAT;1"):
             iso.rm_hard_link(iso_path=name)
         iso.write(str(output))
         places = {path: _extent(iso, path) for path in (BIOS_IMAGE, UEFI_IMAGE, "/bootmgr")}

@@ -1,4 +1,4 @@
-"""The builder of the stand-in media (images/windows-rehearsal.yaml): packages in, an ISO with Microsoft's layout out."""
+"""The builder of the stand-in media (images/windows-rehearsal.yaml): Debian packages in, Microsoft's layout out."""
 
 from __future__ import annotations
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
+import shlex
 import shutil
 import tarfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,22 +20,56 @@ from winlab.standin import initrd
 SUITE = "trixie"
 # What the guest's programs need. More packages can be named in the recipe (options: packages: [...]).
 PACKAGES = (
-    "python3 python3-cryptography openssh-server qemu-guest-agent wimtools ntfs-3g dosfstools fdisk curl openssl "
-    "ca-certificates iproute2 iputils-ping busybox-static netbase"
-).split()
+    "python3",
+    "python3-cryptography",
+    "openssh-server",
+    "qemu-guest-agent",
+    "wimtools",
+    "ntfs-3g",
+    "dosfstools",
+    "fdisk",
+    "curl",
+    "openssl",
+    "ca-certificates",
+    "iproute2",
+    "iputils-ping",
+    "busybox-static",
+    "netbase",
+)
 KERNEL_PACKAGE = "linux-image-amd64"
 # Of no use in a system that is never upgraded; left out to keep the media small.
 PRUNED = (
-    "usr/share/doc usr/share/man usr/share/locale usr/share/i18n usr/share/info usr/share/perl5 usr/share/bash-completion "
-    "usr/lib/x86_64-linux-gnu/perl-base usr/lib/x86_64-linux-gnu/gconv usr/lib/x86_64-linux-gnu/systemd usr/lib/systemd "
-    "usr/lib/udev usr/bin/perl usr/lib/apt var/lib/apt var/cache var/lib/dpkg/info var/log usr/share/zoneinfo "
-    "usr/lib/python3.13/test usr/lib/python3.13/idlelib usr/lib/python3.13/ensurepip usr/lib/python3.13/pydoc_data "
-    "etc/ssh/ssh_host_rsa_key etc/ssh/ssh_host_ecdsa_key etc/ssh/ssh_host_ed25519_key"
-).split()
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/i18n",
+    "usr/share/info",
+    "usr/share/perl5",
+    "usr/share/bash-completion",
+    "usr/lib/x86_64-linux-gnu/perl-base",
+    "usr/lib/x86_64-linux-gnu/gconv",
+    "usr/lib/x86_64-linux-gnu/systemd",
+    "usr/lib/systemd",
+    "usr/lib/udev",
+    "usr/bin/perl",
+    "usr/lib/apt",
+    "var/lib/apt",
+    "var/cache",
+    "var/lib/dpkg/info",
+    "var/log",
+    "usr/share/zoneinfo",
+    "usr/lib/python3.13/test",
+    "usr/lib/python3.13/idlelib",
+    "usr/lib/python3.13/ensurepip",
+    "usr/lib/python3.13/pydoc_data",
+    "etc/ssh/ssh_host_rsa_key",
+    "etc/ssh/ssh_host_ecdsa_key",
+    "etc/ssh/ssh_host_ed25519_key",
+)
 TOOLS = "Install the packages mmdebstrap, squashfs-tools, dpkg and debian-archive-keyring."
 HOME = "usr/lib/standin"  # where the guest's files are, in the root
 
-_PASSWD = (
+_ACCOUNTS = (
     "Administrator:x:0:0:Administrator:/c/Users/Administrator:/usr/lib/standin/cmd\n"
     "administrator:x:0:0:Administrator:/c/Users/Administrator:/usr/lib/standin/cmd\n"
 )
@@ -105,8 +142,6 @@ def _prefix(name: str) -> str:
 def _kernel(package: Path) -> tuple[bytes, str, initrd.Modules]:
     """The kernel, its release and the chosen modules, out of its Debian package."""
     unpacked = package.with_suffix(".tar")
-    with unpacked.open("wb") as sink:
-        del sink
     run(["sh", "-c", 'dpkg-deb --fsys-tarfile "$1" > "$2"', "sh", package, unpacked], cure=TOOLS)
     kernel, release, files, builtin = b"", "", {}, []
     with tarfile.open(unpacked) as archive:
@@ -132,42 +167,42 @@ def _kernel(package: Path) -> tuple[bytes, str, initrd.Modules]:
     return kernel, release, initrd.choose(files, builtin)
 
 
-def build(mirror: str, packages: list[str], extra: dict[str, bytes], work: Path, say: object) -> Root:
+def build(mirror: str, packages: list[str], extra: dict[str, bytes], work: Path, say: Callable[[str], None]) -> Root:
     """Make the root file system in *work* from the Debian archive at *mirror*.
 
     *say* is called with what is being done. mmdebstrap picks its own way of working (root, or a user name space).
 
     :raises CommandError: the archive can't be reached, or a package does not exist.
     """
-    assert callable(say)
-    staged, hook, tar, squashfs = work / "payload", work / "hook", work / "root.tar", work / "root.sqfs"
+    staged, tar, squashfs = work / "standin", work / "root.tar", work / "root.sqfs"
     payload(staged, extra)
-    hook.write_text(_HOOK.format(passwd=_PASSWD, release=_RELEASE, home=HOME, kernel=KERNEL_PACKAGE), encoding="utf-8")
-    hook.chmod(0o755)
-    staged_as = work / "standin"
-    staged.rename(staged_as)
+    # The script itself, not its path: a user namespace may not be allowed to read where it lies.
+    hook = _HOOK.format(passwd=_ACCOUNTS, release=_RELEASE, home=HOME, kernel=KERNEL_PACKAGE)
     arguments = ["--variant=minbase", f"--include={','.join([*PACKAGES, *packages])}"]
     arguments += ['--aptopt=Apt::Install-Recommends "false"']
     arguments += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "i18n")]
-    arguments += [f"--customize-hook=copy-in {staged_as} /usr/lib", f"--customize-hook={hook}"]
-    arguments += [f"--customize-hook=copy-out /var/cache/kernel.deb {work}"]
+    arguments += [f"--customize-hook=copy-in {shlex.quote(str(staged))} /usr/lib", f"--customize-hook={hook}"]
+    arguments += [f"--customize-hook=copy-out /var/cache/kernel.deb {shlex.quote(str(work))}"]
     arguments += ['--customize-hook=rm "$1/var/cache/kernel.deb"']
+
+    def tell(line: str) -> None:
+        if line.startswith("I: "):
+            say(f"packages: {line[3:]}")
+
     say("fetching and unpacking the packages")
-    stream(["mmdebstrap", *arguments, SUITE, tar, mirror], lambda line: say(f"mmdebstrap: {line}"), cure=TOOLS)
+    # Whatever ends winlab, even kill -9, lets mmdebstrap clean up: it has things mounted when it is root, and then
+    # keeps them in the work folder, which goes anyway.
+    command = ["setpriv", "--pdeathsig=TERM", "mmdebstrap", *arguments, SUITE, tar, mirror]
+    stream(command, tell, env={"TMPDIR": str(work)} if os.geteuid() == 0 else {}, cure=TOOLS)
     say("compressing the root file system")
-    for name in (squashfs,):
-        name.unlink(missing_ok=True)
     with tarfile.open(tar) as archive:
         member = archive.extractfile("./usr/bin/busybox")
         assert member is not None
         busybox = member.read()
     slim(tar, work / "slim.tar")
     tar.unlink()
-    run(
-        ["sh", "-c", 'exec mksquashfs - "$1" -tar -comp zstd -Xcompression-level 12 -b 256K -noappend -quiet <"$2"']
-        + ["sh", squashfs, work / "slim.tar"],
-        cure=TOOLS,
-    )
+    squeeze = 'exec mksquashfs - "$1" -tar -comp zstd -Xcompression-level 12 -b 256K -noappend -quiet <"$2"'
+    run(["sh", "-c", squeeze, "sh", squashfs, work / "slim.tar"], cure=TOOLS)
     (work / "slim.tar").unlink()
     say("reading the kernel's package")
     kernel, release, modules = _kernel(work / "kernel.deb")

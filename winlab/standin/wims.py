@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from winlab.errors import WinlabError
 from winlab.run import run
@@ -120,23 +121,24 @@ def offset(wim: Path, content: Path) -> int:
 
     :raises WinlabError: it is not there in one piece.
     """
-    with wim.open("rb") as whole, content.open("rb") as part:
-        with mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as view:
-            head, size = part.read(4096), content.stat().st_size
-            place = view.find(head)
-            while place >= 0:
-                part.seek(0)
-                if all(view[place + at : place + at + len(block)] == block for at, block in _blocks(part)):
-                    if place + size <= len(view):
-                        return place
-                place = view.find(head, place + 1)
+    with (
+        wim.open("rb") as whole,
+        content.open("rb") as part,
+        mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as view,
+    ):
+        head = part.read(4096)
+        place = view.find(head)
+        while place >= 0:
+            if _same(view, place, part):
+                return place
+            place = view.find(head, place + 1)
     raise WinlabError(f"'{content.name}' is not in '{wim.name}' in one piece.", why="The WIM is compressed.")
 
 
-def _blocks(file: object) -> list[tuple[int, bytes]]:
-    read = file.read  # type: ignore[attr-defined]
-    blocks, at = [], 0
-    while block := read(1 << 24):
-        blocks.append((at, block))
-        at += len(block)
-    return blocks
+def _same(view: mmap.mmap, place: int, part: BinaryIO) -> bool:
+    part.seek(0)
+    while block := part.read(1 << 24):
+        if view[place : place + len(block)] != block:
+            return False
+        place += len(block)
+    return True

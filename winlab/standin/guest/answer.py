@@ -1,9 +1,9 @@
 """Answer files: how Setup finds one, reads it, and refuses it.
 
-The search order is Microsoft's ("Methods for running Windows Setup", "Windows Setup automation overview"); the settings
-are those of the Unattended Windows Setup Reference (reference.json; facts by Microsoft, CC BY 4.0). Setup checks a pass
-when it comes to it; so does this. Where Windows silently ignores a setting (a component or setting in a pass in which it
-has no effect), the stand-in refuses, so that the mistake is seen.
+The search order is Microsoft's ("Methods for running Windows Setup", "Windows Setup automation overview"); the
+settings are those of the Unattended Windows Setup Reference (reference.json; facts by Microsoft, CC BY 4.0). Setup
+checks a pass when it comes to it; so does this. Where Windows silently ignores a setting (a component or setting in a
+pass in which it has no effect), the stand-in refuses, so that the mistake is seen.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -285,8 +286,7 @@ def commands(node: Node, path: str, text: str) -> list[str]:
 
 
 def conceal(data: bytes) -> bytes:
-    """The file as Windows caches it: the text of passwords and product keys is replaced by ``*SENSITIVE*DATA*DELETED*``."""
-    import re
+    """The file as Windows caches it: ``*SENSITIVE*DATA*DELETED*`` stands for passwords and product keys."""
 
     text = data.decode("utf-8-sig")
     for name in ("AdministratorPassword", "OfflineAdministratorPassword", "Password"):

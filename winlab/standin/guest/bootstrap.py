@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from winlab.run import run
-from winlab.standin.guest.world import C, STATE, World
+from winlab.standin.guest.world import STATE, C, World
 
 KNOWN = Path("/usr/lib/standin/known.json")
 SSH_FILES = ("ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "administrators_authorized_keys")

@@ -1,4 +1,4 @@
-"""The syntax of cmd.exe's command lines: variables, quotes, carets, ``&  &&  ||  |``, parentheses, redirection. Pure."""
+"""The syntax of cmd.exe's command lines: variables, quotes, carets, operators, parentheses, redirection. Pure."""
 
 from __future__ import annotations
 

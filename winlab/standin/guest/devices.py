@@ -51,10 +51,8 @@ def partition(disk: Path, number: int) -> Path:
 def mount(device: Path, folder: Path, kinds: tuple[str, ...], options: str = "ro") -> bool:
     """Mount a device with the first file system that fits; whether one did."""
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in kinds:
-        if run(["mount", "-t", kind, "-o", options, device, folder], check=False).returncode == 0:
-            return True
-    return False
+    tries = (run(["mount", "-t", kind, "-o", options, device, folder], check=False) for kind in kinds)
+    return any(result.returncode == 0 for result in tries)
 
 
 def letters(installation: Path | None, first: str = "D") -> Iterator[tuple[str, Path, Path]]:

@@ -18,7 +18,7 @@ from winlab.standin.guest.report import Log, draw
 from winlab.standin.guest.services import Services
 from winlab.standin.guest.setup import execute, halt
 from winlab.standin.guest.shell import Shell
-from winlab.standin.guest.world import C, STATE, World
+from winlab.standin.guest.world import STATE, C, World, write_port
 
 CONFIG = C / "Windows/System32/config"
 PANTHER = C / "Windows/Panther"
@@ -28,6 +28,7 @@ UNEXPECTED = (
     "The computer restarted unexpectedly or encountered an unexpected error. Windows installation cannot proceed. "
     'To install Windows, click "OK" to restart the computer, and then restart the installation.'
 )
+SYNC = 3.0  # seconds: no more than this is lost when the machine is reset
 POWER_KEY = 116  # KEY_POWER, linux/input-event-codes.h
 
 
@@ -62,7 +63,7 @@ def main() -> None:
     if state.values.get("phase") == "done":
         accounts.activate(CONFIG / "standin-sam.json", state.values["name"])
         services.start_configured()
-        world.serial("winlab: phase=started\r\n")
+        write_port("setup: Windows has started\r\n")
         threading.Thread(target=_logon_screen, args=(world,), daemon=True).start()
     else:
         threading.Thread(target=_first_start, args=(state, world), daemon=True).start()
@@ -71,8 +72,12 @@ def main() -> None:
 
 def _supervise(services: Services) -> None:
     """Do what other processes ask for by files: restart a service, restart or switch off the machine."""
+    synced = time.monotonic()
     while True:
         services.serve_requests()
+        if time.monotonic() > synced + SYNC:
+            os.sync()
+            synced = time.monotonic()
         wish = STATE / "power"
         if wish.is_file():
             action, _, delay = wish.read_text().partition(" ")
@@ -164,6 +169,7 @@ def _oobe(root: answer.Node, state: State, world: World, log: Log) -> None:
         return
     accounts.store(CONFIG / "standin-sam.json", password)
     accounts.activate(CONFIG / "standin-sam.json", state.values["name"])
+    (C / "Users/Administrator").mkdir(parents=True, exist_ok=True)
     commands = answer.commands(shell, "FirstLogonCommands/SynchronousCommand", "CommandLine")
     if _logs_on(shell, password, log):
         log.say("Administrator logs on: the first logon's commands")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winlab.standin.guest.answer import AnswerError, Node, component, commands
+from winlab.standin.guest.answer import AnswerError, Node, commands, component
 
 SETUP = "Microsoft-Windows-Setup"
 LOCALE = "Microsoft-Windows-International-Core-WinPE"
@@ -34,8 +34,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Machine:
-    """What Setup sees: the firmware, the sizes of the disks (bytes, in order), the images, and whether the media are for
-    evaluation."""
+    """What Setup sees: the firmware, the disks' sizes in order (bytes), the images, whether it is evaluation media."""
 
     uefi: bool
     disks: tuple[int, ...]
@@ -112,8 +111,8 @@ def _check_key(setup: Node, machine: Machine) -> None:
         return
     if not key.text.strip():
         raise AnswerError(
-            "The unattend answer file contains an invalid product key. Either remove the invalid key or provide a valid "
-            "product key in the unattend answer file to proceed with Windows installation.",
+            "The unattend answer file contains an invalid product key. Either remove the invalid key or provide a "
+            "valid product key in the unattend answer file to proceed with Windows installation.",
             "UserData/ProductKey/Key is empty",
         )
     if machine.evaluation:
@@ -176,8 +175,8 @@ def _ordered(node: Node, path: str) -> list[Node]:
 
 def _disk_message(disk: int, code: str = "0x80042565") -> str:
     return (
-        f"Windows could not create or modify a partition on disk {disk}. The error occurred while applying the unattend "
-        f"answer file's <DiskConfiguration> setting. Error code: {code}"
+        f"Windows could not create or modify a partition on disk {disk}. The error occurred while applying the "
+        f"unattend answer file's <DiskConfiguration> setting. Error code: {code}"
     )
 
 
@@ -257,8 +256,8 @@ def computer_name(text: str, random: str) -> str:
     bad = set(text) & set("{|}~[\\]^':;<=>?@!\"#$%`()+/.,*& ")
     if not text or len(text.encode()) > 15 or text.isdigit() or bad:
         raise AnswerError(
-            "Windows could not parse or process the unattend answer file for pass [specialize]. The settings specified in "
-            "the answer file cannot be applied. The error was detected while processing settings for component "
+            "Windows could not parse or process the unattend answer file for pass [specialize]. The settings specified "
+            "in the answer file cannot be applied. The error was detected while processing settings for component "
             "[Microsoft-Windows-Shell-Setup].",
             f"ComputerName '{text}' is empty, longer than 15 bytes, only digits, or has a forbidden character",
         )

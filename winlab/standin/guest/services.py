@@ -14,7 +14,7 @@ from winlab.run import start
 from winlab.standin.guest import accounts, winrmd
 from winlab.standin.guest.shell import Shell
 from winlab.standin.guest.winrm import Service
-from winlab.standin.guest.world import C, STATE, write_port
+from winlab.standin.guest.world import STATE, C, write_port
 
 SSHD_CONFIG = """\
 HostKey /run/standin/ssh_host_ed25519_key

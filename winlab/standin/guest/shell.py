@@ -1,4 +1,4 @@
-"""cmd.exe of the stand-in: runs command lines for WinRM, ssh and the answer file. Unknown commands fail, as in Windows."""
+"""cmd.exe of the stand-in: runs command lines for WinRM, ssh and the answer file. Unknown commands fail."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Shell:
         try:
             self.execute(line, streams)
         except Leave as leave:
-            return leave.code
+            self.code = leave.code
+        self.world.settle()
         return 1 if self.code == NOT_FOUND else self.code
 
     def spawn(self, line: str, streams: Streams) -> int:
@@ -193,7 +194,7 @@ def _constant(text: str) -> Callable[[], str]:
 
 
 def interactive(shell: Shell, streams: Streams, lines: Callable[[str], str | None]) -> int:
-    """Answer line after line until ``exit`` or the end; *lines* shows a prompt and returns a line, or None at the end."""
+    """Answer line after line until ``exit`` or the end; *lines* shows a prompt and returns a line, None at the end."""
     streams.out(BANNER)
     while True:
         line = lines(f"\r\n{shell.cwd}>")

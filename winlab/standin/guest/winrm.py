@@ -1,7 +1,7 @@
 """WS-Management as Windows Remote Management speaks it to its command shell ([MS-WSMV]); no sockets, no authentication.
 
-:meth:`Service.handle` takes the body of a POST and returns status and answer, so that tests need no network. The actions
-are Identify, Create, Command, Receive, Send, Signal and Delete.
+:meth:`Service.handle` takes the body of a POST and returns status and answer, so that tests need no network. The
+actions are Identify, Create, Command, Receive, Send, Signal and Delete.
 """
 
 from __future__ import annotations
@@ -304,9 +304,8 @@ def _received(command: Command, output: list[tuple[str, bytes]], done: bool) -> 
             f'<rsp:Stream Name="{name}" CommandId="{command.identity}" End="true"/>' for name in ("stdout", "stderr")
         ]
         code = f"<rsp:ExitCode>{command.code}</rsp:ExitCode>"
-    parts.append(
-        f'<rsp:CommandState CommandId="{command.identity}" State="{SHELL}/CommandState/{state}">{code}</rsp:CommandState>'
-    )
+    about = f'CommandId="{command.identity}" State="{SHELL}/CommandState/{state}"'
+    parts.append(f"<rsp:CommandState {about}>{code}</rsp:CommandState>")
     return f"<rsp:ReceiveResponse>{''.join(parts)}</rsp:ReceiveResponse>"
 
 
@@ -335,5 +334,6 @@ def _identify() -> bytes:
     return (
         f'<s:Envelope xmlns:s="{ENVELOPE}"><s:Header/><s:Body><i:IdentifyResponse xmlns:i="{IDENTITY}">'
         f"<i:ProtocolVersion>{WSMAN}</i:ProtocolVersion><i:ProductVendor>Microsoft Corporation</i:ProductVendor>"
-        "<i:ProductVersion>OS: 10.0.20348 SP: 0.0 Stack: 3.0</i:ProductVersion></i:IdentifyResponse></s:Body></s:Envelope>"
+        "<i:ProductVersion>OS: 10.0.20348 SP: 0.0 Stack: 3.0</i:ProductVersion></i:IdentifyResponse>"
+        "</s:Body></s:Envelope>"
     ).encode()

@@ -1,4 +1,4 @@
-"""The HTTPS listener of WinRM: port 5986, NTLM by connection (as "Negotiate"), Basic refused as Windows does by default."""
+"""The HTTPS listener of WinRM: port 5986, NTLM by connection ("Negotiate"); Basic is refused, as by default."""
 
 from __future__ import annotations
 

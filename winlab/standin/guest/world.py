@@ -35,13 +35,19 @@ class World:
 
     drives: Drives
     registry: Registry
+    durable: bool = False  # whether what a command wrote must be on the disk when it has ended
 
     @classmethod
     def real(cls) -> World:
         """The machine this runs on."""
         letters = {"C": C}
         letters |= {path.name: path for path in sorted(Path("/media").glob("[A-Z]"))}
-        return cls(Drives(letters), Registry(C / "Windows/System32/config/standin-registry.json"))
+        return cls(Drives(letters), Registry(C / "Windows/System32/config/standin-registry.json"), True)
+
+    def settle(self) -> None:
+        """Bring what was written to the disk: a machine that is reset loses nothing that a command has finished."""
+        if self.durable:
+            os.sync()
 
     def name(self) -> str:
         """The computer's name."""
