@@ -192,7 +192,7 @@ def build(mirror: str, packages: list[str], extra: dict[str, bytes], work: Path,
     say("fetching and unpacking the packages")
     # Whatever ends winlab, even kill -9, lets mmdebstrap clean up: it has things mounted when it is root, and then
     # keeps them in the work folder, which goes anyway.
-    command = ["setpriv", "--pdeathsig=TERM", "mmdebstrap", *arguments, SUITE, tar, mirror]
+    command: list[str | Path] = ["setpriv", "--pdeathsig=TERM", "mmdebstrap", *arguments, SUITE, tar, mirror]
     stream(command, tell, env={"TMPDIR": str(work)} if os.geteuid() == 0 else {}, cure=TOOLS)
     say("compressing the root file system")
     with tarfile.open(tar) as archive:
