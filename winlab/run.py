@@ -19,6 +19,7 @@ from typing import NoReturn
 from winlab.errors import HostError, WinlabError
 
 TAIL = 20  # lines of a failed command's output that an error shows
+LONG = 400  # characters of its command line
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,11 @@ class CommandError(WinlabError):
 
     def __init__(self, result: Result, cure: str = "") -> None:
         tail = "\n".join((result.stderr or result.stdout).strip().splitlines()[-TAIL:])
+        line = shlex.join(result.args)
+        if len(line) > LONG:
+            line = f"{line[:LONG]} ..."
         super().__init__(
-            f"'{shlex.join(result.args)}' ended with exit code {result.returncode} after {result.seconds:.0f} s.",
+            f"'{line}' ended with exit code {result.returncode} after {result.seconds:.0f} s.",
             why=tail or "It printed nothing.",
             cure=cure,
         )
