@@ -1,7 +1,7 @@
 # make lab   a whole lab on this machine, from nothing: packages, virtual environment, host services, images, guests
 # make test  all tests, with their own set-up
 # make check formatting, linting, types
-# make clean the lab, the host's services and the virtual environment go again
+# make clean labs, host services and the virtual environment go again; packages, secrets of labs and cached images stay
 
 SHELL := /bin/bash
 VENV := .venv
@@ -19,11 +19,11 @@ $(VENV)/.installed: pyproject.toml tools/make-venv
 	touch $@
 
 setup: $(VENV)/.installed
-	$(SUDO) $(WINLAB) host setup --install
+	$(SUDO) "$(WINLAB)" host setup --install
 	@[ -z "$(SUDO)" ] || id -nG | grep -qw libvirt || $(SUDO) usermod -aG libvirt "$$(id -un)"
 
 lab: setup
-	$(if $(AS_MEMBER),$(AS_MEMBER) "$(WINLAB) create --spec $(SPEC) --rehearse",$(WINLAB) create --spec $(SPEC) --rehearse)
+	$(if $(AS_MEMBER),$(AS_MEMBER) "$(BIN)/winlab create --spec $(SPEC) --rehearse",$(BIN)/winlab create --spec $(SPEC) --rehearse)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
@@ -31,7 +31,7 @@ check: $(VENV)/.installed
 	$(BIN)/mypy
 
 test-unit: $(VENV)/.installed
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest --timeout 60 tests/unit
 
 test-integration: $(VENV)/.installed
 	$(SUDO) env CI="$(CI)" $(BIN)/pytest tests/integration
@@ -39,5 +39,5 @@ test-integration: $(VENV)/.installed
 test: check test-unit test-integration
 
 clean:
-	-[ ! -x $(WINLAB) ] || $(SUDO) $(WINLAB) host teardown --force
+	-[ ! -x "$(WINLAB)" ] || $(SUDO) "$(WINLAB)" host teardown --force
 	rm -rf $(VENV)

@@ -60,9 +60,8 @@ class Recipe(BaseModel):
     user: str  # whom ssh logs in as
     usual_seconds: int = Field(default=300, description="how long it takes to make or fetch it, roughly")
     usual_boot_seconds: int | None = Field(default=None, description="from power-on to ready, where it differs")
-    # Windows media: names of install.wim's images start so, and no product key is given for evaluation media
+    # Windows media: names of install.wim's images start so
     windows: Literal["2019", "2022", "2025"] | None = None
-    evaluation: bool = False
     virtio_drivers: bool = Field(default=False, description="the media bring virtio drivers of their own")
     memory_mib: int | None = None  # suggested for a node, where the role's default is too much
     disk_gib: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import ipaddress
 import secrets
 import string
@@ -37,6 +38,7 @@ class Credentials(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    identity: str  # of the nodes they were made for
     administrator_password: str
     ssh_key: str
     ssh_key_public: str
@@ -70,11 +72,18 @@ def password(length: int = 20) -> str:
             return text
 
 
+def identity(plan: Plan) -> str:
+    """What the nodes' credentials depend on: their names, systems and addresses; as a digest."""
+    rows = [f"{node.name} {node.os} {node.address} {node.floating}" for node in plan.nodes]
+    return hashlib.sha256("\n".join([plan.network.domain, *rows]).encode()).hexdigest()[:16]
+
+
 def generate(plan: Plan) -> Credentials:
     """Make all credentials of a lab, at random."""
     private, public = _ssh_key(f"winlab {plan.lab}")
     authority, authority_key = _authority(plan.lab)
     return Credentials(
+        identity=identity(plan),
         administrator_password=password(),
         ssh_key=private,
         ssh_key_public=public,
@@ -86,6 +95,7 @@ def generate(plan: Plan) -> Credentials:
 def masked(plan: Plan) -> Credentials:
     """The same shape with marks in place of secrets, for ``winlab plan --render``."""
     return Credentials(
+        identity=identity(plan),
         administrator_password="<administrator password>",  # noqa: S106
         ssh_key="<ssh key>",
         ssh_key_public="<ssh public key>",

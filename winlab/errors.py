@@ -10,6 +10,7 @@
     ├── AccessError            not allowed to                 7
     ├── StalledError           no progress any more           8
     ├── GuestError             a guest said no                9
+    │   └── UnreachableError   it does not answer             9
     └── TransferError          download or registry failed   10
 
 Every error is a whole sentence that says what happened; ``why`` gives the cause, ``cure`` what the
@@ -112,6 +113,10 @@ class GuestError(WinlabError):
     """A guest refused, or a command in it failed."""
 
     exit_code = ExitCode.GUEST
+
+
+class UnreachableError(GuestError):
+    """A guest does not answer at all (yet)."""
 
 
 class TransferError(WinlabError):

@@ -31,8 +31,11 @@ def _prune_pool(pool: Pool) -> None:
     pool.refresh()
     used = {path for name in pool.names() if (path := _backing(pool, name))}
     for name in pool.names("base-"):
-        whole = name.removesuffix(MARKER)
-        if not pool.exists(whole) or str(pool.path(whole)) not in used:
+        if name.endswith(MARKER):
+            if not pool.exists(name.removesuffix(MARKER)):
+                pool.delete(name)
+        elif str(pool.path(name)) not in used and (pool.is_complete(name) or pool.is_abandoned(name)):
+            pool.delete(name + MARKER)
             pool.delete(name)
 
 

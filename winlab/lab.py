@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,9 +10,10 @@ from typing import Literal
 
 from winlab import catalog, engine
 from winlab.engine import Step
-from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, WinlabError
+from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, UsageError, WinlabError
 from winlab.events import Event, Kind, Listener, Progress
 from winlab.guest import base
+from winlab.media import drivers
 from winlab.net import ovn
 from winlab.net.tags import Tag
 from winlab.net.topology import topology
@@ -64,11 +66,23 @@ def check_media(plan: Plan) -> None:
 
     :raises WinlabError: a medium is missing or not what it should be.
     """
+    checked = set()
     for node in plan.nodes:
-        if node.windows is not None and node.windows.media is not None:
-            images.check_windows_media(node, node.windows.media)
+        windows = node.windows
+        if (node.image, windows and windows.media) in checked:
+            continue
+        checked.add((node.image, windows and windows.media))
+        if windows is not None and windows.media is not None:
+            images.check_windows_media(node, windows.media)
         else:
             images.require_source(catalog.get(node.image))
+        if windows is not None and windows.drivers is not None:
+            drivers.stage(windows.drivers, windows.release)
+        if windows is not None and windows.openssh is not None and not zipfile.is_zipfile(windows.openssh):
+            raise UsageError(
+                f"'{windows.openssh}' is not a ZIP file that can be read.",
+                cure="Give OpenSSH-Win64.zip as the Win32-OpenSSH project offers it.",
+            )
 
 
 def steps(context: Context) -> list[Step]:
@@ -77,6 +91,12 @@ def steps(context: Context) -> list[Step]:
 
     def make_credentials(progress: Progress) -> None:
         progress.say("making keys, passwords and certificates")
+        if not state.credentials_fit(plan) and domains.machines(context.conn, plan.lab):
+            raise ConflictError(
+                f"The lab '{plan.lab}' has machines, and this account has no credentials for them.",
+                why="Another account made the lab, or its folder was lost.",
+                cure=f"Use that account; or run 'winlab destroy --lab {plan.lab}' and create it anew.",
+            )
         state.ensure_credentials(plan)
 
     def make_network(progress: Progress) -> None:
@@ -96,6 +116,8 @@ def steps(context: Context) -> list[Step]:
     for node in plan.nodes:
         usual = catalog.get(node.image).usual_boot_seconds
         found += [*machines.steps(context, node), boot.step(context, node, usual)]
+        if node.os == "windows":
+            found.append(machines.detach_step(context, node))
     return found
 
 
@@ -178,9 +200,9 @@ def _ask(machine: Machine, state: LabState) -> NodeStatus:
 
 
 def all_labs() -> dict[str, list[Machine]]:
-    """Every lab of the host with its machines; also those of which only network rows are left."""
+    """Every lab of the host with its machines; also those of which only network rows or volumes are left."""
     with connected() as conn:
-        found: dict[str, list[Machine]] = {}
+        found: dict[str, list[Machine]] = {lab: [] for lab in Pool(conn).labs()}
         for machine in domains.machines(conn):
             found.setdefault(machine.tag.lab, []).append(machine)
     with ovn.connect() as northbound:
@@ -210,7 +232,7 @@ def destroy(lab: str, tell: Listener) -> list[str]:
             with ovn.connect() as northbound:
                 if northbound.remove(lab):
                     gone("network", f"winlab-{lab}")
-        except HostError as error:  # the rest can be removed all the same
+        except WinlabError as error:  # the rest can be removed all the same
             problems.append(error)
         try:
             pool = Pool(conn)

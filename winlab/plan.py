@@ -18,6 +18,7 @@ from winlab.net import addresses
 from winlab.spec import Controllers, Spec, Workers
 
 LAB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?")  # a domain's name stays under 64 characters
+RESERVED = {"host", "external"}  # of the host's own rows and switch; base volumes begin with "base-"
 DNS_ZONE = "winlab.internal"  # ICANN reserved .internal for private use
 
 
@@ -46,6 +47,7 @@ class WindowsPlan(_Model):
     keyboard: str
     media: Path | None
     drivers: Path | None
+    openssh: Path | None
     release: str
 
 
@@ -84,6 +86,13 @@ class NodePlan(_Model):
         own = tuple(v.model_copy(update={"backing": None}) for v in self.volumes if v.role != "base")
         return self.model_copy(update={"volumes": own})
 
+    def without_secrets(self) -> NodePlan:
+        """The node with a mark in place of its product key."""
+        if self.windows is None or self.windows.product_key is None:
+            return self
+        masked = self.windows.model_copy(update={"product_key": "<product key>"})
+        return self.model_copy(update={"windows": masked})
+
 
 class NetworkPlan(_Model):
     """The lab's switch and router, and their leg outside."""
@@ -115,10 +124,16 @@ class Plan(_Model):
     def digest(self) -> str:
         """Identifies the plan: 16 hex digits of the SHA-256 over its JSON.
 
-        Names of base volumes don't count: a newer winlab makes newer images, and a lab that stands is none the worse.
+        What may change while a lab stands doesn't count, so that it can be carried on: names of base volumes (a newer
+        winlab makes newer images), the host's abilities (found anew at every boot), its resolvers.
         """
         kept = self.model_copy(update={"nodes": tuple(node.without_bases() for node in self.nodes)})
-        return hashlib.sha256(kept.model_dump_json(exclude={"host": {"recorded"}}).encode()).hexdigest()[:16]
+        text = kept.model_dump_json(exclude={"host": True, "network": {"resolvers"}})
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def without_secrets(self) -> Plan:
+        """The plan as it may be shown: marks in place of product keys."""
+        return self.model_copy(update={"nodes": tuple(node.without_secrets() for node in self.nodes)})
 
     def node(self, name: str) -> NodePlan:
         """The node *name*; KeyError if there is none."""
@@ -133,6 +148,12 @@ def check_lab_name(lab: str) -> str:
 
     :raises UsageError: it can't; the message says which can.
     """
+    if lab in RESERVED or lab.startswith("base-"):
+        raise UsageError(
+            f"'{lab}' can't be the name of a lab.",
+            why="winlab's own objects have that name.",
+            cure="Choose another one.",
+        )
     if not LAB_NAME.fullmatch(lab) or "--" in lab:
         raise UsageError(
             f"'{lab}' can't be the name of a lab.",
@@ -304,6 +325,7 @@ def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str) -> No
                 keyboard=row.keyboard,
                 media=row.media,
                 drivers=row.drivers,
+                openssh=row.openssh,
                 release=recipe.windows or "2022",
             ),
         }

@@ -66,6 +66,11 @@ def _resolve(args: Sequence[str | Path], cure: str) -> list[str]:
     return [program, *words[1:]]
 
 
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    """This process's variables and *more*; programs speak English, since what they print is read."""
+    return {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": "", **(more or {})}
+
+
 def run(
     args: Sequence[str | Path],
     *,
@@ -94,7 +99,7 @@ def run(
             text=True,
             errors="replace",
             timeout=timeout,
-            env={**os.environ, **(env or {})},
+            env=_environment(env),
             cwd=cwd,
             check=False,
         )
@@ -130,7 +135,7 @@ def stream(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**os.environ, **(env or {})},
+        env=_environment(env),
         cwd=cwd,
     ) as process:
         assert process.stdout is not None

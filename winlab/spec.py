@@ -48,6 +48,9 @@ class Workers(_Model):
     edition: Edition = "datacenter-core"
     media: Path | None = Field(None, description="a Windows Server ISO of your own, used untouched")
     drivers: Path | None = Field(None, description="the virtio-win ISO")
+    openssh: Path | None = Field(
+        None, description="OpenSSH-Win64.zip, for Windows before 2025 in networks without the internet"
+    )
     bus: Literal["virtio-scsi", "sata"] | None = Field(
         None, description="default: virtio-scsi where drivers are at hand, else sata (with an e1000e NIC)"
     )
@@ -107,7 +110,7 @@ class Spec(_Model):
         if known[self.controllers.os].os != "linux":
             raise ValueError(f"controllers.os: a controller runs Linux, '{self.controllers.os}' is Windows")
         if known[self.workers.os].os == "linux":
-            for name in ("media", "drivers", "bus", "product_key"):
+            for name in ("media", "drivers", "openssh", "bus", "product_key"):
                 if getattr(self.workers, name) is not None:
                     raise ValueError(f"workers.{name}: only Windows workers have it, '{self.workers.os}' is Linux")
         size = ipaddress.IPv4Network(self.network.cidr).num_addresses
@@ -143,9 +146,19 @@ def load(source: str, changes: Iterable[str] = ()) -> Spec:
             raise UsageError(f"The value in '--set {change}' is not YAML.", why=str(error)) from error
         given[path] = change
     try:
-        return Spec.model_validate(raw)
+        return _resolved(Spec.model_validate(raw), Path(source).parent if nodes is not None else Path())
     except ValidationError as error:
         raise _explain(error, where, nodes, given) from error
+
+
+def _resolved(made: Spec, folder: Path) -> Spec:
+    """Paths made absolute: a spec's own are relative to its file."""
+    paths = {
+        name: (folder / value.expanduser()).resolve()
+        for name in ("media", "drivers", "openssh")
+        if (value := getattr(made.workers, name)) is not None
+    }
+    return made.model_copy(update={"workers": made.workers.model_copy(update=paths)}) if paths else made
 
 
 def _read(source: str) -> tuple[dict[str, Any], yaml.Node | None, str]:
@@ -169,10 +182,12 @@ def _read(source: str) -> tuple[dict[str, Any], yaml.Node | None, str]:
             + ", ".join(names()),
         )
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is not a file")  # a device or a pipe would be waited for
         text = path.read_text(encoding="utf-8")
         raw = yaml.safe_load(text)
         nodes = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL byte
         raise UsageError(f"The spec '{path}' can't be read.", why=str(error)) from error
     except yaml.YAMLError as error:
         raise UsageError(f"The spec '{path}' is not YAML.", why=str(error)) from error

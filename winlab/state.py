@@ -7,7 +7,7 @@
     ├── id_ed25519               0600  the key for ssh
     ├── known_hosts                    the host keys that winlab made for the nodes
     ├── ca.pem                         whom to believe over WinRM
-    ├── journal.jsonl            0600  every event of every create and destroy
+    ├── journal.jsonl            0600  what every create did
     └── lock                           held while the lab is being changed
 """
 
@@ -53,6 +53,8 @@ class LabState:
         fresh = path.with_suffix(f"{path.suffix}.{os.getpid()}.new")
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         fresh.replace(path)
 
     def credentials(self) -> Credentials:
@@ -76,14 +78,20 @@ class LabState:
                 cure="Destroy the lab and create it anew.",
             ) from error
 
+    def credentials_fit(self, plan: Plan) -> bool:
+        """Whether there are credentials, and for just these nodes."""
+        try:
+            return self.credentials().identity == credentials.identity(plan)
+        except WinlabError:
+            return False
+
     def ensure_credentials(self, plan: Plan) -> Credentials:
-        """The lab's credentials, made now if there are none. Their files for ssh and WinRM are written anew."""
-        path = self.folder / "credentials.json"
-        if path.exists():
+        """The lab's credentials, made now if none fit. Their files for ssh and WinRM are written anew."""
+        if self.credentials_fit(plan):
             made = self.credentials()
         else:
             made = credentials.generate(plan)
-            self.write(path, made.model_dump_json(indent=1))
+            self.write(self.folder / "credentials.json", made.model_dump_json(indent=1))
         self.write(self.ssh_key, made.ssh_key)
         self.write(self.ca, made.ca_certificate, 0o644)
         lines = [
@@ -95,12 +103,7 @@ class LabState:
 
     def has_credentials_for(self, plan: Plan) -> bool:
         """Whether all files of the credentials are there, for just these nodes."""
-        try:
-            made = self.credentials()
-        except WinlabError:
-            return False
-        files = (self.ssh_key, self.ca, self.known_hosts)
-        return set(made.nodes) == {node.name for node in plan.nodes} and all(path.exists() for path in files)
+        return self.credentials_fit(plan) and all(p.exists() for p in (self.ssh_key, self.ca, self.known_hosts))
 
     def record(self, event: Event) -> None:
         """Add an event to the journal."""

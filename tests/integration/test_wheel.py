@@ -71,3 +71,11 @@ def test_the_wheel_means_the_same_images(installed: Path) -> None:
         check=True,
     ).stdout
     assert winlab(installed, "plan", "--rehearse", "--output", "json") == in_checkout
+
+
+def test_start_up_is_light() -> None:
+    """The command's start loads nothing that only some commands need."""
+    heavy = ("libvirt", "ovsdbapp", "paramiko", "winrm", "cryptography", "pydantic", "httpx", "pycdlib", "rich.live")
+    code = f"import sys, winlab.cli.main; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

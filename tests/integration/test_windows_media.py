@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import Winlab
+from harness import Winlab
 
 from winlab import catalog
 from winlab.media import cache, noprompt, windows_iso

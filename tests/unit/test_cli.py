@@ -97,8 +97,3 @@ def test_bugs_are_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch, caps
     shown = capsys.readouterr().err
     assert "an unexpected RuntimeError: boom" in shown
     assert "Traceback" not in shown
-
-
-def test_heavy_imports_stay_out_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`winlab --version` and completion load neither libvirt nor ovsdbapp nor paramiko."""
-    assert winlab(monkeypatch, "--version") == 0

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import stat
-from pathlib import Path
 
 import plans
 import pytest
@@ -78,6 +78,17 @@ def test_a_lost_file_is_written_again_with_the_same_secrets() -> None:
     assert state.has_credentials_for(plan)
 
 
+def test_credentials_of_other_nodes_are_not_taken_for_these() -> None:
+    state = LabState("lab")
+    made = state.ensure_credentials(plans.make(plans.TCG, "1-0-1"))
+    for other in (plans.make(plans.TCG), plans.make(plans.TCG, "1-0-1", "network.floating_block=9")):
+        assert not state.credentials_fit(other)
+        anew = state.ensure_credentials(other)
+        assert anew.identity != made.identity
+        assert set(anew.nodes) == {node.name for node in other.nodes}
+        assert other.nodes[0].floating in state.known_hosts.read_text()
+
+
 def test_missing_and_damaged_credentials_are_explained() -> None:
     state = LabState("lab")
     with pytest.raises(NotFoundError, match="not in this account"):
@@ -105,8 +116,17 @@ def test_journal_and_list() -> None:
     state.remove()
 
 
-def test_no_secret_is_readable_on_the_way(tmp_path: Path) -> None:
-    """A file of the folder is never there with other rights than it ends with."""
+def test_no_secret_is_readable_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is opened with the rights it ends with, not given them afterwards; and none is left half written."""
+    modes = []
+    real = os.open
+
+    def watched(path: str, flags: int, mode: int = 0o777, **more: int) -> int:
+        modes.append(mode)
+        return real(path, flags, mode, **more)
+
+    monkeypatch.setattr(os, "open", watched)
     state = LabState("lab")
     state.write(state.folder / "x", "secret")
+    assert modes == [0o600]
     assert [p.name for p in state.folder.iterdir()] == ["x"]

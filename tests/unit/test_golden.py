@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import guard
 import plans
 import pytest
 from lxml import etree
@@ -47,14 +48,12 @@ def test_files_are_as_agreed(
 
 
 def _write(base: Path, made: dict[str, bytes]) -> None:
-    import conftest
-
-    guard, conftest._guarded = conftest._guarded, None
+    guarded, guard.base = guard.base, None
     for path, content in made.items():
         if not path.endswith("bootstrap.ps1"):
             (base / path).parent.mkdir(parents=True, exist_ok=True)
             (base / path).write_bytes(content)
-    conftest._guarded = guard
+    guard.base = guarded
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -5,7 +5,7 @@ import subprocess  # noqa: TID251 - to see it refused
 from pathlib import Path
 
 import pytest
-from conftest import TouchedTheWorld
+from guard import TouchedTheWorld
 
 
 def test_no_process() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -53,6 +54,16 @@ def test_bad_facts_are_named_with_their_line(tmp_path: Path, text: str, told: st
     assert "winlab host setup" in caught.value.cure
 
 
+def test_facts_that_can_not_be_read_have_a_cure(tmp_path: Path) -> None:
+    path = tmp_path / "host.yaml"
+    path.write_bytes(b"chassis: \xff\n")
+    for place in (path, tmp_path):  # no text, and no file
+        with pytest.raises(UsageError, match="can't be read") as caught:
+            facts.read_facts(place)
+        assert caught.value.why
+        assert caught.value.cure
+
+
 def test_replacing_a_text_tells_whether_it_changed(tmp_path: Path) -> None:
     path = tmp_path / "a"
     assert facts.replace_text(path, "one")
@@ -79,6 +90,8 @@ def test_the_stub_resolver_is_looked_behind(tmp_path: Path) -> None:
     stub, real = tmp_path / "stub", tmp_path / "real"
     stub.write_text("nameserver 127.0.0.53\n")
     assert facts.find_resolvers((stub, real)) == ["1.1.1.1", "9.9.9.9"]
+    # At boot the network may be late: what was recorded is kept.
+    assert facts.find_resolvers((stub, real), otherwise=["192.0.2.7"]) == ["192.0.2.7"]
     real.write_text("nameserver 192.0.2.53\n")
     assert facts.find_resolvers((stub, real)) == ["192.0.2.53"]
 
@@ -92,7 +105,7 @@ def test_nested_virtualisation_is_read_from_the_module(tmp_path: Path, text: str
     assert facts.find_nested(tmp_path) is on
 
 
-ROUTES = [
+ROUTES: list[dict[str, Any]] = [
     {"dst": "default", "gateway": "192.0.2.1", "dev": "eth0"},
     {"dst": "0.0.0.0/1", "dev": "tun0"},
     {"dst": "192.0.2.0/24", "dev": "eth0"},
@@ -101,7 +114,7 @@ ROUTES = [
     {"type": "blackhole", "dst": "172.30.255.0/24"},
     {"dst": "fd00::/64", "dev": "eth0"},
 ]
-LINKS = [
+LINKS: list[dict[str, Any]] = [
     {"ifname": "eth0", "addr_info": [{"family": "inet", "local": "192.0.2.2", "prefixlen": 24}, {"family": "inet6"}]},
     {"ifname": "br-winlab", "addr_info": [{"family": "inet", "local": "172.31.240.1", "prefixlen": 20}]},
     {"ifname": "ifb0", "addr_info": []},

@@ -116,7 +116,8 @@ def test_the_bridge_has_a_fixed_local_address_per_host() -> None:
 def test_the_unit_runs_setup_by_this_interpreter() -> None:
     text = units.unit_text("/opt/a b/100%/python")
     assert 'ExecStart="/opt/a b/100%%/python" -m winlab host setup\n' in text
-    assert "After=" in text
+    assert "After=network-online.target " in text
+    assert "Wants=network-online.target\n" in text
     assert "openvswitch-switch.service" in text
     assert "Before=libvirt-guests.service" in text
     assert "WantedBy=multi-user.target" in text
@@ -262,6 +263,10 @@ def test_a_broken_check_does_not_hide_the_others() -> None:
     def refused(_host: Host) -> list[Check]:
         raise HostError("No.", cure="Do.")
 
+    @check.named("those", "Because.")
+    def closed(_host: Host) -> list[Check]:
+        raise PermissionError(13, "Permission denied", "/x")
+
     assert broken(Host())[0] == Check(
         "this",
         State.FAIL,
@@ -270,6 +275,10 @@ def test_a_broken_check_does_not_hide_the_others() -> None:
         "Report this; it is a fault of winlab's.",
     )
     assert refused(Host())[0] == Check("that", State.FAIL, "No.", "Because.", "Do.")
+    found = closed(Host())[0]
+    assert (found.state, found.why) == (State.WARN, "Because.")
+    assert "'/x'" in found.detail
+    assert "sudo winlab doctor" in found.cure
 
 
 def test_packages_are_named_for_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,6 +288,17 @@ def test_packages_are_named_for_the_distribution(monkeypatch: pytest.MonkeyPatch
     assert packages.install_command(wanted).count("deb-a") == 1
     monkeypatch.setattr(packages, "find", lambda program: program if program == "dnf" else None)
     assert packages.install_command(wanted) == ["dnf", "install", "-y", "rpm-a", "rpm-b"]
+
+
+def test_the_documentation_names_all_packages() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "host.md").read_text(encoding="utf-8")
+    for title, wanted in (
+        ("labs", packages.RUN),
+        ("Windows media", packages.MEDIA),
+        ("building images", packages.BUILD),
+    ):
+        row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
+        assert row.split("|")[2].split() == list(dict.fromkeys(package.debian for package in wanted))
 
 
 def test_setup_and_teardown_ask_for_root(monkeypatch: pytest.MonkeyPatch) -> None:

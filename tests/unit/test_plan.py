@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from winlab import plan, spec
 from winlab.errors import UsageError
 from winlab.net import addresses
+from winlab.render import folder
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,8 @@ def test_nothing_is_given_out_twice() -> None:
         assert len(set(values)) == len(values) == 45
     volumes = [v.name for n in made.nodes for v in n.volumes if v.role != "base"]
     assert len(set(volumes)) == len(volumes)
+    # the AppArmor profile of libvirt's helper lets it read files with these endings alone
+    assert all(v.name.endswith((".qcow2", ".iso")) for n in made.nodes for v in n.volumes)
     outside = {n.floating for n in made.nodes} | {made.network.router_external}
     assert made.host.external_gateway not in outside
     network = ipaddress.IPv4Network(made.network.external_cidr)
@@ -85,4 +88,21 @@ def test_the_digest_is_the_plans() -> None:
     one = plans.make(plans.KVM)
     assert one.digest == plans.make(plans.KVM).digest
     assert one.digest != plans.make(plans.KVM, "1-1-1", "workers.cpus=3").digest
-    assert one.digest != plans.make(plans.TCG).digest
+    # what may change while a lab stands
+    assert one.digest == plans.make(plans.TCG).digest
+    other = plans.KVM.model_copy(update={"resolvers": ["192.0.2.99"]})
+    assert one.digest == plans.make(other).digest
+
+
+def test_product_keys_are_not_shown() -> None:
+    key = "AAAAA-BBBBB-CCCCC-DDDDD-EEEEE"
+    made = plans.make(plans.KVM, "1-1-1", f"workers.product_key={key}")
+    assert key in made.model_dump_json()
+    assert key not in made.without_secrets().model_dump_json()
+    assert all(key.encode() not in content for content in folder.files(made).values())
+
+
+@pytest.mark.parametrize("lab", ["host", "external", "base-x"])
+def test_names_of_winlabs_own_objects_are_refused(lab: str) -> None:
+    with pytest.raises(UsageError, match="can't be the name of a lab"):
+        plans.make(plans.KVM, lab=lab)

@@ -21,9 +21,14 @@ Start-Transcript -Path 'C:\winlab\bootstrap.log' -Append | Out-Null
 try {
     Write-Phase 'phase=bootstrap'
 
-    # The Public profile blocks WinRM and ssh
-    Get-NetConnectionProfile | Where-Object { $_.NetworkCategory -ne 'DomainAuthenticated' } |
-        Set-NetConnectionProfile -NetworkCategory Private
+    # The Public profile blocks what has no firewall rule of its own. While the network is still being identified this
+    # fails, which is no harm: winlab's rules hold for every profile
+    try {
+        Get-NetConnectionProfile | Where-Object { $_.NetworkCategory -ne 'DomainAuthenticated' } |
+            Set-NetConnectionProfile -NetworkCategory Private
+    } catch {
+        Write-Warning "The network's profile stays as it is: $_"
+    }
 
     # Drivers that Windows PE did not carry over
     $drivers = Join-Path (Split-Path -Parent $here) 'drv'

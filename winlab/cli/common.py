@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from winlab import settings
+
+if TYPE_CHECKING:
+    from winlab.host.facts import HostFacts
+    from winlab.plan import Plan
 
 
 class Output(StrEnum):
@@ -118,9 +122,15 @@ def print_table(columns: list[str], rows: list[list[str]], title: str | None = N
 
 
 def make_plan(
-    lab: str, spec: str, changes: list[str] | None, system: str | None, iso: str | None, rehearse: bool
-) -> Any:
-    """The plan that the flags of create and plan mean.
+    lab: str,
+    spec: str,
+    changes: list[str] | None,
+    system: str | None,
+    iso: str | None,
+    rehearse: bool,
+    facts: HostFacts | None = None,
+) -> Plan:
+    """The plan that the flags of create and plan mean, for the recorded host, or one with other *facts*.
 
     :raises UsageError: they contradict each other, or the spec is not valid.
     """
@@ -138,4 +148,4 @@ def make_plan(
         every.append(f"workers.os={'windows-rehearsal' if rehearse else system}")
     if iso:
         every.append("workers.media=" + json.dumps(str(Path(iso).expanduser().resolve())))
-    return plan.make(specs.load(spec, every), lab, read_facts())
+    return plan.make(specs.load(spec, every), lab, facts or read_facts())

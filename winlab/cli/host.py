@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Format, Output, Spec, print_json, print_table
+from winlab.cli.common import Changes, Format, Iso, Output, Rehearse, Spec, System, print_json, print_table
 from winlab.errors import ExitCode
 
 _host = typer.Typer(help="Prepare this machine for labs, or undo that.", no_args_is_help=True)
@@ -20,32 +20,42 @@ def register(app: typer.Typer) -> None:
     app.add_typer(_host, name="host")
 
 
-def doctor(spec: Spec = "", output: Format = Output.TABLE) -> None:
+def doctor(
+    spec: Spec = "",
+    changes: Changes = None,
+    os: System = None,
+    iso: Iso = None,
+    rehearse: Rehearse = False,
+    output: Format = Output.TABLE,
+) -> None:
     """Check what labs need of this host. Exit code 4 if something is missing.
 
-    With --spec, memory, disk and cores are compared with that spec.
+    With --spec (and create's other options), memory, disk and cores are compared with that spec.
     """
     from winlab.host.doctor import Needs, diagnose
 
     needs = None
     if spec:
         from winlab.cli.common import make_plan
+        from winlab.host.facts import HostFacts
 
-        made = make_plan(settings.DEFAULT_LAB, spec, None, None, None, False)
+        # of the host's facts none changes what a lab needs; and doctor is to report bad ones, not to fail on them
+        made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse, HostFacts())
         needs = Needs(
             memory_mib=sum(node.memory_mib for node in made.nodes),
             disk_gib=sum(node.disk_mib for node in made.nodes) // 1024,
-            vcpus=max(node.cpus for node in made.nodes),
+            vcpus=sum(node.cpus for node in made.nodes),
         )
     checks = diagnose(needs)
     if output is Output.JSON:
         print_json([dataclasses.asdict(check) for check in checks])
     else:
         mark = {"ok": "✓", "warn": "!", "fail": "✗"}
-        print_table(["", "CHECK", "STATE"], [[mark[check.state], check.name, check.detail] for check in checks])
+        rows = [[mark[check.state], check.name, check.detail, check.why] for check in checks]
+        print_table(["", "CHECK", "STATE", "WHY IT MATTERS"], rows)
         for check in checks:
             if check.state != "ok":
-                print(f"{mark[check.state]} {check.name}: {check.detail}\n  why:  {check.why}\n  cure: {check.cure}")
+                print(f"{mark[check.state]} {check.name}: {check.detail}\n  cure: {check.cure}")
     raise typer.Exit(ExitCode.HOST if any(check.state == "fail" for check in checks) else ExitCode.OK)
 
 

@@ -84,7 +84,7 @@ def plan(
         for path in write(made, render):
             print(path, file=sys.stderr)
     if output is Output.JSON:
-        print_json({**made.model_dump(mode="json"), "digest": made.digest})
+        print_json({**made.without_secrets().model_dump(mode="json"), "digest": made.digest})
         return
     from winlab.cli.plan_view import show
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import paramiko
 
-from winlab.errors import GuestError
+from winlab.errors import GuestError, UnreachableError
 from winlab.guest.base import Sink, command_line, discard
 from winlab.net.tags import Tag
 from winlab.state import LabState
@@ -47,7 +47,7 @@ class SshGuest:
         except paramiko.AuthenticationException as error:
             raise GuestError(f"'{tag.node}' refuses the lab's ssh key.", why=str(error)) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise GuestError(
+            raise UnreachableError(
                 f"'{tag.node}' does not answer ssh at {tag.floating}.",
                 why=str(error) or type(error).__name__,
                 cure=f"See 'winlab status' and 'winlab serial {tag.node}'.",
@@ -76,7 +76,7 @@ class SshGuest:
                 stderr(chunk)
             return channel.recv_exit_status()
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise GuestError(
+            raise UnreachableError(
                 f"The ssh connection to '{self._tag.node}' was lost.", why=str(error) or type(error).__name__
             ) from error
 
@@ -94,7 +94,7 @@ def arguments(tag: Tag, state: LabState) -> list[str | Path]:
         "-o",
         "IdentitiesOnly=yes",
         "-o",
-        f"UserKnownHostsFile={state.known_hosts}",
+        f'UserKnownHostsFile="{state.known_hosts}"',  # quoted: ssh splits it at blanks
         "-o",
         "StrictHostKeyChecking=yes",
         "-o",

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import requests
-from winrm.exceptions import InvalidCredentialsError, WinRMError, WinRMTransportError
+from spnego.exceptions import SpnegoError
+from winrm.exceptions import InvalidCredentialsError, WinRMError, WinRMOperationTimeoutError, WinRMTransportError
 from winrm.protocol import Protocol
 
-from winlab.errors import GuestError
+from winlab.errors import GuestError, UnreachableError
 from winlab.guest.base import Sink, command_line, discard
 from winlab.net.tags import Tag
 from winlab.state import LabState
 
 T = TypeVar("T")
 PORT = 5986
+# Whatever a lost or refused connection looks like: requests' and urllib3's, a request that timed out, NTLM's own
+LOST = (
+    requests.exceptions.RequestException,
+    OSError,
+    WinRMOperationTimeoutError,
+    WinRMError,
+    WinRMTransportError,
+    SpnegoError,
+)
 OPERATION_SECONDS = 20  # how long the server may hold a request for output
 
 
@@ -44,18 +55,26 @@ class WinRmGuest:
         def run() -> int:
             command_id = self._protocol.run_command(self._shell, line)
             try:
-                out, err, code = self._protocol.get_command_output(self._shell, command_id)
+                while True:
+                    try:
+                        out, err, code, ended = self._protocol.get_command_output_raw(self._shell, command_id)
+                    except WinRMOperationTimeoutError:
+                        continue  # the command has said nothing for a while, and goes on
+                    stdout(out)
+                    stderr(err)
+                    if ended:
+                        return int(code)
             finally:
-                self._protocol.cleanup_command(self._shell, command_id)
-            stdout(out)
-            stderr(err)
-            return int(code)
+                # the answer is known: a guest that goes down now, as it was told, changes nothing
+                with suppress(*LOST):
+                    self._protocol.cleanup_command(self._shell, command_id)
 
         return self._guarded(run)
 
     def close(self) -> None:
-        """See :class:`winlab.guest.base.Guest`."""
-        self._guarded(lambda: self._protocol.close_shell(self._shell))
+        """See :class:`winlab.guest.base.Guest`. A guest that is gone by now has closed its shells itself."""
+        with suppress(*LOST):
+            self._protocol.close_shell(self._shell)
 
     def _guarded(self, call: Callable[[], T]) -> T:
         node = self._tag.node
@@ -71,8 +90,8 @@ class WinRmGuest:
             ) from error
         except (WinRMError, WinRMTransportError) as error:
             raise GuestError(f"WinRM on '{node}' refuses the request.", why=str(error)) from error
-        except (requests.exceptions.RequestException, OSError) as error:
-            raise GuestError(
+        except LOST as error:
+            raise UnreachableError(
                 f"'{node}' does not answer WinRM at {self._tag.floating}:{PORT}.",
                 why=str(error),
                 cure=f"See 'winlab status' and 'winlab serial {node} --log'.",

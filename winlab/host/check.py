@@ -23,12 +23,12 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that labs need: its state, what was found, why it matters, and what to do."""
+    """One thing that labs need: its state, what was found, why it matters, and what to do unless it is well."""
 
     name: str
     state: State
     detail: str
-    why: str = ""
+    why: str
     cure: str = ""
 
 
@@ -61,7 +61,10 @@ def named(name: str, why: str) -> Callable[[Callable[[Host], list[Check]]], Chec
             try:
                 return function(host)
             except WinlabError as error:
-                return [Check(name, State.FAIL, error.what, error.why or why, error.cure)]
+                return [Check(name, State.FAIL, error.what, error.why or why, error.cure or SETUP)]
+            except PermissionError as error:
+                said = f"can't be checked: you may not read '{error.filename}'"
+                return [Check(name, State.WARN, said, why, "Run 'sudo winlab doctor' to see it.")]
             except Exception as error:
                 said = f"The check itself failed: {type(error).__name__}: {error}"
                 return [Check(name, State.FAIL, said, why, "Report this; it is a fault of winlab's.")]

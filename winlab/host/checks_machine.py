@@ -45,7 +45,8 @@ def emulator(host: Host) -> list[Check]:
     version = facts.find_emulator_version()
     why = "It runs the nodes."
     if not version:
-        return [Check("QEMU", State.FAIL, "not installed", why, packages.cure(packages.missing(packages.RUN)))]
+        cure = packages.cure([package for package in packages.RUN if package.needs == "qemu-system-x86_64"])
+        return [Check("QEMU", State.FAIL, "not installed, or it does not tell its version", why, cure)]
     if host.facts.recorded and host.facts.emulator_version != version:
         detail = f"{version}; setup found {host.facts.emulator_version or 'none'}"
         return [Check("QEMU", State.WARN, detail, "Setup tried KVM with the other version.", SETUP)]
@@ -111,10 +112,11 @@ def kvm_device(_host: Host) -> list[Check]:
 @named("nested virtualisation", "Guests that run virtual machines need it.")
 def nested(host: Host) -> list[Check]:
     """Whether guests may run virtual machines themselves. Labs don't need it."""
-    if host.facts.recorded and host.facts.accelerator == "tcg":
-        return []  # there is no KVM to nest
     why = "Only needed for virtual machines inside nodes: Hyper-V, isolated Windows containers."
-    return [Check("nested virtualisation", State.OK, "on" if facts.find_nested() else "off", why)]
+    detail = "on" if facts.find_nested() else "off"
+    if not KVM.exists() or (host.facts.recorded and host.facts.accelerator == "tcg"):
+        detail = "needs KVM, which does not work here"
+    return [Check("nested virtualisation", State.OK, detail, why)]
 
 
 def firmware_files(text: str) -> list[str]:

@@ -55,7 +55,7 @@ def libvirt(_host: Host) -> list[Check]:
         reason = (said.stderr.strip().splitlines() or [""])[-1]
         cure = f"{SETUP} If it was run: 'systemctl status libvirtd', and see the check of the group."
         return [Check("libvirt", State.FAIL, f"does not answer: {reason}", why, cure)]
-    version = next((line.split()[-1] for line in said.stdout.splitlines() if "Using library" in line), "")
+    version = next((line.split()[-1] for line in said.stdout.splitlines() if "Using library" in line), "answers")
     found = [Check("libvirt", State.OK, version, why)]
     name = f"storage pool {settings.POOL}"
     info = storage.virsh("pool-info", settings.POOL, check=False)
@@ -169,7 +169,7 @@ def recorded(host: Host) -> list[Check]:
         return [Check("host facts", State.FAIL, "'winlab host setup' was not run on this host", why, SETUP)]
     return [
         Check("host facts", State.OK, str(settings.HOST_FILE), why),
-        judge_resolvers(host.facts.resolvers, facts.find_resolvers()),
+        judge_resolvers(host.facts.resolvers, facts.find_resolvers(otherwise=host.facts.resolvers)),
     ]
 
 

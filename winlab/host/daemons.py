@@ -12,7 +12,7 @@ from pathlib import Path
 from winlab import settings
 from winlab.errors import HostError
 from winlab.events import Progress
-from winlab.host.changes import Record
+from winlab.host.changes import Changes, Record
 from winlab.host.facts import replace_text
 from winlab.run import find, run
 
@@ -34,6 +34,14 @@ UNITS = {
     "ovs": (("openvswitch-switch.service",), ("openvswitch.service",)),
     "ovn-central": (("ovn-central.service",), ("ovn-northd.service",)),
     "ovn-host": (("ovn-host.service",), ("ovn-controller.service",)),
+}
+
+# What each service consists of where there is no systemd, in the order of starting.
+SERVICES = {
+    "libvirt": ("virtlogd", "libvirtd"),
+    "ovs": ("ovs",),
+    "ovn-central": ("northd",),
+    "ovn-host": ("controller",),
 }
 
 # There is no polkit without systemd and D-Bus, so the socket's group decides, as it does for polkit's rule anyway.
@@ -95,6 +103,8 @@ def _virtlogd_up() -> bool:
 
 def libvirt_up() -> bool:
     """Whether libvirtd answers."""
+    if find("virsh") is None:
+        return False
     return run(["virsh", "-c", "qemu:///system", "uri"], check=False, timeout=30).returncode == 0
 
 
@@ -157,7 +167,29 @@ def pick_units(service: str, exists: Callable[[str], bool]) -> tuple[str, ...]:
     return next((row for row in UNITS[service] if exists(row[0])), ())
 
 
-def _ensure_units(service: str, record: Record, progress: Progress) -> None:
+def units_of(service: str) -> set[str]:
+    """Every systemd unit that *service* may have, on any distribution."""
+    return {unit for row in UNITS[service] for unit in row}
+
+
+def is_up(service: str) -> bool:
+    """Whether *service* runs and answers, with systemd or without it."""
+    return DAEMONS[SERVICES[service][-1]].is_up()
+
+
+def ensure(service: str, record: Record, progress: Progress, *, enable: bool = True) -> None:
+    """Have *service* running; libvirt with its socket open to the group.
+
+    :param enable: with systemd, also start it at every boot from now on.
+    :raises HostError: it is not installed or does not start.
+    """
+    if service == "libvirt":
+        _ensure_libvirt(record, progress, enable)
+    else:
+        _ensure_service(service, SERVICES[service][-1], record, progress, enable)
+
+
+def _ensure_units(service: str, record: Record, progress: Progress, enable: bool) -> None:
     units = pick_units(service, lambda unit: _unit_state("cat", unit))
     if not units:
         raise HostError(
@@ -166,7 +198,7 @@ def _ensure_units(service: str, record: Record, progress: Progress) -> None:
             cure="Run 'sudo winlab host setup --install', or install the packages that 'winlab doctor' names.",
         )
     for unit in units:
-        if not _unit_state("is-enabled", unit):
+        if enable and not _unit_state("is-enabled", unit):
             record.add("units_enabled", unit)
             run(["systemctl", "enable", unit], timeout=120)
         if not _unit_state("is-active", unit):
@@ -202,15 +234,11 @@ def wait_until(check: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def ensure_libvirt(record: Record, progress: Progress) -> None:
-    """Have libvirt running, with its socket open to the group.
-
-    :raises HostError: it is not installed or does not start.
-    """
+def _ensure_libvirt(record: Record, progress: Progress, enable: bool) -> None:
     if libvirt_up():
         return
     if has_systemd():
-        _ensure_units("libvirt", record, progress)
+        _ensure_units("libvirt", record, progress, enable)
         if not wait_until(libvirt_up, 60):
             raise HostError("libvirt was started but does not answer.", cure="See 'journalctl -u libvirtd'.")
         return
@@ -218,19 +246,15 @@ def ensure_libvirt(record: Record, progress: Progress) -> None:
         raise HostError("libvirtd is not installed.", cure="Run 'sudo winlab host setup --install'.")
     record.add("files", str(LIBVIRTD_CONF))
     replace_text(LIBVIRTD_CONF, LIBVIRTD_TEXT)
-    _ensure_daemon(DAEMONS["virtlogd"], record, progress)
-    _ensure_daemon(DAEMONS["libvirtd"], record, progress)
+    for name in SERVICES["libvirt"]:
+        _ensure_daemon(DAEMONS[name], record, progress)
 
 
-def ensure_service(service: str, daemon: str, record: Record, progress: Progress) -> None:
-    """Have Open vSwitch or a part of OVN running: *service* with systemd, *daemon* without.
-
-    :raises HostError: it is not installed or does not start.
-    """
+def _ensure_service(service: str, daemon: str, record: Record, progress: Progress, enable: bool) -> None:
     if DAEMONS[daemon].is_up():
         return
     if has_systemd():
-        _ensure_units(service, record, progress)
+        _ensure_units(service, record, progress, enable)
         if not wait_until(DAEMONS[daemon].is_up, 60):
             raise HostError(f"{service} was started but does not run.", cure=f"See 'systemctl status {service}'.")
         return
@@ -239,8 +263,8 @@ def ensure_service(service: str, daemon: str, record: Record, progress: Progress
     _ensure_daemon(DAEMONS[daemon], record, progress)
 
 
-def stop_daemon(name: str, record: Record, progress: Progress) -> None:
-    """Stop the daemon *name* if setup started it in this boot, and forget it."""
+def _stop_daemon(name: str, record: Record, progress: Progress) -> None:
+    """Stop the daemon *name* if winlab started it in this boot, and forget it."""
     started = record.changes.daemons.get(name)
     if started is None:
         return
@@ -256,13 +280,45 @@ def stop_daemon(name: str, record: Record, progress: Progress) -> None:
     record.save()
 
 
-def stop_units(record: Record, progress: Progress) -> None:
-    """Stop and disable the systemd units that setup started and enabled, the last one first."""
-    for unit in reversed(record.changes.units_started):
+def _stop_units(units: list[str], progress: Progress) -> None:
+    for unit in reversed(units):
         progress.say(f"stopping {unit}")
         run(["systemctl", "stop", unit], check=False, timeout=180)
-    for unit in reversed(record.changes.units_enabled):
+
+
+def stop(service: str, record: Record, progress: Progress) -> None:
+    """Stop what setup started of *service*, disable what it enabled, and forget both."""
+    changes, units = record.changes, units_of(service)
+    for name in reversed(SERVICES[service]):
+        _stop_daemon(name, record, progress)
+    _stop_units([unit for unit in changes.units_started if unit in units], progress)
+    for unit in reversed([unit for unit in changes.units_enabled if unit in units]):
         run(["systemctl", "disable", unit], check=False, timeout=120)
-    record.changes.units_started = []
-    record.changes.units_enabled = []
+    _forget(service, record)
+
+
+def stop_again(services: list[str], before: Changes, record: Record, progress: Progress) -> None:
+    """Stop *services*, which were just started, without disabling them; the record is what it was *before*."""
+    for service in reversed(services):
+        for name in reversed(SERVICES[service]):
+            _stop_daemon(name, record, progress)
+        units = units_of(service)
+        _stop_units([unit for unit in record.changes.units_started if unit in units], progress)
+    record.changes = before
+    record.save()
+
+
+def leave(service: str, record: Record) -> bool:
+    """Forget that setup started and enabled *service*, so that it goes on; False if setup did neither."""
+    known = {*record.changes.daemons, *record.changes.units_started, *record.changes.units_enabled}
+    _forget(service, record)
+    return bool(known & {*SERVICES[service], *units_of(service)})
+
+
+def _forget(service: str, record: Record) -> None:
+    changes, units = record.changes, units_of(service)
+    for name in SERVICES[service]:
+        changes.daemons.pop(name, None)
+    changes.units_started = [unit for unit in changes.units_started if unit not in units]
+    changes.units_enabled = [unit for unit in changes.units_enabled if unit not in units]
     record.save()

@@ -289,6 +289,6 @@ def undo_bridges(record: Record, progress: Progress) -> None:
     record.save()
 
 
-def other_bridges() -> list[str]:
+def bridges() -> list[str]:
     """The bridges of this host's Open vSwitch."""
     return vsctl("list-br", check=False).stdout.split()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -68,13 +69,14 @@ def read_facts(path: Path = HOST_FILE) -> HostFacts:
 
     :raises UsageError: the file can't be read or is not what setup writes; the message names the line or field.
     """
+    cure = "Run 'sudo winlab host setup'; it writes the file anew."
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return HostFacts()
-    except OSError as error:
-        raise UsageError(f"The host's facts '{path}' can't be read.", why=str(error), causes=[error]) from error
-    cure = "Run 'sudo winlab host setup'; it writes the file anew."
+    except (OSError, UnicodeDecodeError) as error:
+        said = f"The host's facts '{path}' can't be read."
+        raise UsageError(said, why=str(error), cure=cure, causes=[error]) from error
     try:
         found = yaml.safe_load(text)
         if not isinstance(found, dict):
@@ -133,8 +135,10 @@ def parse_resolvers(text: str) -> list[str]:
     return found
 
 
-def find_resolvers(files: tuple[Path, ...] = RESOLV_FILES) -> list[str]:
-    """The host's upstream DNS servers, or well-known public ones if it has none that guests could reach."""
+def find_resolvers(
+    files: tuple[Path, ...] = RESOLV_FILES, *, otherwise: Sequence[str] = DEFAULT_RESOLVERS
+) -> list[str]:
+    """The host's upstream DNS servers, or *otherwise* if it has none now that guests could reach."""
     for path in files:
         try:
             found = parse_resolvers(path.read_text(encoding="utf-8", errors="replace"))
@@ -142,7 +146,7 @@ def find_resolvers(files: tuple[Path, ...] = RESOLV_FILES) -> list[str]:
             continue
         if found:
             return found
-    return list(DEFAULT_RESOLVERS)
+    return list(otherwise)
 
 
 def find_nested(parameters: Path = Path("/sys/module")) -> bool:

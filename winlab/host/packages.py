@@ -33,6 +33,7 @@ RUN = (
     Package("/usr/share/qemu/firmware", "ovmf", "edk2-ovmf"),
     Package("nft", "nftables", "nftables"),
     Package("ip", "iproute2", "iproute"),
+    Package("ssh", "openssh-client", "openssh-clients"),
 )
 
 # To prepare Windows media.

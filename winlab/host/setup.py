@@ -58,7 +58,7 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
 
     progress.say("virtualisation", 0.1)
     storage.ensure_kvm_mode(record, progress)
-    daemons.ensure_libvirt(record, progress)
+    daemons.ensure("libvirt", record, progress)
     storage.ensure_pool(record, progress)
 
     progress.say("network", 0.4)
@@ -66,7 +66,7 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
         _write(units.DROP_IN, units.drop_in_text(daemons.GROUP_UMASK), record)
         _write(units.TMPFILES, units.tmpfiles_text(), record)
         run(["systemctl", "daemon-reload"], timeout=60)
-    daemons.ensure_service("ovs", "ovs", record, progress)
+    daemons.ensure("ovs", record, progress)
     ids = fabric.ovs_ids()
     fabric.check_foreign_ovn(ids)
     datapath = fabric.find_datapath()
@@ -75,9 +75,9 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
     fabric.ensure_bridge(settings.INTEGRATION_BRIDGE, datapath, closed, record, progress)
     address = f'other-config:hwaddr="{fabric.mac_for(chassis)}"'
     fabric.ensure_bridge(settings.BRIDGE, datapath, (address,), record, progress)
-    daemons.ensure_service("ovn-central", "northd", record, progress)
+    daemons.ensure("ovn-central", record, progress)
     fabric.ensure_ids(datapath, record, progress)
-    daemons.ensure_service("ovn-host", "controller", record, progress)
+    daemons.ensure("ovn-host", record, progress)
     network = HostFacts(external_cidr=cidr)
     fabric.ensure_address(network.external_gateway, network.external_network.prefixlen, progress)
     fabric.ensure_socket(record, progress)
@@ -90,7 +90,8 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
         progress.say(f"KVM does not work here, guests will be emulated (slow): {kvm.why}")
     found = HostFacts(
         external_cidr=cidr,
-        resolvers=facts.find_resolvers(),
+        # at boot the network may be late; then the name servers of the last time are the better guess
+        resolvers=facts.find_resolvers(otherwise=known.resolvers),
         accelerator="kvm" if kvm.works else "tcg",
         datapath=datapath,
         chassis=chassis,

@@ -5,25 +5,31 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from winlab.errors import AccessError, ConflictError
+from winlab import settings
+from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 from winlab.events import Progress
 from winlab.host import daemons, fabric, firewall, labs, storage, units
-from winlab.host.changes import Record
+from winlab.host.changes import Changes, Record
 from winlab.run import run
 
 
 def teardown(progress: Progress, *, force: bool = False) -> None:
-    """Undo what setup did on this host. Twice in a row is fine.
+    """Undo what setup did on this host. Twice in a row is fine. Services that are down are started for it.
 
     :param force: remove what is left of labs as well: their virtual machines, disks and networks.
     :raises AccessError: not run by root.
     :raises ConflictError: there are labs, and *force* is not given.
+    :raises HostError: a service that is needed can't be started. Nothing was undone then.
     """
     if os.geteuid() != 0:
         raise AccessError("'winlab host teardown' must be run by root.", cure="Run 'sudo winlab host teardown'.")
     record = Record()
+    before = record.changes.model_copy(deep=True)
+    again = _start(record, progress) if record.path.exists() else []
     found = labs.find()
     if found and not force:
+        if again:
+            daemons.stop_again(again, before, record, progress)
         raise ConflictError(
             f"There are labs on this host: {', '.join(sorted(found))}.",
             why="Their machines, disks and networks would be lost.",
@@ -36,46 +42,86 @@ def teardown(progress: Progress, *, force: bool = False) -> None:
         progress.say("there is nothing to undo", 1.0)
         return
     firewall.undo_forwarding(record, progress)
-    if daemons.libvirt_up():
+    if record.changes.pool:
         storage.undo_pool(record, progress)
-    if daemons.northd_up():
+    if record.changes.switch or record.changes.connection:
         fabric.undo_rows(record, progress)
-    if daemons.ovs_up():
+    if record.changes.mapping or record.changes.ovs_ids:
         fabric.undo_ids(record)
-    _stop_ovn(record, progress)
-    if daemons.ovs_up():
+    _leave_what_others_use(record, again, progress)
+    daemons.stop("ovn-host", record, progress)
+    daemons.stop("ovn-central", record, progress)
+    if record.changes.bridges:
         fabric.undo_bridges(record, progress)
-        if others := fabric.other_bridges():
-            _leave(record, "ovs", f"Open vSwitch goes on: it has the bridges {', '.join(others)}", progress)
-    daemons.stop_daemon("ovs", record, progress)
-    _stop_libvirt(record, progress)
-    daemons.stop_units(record, progress)
+    daemons.stop("ovs", record, progress)
+    daemons.stop("libvirt", record, progress)
     _restore_files(record)
     progress.say("the host is as it was", 1.0)
 
 
-def _leave(record: Record, daemon: str, why: str, progress: Progress) -> None:
-    """Let a daemon that setup started go on, because somebody else uses it by now."""
-    if daemon in record.changes.daemons:
-        progress.say(why)
-        del record.changes.daemons[daemon]
-        record.save()
+def needed(changes: Changes) -> list[str]:
+    """The services that must run to undo *changes*, in the order of starting."""
+    found = []
+    if changes.pool:
+        found.append("libvirt")
+    # The controller removes its patch ports when the external switch goes, also from bridges of others.
+    if changes.bridges or changes.mapping or changes.ovs_ids or changes.switch:
+        found.append("ovs")
+    if changes.switch or changes.connection:
+        found.append("ovn-central")
+    if changes.switch:
+        found.append("ovn-host")
+    return found
 
 
-def _stop_ovn(record: Record, progress: Progress) -> None:
-    # The controller can't go on without the external_ids that setup gave it; the databases can.
-    daemons.stop_daemon("controller", record, progress)
-    if daemons.northd_up() and labs.foreign_rows():
-        _leave(record, "northd", "OVN's databases go on: they have switches or routers that are not winlab's", progress)
-    daemons.stop_daemon("northd", record, progress)
+def _start(record: Record, progress: Progress) -> list[str]:
+    """Start the services that must run to undo what is recorded; those that were down, as after a reboot.
+
+    :raises HostError: one can't be started. Then all is as it was, the record as well.
+    """
+    before = record.changes.model_copy(deep=True)
+    again: list[str] = []
+    for service in needed(before):
+        if daemons.is_up(service):
+            continue
+        again.append(service)
+        try:
+            daemons.ensure(service, record, progress, enable=False)
+        except WinlabError as error:
+            daemons.stop_again(again, before, record, progress)
+            raise HostError(
+                f"What setup did can't be undone, for {service} does not run and can't be started.",
+                why=str(error),
+                cure=f"Mend that and tear down again. The record of what to undo is kept: '{record.path}'.",
+                causes=[error],
+            ) from error
+    return again
 
 
-def _stop_libvirt(record: Record, progress: Progress) -> None:
-    if daemons.libvirt_up() and (names := storage.virsh("list", "--name", check=False).stdout.split()):
-        for daemon in ("libvirtd", "virtlogd"):
-            _leave(record, daemon, f"libvirt goes on: it runs {', '.join(names)}", progress)
-    daemons.stop_daemon("libvirtd", record, progress)
-    daemons.stop_daemon("virtlogd", record, progress)
+def _leave_what_others_use(record: Record, again: list[str], progress: Progress) -> None:
+    """Let services that setup started go on where somebody else uses them by now.
+
+    :param again: services that were down until a moment ago; nobody uses those.
+    """
+
+    def leave(service: str, why: str) -> None:
+        if daemons.leave(service, record):
+            progress.say(why)
+
+    used = [service for service in daemons.SERVICES if service not in again and daemons.is_up(service)]
+    ours = set(record.changes.bridges)
+    if "ovn-central" in used and labs.foreign_rows():
+        leave("ovn-central", "OVN's databases go on: they have switches or routers that are not winlab's")
+        # The controller can't go on without the external_ids that setup gave it, but with those of others.
+        if "ovn-host" in used and "ovs" in used and "ovn-remote" in fabric.ovs_ids():
+            leave("ovn-host", "OVN's controller goes on: it was told about OVN by somebody else")
+            ours -= {settings.INTEGRATION_BRIDGE}
+            record.changes.bridges = sorted(ours)
+            record.save()
+    if "ovs" in used and (others := [name for name in fabric.bridges() if name not in ours]):
+        leave("ovs", f"Open vSwitch goes on: it has the bridges {', '.join(others)}")
+    if "libvirt" in used and (names := storage.virsh("list", "--name", check=False).stdout.split()):
+        leave("libvirt", f"libvirt goes on: it runs {', '.join(names)}")
 
 
 def _restore_files(record: Record) -> None:

@@ -10,9 +10,10 @@ UNIT = Path("/etc/systemd/system/winlab-host.service")
 TMPFILES = Path("/etc/tmpfiles.d/winlab.conf")
 DROP_IN = Path("/etc/systemd/system/ovn-ovsdb-server-nb.service.d/winlab.conf")
 
+# The network first, for the host's name servers are recorded (man systemd.special, network-online.target).
 # Firewalls and Docker first, so that their chains are there; OVS and OVN, so that there is something to talk to.
 AFTER = (
-    *("network.target", "nftables.service", "ufw.service", "firewalld.service", "docker.service"),
+    *("network-online.target", "nftables.service", "ufw.service", "firewalld.service", "docker.service"),
     *("openvswitch-switch.service", "openvswitch.service", "ovn-central.service", "ovn-northd.service"),
     *("ovn-host.service", "ovn-controller.service", "ovn-ovsdb-server-nb.service"),
     *("libvirtd.socket", "libvirtd.service", "virtqemud.socket", "virtstoraged.socket"),
@@ -30,6 +31,7 @@ def unit_text(python: str) -> str:
 [Unit]
 Description=Make this host ready for winlab's labs
 After={" ".join(AFTER)}
+Wants=network-online.target
 Before=libvirt-guests.service
 PartOf=openvswitch-switch.service openvswitch.service
 

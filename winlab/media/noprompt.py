@@ -23,8 +23,6 @@ def make(medium: Path, overlay: Path, backing: Path) -> None:
     run.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", medium.resolve(), overlay])
     if patch is not None:
         offset, content = patch
-        changed = overlay.with_suffix(".bytes")
-        changed.write_bytes(content)
-        run.run(["qemu-io", "-f", "qcow2", "-c", f"write -s {changed} {offset} {len(content)}", overlay])
-        changed.unlink()
+        writes = [("-c", f"write -P {byte} {offset + index} 1") for index, byte in enumerate(content)]
+        run.run(["qemu-io", "-f", "qcow2", *(word for write in writes for word in write), overlay])
     run.run(["qemu-img", "rebase", "-u", "-f", "qcow2", "-F", "raw", "-b", backing, overlay])

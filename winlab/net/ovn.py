@@ -15,7 +15,7 @@ from ovsdbapp.backend.ovs_idl import command, connection
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
-from winlab.errors import AccessError, ConflictError, HostError
+from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 from winlab.net import tags
 from winlab.net.topology import SwitchPort, Topology
 
@@ -44,14 +44,6 @@ class Northbound:
             if tags.KEY in row.external_ids
         } - {"host"}
 
-    def ports_up(self, lab: str) -> dict[str, bool]:
-        """Whether OVN has bound each node's port, by node."""
-        return {
-            row.external_ids[tags.KEY_NODE]: bool(row.up and row.up[0])
-            for row in self._api.tables["Logical_Switch_Port"].rows.values()
-            if row.external_ids.get(tags.KEY) == lab and tags.KEY_NODE in row.external_ids
-        }
-
     def apply(self, topology: Topology) -> None:
         """Make the lab's network, in place of what it had.
 
@@ -59,11 +51,24 @@ class Northbound:
         :raises HostError: the host has no external switch, so was not set up.
         """
         self._check_addresses(topology)
-        _Apply(self._api, topology).execute(check_error=True)
+        self._execute(_Apply(self._api, topology))
 
     def remove(self, lab: str) -> bool:
         """Remove every row of the lab; whether there was any."""
-        return cast(bool, _Remove(self._api, lab).execute(check_error=True))
+        return cast(bool, self._execute(_Remove(self._api, lab)))
+
+    def _execute(self, write: command.BaseCommand) -> Any:
+        try:
+            return write.execute(check_error=True)
+        except WinlabError:
+            raise
+        except Exception as error:  # ovsdbapp raises RuntimeError, TimeoutException and others
+            raise HostError(
+                "OVN did not take a change of its northbound database.",
+                why=str(error),
+                cure="Run 'sudo winlab host setup', then the same command again; nothing was half done.",
+                evidence="/var/log/ovn/ovsdb-server-nb.log",
+            ) from error
 
     def _rows(self, table: str, lab: str) -> Iterator[Any]:
         for row in self._api.tables[table].rows.values():

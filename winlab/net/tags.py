@@ -35,9 +35,9 @@ class Tag(BaseModel):
     plan: str
 
 
-def element(plan: Plan, node: NodePlan) -> etree._Element:
-    """The tag of a node's domain, as an element for its metadata."""
-    made = Tag(
+def of(plan: Plan, node: NodePlan) -> Tag:
+    """The tag of a node's domain."""
+    return Tag(
         lab=plan.lab,
         node=node.name,
         role=node.role,
@@ -48,7 +48,11 @@ def element(plan: Plan, node: NodePlan) -> etree._Element:
         floating=node.floating,
         plan=plan.digest,
     )
-    return etree.Element(f"{{{XMLNS}}}node", attrib=made.model_dump(), nsmap={"winlab": XMLNS})
+
+
+def element(plan: Plan, node: NodePlan) -> etree._Element:
+    """The tag of a node's domain, as an element for its metadata."""
+    return etree.Element(f"{{{XMLNS}}}node", attrib=of(plan, node).model_dump(), nsmap={"winlab": XMLNS})
 
 
 def read(domain_xml: str) -> Tag | None:

@@ -90,7 +90,8 @@ def _clock(*, kvm: bool, windows: bool) -> etree._Element:
         X.timer(name="rtc", tickpolicy="catchup"),
         X.timer(name="pit", tickpolicy="delay"),
         X.timer(name="hpet", present="no"),
-        offset="localtime" if windows else "utc",
+        # Windows is told to take the clock for UTC (specialize, in the answer file), wherever the host is
+        offset="utc",
     )
     if windows and kvm:
         clock.append(X.timer(name="hypervclock", present="yes"))
@@ -141,9 +142,10 @@ def _disk(volume: VolumePlan, device: str, target: str, bus: str, boot: int | No
         driver.set("discard", "unmap")
     disk = X.disk(
         driver,
-        X.source(pool=settings.POOL, volume=volume.name),
+        # by path, not by pool and volume: for those libvirt's AppArmor helper makes no rules
+        X.source(file=str(settings.POOL_PATH / volume.name)),
         X.target(dev=target, bus=bus),
-        type="volume",
+        type="file",
         device=device,
     )
     if volume.role != "disk":

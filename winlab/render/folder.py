@@ -25,7 +25,7 @@ def files(plan: Plan) -> dict[str, bytes]:
         if node.os == "linux":
             inner, folder = linux.seed_files(plan, node, masked), "seed"
         else:
-            inner, folder = windows.answer_files(plan, node, masked, pfx=PFX_MARK), "answer"
+            inner, folder = windows.answer_files(plan, node.without_secrets(), masked, pfx=PFX_MARK), "answer"
         found.update({f"{node.name}/{folder}/{name}": content for name, content in inner.items()})
     return found
 

@@ -14,6 +14,7 @@ from winlab.plan import NodePlan, Plan
 from winlab.render.templates import environment
 
 ANSWER_LABEL = "WINLAB"
+OPENSSH = "winlab/OpenSSH-Win64.zip"
 
 
 def answer_xml(node: NodePlan, administrator_password: str) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from winlab.engine import Step
-from winlab.errors import GuestError, StalledError, WinlabError
+from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
 from winlab.events import Progress
 from winlab.guest import base
-from winlab.net.tags import Tag
+from winlab.net import tags
 from winlab.plan import NodePlan
 from winlab.render.domain import serial_log
 from winlab.steps import Context
@@ -26,7 +26,7 @@ STALL_SECONDS = 900.0  # on hardware; longer where guests are emulated. Windows 
 USUAL = {"linux": 40.0, "windows": 1200.0}
 PHASE = re.compile(r"winlab: phase=([\w-]+)")
 FAILURE = re.compile(r"winlab: error=([^\r\n]+)")
-SETUP_LINE = re.compile(r"^setup: ([^\r\n]+)", re.MULTILINE)
+REFUSED_SECONDS = 240.0  # a guest may refuse the login for a while: its server runs before its accounts are made
 READY = {
     # cloud-init's own marker, and Windows' from bootstrap.ps1
     "linux": ["test -e /var/lib/cloud/instance/boot-finished && cat /run/cloud-init/result.json"],
@@ -51,17 +51,8 @@ class _Wait:
         self.context = context
         self.node = node
         self.limit = STALL_SECONDS * max(1.0, context.scale / 2)
-        self.tag = Tag(
-            lab=context.plan.lab,
-            node=node.name,
-            role=node.role,
-            os=node.os,
-            image=node.image,
-            user=node.user,
-            address=node.address,
-            floating=node.floating,
-            plan=context.plan.digest,
-        )
+        self.tag = tags.of(context.plan, node)
+        self.refusal: GuestError | None = None
 
     def answers(self) -> bool:
         """Whether the node answers a login and says it is ready.
@@ -69,9 +60,13 @@ class _Wait:
         :raises GuestError: it answers, and reports that its first boot failed.
         """
         heard: list[bytes] = []
+        self.refusal = None
         try:
             guest = base.connect(self.tag, self.context.state, timeout=10)
-        except GuestError:
+        except UnreachableError:
+            return False
+        except GuestError as error:
+            self.refusal = error
             return False
         try:
             code = guest.execute(READY[self.node.os], heard.append)
@@ -97,29 +92,36 @@ class _Wait:
 
     def run(self, progress: Progress) -> None:
         """Wait, and tell the phase as far as the serial port shows it."""
-        sign, since = None, time.monotonic()
+        sign, since, refused_since = None, time.monotonic(), time.monotonic()
         while True:
-            if not domains.is_running(self.context.conn, self.node.domain):
+            state = domains.state(self.context.conn, self.node.domain)
+            if state != "running":
                 raise GuestError(
-                    f"'{self.node.name}' stopped while winlab waited for it.",
+                    f"'{self.node.name}' is {state}, while winlab waits for it.",
+                    why="Its disk may be full." if state == "paused" else "",
                     cure=f"Run the same command again; 'winlab serial {self.node.name} --log' shows its last words.",
                     evidence=f"/var/log/libvirt/qemu/{self.node.domain}.log",
                 )
             text = self._serial()
-            if failure := FAILURE.search(text):
+            phases = [match[1] for match in PHASE.finditer(text)]
+            phase = phases[-1] if phases else "firmware and boot loader"
+            if failure := FAILURE.search(text, text.rfind("winlab: phase=")):
                 raise GuestError(
                     f"The bootstrap in '{self.node.name}' failed.",
                     why=failure[1],
+                    cure="Destroy the lab and create it anew; or mend it in the guest, run winlab\\bootstrap.ps1 from "
+                    "its answer CD again, and then the same command.",
                     evidence=f"winlab serial {self.node.name} --log; in the guest C:\\winlab\\bootstrap.log",
                 )
-            phases = PHASE.findall(text)
-            phase = phases[-1] if phases else "firmware and boot loader"
-            details = SETUP_LINE.findall(text)
-            detail = f" ({details[-1][:60]})" if details and self.node.os == "windows" else ""
-            progress.say(f"waiting for {self.node.name} to answer at {self.node.floating}: {phase}{detail}")
-            # a node that has not come as far as its last phase need not be asked
-            if (not phases or phases[-1] == "ready") and self.answers():
+            refusal = f"; {self.refusal.what}" if self.refusal else ""
+            progress.say(f"waiting for {self.node.name} to answer at {self.node.floating}: {phase}{refusal}")
+            # Windows that is not as far as its last phase need not be asked; Linux tells its last phase only once
+            if (self.node.os == "linux" or phase == "ready") and self.answers():
                 return
+            if self.refusal is None:
+                refused_since = time.monotonic()
+            elif time.monotonic() - refused_since > REFUSED_SECONDS * max(1.0, self.context.scale / 2):
+                raise self.refusal
             now = (len(text), domains.written_bytes(self.context.conn, self.node.domain))
             if now != sign:
                 sign, since = now, time.monotonic()

@@ -33,9 +33,7 @@ def _step(context: Context, volume: str, node: NodePlan) -> Step:
         local = local_image(node, progress, context.mirror)
         if node.windows is not None:
             check_windows_media(node, local)
-        progress.say(f"uploading {local.stat().st_size >> 20} MiB into the pool", 0.0)
-        context.pool.upload(volume, local, lambda fraction: progress.say("uploading into the pool", fraction))
-        context.pool.mark_complete(volume)
+        context.pool.upload_base(volume, local, progress.say)
 
     recipe = catalog.get(node.image)
 

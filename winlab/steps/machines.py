@@ -46,7 +46,7 @@ def _step(
 ) -> Step:
     def done() -> bool:
         # once the domain is defined its volumes are whole: it is defined last
-        return domains.find(context.conn, node.domain) is not None and context.pool.exists(node.volume(role).name)
+        return domains.find(context.conn, node.domain) is not None
 
     return Step(f"{role} {node.name}", lambda progress: make(context, node, progress), done, needs, usual)
 
@@ -72,6 +72,8 @@ def _make_answer(context: Context, node: NodePlan, progress: Progress) -> None:
     if node.windows.drivers is not None:
         progress.say("staging drivers")
         files.update(drivers.stage(node.windows.drivers, node.windows.release))
+    if node.windows.openssh is not None:
+        files[windows.OPENSSH] = node.windows.openssh.read_bytes()
     _upload_iso(context, node.volume("answer").name, windows.ANSWER_LABEL, files)
 
 
@@ -94,6 +96,27 @@ def _make_media(context: Context, node: NodePlan, progress: Progress) -> None:
         overlay = Path(folder) / "media.qcow2"
         noprompt.make(medium, overlay, context.pool.path(volume.backing))
         context.pool.upload(volume.name, overlay)
+
+
+def detach_step(context: Context, node: NodePlan) -> Step:
+    """The step that takes the installation's CDs out of a Windows node that is ready.
+
+    Setup reads an answer file again where it finds one (after sysprep), and this one holds secrets.
+    """
+    volumes = [node.volume(role).name for role in ("answer", "media")]
+
+    def run(progress: Progress) -> None:
+        for target in domains.inserted(context.conn, node.domain):
+            progress.say(f"taking out the CD in {target}")
+            domains.eject(context.conn, node.domain, target)
+        for volume in volumes:
+            context.pool.delete(volume)
+
+    def done() -> bool:
+        left = [volume for volume in volumes if context.pool.exists(volume)]
+        return not left and not domains.inserted(context.conn, node.domain)
+
+    return Step(f"detach {node.name}", run, done, needs=(f"boot {node.name}",), usual=1)
 
 
 def _runs(context: Context, node: NodePlan) -> Callable[[], bool]:

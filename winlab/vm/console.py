@@ -8,7 +8,7 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import libvirt
 
@@ -60,4 +60,6 @@ def join(conn: libvirt.virConnect, name: str) -> None:
                     break
                 os.write(sys.stdout.fileno(), heard)
         finally:
-            stream.abort()
+            # where the domain ended, so did the stream
+            with suppress(libvirt.libvirtError):
+                stream.abort()

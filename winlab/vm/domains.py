@@ -92,6 +92,36 @@ def is_running(conn: libvirt.virConnect, name: str) -> bool:
     return domain is not None and bool(domain.isActive())
 
 
+def state(conn: libvirt.virConnect, name: str) -> str:
+    """The domain's state in a word; ``gone`` if there is none."""
+    domain = find(conn, name)
+    return "gone" if domain is None else STATES.get(domain.state()[0], "unknown")
+
+
+def inserted(conn: libvirt.virConnect, name: str) -> list[str]:
+    """The CDs in the domain's drives: the drives' target names."""
+    domain = find(conn, name)
+    if domain is None:
+        return []
+    root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
+    cds = [disk for disk in root.findall("devices/disk[@device='cdrom']") if disk.find("source") is not None]
+    return [str(disk.find("target").get("dev")) for disk in cds]
+
+
+def eject(conn: libvirt.virConnect, name: str, target: str) -> None:
+    """Take the CD out of a drive, now and for later starts."""
+    domain = get(conn, name)
+    drive = (
+        f"<disk type='file' device='cdrom'><driver name='qemu' type='raw'/><target dev='{target}' bus='sata'/>"
+        "<readonly/></disk>"
+    )
+    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_DEVICE_MODIFY_FORCE
+    if domain.isActive():
+        flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
+    with explained(f"The CD in '{target}' of '{name}' can't be taken out."):
+        domain.updateDeviceFlags(drive, flags)
+
+
 def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
     """Define the domain and start it; what is done already stays as it is."""
     with explained(f"The domain '{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):

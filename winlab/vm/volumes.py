@@ -8,6 +8,7 @@ there: the marker is made last.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from lxml import etree
 from lxml.builder import E as X
 
 from winlab import settings
-from winlab.errors import HostError, NotFoundError
+from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.vm.connection import explained
 
 CHUNK = 1 << 18
 MARKER = ".complete"
+ABANDONED = 60.0  # seconds without growth, after which an unfinished base volume is nobody's
+REFRESH_TRIES = 60
 _pool_lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
 
 
@@ -42,13 +45,26 @@ class Pool:
 
     def refresh(self) -> None:
         """Let libvirt look at the folder again: logs come into being without it."""
-        with _pool_lock, explained(f"The storage pool '{settings.POOL}' can't be read anew."):
-            self._pool.refresh(0)
+        with explained(f"The storage pool '{settings.POOL}' can't be read anew."):
+            for attempt in range(REFRESH_TRIES):
+                try:
+                    with _pool_lock:
+                        self._pool.refresh(0)
+                    return
+                except libvirt.libvirtError as error:
+                    # another process is at work in the pool
+                    if "asynchronous jobs" not in str(error) or attempt == REFRESH_TRIES - 1:
+                        raise
+                    time.sleep(1)
 
     def names(self, prefix: str = "") -> list[str]:
         """The names of the volumes that begin with *prefix*, sorted."""
         with _pool_lock:
             return sorted(name for name in self._pool.listVolumes() if name.startswith(prefix))
+
+    def labs(self) -> set[str]:
+        """The labs that have volumes, by the volumes' names."""
+        return {name.split(".")[0] for name in self.names() if name.count(".") >= 2 and not name.startswith("base-")}
 
     def exists(self, name: str) -> bool:
         """Whether there is such a volume."""
@@ -84,14 +100,52 @@ class Pool:
             xml.append(X.backingStore(X.path(str(self.path(backing))), X.format(type=kind)))
         self._create(name, xml)
 
-    def upload(self, name: str, source: Path, progress: Callable[[float], None] | None = None) -> None:
+    def upload(self, name: str, source: Path) -> None:
         """Make a volume with the content of a local file. An old one of that name is replaced.
 
         Whether it is qcow2 or raw, libvirt sees from the content afterwards.
         """
-        size = source.stat().st_size
         # made as raw: libvirt would write a qcow2 header of its own otherwise
-        volume = self._create(name, _volume_xml(name, "raw", size))
+        self._fill(name, self._create(name, _volume_xml(name, "raw", source.stat().st_size)), source, lambda _: None)
+
+    def upload_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
+        """Make a base volume, unless another winlab makes it just now: then wait for that one.
+
+        libvirt makes a volume of a name only once, so making it is the lock. One that has stopped growing was left by a
+        winlab that was killed, and is taken over.
+        """
+        grown, since = -1, time.monotonic()
+        while not self.is_complete(name):
+            try:
+                with _pool_lock:
+                    xml = _volume_xml(name, "raw", source.stat().st_size)
+                    volume = self._pool.createXML(etree.tostring(xml, encoding="unicode"), 0)
+            except libvirt.libvirtError as error:
+                if error.get_error_code() != libvirt.VIR_ERR_STORAGE_VOL_EXIST:
+                    raise _no_volume(name, error) from error
+                tell("another winlab is uploading it", None)
+                size = self._allocation(name)
+                if size != grown:
+                    grown, since = size, time.monotonic()
+                elif time.monotonic() - since > ABANDONED:
+                    self.delete(name)
+                time.sleep(1)
+                continue
+            self._fill(name, volume, source, lambda fraction: tell("uploading into the pool", fraction))
+            self._create(name + MARKER, _volume_xml(name + MARKER, "raw", 0))
+
+    def is_abandoned(self, name: str) -> bool:
+        """Whether a base volume without its marker has stopped growing. Takes some seconds."""
+        before = self._allocation(name)
+        time.sleep(5)
+        return not self.is_complete(name) and self._allocation(name) == before
+
+    def _allocation(self, name: str) -> int:
+        volume = self._find(name)
+        return -1 if volume is None else int(volume.info()[2])
+
+    def _fill(self, name: str, volume: libvirt.virStorageVol, source: Path, tell: Callable[[float], None]) -> None:
+        size = source.stat().st_size
         stream = self._conn.newStream(0)
         with source.open("rb") as file, explained(f"The upload of '{source}' to the volume '{name}' failed."):
             try:
@@ -100,18 +154,13 @@ class Pool:
                     view = chunk
                     while view:
                         view = view[stream.send(view) :]
-                    if progress is not None and size:
-                        progress(file.tell() / size)
+                    tell(file.tell() / size)
                 stream.finish()
             except BaseException:
                 stream.abort()
                 self.delete(name)
                 raise
         self.refresh()
-
-    def mark_complete(self, name: str) -> None:
-        """Say that a base volume's content is whole."""
-        self._create(name + MARKER, _volume_xml(name + MARKER, "raw", 0))
 
     def download(self, name: str, offset: int = 0) -> bytes:
         """The volume's content from *offset* to its end. Empty if there is no such volume."""
@@ -157,10 +206,15 @@ class Pool:
     def _create(self, name: str, xml: etree._Element) -> libvirt.virStorageVol:
         with _pool_lock:
             self.delete(name)
-            with explained(
-                f"The volume '{name}' can't be made.", cure="See that the pool has room: 'winlab doctor' tells."
-            ):
+            try:
                 return self._pool.createXML(etree.tostring(xml, encoding="unicode"), 0)
+            except libvirt.libvirtError as error:
+                raise _no_volume(name, error) from error
+
+
+def _no_volume(name: str, error: libvirt.libvirtError) -> WinlabError:
+    cure = "See that the pool has room: 'winlab doctor' tells."
+    return WinlabError(f"The volume '{name}' can't be made.", why=str(error), cure=cure)
 
 
 def _volume_xml(name: str, kind: str, capacity: int) -> etree._Element:

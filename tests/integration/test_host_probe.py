@@ -1,0 +1,41 @@
+"""The guest that tries KVM, under emulation; and the systemd unit, to systemd's own judgement. Neither needs root."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from winlab.errors import WinlabError
+from winlab.host import kvmprobe, units
+from winlab.run import run
+
+pytestmark = pytest.mark.integration
+
+
+def test_the_kvm_probe_itself_works_under_emulation() -> None:
+    found = kvmprobe.probe("tcg", kvmprobe.TCG_LIMIT)
+    assert found.works, found.why
+
+
+def test_the_kvm_probe_notices_a_guest_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kvmprobe, "payload", lambda: bytes(kvmprobe.SIZE - 16) + b"\xeb\xfe" + bytes(14))
+    found = kvmprobe.probe("tcg", 2)
+    assert not found.works
+    assert "not through" in found.why
+
+
+def test_the_kvm_probe_notices_a_guest_that_resets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kvmprobe, "payload", lambda: bytes(kvmprobe.SIZE - 16) + b"\x0f\x0b" + bytes(14))
+    assert not kvmprobe.probe("tcg", 5).works
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    path = tmp_path / units.UNIT.name
+    path.write_text(units.unit_text(sys.executable))
+    try:
+        done = run(["systemd-analyze", "verify", path], check=False, timeout=60)
+    except WinlabError:
+        pytest.skip("needs systemd-analyze")
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,64 @@
+"""Base volumes, which labs share, made by two winlabs at once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+NAME = "base-winlab-it-0123456789abcdef.iso"
+
+
+@pytest.fixture
+def content(host: None, tmp_path: Path) -> Iterator[Path]:
+    from winlab.vm.connection import connected
+    from winlab.vm.volumes import MARKER, Pool
+
+    path = tmp_path / "content"
+    path.write_bytes(os.urandom(64 << 20))
+    yield path
+    with connected() as conn:
+        for name in (NAME, NAME + MARKER):
+            Pool(conn).delete(name)
+
+
+def test_the_second_waits_for_the_first(content: Path) -> None:
+    from winlab.vm.connection import connected
+    from winlab.vm.volumes import Pool
+
+    barrier = threading.Barrier(2)
+    said: list[str] = []
+
+    def upload(_number: int) -> str:
+        with connected() as conn:
+            pool = Pool(conn)
+            barrier.wait()
+            pool.upload_base(NAME, content, lambda text, _fraction: said.append(text))
+            assert pool.is_complete(NAME)
+            return hashlib.sha256(pool.download(NAME)).hexdigest()
+
+    with ThreadPoolExecutor(2) as pool:
+        found = set(pool.map(upload, range(2)))
+    assert found == {hashlib.sha256(content.read_bytes()).hexdigest()}
+    assert "another winlab is uploading it" in said
+
+
+def test_what_a_killed_winlab_left_is_taken_over(content: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from winlab.vm import volumes
+    from winlab.vm.connection import connected
+    from winlab.vm.volumes import Pool
+
+    monkeypatch.setattr(volumes, "ABANDONED", 2.0)
+    with connected() as conn:
+        pool = Pool(conn)
+        half = content.with_name("half")
+        half.write_bytes(content.read_bytes()[: 1 << 20])
+        pool.upload(NAME, half)  # a volume without its marker
+        assert not pool.is_complete(NAME)
+        pool.upload_base(NAME, content, lambda _text, _fraction: None)
+        assert pool.download(NAME) == content.read_bytes()

@@ -1,0 +1,59 @@
+"""Unit tests touch nothing: no process, no network, no file outside their temporary folder.
+
+Enforced by an audit hook, which sees what a patched function would miss.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_FORBIDDEN = {
+    "subprocess.Popen",
+    "os.exec",
+    "os.posix_spawn",
+    "os.fork",
+    "os.forkpty",
+    "os.system",
+    "socket.connect",
+    "socket.bind",
+    "socket.getaddrinfo",
+}
+# changes of the file system, by the paths among their arguments
+_CHANGES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "shutil.rmtree"}
+base: Path | None = None  # where tests may write; None: nothing is guarded
+
+
+class TouchedTheWorld(BaseException):
+    """A unit test did what only integration tests may do. Not an Exception, so that nothing swallows it."""
+
+
+def _hook(event: str, args: tuple[object, ...]) -> None:
+    if base is None:
+        return
+    if event in _FORBIDDEN:
+        raise TouchedTheWorld(f"{event}{args!r}")
+    if event in _CHANGES:
+        for path in args:
+            # a name relative to an open folder (rmtree) is judged by the folder, which was judged before
+            if (
+                isinstance(path, str | bytes)
+                and Path(os.fsdecode(path)).is_absolute()
+                and not _allowed(os.fsdecode(path))
+            ):
+                raise TouchedTheWorld(f"{event} {os.fsdecode(path)}")
+    if event == "open" and len(args) == 3 and isinstance(args[0], str | bytes):
+        flags = args[2] if isinstance(args[2], int) else 0
+        path = os.fsdecode(args[0])
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and not _allowed(path):
+            raise TouchedTheWorld(f"writing {path}")
+
+
+def _allowed(path: str) -> bool:
+    resolved = os.path.realpath(path)
+    ours = str(base)
+    return resolved.startswith((ours, "/dev/null", "/dev/tty")) or "__pycache__" in resolved or "hypothesis" in resolved
+
+
+sys.addaudithook(_hook)

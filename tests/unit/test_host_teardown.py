@@ -1,0 +1,197 @@
+"""Teardown: which services it starts to undo the record, and which it leaves to others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from winlab.errors import ConflictError, HostError
+from winlab.host import daemons, fabric, firewall, labs, storage, teardown
+from winlab.host.changes import Changes, Record
+from winlab.run import Result
+
+UNITS = ["libvirtd.socket", "openvswitch-switch.service", "ovn-central.service", "ovn-host.service"]
+ALL = ["libvirt", "ovs", "ovn-central", "ovn-host"]
+EVERYTHING = Changes(
+    units_started=UNITS,
+    units_enabled=UNITS,
+    pool=True,
+    bridges=["br-int", "br-winlab"],
+    mapping=True,
+    ovs_ids={"ovn-remote": None},
+    connection=True,
+    switch=True,
+)
+
+
+class FakeHost:
+    """A host with systemd, on which nothing is real but the record."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+        self.record = path
+        self.up = set(ALL)
+        self.broken: set[str] = set()  # what can't be started
+        self.bridges = ["br-int", "br-winlab"]
+        self.ids: dict[str, str] = {}  # of others
+        self.machines = ""
+        self.foreign = False
+        self.labs: set[str] = set()
+        self.said: list[str] = []
+        self.done: list[str] = []
+        done = self.done.append
+        monkeypatch.setattr("os.geteuid", lambda: 0)
+        monkeypatch.setattr(teardown, "Record", lambda: Record(path))
+        monkeypatch.setattr(daemons, "has_systemd", lambda: True)
+        monkeypatch.setattr(daemons, "is_up", lambda service: service in self.up)
+        monkeypatch.setattr(daemons, "ensure", self.ensure)
+        for module in (daemons, teardown):
+            monkeypatch.setattr(module, "run", self.systemctl)
+        monkeypatch.setattr(labs, "find", lambda: self.labs)
+        monkeypatch.setattr(labs, "remove", lambda _progress: done("labs"))
+        monkeypatch.setattr(labs, "foreign_rows", lambda: self.foreign)
+        monkeypatch.setattr(fabric, "bridges", lambda: self.bridges)
+        monkeypatch.setattr(fabric, "ovs_ids", lambda: self.ids)
+        monkeypatch.setattr(storage, "virsh", lambda *words, **_more: Result(words, 0, self.machines, "", 0.0))
+        monkeypatch.setattr(firewall, "undo_forwarding", lambda _record, _progress: done("forwarding"))
+        monkeypatch.setattr(storage, "undo_pool", lambda _record, _progress: done("pool"))
+        monkeypatch.setattr(fabric, "undo_rows", lambda _record, _progress: done("rows"))
+        monkeypatch.setattr(fabric, "undo_ids", lambda _record: done("ids"))
+        monkeypatch.setattr(fabric, "undo_bridges", lambda record, _progress: done(" ".join(record.changes.bridges)))
+
+    def say(self, text: str, fraction: float | None = None) -> None:
+        self.said.append(text)
+
+    def ensure(self, service: str, record: Record, _progress: Any, *, enable: bool) -> None:
+        assert not enable
+        if service in self.broken:
+            raise HostError("No such thing.", cure="Install it.")
+        self.done.append(f"start {service}")
+        self.up.add(service)
+        record.add("units_started", UNITS[ALL.index(service)])
+
+    def systemctl(self, args: Sequence[str], **_more: Any) -> Result:
+        assert args[0] == "systemctl"
+        self.done.append(" ".join(args[1:]))
+        return Result(tuple(args), 0, "", "", 0.0)
+
+    def tear_down(self, changes: Changes, *, force: bool = False) -> list[str]:
+        record = Record(self.record)
+        record.changes = changes.model_copy(deep=True)
+        record.save()
+        teardown.teardown(self, force=force)
+        assert not self.record.exists()
+        return self.done
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeHost:
+    return FakeHost(monkeypatch, tmp_path / "changes.yaml")
+
+
+def kept(done: list[str]) -> list[str]:
+    """The units that were neither stopped nor disabled."""
+    touched = [unit for unit in UNITS if {f"stop {unit}", f"disable {unit}"} & set(done)]
+    assert all({f"stop {unit}", f"disable {unit}"} <= set(done) for unit in touched)
+    return [unit for unit in UNITS if unit not in touched]
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed"),
+    [
+        (Changes(folders=["/etc/winlab"], sysctl={"/x": "0"}, table=True), []),
+        (Changes(pool=True), ["libvirt"]),
+        (Changes(bridges=["br-winlab"]), ["ovs"]),
+        (Changes(mapping=True), ["ovs"]),
+        (Changes(connection=True), ["ovn-central"]),
+        (EVERYTHING, ALL),
+    ],
+)
+def test_what_must_run_to_undo_a_record(changes: Changes, needed: list[str]) -> None:
+    assert teardown.needed(changes) == needed
+
+
+def test_units_are_stopped_in_order_and_around_the_bridges(host: FakeHost) -> None:
+    done = host.tear_down(EVERYTHING)
+    stops = [words for words in done if words.startswith(("stop", "br-"))]
+    assert stops == [
+        "stop ovn-host.service",
+        "stop ovn-central.service",
+        "br-int br-winlab",  # the controller is gone by now; it would make br-int anew
+        "stop openvswitch-switch.service",
+        "stop libvirtd.socket",
+    ]
+    assert kept(done) == []
+    assert not [words for words in done if words.startswith("start")]
+
+
+@pytest.mark.parametrize(
+    ("others", "units", "told"),
+    [
+        ({"machines": "theirs\n"}, ["libvirtd.socket"], "it runs theirs"),
+        ({"bridges": ["br-ex", "br-int"]}, ["openvswitch-switch.service"], "it has the bridges br-ex"),
+        ({"foreign": True}, ["ovn-central.service"], "not winlab's"),
+        ({"foreign": True, "ids": {"ovn-remote": "unix:x"}}, UNITS[1:], "told about OVN by somebody else"),
+    ],
+)
+def test_units_that_others_use_go_on(host: FakeHost, others: dict[str, Any], units: list[str], told: str) -> None:
+    for name, value in others.items():
+        setattr(host, name, value)
+    assert kept(host.tear_down(EVERYTHING)) == units
+    assert any(told in line for line in host.said)
+
+
+def test_a_controller_of_others_keeps_its_bridge(host: FakeHost) -> None:
+    host.foreign, host.ids = True, {"ovn-remote": "unix:x"}
+    assert "br-winlab" in host.tear_down(EVERYTHING)
+
+
+def test_services_that_setup_did_not_start_are_not_spoken_of(host: FakeHost) -> None:
+    host.machines, host.foreign, host.bridges = "theirs", True, ["br-ex"]
+    done = host.tear_down(EVERYTHING.model_copy(update={"units_started": [], "units_enabled": []}))
+    assert kept(done) == UNITS
+    assert host.said == ["the host is as it was"]
+
+
+def test_services_that_are_down_are_started_and_stopped_again(host: FakeHost) -> None:
+    host.up = set()
+    host.bridges = ["br-ex"]  # nobody used a switch that was down
+    done = host.tear_down(EVERYTHING.model_copy(update={"units_started": [], "units_enabled": []}))
+    assert done[:4] == [f"start {service}" for service in ALL]
+    assert {"pool", "rows", "ids", "br-int br-winlab"} <= set(done)
+    assert {f"stop {unit}" for unit in UNITS} <= set(done)
+
+
+def test_when_a_service_can_not_be_started_nothing_is_undone(host: FakeHost) -> None:
+    host.up, host.broken = {"libvirt"}, {"ovn-central"}
+    with pytest.raises(HostError, match="ovn-central does not run") as caught:
+        host.tear_down(EVERYTHING)
+    assert "Install it." in caught.value.why
+    assert str(host.record) in caught.value.cure
+    assert Record(host.record).changes == EVERYTHING
+    assert host.done == ["start ovs", "stop ovn-central.service", "stop openvswitch-switch.service"]
+
+
+def test_labs_are_found_though_all_was_down(host: FakeHost) -> None:
+    host.up, host.labs = set(), {"demo"}
+    with pytest.raises(ConflictError, match="demo"):
+        host.tear_down(EVERYTHING)
+    assert Record(host.record).changes == EVERYTHING
+    assert host.done == [*(f"start {service}" for service in ALL), *(f"stop {unit}" for unit in reversed(UNITS))]
+    host.done.clear()
+    assert "labs" in host.tear_down(EVERYTHING, force=True)
+
+
+def test_every_service_has_units_and_daemons(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(daemons.SERVICES) == set(daemons.UNITS)
+    assert [name for names in daemons.SERVICES.values() for name in names] == list(daemons.DAEMONS)
+
+
+def test_leaving_forgets_the_daemons_too(tmp_path: Path) -> None:
+    record = Record(tmp_path / "changes.yaml")
+    record.changes = Changes(daemons={"virtlogd": "b", "libvirtd": "b", "ovs": "b"})
+    assert daemons.leave("libvirt", record)
+    assert Record(record.path).changes.daemons == {"ovs": "b"}
+    assert not daemons.leave("libvirt", record)
