@@ -140,7 +140,7 @@ def test_labs_with_equal_addresses_are_apart(labs: Labs) -> None:
     assert labs.b("exec", "controller-1", "--", "getent", "ahostsv4", "node-1").returncode != 0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def outside() -> Iterator[str]:
     """A test host beyond the host, in a network namespace: 198.51.100.2 (for documentation), with a web server."""
     name = "winlab-it-outside"
