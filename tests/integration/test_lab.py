@@ -268,6 +268,28 @@ def test_reboot_of_both_nodes_is_survived(labs: Labs, winlab: Winlab) -> None:
     winlab.ok("create", "--spec", "1-1-1", "--rehearse", "--lab", LAB_A)
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["ssh", "--lab", "it-a", ""], {"controller-1", "node-1"}),
+        (["status", "--lab", "it-"], {LAB_A, LAB_B}),
+        (["plan", "--spec", "3"], {"3-2-1"}),
+        (["plan", "--os", "windows-20"], {"windows-2019", "windows-2022", "windows-2025"}),
+    ],
+)
+def test_completion_offers_names(labs: Labs, winlab: Winlab, words: list[str], offered: set[str]) -> None:
+    completing = Winlab(
+        prefix=winlab.prefix,
+        env={
+            **winlab.env,
+            "_WINLAB_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(["winlab", *words]),
+            "COMP_CWORD": str(len(words)),
+        },
+    )
+    assert offered <= set(completing().stdout.split())
+
+
 def test_another_account_is_told_at_once(labs: Labs, member: Winlab) -> None:
     done = member("create", "--spec", "1-1-1", "--rehearse", "--lab", LAB_A)
     assert done.returncode == 6

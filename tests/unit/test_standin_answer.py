@@ -76,6 +76,8 @@ def test_partition_script(text: str) -> None:
 MSR = "</Order>\n              <Type>MSR"
 WIPE = "</DiskID>\n          <WillWipe"
 TO = "</PartitionID>\n          </InstallTo>"
+SHOWN = "</SystemLocale>\n      <UILanguage>"
+PATH = "\n          <Path>"
 LANGUAGE = "<SetupUILanguage>\n        <UILanguage>en-US</UILanguage>\n      </SetupUILanguage>"
 REFUSED = {
     "not well-formed": ("</unattend>", "", "not well-formed"),
@@ -107,6 +109,27 @@ REFUSED = {
     "size and extend": ("<Extend>true</Extend>", "<Extend>true</Extend><Size>900</Size>", "either Size or Extend"),
     "disk too small": ("<Extend>true</Extend>", "<Size>90000</Size>", "the disk is smaller"),
     "target not created": (f"<PartitionID>3{TO}", f"<PartitionID>4{TO}", "does not create"),
+    "same order, spelt otherwise": (f"<Order>2{MSR}", f"<Order>0x1{MSR}", "the key '1'"),
+    "other language in Windows PE": (f"{SHOWN}en-US<", f"{SHOWN}de-DE<", "no language 'de-DE'"),
+    "other language of Setup": ("<UILanguage>en-US<", "<UILanguage>de-DE<", "no language 'de-DE'"),
+    "change of no partition": ("<PartitionID>2</PartitionID>", "<PartitionID>7</PartitionID>", "no partition 7"),
+    "two changes of one partition": ("<PartitionID>2</PartitionID>", "<PartitionID>3</PartitionID>", "comes twice"),
+    "formatted MSR": (
+        "<PartitionID>2</PartitionID>",
+        "<PartitionID>2</PartitionID><Format>NTFS</Format>",
+        "MSR partition has no Format",
+    ),
+    "letter twice": ("<Label>System</Label>", "<Label>System</Label><Letter>c</Letter>", "Letter C is given twice"),
+    "no letter": ("<Letter>C<", "<Letter>C:<", "not one letter"),
+    "no type": ("<Type>MSR</Type>", "", "has no Type"),
+    "component twice": (
+        '<settings pass="offlineServicing">',
+        '<settings pass="windowsPE"><component name="Microsoft-Windows-Setup" processorArchitecture="amd64" '
+        'publicKeyToken="31bf3856ad364e35" language="neutral" versionScope="nonSxS"/></settings>'
+        '<settings pass="offlineServicing">',
+        "given twice",
+    ),
+    "command without order": (f"<Order>1</Order>{PATH}", "<Path>", "has no Order"),
     "target is the EFI partition": (f"<PartitionID>3{TO}", f"<PartitionID>1{TO}", "is EFI"),
 }
 
@@ -225,6 +248,63 @@ def test_nt_hash_lines() -> None:
     lines = accounts.ntlm_lines("AB" * 16, "W1").splitlines()
     assert lines[0] == f"Administrator:500:{'0' * 32}:{'AB' * 16}:[U]:LCT-00000000"
     assert any(line.startswith("W1\\Administrator:") for line in lines)
+
+
+def later(text: str, step: str, old: str, new: str) -> str:
+    """The cause for which the pass *step* is refused when *old* in its part of the file becomes *new*."""
+    before, mark, after = text.partition(f'<settings pass="{step}">')
+    with pytest.raises(AnswerError) as caught:
+        answer.check(answer.parse((before + mark).encode() + change(after, old, new)), step)
+    return caught.value.detail
+
+
+def test_refused_in_later_passes(text: str) -> None:
+    assert "no language 'de-DE'" in later(text, "oobeSystem", "<UILanguage>en-US<", "<UILanguage>de-DE<")
+    assert "has no Order" in later(text, "oobeSystem", "<Order>2</Order>", "")
+    assert "has no Order" in later(text, "specialize", "<Order>2</Order>", "")
+    reboot = later(text, "specialize", "</Order>", "</Order><WillReboot>OnRequest</WillReboot>")
+    assert "WillReboot is 'OnRequest'" in reboot
+    never = text.replace("</Order>\n          <Path>", "</Order><WillReboot>Never</WillReboot>\n          <Path>")
+    answer.check(answer.parse(never.encode()), "specialize")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("4", 4), ("0x4", 4), ("010", 10), (" -1 ", -1), ("", None), ("1_0", None), ("0o7", None)]
+)
+def test_numbers(text: str, value: int | None) -> None:
+    if value is None:
+        with pytest.raises(ValueError, match="not a number"):
+            answer.number(text)
+    else:
+        assert answer.number(text) == value
+
+
+def test_order_may_be_hexadecimal(text: str) -> None:
+    root = answer.parse(text.replace("<Order>2</Order>", "<Order>0x10</Order>").encode())
+    answer.check(root, "specialize")
+    deployment = answer.component(root, "specialize", "Microsoft-Windows-Deployment")
+    assert "NewNetworkWindowOff" in answer.commands(deployment, "RunSynchronous/RunSynchronousCommand", "Path")[-1]
+    assert [item.kind for item in play(change(text, f"<Order>2{MSR}", f"<Order>0x2{MSR}")).partitions][1] == "MSR"
+
+
+@pytest.mark.parametrize("how", ["utf-8-sig", "utf-16", "iso-8859-1"])
+def test_cached_file_keeps_its_encoding(text: str, how: str) -> None:
+    said = f'<?xml version="1.0" encoding="{how.removesuffix("-sig")}"?>'
+    body = text[text.index("<unattend") :].replace(">winlab<", ">w\xefnlab<")
+    odd = body.replace("<Password>", '<Password wcm:x="1">').replace("</Password>", "</Password >")
+    concealed = answer.conceal((said + odd).encode(how))
+    assert encode(PASSWORD, "Password") not in concealed.decode(how)
+    assert encode(PASSWORD, "AdministratorPassword") not in concealed.decode(how)
+    assert concealed.decode(how).count(answer.DELETED) == 2
+    assert answer.parse(concealed).first("settings") is not None
+
+
+def test_cached_file_keeps_no_key_and_no_other_password() -> None:
+    key = '<Key x="1">VDYBN-27WPP-V4HQT-9VMD4-VMK7H</Key>'
+    content = f"<a><Password/><Password>plain</Password>{key}<Keyboard>x</Keyboard></a>"
+    gone = answer.DELETED
+    expected = f'<a><Password/><Password>{gone}</Password><Key x="1">{gone}</Key><Keyboard>x</Keyboard></a>'
+    assert answer.conceal(content.encode()).decode() == expected
 
 
 def test_cached_file_keeps_no_password(text: str) -> None:

@@ -265,6 +265,78 @@ def test_another_bootstrap_is_refused(world: Fake, tmp_path: Path, monkeypatch: 
     assert "not the script" in "".join(said)
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("set /a x=1+1", 1, "knows no /a"),
+        ("set /p x=?", 1, "knows no /p"),
+        ("echo %COMPUTERNAME:~0,1%", 1, "does not know %COMPUTERNAME:~0,1%"),
+        ("echo %DATE%", 1, "does not know %DATE%"),
+        ("echo abc| findstr a.c", 2, "regular expressions"),
+        ("echo abc| findstr ^^a", 2, "regular expressions"),
+        ("echo abc| findstr /r abc", 2, "Bad command line"),
+        ("echo abc| find abc", 2, "Parameter format"),
+        ('echo abc| find /c "abc"', 2, "Parameter format"),
+        (r"reg query HKLM\SOFTWARE /s", 1, "knows no /s"),
+        (r"reg delete HKLM\SOFTWARE /va /f", 1, "knows no /va"),
+        (r"reg add HKLM\k /v n /t REG_DWORD /d 0x100000000 /f", 1, "Invalid syntax"),
+        (r"reg add HKLM\k /v n /t REG_DWORD /d -1 /f", 1, "Invalid syntax"),
+        (r"reg add HKLM\k /v n /t REG_BINARY /d xyz /f", 1, "Invalid syntax"),
+        (r"reg add HKLM\k /d lost /f", 1, "Invalid syntax"),
+        ("mkdir /p C:\\d", 1, "syntax"),
+        ("nslookup -type=mx c1", 1, "knows no options"),
+        ("echo " + "x" * 8200, 1, "The command line is too long.\r\n"),
+        ("cmd /c " + "echo x&" * 1200, 1, "The command line is too long.\r\n"),
+    ],
+)
+def test_what_is_not_known_is_refused(world: Fake, line: str, code: int, said: str) -> None:
+    got, out, err = run(world, line)
+    assert (got, out) == (code, "")
+    assert said in err
+
+
+def test_a_line_of_8191_characters_is_not_too_long(world: Fake) -> None:
+    line = "echo " + "x" * 8186
+    assert run(world, line) == (0, line[5:] + "\r\n", "")
+    assert run(world, "echo " + "%WINDIR%" * 1000)[2] == "The command line is too long.\r\n"
+
+
+def test_findstr_takes_plain_text(world: Fake) -> None:
+    assert run(world, "echo a.c| findstr /l a.c")[0] == 0
+    assert run(world, "echo abc| findstr /l a.c")[0] == 1
+    assert run(world, 'echo a b| findstr /c:"a b"')[0] == 0
+    assert run(world, "echo abc| findstr /x ab")[0] == 1
+    assert run(world, 'echo a x b| find "a b"')[0] == 1
+    assert run(world, 'echo x a b| find "a b"')[0] == 0
+
+
+def test_del(world: Fake) -> None:
+    drive = world.drives.letters["C"]
+    for name in ("a.txt", "b.txt"):
+        (drive / name).touch()
+    code, _, err = run(world, "del /f/q C:\\*.txt")
+    assert (code, "single files only" in err) == (1, True)
+    assert run(world, "del /s /q C:\\a.txt")[0] == 1
+    assert (drive / "a.txt").exists()
+    code, _, err = run(world, "del /q C:\\nope C:\\a.txt C:\\Windows C:\\b.txt")
+    assert code == 1
+    assert "Could Not Find C:\\nope" in err
+    assert not (drive / "a.txt").exists()
+    assert not (drive / "b.txt").exists()
+    assert run(world, "del C:\\nope")[0] == 0
+
+
+def test_a_value_is_not_overwritten_unasked(world: Fake) -> None:
+    add = r"reg add HKLM\k /v n /t REG_DWORD /d"
+    assert run(world, f"{add} 010")[0] == 0
+    code, _, err = run(world, f"{add} 2")
+    assert code == 1
+    assert "exists" in err
+    assert world.registry.get(r"HKLM\k", "n") == "0xa"
+    assert run(world, f"{add} 0xFFFFFFFF /f")[0] == 0
+    assert world.registry.get(r"HKLM\k", "n") == "0xffffffff"
+
+
 def test_interactive(world: Fake) -> None:
     lines = iter(["cd C:\\Windows", "nosuch", "exit 4"])
     out: list[str] = []

@@ -155,6 +155,15 @@ def test_recipe_and_fingerprint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert media.fingerprint(recipe) != before
 
 
+def test_fingerprint_covers_what_the_guest_gets(tmp_path: Path) -> None:
+    root.payload(tmp_path, {})
+    package = Path(media.__file__).parent.parent
+    covered = {path.relative_to(package) for path in media._sources()}
+    inside = {path.relative_to(tmp_path / "winlab") for path in (tmp_path / "winlab").rglob("*") if path.is_file()}
+    assert inside
+    assert inside <= covered
+
+
 def test_payload_is_whole(tmp_path: Path) -> None:
     """The guest gets every module that its files import from winlab."""
     root.payload(tmp_path / "p", {"known.json": b"{}"})

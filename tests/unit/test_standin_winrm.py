@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
+from email.message import Message
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +14,7 @@ from winrm.exceptions import WinRMOperationTimeoutError, WinRMTransportError, WS
 from winrm.protocol import Protocol
 
 from winlab.standin.guest import winrm as standin
+from winlab.standin.guest import winrmd
 from winlab.standin.guest.paths import Drives
 from winlab.standin.guest.registry import Registry
 from winlab.standin.guest.shell import Shell
@@ -109,6 +112,26 @@ def test_concurrent_clients(client: Protocol) -> None:
     for thread in threads:
         thread.join(10)
     assert sorted(found) == [f"{number}\r\n".encode() for number in range(8)]
+
+
+def answered(service: standin.Service, size: int) -> tuple[bytes, int]:
+    """What the listener answers to a request of *size* bytes, and how much of it is left unread."""
+    handler = winrmd.Handler.__new__(winrmd.Handler)
+    handler.service, handler.known = service, True
+    handler.path, handler.request_version, handler.requestline = "/wsman", "HTTP/1.1", "POST /wsman HTTP/1.1"
+    handler.headers = Message()
+    handler.headers["Content-Length"] = str(size)
+    asked, said = io.BytesIO(b"x" * size), io.BytesIO()
+    handler.rfile, handler.wfile = asked, said
+    handler.do_POST()
+    return said.getvalue().partition(b"\r\n")[0], size - asked.tell()
+
+
+def test_envelope_limit(service: standin.Service) -> None:
+    assert answered(service, 512_000) == (b"HTTP/1.1 500 Internal Server Error", 0)  # read, and it is no XML
+    status, left = answered(service, 512_001)
+    assert status.startswith(b"HTTP/1.1 413 ")
+    assert left == 0
 
 
 def test_wrong_shell(client: Protocol) -> None:

@@ -3,7 +3,6 @@
 # Windows PowerShell 5.1. Progress goes to the first serial port, the whole story to C:\winlab\bootstrap.log.
 $ErrorActionPreference = 'Stop'
 $here = Split-Path -Parent $PSCommandPath
-$node = Get-Content -Raw -Encoding UTF8 -Path (Join-Path $here 'node.json') | ConvertFrom-Json
 
 function Write-Phase([string]$Text) {
     try {
@@ -16,10 +15,29 @@ function Write-Phase([string]$Text) {
     }
 }
 
-New-Item -ItemType Directory -Force -Path 'C:\winlab' | Out-Null
-Start-Transcript -Path 'C:\winlab\bootstrap.log' -Append | Out-Null
+# A native program's failure is no error to PowerShell; here it is one
+function Invoke-Native([string]$Program, [string[]]$Arguments, [int[]]$Fine = @(0)) {
+    & $Program $Arguments | Out-Host
+    if ($LASTEXITCODE -notin $Fine) {
+        throw "$Program $($Arguments -join ' ') ended with exit code $LASTEXITCODE"
+    }
+}
+
+# sshd since 9.4 refuses to start where others than SYSTEM and Administrators can write into its folder
+function Set-SshAcl([string]$Path) {
+    $acl = New-Object System.Security.AccessControl.DirectorySecurity
+    $acl.SetSecurityDescriptorSddlForm('O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;AU)')
+    Set-Acl -Path $Path -AclObject $acl
+}
+
 try {
+    New-Item -ItemType Directory -Force -Path 'C:\winlab' | Out-Null
+    Start-Transcript -Path 'C:\winlab\bootstrap.log' -Append | Out-Null
+    $node = Get-Content -Raw -Encoding UTF8 -Path (Join-Path $here 'node.json') | ConvertFrom-Json
     Write-Phase 'phase=bootstrap'
+
+    # WinRM and ssh log in with this password, and Windows lets passwords expire after 42 days
+    Set-LocalUser -Name 'Administrator' -PasswordNeverExpires $true
 
     # The Public profile blocks what has no firewall rule of its own. While the network is still being identified this
     # fails, which is no harm: winlab's rules hold for every profile
@@ -30,17 +48,24 @@ try {
         Write-Warning "The network's profile stays as it is: $_"
     }
 
-    # Drivers that Windows PE did not carry over
+    # Drivers that Windows PE did not carry over. 259: nothing to do; 3010: wants a restart
     $drivers = Join-Path (Split-Path -Parent $here) 'drv'
     if (Test-Path -Path $drivers) {
         Get-ChildItem -Path $drivers -Recurse -Filter '*.inf' | ForEach-Object {
-            & pnputil.exe /add-driver $_.FullName /install | Out-Host
+            Invoke-Native 'pnputil.exe' @('/add-driver', $_.FullName, '/install') @(0, 259, 3010)
         }
     }
 
-    # Windows ignores DHCP's MTU (option 26)
-    Get-NetAdapter -Physical | ForEach-Object {
-        & netsh.exe interface ipv4 set subinterface $_.ifIndex "mtu=$($node.mtu)" 'store=persistent' | Out-Host
+    # Windows ignores DHCP's MTU (option 26). An adapter whose driver was only just installed takes a while to appear
+    $adapters = @()
+    for ($try = 0; $try -lt 60 -and $adapters.Count -eq 0; $try++) {
+        if ($try -gt 0) { Start-Sleep -Seconds 1 }
+        $adapters = @(Get-NetAdapter -Physical)
+    }
+    if ($adapters.Count -eq 0) { throw 'Windows has no network adapter: its driver is missing' }
+    foreach ($adapter in $adapters) {
+        Invoke-Native 'netsh.exe' @(
+            'interface', 'ipv4', 'set', 'subinterface', "$($adapter.ifIndex)", "mtu=$($node.mtu)", 'store=persistent')
     }
 
     # WinRM over HTTPS only, with the certificate that winlab made for this node and already trusts
@@ -56,7 +81,7 @@ try {
         New-NetFirewallRule -Name 'winlab-winrm' -DisplayName 'winlab: WinRM over HTTPS' -Direction Inbound `
             -Action Allow -Protocol TCP -LocalPort 5986 -Profile Any | Out-Null
     }
-    & sc.exe config WinRM start= delayed-auto | Out-Host
+    Invoke-Native 'sc.exe' @('config', 'WinRM', 'start=', 'delayed-auto')
 
     # OpenSSH: in the box on 2025, the bundled package or the capability before
     Write-Phase 'phase=ssh'
@@ -71,11 +96,14 @@ try {
     }
     $ssh = 'C:\ProgramData\ssh'
     New-Item -ItemType Directory -Force -Path $ssh | Out-Null
+    Set-SshAcl $ssh
+    if (Test-Path -Path "$ssh\logs") { Set-SshAcl "$ssh\logs" }
     foreach ($name in 'ssh_host_ed25519_key', 'ssh_host_ed25519_key.pub', 'administrators_authorized_keys') {
         Copy-Item -Path (Join-Path $here $name) -Destination (Join-Path $ssh $name) -Force
         # A file copied from a CD is read-only
         Set-ItemProperty -Path (Join-Path $ssh $name) -Name IsReadOnly -Value $false
-        & icacls.exe (Join-Path $ssh $name) /inheritance:r /grant '*S-1-5-32-544:F' /grant '*S-1-5-18:F' | Out-Host
+        Invoke-Native 'icacls.exe' @(
+            (Join-Path $ssh $name), '/inheritance:r', '/grant', '*S-1-5-32-544:F', '/grant', '*S-1-5-18:F')
     }
     if (-not (Get-NetFirewallRule -Name 'winlab-sshd' -ErrorAction SilentlyContinue)) {
         New-NetFirewallRule -Name 'winlab-sshd' -DisplayName 'winlab: OpenSSH' -Direction Inbound `
@@ -88,17 +116,19 @@ try {
     Set-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System' `
         -Name 'LocalAccountTokenFilterPolicy' -Value 1 -Type DWord
 
-    # Automatic logon ends here: Windows counts one more than the answer file says, and keeps the password
-    $winlogon = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon'
-    Set-ItemProperty -Path $winlogon -Name 'AutoAdminLogon' -Value '0'
-    Set-ItemProperty -Path $winlogon -Name 'AutoLogonCount' -Value 0 -Type DWord
-    Remove-ItemProperty -Path $winlogon -Name 'DefaultPassword' -ErrorAction SilentlyContinue
-
     Set-Content -Path 'C:\winlab\ready.txt' -Value $node.node -Encoding ASCII
     Write-Phase 'phase=ready'
 } catch {
     Write-Phase "error=bootstrap: $($_.Exception.Message -replace '\s+', ' ')"
     throw
 } finally {
-    Stop-Transcript | Out-Null
+    # Whatever happened, the password does not stay behind. Automatic logon ends here: Windows counts one more than the
+    # answer file says; and Setup leaves copies of the answer file
+    $winlogon = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon'
+    Set-ItemProperty -Path $winlogon -Name 'AutoAdminLogon' -Value '0' -ErrorAction SilentlyContinue
+    Set-ItemProperty -Path $winlogon -Name 'AutoLogonCount' -Value 0 -Type DWord -ErrorAction SilentlyContinue
+    Remove-ItemProperty -Path $winlogon -Name 'DefaultPassword' -ErrorAction SilentlyContinue
+    Remove-Item -Force -ErrorAction SilentlyContinue `
+        -Path 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml'
+    Stop-Transcript -ErrorAction SilentlyContinue | Out-Null
 }

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from winlab import settings
 from winlab.cli.common import Changes, Format, Iso, Output, Rehearse, Spec, System, print_json, print_table
 from winlab.errors import ExitCode
+
+if TYPE_CHECKING:
+    from winlab.events import Progress
+
+T = TypeVar("T")
 
 _host = typer.Typer(help="Prepare this machine for labs, or undo that.", no_args_is_help=True)
 
@@ -18,6 +24,18 @@ def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
     app.command()(doctor)
     app.add_typer(_host, name="host")
+
+
+def _watched(name: str, work: Callable[[Progress], T], output: Output, usual: float) -> T:
+    """Do the work as a step, so that it is shown as all steps are; its result."""
+    from winlab import engine
+    from winlab.cli.progress import shown
+    from winlab.engine import Step
+
+    results: list[T] = []
+    with shown(output) as tell:
+        engine.run([Step(name, lambda voice: results.append(work(voice)), lambda: False, usual=usual)], tell)
+    return results[0]
 
 
 def doctor(
@@ -68,24 +86,16 @@ def setup(
     output: Format = Output.TABLE,
 ) -> None:
     """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; can be run at any time."""
-    from winlab.cli.progress import shown
-    from winlab.events import Event, Kind
     from winlab.host.setup import setup as run_setup
 
-    with shown(output) as tell:
-
-        class _Voice:
-            def say(self, text: str, fraction: float | None = None) -> None:
-                tell(Event(Kind.NOTE, "host setup", text, fraction=fraction))
-
-        facts = run_setup(_Voice(), external_cidr=external_cidr, install=install)
+    facts = _watched(
+        "host setup", lambda voice: run_setup(voice, external_cidr=external_cidr, install=install), output, 5
+    )
     if output is Output.JSON:
         print_json(facts.model_dump(mode="json"))
     else:
-        print(
-            f"The host is set up: {facts.accelerator}, OVS datapath {facts.datapath}, "
-            f"labs are reached by {facts.external_cidr}."
-        )
+        kvm = "guests run by KVM" if facts.accelerator == "kvm" else "KVM can't be used, guests are emulated"
+        print(f"The host is set up: {kvm}; OVS datapath {facts.datapath}; labs are reached by {facts.external_cidr}.")
 
 
 @_host.command()
@@ -94,16 +104,8 @@ def teardown(
     output: Format = Output.TABLE,
 ) -> None:
     """Undo 'winlab host setup', all of it. Needs root."""
-    from winlab.cli.progress import shown
-    from winlab.events import Event, Kind
     from winlab.host.setup import teardown as run_teardown
 
-    with shown(output) as tell:
-
-        class _Voice:
-            def say(self, text: str, fraction: float | None = None) -> None:
-                tell(Event(Kind.NOTE, "host teardown", text, fraction=fraction))
-
-        run_teardown(_Voice(), force=force)
+    _watched("host teardown", lambda voice: run_teardown(voice, force=force), output, 4)
     if output is Output.TABLE:
         print("The host is as it was before 'winlab host setup'.")

@@ -14,6 +14,7 @@ from winlab.plan import NodePlan, Plan
 from winlab.render.templates import environment
 
 ANSWER_LABEL = "WINLAB"
+LANGUAGE = "en-US"  # of Setup and Windows; Setup stops at one that the media don't have
 OPENSSH = "winlab/OpenSSH-Win64.zip"
 
 
@@ -25,7 +26,7 @@ def answer_xml(node: NodePlan, administrator_password: str) -> str:
         environment("windows")
         .get_template("Autounattend.xml.j2")
         .render(
-            language="en-US",  # of the evaluation media; Setup refuses one that the media don't have
+            language=LANGUAGE,
             locale_name=windows.locale,
             keyboard=windows.keyboard,
             image_name=windows.image_name,

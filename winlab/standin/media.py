@@ -21,14 +21,19 @@ def _bootstrap() -> Path:
     return data.folder("unattend") / "windows" / "bootstrap.ps1"
 
 
+def _sources() -> list[Path]:
+    """The files of winlab that the media are made of; those that the guest gets (root.payload) are among them."""
+    package = _HERE.parent
+    own = [path for path in _HERE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return sorted([*own, *(package / name for name in ("__init__.py", "errors.py", "run.py"))])
+
+
 def fingerprint(recipe: Recipe) -> str:
     """SHA-256 over all sources that the media are made of: this package, bootstrap.ps1, pyspnego's version."""
     del recipe
     digest = hashlib.sha256(f"pyspnego {version('pyspnego')}\n".encode())
-    package = _HERE.parent
-    sources = [path for path in _HERE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    for path in sorted([*sources, package / "run.py", package / "errors.py"]):
-        digest.update(f"{path.relative_to(package)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    for path in _sources():
+        digest.update(f"{path.relative_to(_HERE.parent)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
     digest.update(hashlib.sha256(_bootstrap().read_bytes()).digest())
     return digest.hexdigest()
 

@@ -79,18 +79,38 @@ def require_source(recipe: Recipe) -> None:
 
 
 def check_windows_media(node: NodePlan, medium: Path) -> None:
-    """See that the medium has the image that the answer file will name.
+    """See that Setup will find all answers on this medium: the image, its language, a product key or none.
 
-    :raises UsageError: it has not; the message lists those it has.
+    :raises UsageError: it won't; the message says what to change.
     """
     from winlab.media import windows_iso
+    from winlab.render import windows
 
     assert node.windows is not None
     images = windows_iso.images(medium)
-    if node.windows.image_name not in [image.name for image in images]:
+    chosen = next((image for image in images if image.name == node.windows.image_name), None)
+    if chosen is None:
         raise UsageError(
             f"The medium '{medium}' has no image named '{node.windows.image_name}'.",
             why="It has: " + ", ".join(f"'{image.name}'" for image in images),
             cure="Choose with --os and --set workers.edition what the medium has, or take another ISO.",
+        )
+    # what follows would be asked by Setup on the screen, and nobody would answer
+    evaluation = chosen.edition.endswith("Eval")
+    if evaluation and node.windows.product_key is not None:
+        raise UsageError(
+            f"'{medium}' is an evaluation, which takes no product key.",
+            cure="Leave workers.product_key out; or take volume licence media.",
+        )
+    if not evaluation and node.windows.product_key is None:
+        raise UsageError(
+            f"'{medium}' is no evaluation: Setup asks for a product key.",
+            why=f"Its image '{chosen.name}' is of the edition {chosen.edition or 'unknown'}.",
+            cure="Give one with --set workers.product_key=...; Microsoft publishes client setup keys for volume media.",
+        )
+    if chosen.language and chosen.language.lower() != windows.LANGUAGE.lower():
+        raise UsageError(
+            f"'{medium}' speaks {chosen.language}, and winlab answers Setup in {windows.LANGUAGE}.",
+            cure="Take the English medium; locale and keyboard can be chosen with workers.locale and workers.keyboard.",
         )
     windows_iso.no_prompt_patch(medium)  # says now what would stop the overlay later

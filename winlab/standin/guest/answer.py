@@ -2,8 +2,9 @@
 
 The search order is Microsoft's ("Methods for running Windows Setup", "Windows Setup automation overview"); the
 settings are those of the Unattended Windows Setup Reference (reference.json; facts by Microsoft, CC BY 4.0). Setup
-checks a pass when it comes to it; so does this. Where Windows silently ignores a setting (a component or setting in a
-pass in which it has no effect), the stand-in refuses, so that the mistake is seen.
+checks a pass when it comes to it; so does this, but for offlineServicing, checked at the start. Where Windows silently
+ignores a setting (a component or setting in a pass in which it has no effect), the stand-in refuses, so that the
+mistake is seen.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import base64
 import binascii
 import json
 import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,6 +24,9 @@ from xml.parsers import expat
 NAMESPACE = "urn:schemas-microsoft-com:unattend"
 WCM = "http://schemas.microsoft.com/WMIConfig/2002/State"
 NAME = "autounattend.xml"
+DELETED = "*SENSITIVE*DATA*DELETED*"
+LANGUAGE = "en-US"  # the only one on these media
+LOCALES = ("Microsoft-Windows-International-Core-WinPE", "Microsoft-Windows-International-Core")
 TOKEN = "31bf3856ad364e35"  # noqa: S105  # the public key token of Microsoft's components
 
 
@@ -175,6 +180,7 @@ def check(root: Node, step: str, path: str = "") -> None:
     """
     known = reference()
     number = str(known["passes"].index(step))
+    seen: set[tuple[str, str]] = set()
     for settings in root.children:
         if settings.namespace != NAMESPACE or settings.name == "servicing":
             continue
@@ -185,6 +191,22 @@ def check(root: Node, step: str, path: str = "") -> None:
             continue
         for node in settings.children:
             _check_component(node, step, number, path)
+            about = node.attributes[("", "name")], node.attributes[("", "processorArchitecture")]
+            if about in seen:
+                raise invalid(path, step, f"line {node.line}: the component {about[0]} is given twice", about[0])
+            seen.add(about)
+            _check_abilities(node, about[0], step, path)
+
+
+def _check_abilities(node: Node, name: str, step: str, path: str) -> None:
+    """Refuse what is valid, but not there on these media."""
+    language = node.value("UILanguage", LANGUAGE) if name in LOCALES else LANGUAGE
+    if language.lower() != LANGUAGE.lower():
+        raise invalid(path, step, f"UILanguage: the media have no language '{language}'; theirs is {LANGUAGE}", name)
+    for wish in node.all("RunSynchronous/RunSynchronousCommand/WillReboot"):
+        if wish.text.strip().lower() != "never":
+            detail = f"line {wish.line}: WillReboot is '{wish.text.strip()}': the stand-in knows only Never"
+            raise invalid(path, step, detail, name)
 
 
 def _check_component(node: Node, step: str, number: str, path: str) -> None:
@@ -221,7 +243,9 @@ def _check_children(
         if limits.get("list"):
             if child.attributes.get((WCM, "action")) != "add":
                 raise invalid(path, step, f'line {child.line}: {place} needs wcm:action="add"', name)
-            key = child.attributes.get((WCM, "keyValue")) or child.value("Order")
+            if child.name.endswith("Command") and f"{place}/Order" in settings and child.first("Order") is None:
+                raise invalid(path, step, f"line {child.line}: {place} has no Order", name)
+            key = child.attributes.get((WCM, "keyValue")) or _plain(child.value("Order"))
             if key and key in keys:
                 raise invalid(path, step, f"line {child.line}: two {place} have the key '{key}'", name)
             keys.add(key)
@@ -231,6 +255,24 @@ def _check_children(
             raise invalid(path, step, f"line {child.line}: {place} {problem}", name)
         if fact[1] == "c":
             _check_children(child, f"{place}/", name, settings, step, number, path)
+
+
+def number(text: str) -> int:
+    """A number as answer files hold them: decimal, or hexadecimal after ``0x``.
+
+    :raises ValueError: it is none.
+    """
+    if not re.fullmatch(r"\s*(0[xX][0-9a-fA-F]+|[+-]?[0-9]+)\s*", text):
+        raise ValueError(f"'{text}' is not a number")
+    return int(text, 16 if "x" in text.lower() else 10)
+
+
+def _plain(text: str) -> str:
+    """A number in decimal, so that two spellings of it are the same; anything else as it is."""
+    try:
+        return str(number(text))
+    except ValueError:
+        return text
 
 
 def _bad_value(node: Node, kind: str, limits: dict[str, Any]) -> str:
@@ -245,7 +287,7 @@ def _bad_value(node: Node, kind: str, limits: dict[str, Any]) -> str:
         return f"is '{text}', not true or false"
     if kind == "i":
         try:
-            value = int(text, 0)
+            value = number(text)
         except ValueError:
             return f"is '{text}', not a number"
         if value < limits.get("min", value) or value > limits.get("max", value):
@@ -281,16 +323,31 @@ def password(node: Node | None) -> str | None:
 def commands(node: Node, path: str, text: str) -> list[str]:
     """The commands at *path* (``RunSynchronous/RunSynchronousCommand``, ...) in their ``Order``; *text* names the child
     that holds the command."""
-    items = sorted(node.all(path), key=lambda item: int(item.value("Order", "0") or 0))
+    items = sorted(node.all(path), key=lambda item: number(item.value("Order") or "0"))
     return [item.value(text) for item in items]
 
 
-def conceal(data: bytes) -> bytes:
-    """The file as Windows caches it: ``*SENSITIVE*DATA*DELETED*`` stands for passwords and product keys."""
+def encoding(data: bytes) -> str:
+    """How the bytes of an XML file are written: by the mark at the start, or by what the declaration says."""
+    for start, name in (
+        (BOM_UTF8, "utf-8-sig"),
+        (BOM_UTF16_LE, "utf-16"),
+        (BOM_UTF16_BE, "utf-16"),
+        (b"<\0", "utf-16-le"),
+        (b"\0<", "utf-16-be"),
+    ):
+        if data.startswith(start):
+            return name
+    declared = re.match(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']", data)
+    return declared[1].decode("ascii") if declared else "utf-8"
 
-    text = data.decode("utf-8-sig")
+
+def conceal(data: bytes) -> bytes:
+    """The file as Windows caches it: ``*SENSITIVE*DATA*DELETED*`` stands for passwords and product keys. The encoding
+    stays."""
+    how = encoding(data)
+    text = data.decode(how)
     for name in ("AdministratorPassword", "OfflineAdministratorPassword", "Password"):
-        text = re.sub(
-            rf"(?s)(<{name}>)(?:(?!</{name}>).)*?<Value>.*?(</{name}>)", r"\1*SENSITIVE*DATA*DELETED*\2", text
-        )
-    return re.sub(r"<Key>[A-Z0-9-]{29}</Key>", "<Key>*SENSITIVE*DATA*DELETED*</Key>", text).encode()
+        element = rf"(?s)(<((?:\w+:)?{name})(?:\s[^>]*)?(?<!/)>).*?(</\2\s*>)"
+        text = re.sub(element, rf"\1{DELETED}\3", text)
+    return re.sub(r"(<Key(?:\s[^>]*)?>)\s*[A-Za-z0-9-]{29}\s*(</Key\s*>)", rf"\1{DELETED}\2", text).encode(how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -13,6 +14,7 @@ from winlab.standin.guest.world import STATE, C, World
 
 KNOWN = Path("/usr/lib/standin/known.json")
 SSH_FILES = ("ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "administrators_authorized_keys")
+ANSWERS = ("unattend.xml", "unattend-original.xml")  # the copies that Setup leaves in Panther
 CONFIG = Path("Windows/System32/config")
 _POLICIES = r"HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System"
 _WINLOGON = r"HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon"
@@ -57,19 +59,24 @@ def play(folder: Path, world: World, root: Path = C) -> None:
 
     :raises RefusedError: see above; the serial port has been told.
     """
-    known((folder / "bootstrap.ps1").read_bytes(), json.loads(KNOWN.read_text()))
+    try:
+        known((folder / "bootstrap.ps1").read_bytes(), json.loads(KNOWN.read_text()))
+    except RefusedError as error:
+        world.serial(f"winlab: error=bootstrap: {error}\r\n")
+        raise
     log = root / "winlab"
     log.mkdir(exist_ok=True)
     with (log / "bootstrap.log").open("a", newline="") as transcript:
         transcript.write("Windows PowerShell transcript start (winlab's stand-in)\r\n")
         try:
             _play(folder, world, root)
-        except (RefusedError, OSError, KeyError, ValueError) as error:
+        except Exception as error:  # the script, too, catches whatever goes wrong
             text = " ".join(str(error).split())
             world.serial(f"winlab: error=bootstrap: {text}\r\n")
             transcript.write(f"{text}\r\n")
             raise RefusedError(text) from error
         finally:
+            _tidy(world, root)
             transcript.write("Windows PowerShell transcript end\r\n")
 
 
@@ -96,20 +103,34 @@ def _play(folder: Path, world: World, root: Path) -> None:
     _reload("sshd")
 
     world.registry.add(_POLICIES, "LocalAccountTokenFilterPolicy", "REG_DWORD", "1")
-    world.registry.add(_WINLOGON, "AutoAdminLogon", "REG_SZ", "0")
-    world.registry.add(_WINLOGON, "AutoLogonCount", "REG_DWORD", "0")
-    world.registry.delete(_WINLOGON, "DefaultPassword")
     (root / "winlab/ready.txt").write_bytes(f"{node['node']}\r\n".encode("ascii"))
     run(["sync"])
     world.serial("winlab: phase=ready\r\n")
 
 
-def _reload(service: str, limit: float = 60.0) -> None:
-    """Have the first process start a service anew, and wait until it runs."""
-    request = STATE / f"reload.{service}"
+def _tidy(world: World, root: Path) -> None:
+    """Whatever happened: automatic logon ends, and no copy of the answer file stays."""
+    with contextlib.suppress(OSError):
+        world.registry.add(_WINLOGON, "AutoAdminLogon", "REG_SZ", "0")
+        world.registry.add(_WINLOGON, "AutoLogonCount", "REG_DWORD", "0")
+        world.registry.delete(_WINLOGON, "DefaultPassword")
+    for name in ANSWERS:
+        with contextlib.suppress(OSError):
+            (root / "Windows/Panther" / name).unlink(missing_ok=True)
+
+
+def _reload(service: str, limit: float = 90.0) -> None:
+    """Have the first process start a service anew, and wait until it runs.
+
+    :raises RefusedError: it does not start, or the first process does not answer within *limit* seconds.
+    """
+    request, failed = STATE / f"reload.{service}", STATE / f"failed.{service}"
+    failed.unlink(missing_ok=True)
     request.write_text("\n")
     end = time.monotonic() + limit
     while request.exists():
         if time.monotonic() > end:
             raise RefusedError(f"Start-Service : Service '{service}' cannot be started")
         time.sleep(0.1)
+    if failed.exists():
+        raise RefusedError(f"Start-Service : Service '{service}' cannot be started: {failed.read_text().strip()}")

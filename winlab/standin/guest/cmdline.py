@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+COMPUTED = ("DATE", "TIME", "RANDOM", "CMDCMDLINE", "CMDEXTVERSION")
 OPERATORS = ("&&", "||", "&", "|")
 
 
@@ -46,7 +47,10 @@ class Sequence:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Put variables' values in place of ``%NAME%``; on a command line an unknown name stays as it is."""
+    """Put variables' values in place of ``%NAME%``; on a command line an unknown name stays as it is.
+
+    :raises SyntaxFault: ``%NAME:...%`` of a known name, or a variable that cmd.exe computes: the stand-in does not.
+    """
     names = {name.upper(): value for name, value in variables.items()}
     result, rest = "", text
     while True:
@@ -58,6 +62,9 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
         if end and name and name.upper() in names:
             result, rest = result + names[name.upper()], after
         else:
+            base = name.partition(":")[0].upper()
+            if end and (base in COMPUTED or (":" in name and base in names)):
+                raise SyntaxFault(f"The stand-in does not know %{name}%.")
             result += "%"
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 
-from winlab.standin.guest import cmdline, netcommands, syscommands
+from winlab.standin.guest import cmdline, netcommands, searchcommands, syscommands
 from winlab.standin.guest.shell import Leave, Shell, Streams
 
 Command = Callable[[Shell, str, Streams], int]
@@ -48,6 +48,9 @@ def ver(shell: Shell, rest: str, streams: Streams) -> int:
 
 def set_(shell: Shell, rest: str, streams: Streams) -> int:
     """``set``, ``set NAME``, ``set NAME=VALUE``."""
+    if rest.strip().startswith("/"):
+        streams.err(f"The stand-in's set knows no {rest.split()[0]}.\r\n")
+        return 1
     text = rest.strip().strip('"')
     name, equals, value = text.partition("=")
     if equals:
@@ -132,7 +135,7 @@ def type_(shell: Shell, rest: str, streams: Streams) -> int:
 def mkdir(shell: Shell, rest: str, streams: Streams) -> int:
     """``mkdir FOLDER...``."""
     for word in cmdline.split(rest) or [""]:
-        real = shell.path(word) if word else None
+        real = shell.path(word) if word and not word.startswith("/") else None
         if real is None or real.exists():
             streams.err(f"A subdirectory or file {word} already exists.\r\n" if real else SYNTAX)
             return 1
@@ -141,17 +144,29 @@ def mkdir(shell: Shell, rest: str, streams: Streams) -> int:
 
 
 def delete(shell: Shell, rest: str, streams: Streams) -> int:
-    """``del [/f] [/q] FILE...``."""
-    words = [word for word in cmdline.split(rest) if word.lower() not in ("/f", "/q")]
-    for word in words:
-        real = shell.path(word)
-        if real is None or not real.is_file():
-            streams.err(f"Could Not Find {shell.world.drives.absolute(word, shell.cwd)}\r\n")
-            return 0 if real else 1  # del of a missing file ends with 0, as in Windows
-        real.unlink()
-    if not words:
+    """``del [/f] [/q] FILE...``: without wildcards."""
+    words = cmdline.split(rest)
+    names = [word for word in words if not word.startswith("/")]
+    switches = [one for word in words if word.startswith("/") for one in re.findall("/[^/]*", word)]
+    for switch in switches:
+        if switch.lower() not in ("/f", "/q"):
+            streams.err(f"The stand-in's del knows no {switch}.\r\n")
+            return 1
+    if not names:
         streams.err(SYNTAX)
-    return 0 if words else 1
+        return 1
+    code = 0
+    for name in names:
+        real = None if re.search("[*?]", name) else shell.path(name)
+        if real is not None and real.is_file():
+            real.unlink()
+        elif real is not None and not real.exists():
+            # A file that is not there is no failure to del
+            streams.err(f"Could Not Find {shell.world.drives.absolute(name, shell.cwd)}\r\n")
+        else:
+            streams.err(f"The stand-in's del removes single files only, not {name}\r\n")
+            code = 1
+    return code
 
 
 def _copy_move(shell: Shell, rest: str, streams: Streams, move: bool) -> int:
@@ -322,32 +337,6 @@ _SCRIPTS: tuple[tuple[str, Callable[[Shell, re.Match[str], Streams], int]], ...]
 )
 
 
-def findstr(shell: Shell, rest: str, streams: Streams) -> int:
-    """``findstr [/i] [/c:]TEXT [FILE...]``, ``find "TEXT"``: plain text only."""
-    words = cmdline.split(rest)
-    flags = [word.lower() for word in words if word.startswith("/") and not word.lower().startswith("/c:")]
-    plain = [re.sub(r"(?i)^/c:", "", word) for word in words if word.lower() not in flags]
-    if not plain or set(flags) - {"/i", "/l", "/v", "/x"}:
-        streams.err(SYNTAX)
-        return 2
-    wanted = plain[0].lower() if "/i" in flags else plain[0]
-    needles = [wanted] if any(word.lower().startswith("/c:") for word in words) else wanted.split() or [wanted]
-    text = streams.read() if len(plain) == 1 else ""
-    for name in plain[1:]:
-        real = shell.path(name)
-        if real is None or not real.is_file():
-            streams.err(f"FINDSTR: Cannot open {name}\r\n")
-            return 1
-        text += real.read_text(errors="replace")
-    hit = False
-    for line in text.splitlines():
-        where = line.lower() if "/i" in flags else line
-        if any(needle in where for needle in needles) != ("/v" in flags):
-            streams.out(f"{line}\r\n")
-            hit = True
-    return 0 if hit else 1
-
-
 def rem(shell: Shell, rest: str, streams: Streams) -> int:
     """``rem``: nothing."""
     del rest, streams
@@ -386,9 +375,8 @@ _BUILTIN: dict[str, Command] = {
 _PROGRAMS: dict[str, Command] = {
     "cmd": cmd,
     "powershell": powershell,
-    "findstr": findstr,
-    "find": findstr,
     "where": where,
     **netcommands.PROGRAMS,
+    **searchcommands.PROGRAMS,
     **syscommands.PROGRAMS,
 }

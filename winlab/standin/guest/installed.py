@@ -14,7 +14,7 @@ from winlab.errors import WinlabError
 from winlab.run import run, start
 from winlab.standin.guest import accounts, answer, devices, plan
 from winlab.standin.guest.answer import AnswerError
-from winlab.standin.guest.report import Log, draw
+from winlab.standin.guest.report import Log, bug, draw
 from winlab.standin.guest.services import Services
 from winlab.standin.guest.setup import execute, halt
 from winlab.standin.guest.shell import Shell
@@ -48,6 +48,13 @@ class State:
         os.sync()
 
 
+def finished(state: State, cached: Path) -> bool:
+    """Whether the first start is behind. bootstrap.ps1 removes the cached answer file: when that has gone after the
+    specialize pass, the machine was reset before the end could be written down."""
+    phase = state.values.get("phase")
+    return phase == "done" or (phase == "oobe" and not cached.is_file())
+
+
 def main() -> None:
     """Run the installed system until it is switched off."""
     for letter, _, _ in devices.letters(None):
@@ -60,7 +67,7 @@ def main() -> None:
     if "name" in state.values:
         _name(state.values["name"])
         network(state.values["name"])
-    if state.values.get("phase") == "done":
+    if finished(state, PANTHER / "unattend.xml"):
         accounts.activate(CONFIG / "standin-sam.json", state.values["name"])
         services.start_configured()
         write_port("setup: Windows has started\r\n")
@@ -138,6 +145,10 @@ def _first_start(state: State, world: World) -> None:
     except (WinlabError, OSError) as error:
         log.refuse(UNEXPECTED, " ".join(str(error).split()))
         halt()
+    except Exception:  # this is a thread: without this nobody would hear of it
+        bug()
+        log.refuse(UNEXPECTED, "a bug of the stand-in, see above")
+        halt()
 
 
 def _specialize(root: answer.Node, state: State, world: World, log: Log) -> None:
@@ -178,7 +189,8 @@ def _oobe(root: answer.Node, state: State, world: World, log: Log) -> None:
     elif commands:
         log.say("nobody logs on automatically, so FirstLogonCommands wait")
     cached = PANTHER / "unattend.xml"
-    cached.write_bytes(answer.conceal(cached.read_bytes()))
+    if cached.is_file():  # bootstrap.ps1 removes it
+        cached.write_bytes(answer.conceal(cached.read_bytes()))
     state.set(phase="done")
     _logon_screen(world)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import traceback
 
-from winlab.standin.guest.world import STATE, write_port
+from winlab.standin.guest.report import bug
+from winlab.standin.guest.world import STATE
 
 
 def main() -> None:
@@ -21,8 +21,7 @@ def main() -> None:
 
             installed.main()
     except Exception:
-        text = traceback.format_exc()
-        write_port("".join(f"setup: bug: {line}\r\n" for line in text.splitlines()))
+        bug()
         sys.exit(1)
 
 

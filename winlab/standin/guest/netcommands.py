@@ -155,7 +155,10 @@ def _skip(packet: bytes, at: int) -> int:
 
 def nslookup(shell: Shell, rest: str, streams: Streams) -> int:
     """``nslookup NAME [SERVER]``."""
-    words = [word for word in cmdline.split(rest) if not word.startswith("-")]
+    words = cmdline.split(rest)
+    if any(word.startswith("-") for word in words) or len(words) > 2:
+        streams.err("*** The stand-in's nslookup knows no options: nslookup NAME [SERVER]\r\n")
+        return 1
     servers, domains = shell.world.resolver()
     server = (address(words[1]) or "") if len(words) > 1 else (servers[0] if servers else "")
     if not words or not server:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from winlab.standin.guest.answer import AnswerError, Node, commands, component
+from winlab.standin.guest.answer import number as integer
 
 SETUP = "Microsoft-Windows-Setup"
 LOCALE = "Microsoft-Windows-International-Core-WinPE"
@@ -59,7 +61,7 @@ class Plan:
 
 def _number(text: str, what: str) -> int:
     try:
-        return int(text)
+        return integer(text)
     except ValueError:
         raise AnswerError(
             "The unattend answer file's <DiskConfiguration> or <ImageInstall> setting is not valid.",
@@ -164,7 +166,10 @@ def _disk(setup: Node, machine: Machine) -> tuple[int, tuple[Partition, ...]]:
     made = []
     for index, item in enumerate(_ordered(node, "CreatePartitions/CreatePartition"), 1):
         kind = {"efi": "EFI", "msr": "MSR", "primary": "Primary"}.get(item.value("Type").lower(), item.value("Type"))
+        if not kind:
+            raise AnswerError(_disk_message(number), f"CreatePartition {item.value('Order')} has no Type")
         made.append(_partition(number, index, kind, item, node))
+    _check_changes(number, made, _ordered(node, "ModifyPartitions/ModifyPartition"))
     _check_layout(number, made, machine)
     return number, tuple(made)
 
@@ -198,6 +203,23 @@ def _partition(disk: int, number: int, kind: str, item: Node, node: Node) -> Par
         change.value("Label"),
         change.value("Letter").upper(),
     )
+
+
+def _check_changes(disk: int, made: list[Partition], changes: list[Node]) -> None:
+    numbers = [_number(change.value("PartitionID"), "PartitionID") for change in changes]
+    for number in numbers:
+        if number > len(made) or number < 1:
+            raise AnswerError(_disk_message(disk), f"ModifyPartition: there is no partition {number}")
+        if numbers.count(number) > 1:
+            raise AnswerError(_disk_message(disk), f"ModifyPartition: partition {number} comes twice")
+    letters = [item.letter for item in made if item.letter]
+    for item in made:
+        if item.kind == "MSR" and item.format:
+            raise AnswerError(_disk_message(disk), f"partition {item.number}: an MSR partition has no Format")
+        if item.letter and not re.fullmatch("[A-Z]", item.letter):
+            raise AnswerError(_disk_message(disk), f"partition {item.number}: Letter '{item.letter}' is not one letter")
+        if item.letter and letters.count(item.letter) > 1:
+            raise AnswerError(_disk_message(disk), f"partition {item.number}: Letter {item.letter} is given twice")
 
 
 def _check_layout(disk: int, made: list[Partition], machine: Machine) -> None:

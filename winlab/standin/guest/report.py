@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from pathlib import Path
 
 from winlab.standin.guest.world import write_port
@@ -22,6 +23,11 @@ def draw(title: str, lines: list[str], path: Path = SCREEN) -> None:
             screen.write(page.encode("utf-8", "replace"))
     except OSError:
         return  # no screen, no page
+
+
+def bug() -> None:
+    """Tell the serial port of the exception that is being handled: it is a bug of the stand-in."""
+    write_port("".join(f"setup: bug: {line}\r\n" for line in traceback.format_exc().splitlines()))
 
 
 class Log:

@@ -10,12 +10,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from winlab.errors import WinlabError
 from winlab.run import start
 from winlab.standin.guest import accounts, winrmd
 from winlab.standin.guest.shell import Shell
 from winlab.standin.guest.winrm import Service
 from winlab.standin.guest.world import STATE, C, write_port
 
+PID = Path("/run/sshd.pid")
+SSHD_LOG = STATE / "sshd.log"
+SSHD_CONFIG_FILE = Path("/etc/ssh/sshd_config")
 SSHD_CONFIG = """\
 HostKey /run/standin/ssh_host_ed25519_key
 AuthorizedKeysFile /c/ProgramData/ssh/administrators_authorized_keys
@@ -35,6 +39,28 @@ Subsystem sftp internal-sftp -d /
 # The account has number 0, so sshd calls it root; "PermitRootLogin" is about it
 
 
+def gone(number: int) -> bool:
+    """Whether a process that this one started has ended."""
+    try:
+        return os.waitpid(number, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True
+
+
+def _until(true: Callable[[], bool], limit: float) -> bool:
+    """Wait until something is true, *limit* seconds at most; whether it is."""
+    end = time.monotonic() + limit
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text).split())
+
+
 class Services:
     """Starts the services; *make* gives a new cmd.exe, *config* is System32\\config."""
 
@@ -45,31 +71,37 @@ class Services:
         self.sshd = 0
 
     def start_configured(self) -> None:
-        """Start what has been set up."""
-        if (self.config / "standin-winrm.crt").is_file():
-            self.start_winrm()
-        if (C / "ProgramData/ssh/ssh_host_ed25519_key").is_file():
-            self.start_sshd()
+        """Start what has been set up; a service that does not start is told to the serial port, the others go on."""
+        for name, kept, act in (
+            ("winrm", self.config / "standin-winrm.crt", self.start_winrm),
+            ("sshd", C / "ProgramData/ssh/ssh_host_ed25519_key", self.start_sshd),
+        ):
+            if kept.is_file():
+                try:
+                    act()
+                except (WinlabError, OSError, ValueError) as error:
+                    write_port(f"setup: service {name} did not start: {_line(error)}\r\n")
 
     def serve_requests(self) -> None:
-        """Start anew what other processes have asked for."""
+        """Start anew what other processes have asked for. One that does not start leaves the reason in failed.NAME,
+        which whoever asked reads when the request has gone."""
         for name, act in (("winrm", self.start_winrm), ("sshd", self.start_sshd)):
             request = STATE / f"reload.{name}"
             if request.exists():
                 try:
                     act()
-                except (OSError, ValueError) as error:
-                    write_port(f"winlab: error={name}: {' '.join(str(error).split())}\r\n")
-                    request.rename(STATE / f"failed.{name}")
-                    continue
+                except (WinlabError, OSError, ValueError) as error:
+                    (STATE / f"failed.{name}").write_text(_line(error))
                 request.unlink()
 
     def start_winrm(self) -> None:
         """Open the HTTPS listener with the certificate kept in *config*."""
         os.environ["NTLM_USER_FILE"] = str(accounts.NTLM)
+        (STATE / "winrm").unlink(missing_ok=True)
         if self.listener is not None:
             self.listener.shutdown()
             self.listener.server_close()
+            self.listener = None
         self.listener = winrmd.listen(
             self.service, self.config / "standin-winrm.crt", self.config / "standin-winrm.key"
         )
@@ -79,17 +111,28 @@ class Services:
         (STATE / "winrm").write_text("running\n")
 
     def start_sshd(self) -> None:
-        """Start OpenSSH's server with the host key on C:."""
-        if self.sshd:
+        """Start OpenSSH's server with the host key on C:, and wait until it listens.
+
+        :raises OSError: it does not; the text holds the end of its log.
+        """
+        if self.sshd and not gone(self.sshd):
             os.kill(self.sshd, signal.SIGTERM)
-            time.sleep(0.2)
+            if not _until(lambda: gone(self.sshd), 10):
+                raise OSError("sshd does not end")
+        self.sshd = 0
+        PID.unlink(missing_ok=True)
+        SSHD_LOG.unlink(missing_ok=True)
         key = STATE / "ssh_host_ed25519_key"
         # The private key must end with a newline and be nobody else's: a file on C: can have neither
         shutil.copyfile(C / "ProgramData/ssh/ssh_host_ed25519_key", key)
         key.chmod(0o600)
-        path = Path("/etc/ssh/sshd_config")
-        path.write_text(SSHD_CONFIG)
-        self.sshd = start(["/usr/sbin/sshd", "-D", "-e"], log=STATE / "sshd.log")
+        SSHD_CONFIG_FILE.write_text(SSHD_CONFIG)
+        self.sshd = start(["/usr/sbin/sshd", "-D", "-e"], log=SSHD_LOG)
+        # sshd writes its number when it listens, not before
+        ended = _until(lambda: PID.is_file() or gone(self.sshd), 60)
+        if not PID.is_file():
+            tail = SSHD_LOG.read_text(errors="replace")[-400:] if SSHD_LOG.is_file() else ""
+            raise OSError(f"sshd {'has ended' if ended else 'does not listen'}: {_line(tail) or 'it said nothing'}")
 
     def guest_agent(self) -> None:
         """Start QEMU's guest agent if its channel is there."""

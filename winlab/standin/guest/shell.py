@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from winlab.standin.guest.world import World
 
 NOT_FOUND = 9009
+LIMIT = 8191  # characters of a line that cmd.exe takes (Microsoft, "Command prompt line string limitation")
 BANNER = "Microsoft Windows [Version 10.0.20348.587]\r\n(c) Microsoft Corporation. All rights reserved.\r\n"
 Writer = Callable[[str], None]
 
@@ -76,7 +77,10 @@ class Shell:
     def execute(self, line: str, streams: Streams) -> None:
         """Run one line."""
         try:
-            tree = cmdline.parse(cmdline.expand(line, self.environment()))
+            full = cmdline.expand(line, self.environment())
+            if max(len(line), len(full)) > LIMIT:
+                raise SyntaxFault("The command line is too long.")
+            tree = cmdline.parse(full)
             self._sequence(tree, streams)
         except SyntaxFault as fault:
             streams.err(f"{fault}\r\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from winlab.standin.guest import cmdline, registry
+from winlab.standin.guest import answer, cmdline, registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from winlab.standin.guest.shell import Shell, Streams
 
 REG_MISSING = "ERROR: The system was unable to find the specified registry key or value.\r\n"
+REG_OPTIONS = {
+    "query": ("/v", "/ve"),
+    "add": ("/v", "/ve", "/t", "/d", "/f"),
+    "delete": ("/v", "/ve", "/f"),
+}
 REG_SYNTAX = 'ERROR: Invalid syntax.\r\nType "REG /?" for usage.\r\n'
 
 
@@ -26,7 +31,7 @@ def whoami(shell: Shell, rest: str, streams: Streams) -> int:
 
 
 def reg(shell: Shell, rest: str, streams: Streams) -> int:
-    """``reg query|add|delete KEY [/v NAME | /ve] [/t TYPE] [/d DATA] [/f]``."""
+    """``reg query KEY``, ``reg add KEY [/t TYPE] [/d DATA] [/f]``, ``reg delete KEY /f``, each with [/v NAME | /ve]."""
     words = cmdline.split(rest)
     action = words[0].lower() if words else ""
     key = registry.full(words[1]) if len(words) > 1 else None
@@ -49,6 +54,11 @@ def reg(shell: Shell, rest: str, streams: Streams) -> int:
             streams.err(REG_SYNTAX)
             return 1
         at += 1
+    unknown = [flag for flag in options if flag not in REG_OPTIONS[action]]
+    if unknown or {"/v", "/ve"} <= set(options):
+        about = f"The stand-in's REG {action.upper()} knows no {unknown[0]}.\r\n" if unknown else REG_SYNTAX
+        streams.err(about)
+        return 1
     name = "" if "/ve" in options else options.get("/v")
     return {"query": _query, "add": _add, "delete": _delete}[action](shell, key, name, options, streams)
 
@@ -74,11 +84,20 @@ def _query(shell: Shell, key: str, name: str | None, options: dict[str, str], st
 
 def _add(shell: Shell, key: str, name: str | None, options: dict[str, str], streams: Streams) -> int:
     kind, data = options.get("/t", "REG_SZ").upper(), options.get("/d", "")
-    number = kind not in ("REG_DWORD", "REG_QWORD") or re.fullmatch(r"0[xX][0-9a-fA-F]+|\d+", data or "0")
-    if kind not in registry.TYPES or not number:
+    limit = {"REG_DWORD": 1 << 32, "REG_QWORD": 1 << 64}.get(kind)
+    if limit:
+        number = answer.number(data or "0") if re.fullmatch(r"0[xX][0-9a-fA-F]+|\d*", data) else limit
+        data = str(number)
+    if kind not in registry.TYPES or (limit and number >= limit) or (name is None and {"/t", "/d"} & set(options)):
         streams.err(REG_SYNTAX)
         return 1
-    shell.world.registry.add(key, name, kind, data or ("0" if kind in ("REG_DWORD", "REG_QWORD") else ""))
+    if kind == "REG_BINARY" and not re.fullmatch("([0-9a-fA-F]{2})*", data):
+        streams.err(REG_SYNTAX)
+        return 1
+    if name is not None and "/f" not in options and shell.world.registry.get(key, name) is not None:
+        streams.err(f"Value {name or '(Default)'} exists, and the stand-in can't ask; give /f.\r\n")
+        return 1
+    shell.world.registry.add(key, name, kind, data)
     streams.out("The operation completed successfully.\r\n")
     return 0
 

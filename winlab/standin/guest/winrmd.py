@@ -12,7 +12,8 @@ from typing import Any
 from winlab.standin.guest.winrm import Service
 
 PORT = 5986
-LIMIT = 8 << 20  # bytes of a request
+LIMIT = 512_000  # bytes of a request: MaxEnvelopeSizekb, 500 as Windows ships it
+DRAIN = 16 << 20  # bytes of a refused request that are still read, so that the other side reads the answer
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -30,6 +31,9 @@ class Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length") or 0)
         if size > LIMIT:
             self.close_connection = True
+            left = min(size, DRAIN)
+            while left > 0 and (block := self.rfile.read(min(left, 1 << 16))):
+                left -= len(block)
             self._answer(413, b"")
             return
         body = self.rfile.read(size)
