@@ -16,12 +16,22 @@ from pathlib import Path
 import pytest
 from harness import LAB_A, LAB_B, Labs, Winlab, traces
 
+from winlab.events import Quiet
+from winlab.host import packages
+
 MEMBER = "winlab-it"  # a user of the tests' own
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _packages() -> None:
+    """The distribution's packages: whichever test comes first finds them."""
+    assert os.geteuid() == 0, "integration tests need root: they install packages and set up the host"
+    packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD), Quiet())
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +50,6 @@ def host(winlab: Winlab) -> Iterator[None]:
     """A host that is set up; torn down at the end if it was not set up before."""
     from winlab.settings import HOST_FILE
 
-    assert os.geteuid() == 0, "integration tests need root: they set up the host"
     was_there = HOST_FILE.exists()
     winlab.ok("host", "setup", "--install")
     yield

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from winlab.errors import WinlabError
 from winlab.host import kvmprobe, units
 from winlab.run import run
 
@@ -34,8 +33,6 @@ def test_the_kvm_probe_notices_a_guest_that_resets(monkeypatch: pytest.MonkeyPat
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     path = tmp_path / units.UNIT.name
     path.write_text(units.unit_text(sys.executable))
-    try:
-        done = run(["systemd-analyze", "verify", path], check=False, timeout=60)
-    except WinlabError:
-        pytest.skip("needs systemd-analyze")
+    # systemd-analyze comes with systemd, on which Debian's libvirt depends, whether it is started or not
+    done = run(["systemd-analyze", "verify", path], check=False, timeout=60)
     assert done.returncode == 0, done.stderr
