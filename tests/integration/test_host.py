@@ -44,6 +44,7 @@ exec chroot . /bin/sh -euc '
   rm -rf /etc/winlab /var/lib/winlab /etc/systemd/system/winlab*
   # A folder made anew hides what happens in the one below: the host may be in use meanwhile.
   for folder in /etc/libvirt/storage /etc/libvirt/qemu /var/lib/libvirt/qemu /var/lib/ovn /var/lib/openvswitch; do
+    mkdir -p $folder  # some are made by libvirt itself, when it first runs
     owner=$(stat -c %u:%g $folder)
     rm -rf $folder; mkdir $folder; chown $owner $folder
   done
