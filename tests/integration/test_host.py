@@ -31,6 +31,7 @@ cd "$base/root"
 mount -t proc proc proc
 mount -t sysfs sysfs sys
 for folder in dev run tmp; do mount -t tmpfs tmpfs $folder; done
+mkdir -p ".$2"; mount --bind "$2" ".$2"  # the checkout, which may be under /tmp
 mkdir -p dev/net dev/pts run/lock
 mknod -m 666 dev/null c 1 3; mknod -m 666 dev/zero c 1 5; mknod -m 666 dev/full c 1 7
 mknod -m 666 dev/random c 1 8; mknod -m 666 dev/urandom c 1 9; mknod -m 666 dev/tty c 5 0
