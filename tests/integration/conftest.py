@@ -1,7 +1,7 @@
 """A real host and real labs, made once for all integration tests by the commands that people use.
 
 Two labs stand side by side: ``it-a`` (1-1-1, rehearsal, made by root) and ``it-b`` (1-0-1, made by a member of the
-group ``libvirt`` who is not root). They have the same inner addresses.
+group ``libvirt`` who is not root). They have the same inner addresses, and end where the guests answer.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from harness import LAB_A, LAB_B, Labs, Winlab, traces
+from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Labs, Winlab, traces
 
 from winlab.events import Quiet
 from winlab.host import packages
 
+SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
 MEMBER = "winlab-it"  # a user of the tests' own
 
 
@@ -31,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _packages() -> None:
     """The distribution's packages: whichever test comes first finds them."""
     assert os.geteuid() == 0, "integration tests need root: they install packages and set up the host"
-    packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD), Quiet())
+    packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO), Quiet())
 
 
 @pytest.fixture(scope="session")
@@ -87,11 +88,11 @@ def labs(winlab: Winlab, member: Winlab) -> Iterator[Labs]:
     # the images first: the member's lab stands on what is in the pool
     winlab.ok("image", "build", "debian-13")
     with ThreadPoolExecutor() as pool:
-        rehearsal = pool.submit(winlab.ok, "create", "--spec", "1-1-1", "--rehearse", "--lab", LAB_A)
+        rehearsal = pool.submit(winlab.ok, "create", *SPEC_A, "--lab", LAB_A)
         _wait_for_base("debian-13")
-        other = pool.submit(member.interrupted, "start controller-1", "create", "--spec", "1-0-1", "--lab", LAB_B)
+        other = pool.submit(member.interrupted, "start controller-1", "create", *SPEC_B, "--lab", LAB_B)
         interrupted = other.result()
-        printed_b = member.ok("create", "--spec", "1-0-1", "--lab", LAB_B)
+        printed_b = member.ok("create", *SPEC_B, "--lab", LAB_B)
         printed_a = rehearsal.result()
 
     def on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str]]:

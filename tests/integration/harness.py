@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 LAB_A, LAB_B = "it-a", "it-b"
+SPEC_A = ("--spec", "1-1-1", "--rehearse", "--until", "guests")
+SPEC_B = ("--spec", "1-0-1", "--until", "guests")
 
 
 @dataclass(frozen=True)

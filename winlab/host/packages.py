@@ -42,7 +42,7 @@ MEDIA = (
     Package("mcopy", "mtools", "mtools"),
 )
 
-# To build Linux images and the stand-in media.
+# To build Linux images, the stand-in media, and Kubernetes.
 BUILD = (
     Package("mmdebstrap", "mmdebstrap", "mmdebstrap"),
     # for a user who is not root
@@ -55,6 +55,9 @@ BUILD = (
     Package("/usr/lib/grub/i386-pc/linux.mod", "grub-pc-bin", "grub2-pc-modules"),
     Package("gcc", "gcc", "gcc"),
     Package("/usr/include/efi/efi.h", "gnu-efi", "gnu-efi-devel"),
+    # runc is the one program that needs C
+    Package("/usr/include/seccomp.h", "libseccomp-dev", "libseccomp-devel"),
+    Package("pkg-config", "pkg-config", "pkgconf-pkg-config"),
     Package("objcopy", "binutils", "binutils"),
     Package("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring", "debian-keyring"),
 )

@@ -1,0 +1,3 @@
+module winlab.invalid/pause
+
+go 1.21

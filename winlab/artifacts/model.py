@@ -1,0 +1,97 @@
+"""What can be asked of a source of artifacts, and what it answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from winlab.events import Progress
+
+System = Literal["linux", "windows"]
+
+
+@dataclass(frozen=True, order=True)
+class Program:
+    """One executable file for amd64, by its name without ``.exe`` and the version of the release it belongs to."""
+
+    name: str
+    version: str
+    os: System
+
+    @property
+    def file(self) -> str:
+        """The name of the file: ``kubelet`` or ``kubelet.exe``."""
+        return f"{self.name}.exe" if self.os == "windows" else self.name
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.version} ({self.os})"
+
+
+@dataclass(frozen=True, order=True)
+class ContainerImage:
+    """A container image for amd64 by its full reference (``registry.k8s.io/pause:3.10.2``); kept as an OCI archive."""
+
+    reference: str
+    os: System
+
+    @property
+    def file(self) -> str:
+        """The name of the archive: the reference, with what no file's name can hold replaced."""
+        return self.reference.replace("/", "_").replace(":", "_").replace("@", "_") + ".tar"
+
+    def __str__(self) -> str:
+        return f"image {self.reference} ({self.os})"
+
+
+@dataclass(frozen=True, order=True)
+class Manifest:
+    """A file of Kubernetes objects that a project publishes, by the project's version and the file's name."""
+
+    project: str
+    version: str
+    name: str
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return f"{self.project}-{self.version}-{self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.project} {self.version}"
+
+
+Artifact = Program | ContainerImage | Manifest
+
+
+@dataclass(frozen=True)
+class Obtained:
+    """An artifact at hand: a local file, read-only, whose SHA-256 was checked; ``origin`` says where it came from."""
+
+    artifact: Artifact
+    path: Path
+    sha256: str
+    size: int
+    origin: str
+
+
+class Source(Protocol):
+    """Where artifacts come from: ``upstream``, ``mirror``, ``bundle`` or ``build``."""
+
+    name: str
+
+    def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
+        """What of *wanted* this source can never give, with the reasons. Quick; nothing is fetched or made."""
+
+    def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
+        """Fetch or make one artifact, or take it from the cache.
+
+        :raises WinlabError: it can't be had, or is not what it should be; the message names the artifact.
+        """
+
+    def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
+        """Fetch or make several, in the order in which they were asked for; quicker than one by one.
+
+        :raises WinlabError: as :meth:`obtain`.
+        """
