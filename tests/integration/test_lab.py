@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import LAB_A, LAB_B, Labs, Winlab, traces
+from harness import LAB_A, LAB_B, SPEC_A, Labs, Winlab, traces
 
 
 def text(done: subprocess.CompletedProcess[str]) -> str:
@@ -43,7 +43,7 @@ def test_list_shows_both(labs: Labs, winlab: Winlab) -> None:
 
 def test_create_again_changes_nothing(labs: Labs, winlab: Winlab) -> None:
     before = traces()
-    done = winlab("create", "--spec", "1-1-1", "--rehearse", "--lab", LAB_A, "--output", "json")
+    done = winlab("create", *SPEC_A, "--lab", LAB_A, "--output", "json")
     assert done.returncode == 0, done.stderr
     kinds = {event["step"]: event["kind"] for event in map(json.loads, done.stdout.splitlines()) if event["step"]}
     assert set(kinds.values()) == {"skipped"}
@@ -51,7 +51,7 @@ def test_create_again_changes_nothing(labs: Labs, winlab: Winlab) -> None:
 
 
 def test_another_spec_is_refused(labs: Labs, winlab: Winlab) -> None:
-    done = winlab("create", "--spec", "1-1-1", "--rehearse", "--lab", LAB_A, "--set", "workers.cpus=1")
+    done = winlab("create", *SPEC_A, "--lab", LAB_A, "--set", "workers.cpus=1")
     assert done.returncode == 6
     assert "winlab destroy --lab it-a" in done.stderr
 
@@ -252,6 +252,18 @@ def test_secrets_are_nobody_elses(labs: Labs, state: Path) -> None:
     assert not [name for name in left if "answer" in name or "media" in name]
 
 
+def evidence(labs: Labs, node: str) -> str:
+    """What a node says of itself, for the message of a test that failed."""
+    serial = labs.a("serial", node, "--log").stdout[-3000:]
+    state = labs.a("status").stdout
+    registers = subprocess.run(
+        ["virsh", "qemu-monitor-command", f"winlab-{LAB_A}-{node}", "--hmp", "info registers"],
+        capture_output=True, text=True, check=False,
+    ).stdout[:2000]  # fmt: skip
+    flows = subprocess.run(["ovn-sbctl", "show"], capture_output=True, text=True, check=False).stdout
+    return f"{state}\n{serial}\n{registers}\n{flows}"
+
+
 def test_reboot_of_both_nodes_is_survived(labs: Labs, winlab: Winlab) -> None:
     booted = text(labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt"))
     text(labs.a("exec", "node-1", "--", "shutdown /r /t 0"))
@@ -263,11 +275,11 @@ def test_reboot_of_both_nodes_is_survived(labs: Labs, winlab: Winlab) -> None:
         if again.returncode == 0:
             break
         time.sleep(5)
-    assert again.stdout == booted
+    assert again.stdout == booted, f"{again.returncode}\n{again.stderr}\n{evidence(labs, 'node-1')}"
     log = text(labs.a("serial", "node-1", "--log"))
     assert log.count("winlab: phase=firstLogon") == 1  # a second boot is no second installation
     # create waits for the controller, too, which tells its phase "ready" only at the first boot
-    winlab.ok("create", "--spec", "1-1-1", "--rehearse", "--lab", LAB_A)
+    winlab.ok("create", *SPEC_A, "--lab", LAB_A)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +309,7 @@ def test_completion_offers_names(labs: Labs, winlab: Winlab, words: list[str], o
 
 
 def test_another_account_is_told_at_once(labs: Labs, member: Winlab) -> None:
-    done = member("create", "--spec", "1-1-1", "--rehearse", "--lab", LAB_A)
+    done = member("create", *SPEC_A, "--lab", LAB_A)
     assert done.returncode == 6
     assert "this account has no credentials" in done.stderr
 

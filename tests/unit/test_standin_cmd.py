@@ -74,7 +74,7 @@ def run(world: World, line: str, stdin: str = "") -> tuple[int, str, str]:
         ("hostname", (0, "W1\r\n", "")),
         ("HOSTNAME.EXE", (0, "W1\r\n", "")),
         ("whoami", (0, "w1\\administrator\r\n", "")),
-        ("ver", (0, "\r\nMicrosoft Windows [Version 10.0.20348.587]\r\n", "")),
+        ("ver", (0, "\r\nMicrosoft Windows [Version 10.0.20348.2762]\r\n", "")),
         ("nosuch", (1, "", UNKNOWN.format("nosuch"))),
         ("nosuch || hostname", (0, "W1\r\n", UNKNOWN.format("nosuch"))),
         ("nosuch && echo bar", (1, "", UNKNOWN.format("nosuch"))),
@@ -347,7 +347,7 @@ def test_interactive(world: Fake) -> None:
         return next(lines)
 
     assert interactive(Shell(world), Streams(out.append, out.append), ask) == 4
-    assert out[0].startswith("Microsoft Windows [Version 10.0.20348.587]")
+    assert out[0].startswith("Microsoft Windows [Version 10.0.20348.2762]")
     assert prompts[0] == "\r\nC:\\Users\\Administrator>"
     assert prompts[2] == "\r\nC:\\Windows>"
 

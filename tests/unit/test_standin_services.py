@@ -194,3 +194,20 @@ def test_a_reset_after_the_answer_file_has_gone(tmp_path: Path) -> None:
     assert not installed.finished(state, cached)
     state.set(phase="done")
     assert installed.finished(state, cached)
+
+
+def test_a_wish_for_a_restart_is_seen_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first process looks while others write: half a wish once ended it, and WinRM with it."""
+    from winlab.standin.guest import world
+
+    monkeypatch.setattr(world, "STATE", tmp_path)
+    write = Path.write_text
+
+    def watched(path: Path, text: str) -> int:
+        assert not (tmp_path / "power").exists()
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", watched)
+    world.ask_power("reboot", 1.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["power"]
+    assert (tmp_path / "power").read_text() == "reboot 1.0\n"

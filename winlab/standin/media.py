@@ -11,7 +11,7 @@ from winlab import data
 from winlab.catalog import BuildRequest, Recipe
 from winlab.errors import UsageError
 from winlab.media.apt import debian_mirror
-from winlab.standin import boot, initrd, iso, root, wims
+from winlab.standin import boot, initrd, iso, root, shims, wims
 
 _HERE = Path(__file__).parent
 EI_CFG = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
@@ -19,6 +19,11 @@ EI_CFG = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
 
 def _bootstrap() -> Path:
     return data.folder("unattend") / "windows" / "bootstrap.ps1"
+
+
+def _scripts() -> list[Path]:
+    """The PowerShell scripts for Windows workers, which the stand-in plays."""
+    return sorted((data.folder("unattend") / "windows/worker").glob("*.ps1"))
 
 
 def _sources() -> list[Path]:
@@ -29,18 +34,22 @@ def _sources() -> list[Path]:
 
 
 def fingerprint(recipe: Recipe) -> str:
-    """SHA-256 over all sources that the media are made of: this package, bootstrap.ps1, pyspnego's version."""
+    """SHA-256 over all sources that the media are made of: this package, the PowerShell scripts, pyspnego's version."""
     del recipe
     digest = hashlib.sha256(f"pyspnego {version('pyspnego')}\n".encode())
     for path in _sources():
         digest.update(f"{path.relative_to(_HERE.parent)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
-    digest.update(hashlib.sha256(_bootstrap().read_bytes()).digest())
+    for path in (_bootstrap(), *_scripts()):
+        digest.update(f"{path.name}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 
 def _known() -> dict[str, bytes]:
-    """What the guest must know of this winlab: the digest of the one PowerShell script that it plays."""
-    known = {"bootstrap_sha256": hashlib.sha256(_bootstrap().read_bytes()).hexdigest()}
+    """What the guest must know of this winlab: the digests of the PowerShell scripts that it plays."""
+    known = {
+        "bootstrap_sha256": hashlib.sha256(_bootstrap().read_bytes()).hexdigest(),
+        "scripts": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in _scripts()},
+    }
     return {"known.json": json.dumps(known, indent=1).encode()}
 
 
@@ -57,7 +66,9 @@ def build(request: BuildRequest) -> None:
         )
     say, work = request.progress.say, request.workdir
     mirror = request.mirror or debian_mirror()
-    made = root.build(mirror, list(request.options.get("packages", [])), _known(), work, say)
+    say("compiling the shims for Wine")
+    extra = {**_known(), **{f"shims/{name}": content for name, content in shims.make(work).items()}}
+    made = root.build(mirror, list(request.options.get("packages", [])), extra, work, say)
     say("making the boot programs")
     ramdisk = initrd.make(made.release, made.modules, made.busybox, (_HERE / "boot/ramdisk.sh").read_bytes())
     loader = boot.disk_program(work)

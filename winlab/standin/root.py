@@ -18,7 +18,7 @@ from winlab.run import run, stream
 from winlab.standin import initrd
 
 SUITE = "trixie"
-# What the guest's programs need. More packages can be named in the recipe (options: packages: [...]).
+# What the guest's programs need; Wine runs the real Windows programs. The recipe can name more (options: packages).
 PACKAGES = (
     "python3",
     "python3-cryptography",
@@ -35,6 +35,9 @@ PACKAGES = (
     "iputils-ping",
     "busybox-static",
     "netbase",
+    "wine",
+    "wine64",
+    "libwine",
 )
 KERNEL_PACKAGE = "linux-image-amd64"
 # Of no use in a system that is never upgraded; left out to keep the media small.
@@ -58,6 +61,14 @@ PRUNED = (
     "var/lib/dpkg/info",
     "var/log",
     "usr/share/zoneinfo",
+    "usr/share/icons",
+    "usr/share/applications",
+    "usr/share/X11",
+    "usr/share/alsa",
+    "usr/share/mime",
+    "usr/share/fonts",
+    "usr/share/gtk-doc",
+    "usr/share/lintian",
     "usr/lib/python3.13/test",
     "usr/lib/python3.13/idlelib",
     "usr/lib/python3.13/ensurepip",
@@ -66,7 +77,8 @@ PRUNED = (
     "etc/ssh/ssh_host_ecdsa_key",
     "etc/ssh/ssh_host_ed25519_key",
 )
-TOOLS = "Install the packages mmdebstrap, squashfs-tools, dpkg and debian-archive-keyring."
+TOOLS = "Install the packages mmdebstrap, squashfs-tools, dpkg, binutils and debian-archive-keyring."
+MODULES = "usr/lib/x86_64-linux-gnu/wine/x86_64-windows"  # Wine's own DLLs
 HOME = "usr/lib/standin"  # where the guest's files are, in the root
 
 _ACCOUNTS = (
@@ -101,6 +113,13 @@ export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
 package=$(apt-cache depends {kernel} | sed -n 's/.*Depends: //p' | head -n 1)
 apt-get -q -o APT::Sandbox::User=root download "$package"
 mv linux-image-*.deb kernel.deb
+wineroot() {{
+    chroot "$root" env PYTHONPATH=/{home} PYTHONDONTWRITEBYTECODE=1 \\
+        python3 -m winlab.standin.guest.wineroot "$1"
+}}
+wineroot prune
+find "$root/{windows}" -type f -exec strip --strip-debug {{}} +
+wineroot prefix
 """
 
 
@@ -132,6 +151,7 @@ def payload(target: Path, extra: dict[str, bytes]) -> None:
         shutil.copyfile(package / "standin/boot" / f"{program}.sh", target / program)
         (target / program).chmod(0o755)
     for name, content in extra.items():
+        (target / name).parent.mkdir(exist_ok=True)
         (target / name).write_bytes(content)
 
 
@@ -177,10 +197,11 @@ def build(mirror: str, packages: list[str], extra: dict[str, bytes], work: Path,
     staged, tar, squashfs = work / "standin", work / "root.tar", work / "root.sqfs"
     payload(staged, extra)
     # The script itself, not its path: a user namespace may not be allowed to read where it lies.
-    hook = _HOOK.format(passwd=_ACCOUNTS, release=_RELEASE, home=HOME, kernel=KERNEL_PACKAGE)
+    hook = _HOOK.format(passwd=_ACCOUNTS, release=_RELEASE, home=HOME, kernel=KERNEL_PACKAGE, windows=MODULES)
     arguments = ["--variant=minbase", f"--include={','.join([*PACKAGES, *packages])}"]
     arguments += ['--aptopt=Apt::Install-Recommends "false"']
     arguments += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "i18n")]
+    arguments += ["--dpkgopt=force-unsafe-io"]  # should the machine fail, the root is made anew anyway
     arguments += [f"--customize-hook=copy-in {shlex.quote(str(staged))} /usr/lib", f"--customize-hook={hook}"]
     arguments += [f"--customize-hook=copy-out /var/cache/kernel.deb {shlex.quote(str(work))}"]
     arguments += ['--customize-hook=rm "$1/var/cache/kernel.deb"']

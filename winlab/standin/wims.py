@@ -9,9 +9,10 @@ from typing import BinaryIO
 
 from winlab.errors import WinlabError
 from winlab.run import run
+from winlab.standin.guest import BUILD, REVISION
 
 TOOLS = "Install the package wimtools."
-VERSION = {"MAJOR": "10", "MINOR": "0", "BUILD": "20348", "SPBUILD": "587", "SPLEVEL": "0"}
+VERSION = {"MAJOR": "10", "MINOR": "0", "BUILD": BUILD, "SPBUILD": str(REVISION), "SPLEVEL": "0"}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ bound | renew)
         for server in $dns; do echo "nameserver $server"; done
     } >/run/standin/resolv.conf.new
     mv /run/standin/resolv.conf.new /run/standin/resolv.conf
+    # as in Windows, the computer's own name leads to its address
+    printf '127.0.0.1 localhost\n::1 localhost\n%s %s\n' "$ip" "$(hostname)" >/etc/hosts
     {
         echo "ip=$ip"
         echo "mask=$subnet"

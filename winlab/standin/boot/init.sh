@@ -6,7 +6,7 @@ mount -t devpts -o gid=5,mode=620 devpts /dev/pts
 cat >/etc/inittab <<'END'
 ::once:/usr/bin/python3 -s -m winlab.standin.guest.main >/dev/kmsg 2>&1
 ::ctrlaltdel:/bin/busybox reboot
-::shutdown:/bin/sh -c "sync; /bin/busybox umount -a -r 2>/dev/null; sync"
+::shutdown:/bin/sh -c "timeout 30 sync; timeout 30 /bin/busybox umount -a -r 2>/dev/null; timeout 30 sync"
 END
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHONPATH=/usr/lib/standin PYTHONDONTWRITEBYTECODE=1 LANG=C.UTF-8
 exec /bin/busybox init

@@ -3,3 +3,10 @@
 These modules also import on the host, where the tests try their logic. They use the standard library, ``winlab.run``
 and ``winlab.errors``, and in two places ``spnego`` and ``cryptography``.
 """
+
+# The Windows that is stood in for: Windows Server 2022 with the updates of October 2024 (KB5044281), since those
+# before it break Calico.
+NAME = "Windows Server 2022 Standard Evaluation"
+BUILD = "20348"
+REVISION = 2762
+VERSION = f"10.0.{BUILD}.{REVISION}"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable
 from datetime import datetime
 
-from winlab.standin.guest import cmdline, netcommands, searchcommands, syscommands
+from winlab.standin.guest import VERSION, cmdline, netcommands, pscommands, searchcommands, syscommands
 from winlab.standin.guest.shell import Leave, Shell, Streams
 
 Command = Callable[[Shell, str, Streams], int]
@@ -42,7 +40,7 @@ def echo(shell: Shell, rest: str, streams: Streams) -> int:
 def ver(shell: Shell, rest: str, streams: Streams) -> int:
     """``ver``."""
     del shell, rest
-    streams.out("\r\nMicrosoft Windows [Version 10.0.20348.587]\r\n")
+    streams.out(f"\r\nMicrosoft Windows [Version {VERSION}]\r\n")
     return 0
 
 
@@ -241,6 +239,21 @@ def if_(shell: Shell, rest: str, streams: Streams) -> int:
     return shell.code
 
 
+def for_(shell: Shell, rest: str, streams: Streams) -> int:
+    """``for %X in (WORD ...) do COMMAND``."""
+    match = re.match(r"(?is)\s*%([a-z])\s+in\s*\(([^)]*)\)\s*do\s+(.+)", rest)
+    if match is None:
+        streams.err(SYNTAX)
+        return 1
+    for word in re.split(r"[\s,;=]+", match[2].strip()):
+        if re.search(r"[*?\"]", word):
+            streams.err(f"The stand-in's FOR does not know '{word}'.\r\n")
+            return 1
+        shell.check()
+        shell.execute(match[3].replace(f"%{match[1]}", word), streams)
+    return shell.code
+
+
 def cmd(shell: Shell, rest: str, streams: Streams) -> int:
     """``cmd [/d] [/s] [/q] /c LINE``."""
     text = rest.strip()
@@ -254,87 +267,6 @@ def cmd(shell: Shell, rest: str, streams: Streams) -> int:
         line = line[1:-1]
     inner = Shell(shell.world, dict(shell.variables), shell.cwd, 0, shell.cancelled)
     return inner.run(line, streams)
-
-
-def powershell(shell: Shell, rest: str, streams: Streams) -> int:
-    """PowerShell is not there: a few exact scripts are played, all others refused."""
-    script = script_of(rest)
-    for known, play in _SCRIPTS:
-        match = re.fullmatch(known, script, re.IGNORECASE)
-        if match:
-            return play(shell, match, streams)
-    streams.err(f"powershell.exe : not available in this stand-in\r\n    + {script[:200]}\r\n")
-    return 1
-
-
-def script_of(rest: str) -> str:
-    """The script in PowerShell's own arguments: after ``-Command``, or ``-EncodedCommand`` in base64 of UTF-16LE."""
-    words = cmdline.split(rest)
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        flag = words[at].lower()
-        if flag in ("-encodedcommand", "-enc", "-e", "-ec"):
-            try:
-                return " ".join(base64.b64decode(words[at + 1]).decode("utf-16-le").split())
-            except (IndexError, binascii.Error, UnicodeDecodeError):
-                return ""
-        if flag in ("-command", "-c"):
-            return " ".join(" ".join(words[at + 1 :]).split())
-        at += 2 if flag in ("-executionpolicy", "-ep", "-inputformat", "-outputformat") else 1
-    return " ".join(" ".join(words[at:]).split())
-
-
-def _content(shell: Shell, match: re.Match[str], streams: Streams) -> int:
-    return type_(shell, match["path"], streams)
-
-
-def _say(text: str) -> Callable[[Shell, re.Match[str], Streams], int]:
-    def play(shell: Shell, match: re.Match[str], streams: Streams) -> int:
-        del match
-        streams.out(text.replace("@NAME@", shell.world.name()) + "\r\n")
-        return 0
-
-    return play
-
-
-def _power(action: str) -> Callable[[Shell, re.Match[str], Streams], int]:
-    def play(shell: Shell, match: re.Match[str], streams: Streams) -> int:
-        del match, streams
-        shell.world.power(action, 1)
-        return 0
-
-    return play
-
-
-def _bootstrap(shell: Shell, match: re.Match[str], streams: Streams) -> int:
-    """Run winlab\\bootstrap.ps1 of every drive that has one."""
-    del match
-    from winlab.standin.guest import bootstrap
-
-    for place in shell.world.drives.letters.values():
-        script = place / "winlab" / "bootstrap.ps1"
-        if script.is_file():
-            try:
-                bootstrap.play(script.parent, shell.world)
-            except bootstrap.RefusedError as error:
-                streams.err(f"{error}\r\n")
-                return 1
-    return 0
-
-
-_BOOTSTRAP = (
-    "Get-PSDrive -PSProvider FileSystem | ForEach-Object { $p = Join-Path $_.Root 'winlab\\bootstrap.ps1'; "
-    "if (Test-Path $p) { & $p } }"
-)
-_SCRIPTS: tuple[tuple[str, Callable[[Shell, re.Match[str], Streams], int]], ...] = (
-    (r"\$PSVersionTable\.PSVersion\.ToString\(\)", _say("5.1.20348.558")),
-    (re.escape(_BOOTSTRAP), _bootstrap),
-    (r"\$env:COMPUTERNAME", _say("@NAME@")),
-    (r"hostname(\.exe)?", _say("@NAME@")),
-    (r"Get-Content (-Raw )?(-Path )?'?(?P<path>[A-Z]:\\[^'\s]+)'?", _content),
-    (r"Restart-Computer -Force", _power("reboot")),
-    (r"Stop-Computer -Force", _power("poweroff")),
-)
 
 
 def rem(shell: Shell, rest: str, streams: Streams) -> int:
@@ -369,12 +301,13 @@ _BUILTIN: dict[str, Command] = {
     "copy": copy,
     "move": move,
     "exit": exit_,
+    "for": for_,
     "if": if_,
     "rem": rem,
 }
 _PROGRAMS: dict[str, Command] = {
     "cmd": cmd,
-    "powershell": powershell,
+    "powershell": pscommands.powershell,
     "where": where,
     **netcommands.PROGRAMS,
     **searchcommands.PROGRAMS,

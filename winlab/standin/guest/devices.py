@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from winlab.errors import WinlabError
 from winlab.run import run
+from winlab.standin.guest import wine
+from winlab.standin.guest.world import STATE
 
 BLOCK = Path("/sys/class/block")
 MEDIA = Path("/media")
+LABELS = STATE / "volumes.json"
+# linux/cdrom.h
+CDROM_MEDIA_CHANGED, CDROM_DRIVE_STATUS, CURRENT_SLOT, DISC_OK = 0x5325, 0x5326, 0x7FFFFFFF, 4
 
 
 def _size(name: str) -> int:
@@ -68,6 +76,64 @@ def letters(installation: Path | None, first: str = "D") -> Iterator[tuple[str, 
         else:
             continue
         letter += 1
+
+
+class Drives:
+    """The CD drives of the installed system. Each has its letter from D: on, with or without a disc, as in Windows;
+    discs are mounted and unmounted as they come and go."""
+
+    def __init__(self, media: Path = MEDIA) -> None:
+        self.media = media
+        self.letters = {
+            chr(ord("D") + number): Path("/dev") / path.name for number, path in enumerate(sorted(BLOCK.glob("sr*")))
+        }
+        self.labels: dict[str, str] = {}
+
+    def refresh(self) -> None:
+        """Look at every drive; what is there stands in :data:`LABELS` for other processes."""
+        before = dict(self.labels)
+        for letter, device in self.letters.items():
+            there, changed = disc(device)
+            if letter in self.labels and (changed or not there):
+                del self.labels[letter]
+                run(["umount", "-l", self.media / letter], check=False)
+                (self.media / letter).rmdir()
+                wine.drive(letter, None)
+            if there and letter not in self.labels and mount(device, self.media / letter, ("udf", "iso9660")):
+                self.labels[letter] = label(device)
+                wine.drive(letter, self.media / letter)
+        if self.labels != before or not LABELS.exists():
+            partial = LABELS.with_suffix(".new")
+            partial.write_text(json.dumps(self.labels))
+            partial.replace(LABELS)
+
+
+def disc(device: Path) -> tuple[bool, bool]:
+    """Whether a drive holds a disc, and whether it is another one than at the last look."""
+    try:
+        handle = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return False, False
+    try:
+        there = fcntl.ioctl(handle, CDROM_DRIVE_STATUS, CURRENT_SLOT) == DISC_OK
+        return there, fcntl.ioctl(handle, CDROM_MEDIA_CHANGED, CURRENT_SLOT) != 0
+    except OSError:
+        return False, False
+    finally:
+        os.close(handle)
+
+
+def label(device: Path) -> str:
+    """The name of the volume on a disc: in ISO 9660 32 characters at byte 40 of sector 16 (ECMA-119, 8.4)."""
+    with device.open("rb") as file:
+        file.seek(16 * 2048 + 40)
+        return file.read(32).decode("ascii", "replace").strip()
+
+
+def labels() -> dict[str, str]:
+    """The names of the volumes by their drive letters, as another process has last seen them."""
+    found: dict[str, str] = json.loads(LABELS.read_text()) if LABELS.is_file() else {}
+    return found
 
 
 def wait_for(path: Path, limit: float = 15.0) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from winlab.errors import WinlabError
 from winlab.run import run, start
-from winlab.standin.guest import accounts, answer, devices, plan
+from winlab.standin.guest import accounts, answer, devices, plan, players, wine, winservices
 from winlab.standin.guest.answer import AnswerError
 from winlab.standin.guest.report import Log, bug, draw
 from winlab.standin.guest.services import Services
 from winlab.standin.guest.setup import execute, halt
 from winlab.standin.guest.shell import Shell
-from winlab.standin.guest.world import STATE, C, World, write_port
+from winlab.standin.guest.world import STATE, C, World, ask_power, write_port
 
 CONFIG = C / "Windows/System32/config"
 PANTHER = C / "Windows/Panther"
@@ -28,7 +28,9 @@ UNEXPECTED = (
     "The computer restarted unexpectedly or encountered an unexpected error. Windows installation cannot proceed. "
     'To install Windows, click "OK" to restart the computer, and then restart the installation.'
 )
+LOOK = 1.0  # seconds between two looks at the CD drives
 SYNC = 3.0  # seconds: no more than this is lost when the machine is reset
+FORCED = 180.0  # seconds from being told to restart until it is done the hard way
 POWER_KEY = 116  # KEY_POWER, linux/input-event-codes.h
 
 
@@ -57,8 +59,10 @@ def finished(state: State, cached: Path) -> bool:
 
 def main() -> None:
     """Run the installed system until it is switched off."""
-    for letter, _, _ in devices.letters(None):
-        del letter
+    wine.arrange()
+    drives = devices.Drives()
+    drives.refresh()
+    players.settle_features(CONFIG)
     state = State(CONFIG / "standin-state.json")
     world = World.real()
     services = Services(lambda: Shell(World.real()), CONFIG)
@@ -74,25 +78,35 @@ def main() -> None:
         threading.Thread(target=_logon_screen, args=(world,), daemon=True).start()
     else:
         threading.Thread(target=_first_start, args=(state, world), daemon=True).start()
-    _supervise(services)
+    manager = winservices.Manager(CONFIG / "standin-services.json")
+    number = wine.boot_number(CONFIG / players.BOOTS)
+    wine.start_soon(number, winservices.registry_text(list(manager.units().values())), manager.serve)
+    _supervise(services, drives)
 
 
-def _supervise(services: Services) -> None:
-    """Do what other processes ask for by files: restart a service, restart or switch off the machine."""
-    synced = time.monotonic()
+def _supervise(services: Services, drives: devices.Drives) -> None:
+    """Do what other processes ask for by files: restart a service, restart or switch off the machine. And look
+    whether CDs have come or gone."""
+    synced = looked = time.monotonic()
     while True:
         services.serve_requests()
+        services.drop_if_asked()
+        if time.monotonic() > looked + LOOK:
+            drives.refresh()
+            looked = time.monotonic()
         if time.monotonic() > synced + SYNC:
             os.sync()
             synced = time.monotonic()
         wish = STATE / "power"
-        if wish.is_file():
-            action, _, delay = wish.read_text().partition(" ")
+        if wish.is_file() and (text := wish.read_text().strip()):
+            action, _, delay = text.partition(" ")
             wish.unlink()
             time.sleep(float(delay or 0))
             draw("Windows Server 2022", ["Restarting" if action == "reboot" else "Shutting down"])
+            wine.stop()
             run(["busybox", action])
-            halt()
+            time.sleep(FORCED)  # the first program has ended this one long before, unless something hangs
+            Path("/proc/sysrq-trigger").write_text("b" if action == "reboot" else "o")
         time.sleep(0.1)
 
 
@@ -110,12 +124,13 @@ def _power_button() -> None:
         while data := device.read(size):
             _, _, _, code, value = struct.unpack("llHHi", data)
             if code == POWER_KEY and value == 1:
-                (STATE / "power").write_text("poweroff 0\n")
+                ask_power("poweroff")
 
 
 def _name(name: str) -> None:
     run(["busybox", "hostname", name])
-    Path("/etc/hosts").write_text(f"127.0.0.1 localhost\n::1 localhost\n127.0.0.1 {name}\n")
+    # Its own name leads to its address when it has one (dhcp.sh), as in Windows: kubelet.exe looks for it so
+    Path("/etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
 
 
 def network(name: str) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+from winlab.standin.guest import BUILD, NAME, REVISION
+
 ROOTS = {
     "HKLM": "HKEY_LOCAL_MACHINE",
     "HKCU": "HKEY_CURRENT_USER",
@@ -17,11 +19,11 @@ TYPES = ("REG_SZ", "REG_MULTI_SZ", "REG_DWORD", "REG_QWORD", "REG_BINARY", "REG_
 _NT = r"HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
 _FACTS = {
     _NT: {
-        "CurrentBuild": ["REG_SZ", "20348"],
-        "CurrentBuildNumber": ["REG_SZ", "20348"],
-        "ProductName": ["REG_SZ", "Windows Server 2022 Standard Evaluation"],
+        "CurrentBuild": ["REG_SZ", BUILD],
+        "CurrentBuildNumber": ["REG_SZ", BUILD],
+        "ProductName": ["REG_SZ", NAME],
         "DisplayVersion": ["REG_SZ", "21H2"],
-        "UBR": ["REG_DWORD", "0x24b"],
+        "UBR": ["REG_DWORD", hex(REVISION)],
     }
 }
 

@@ -68,6 +68,7 @@ class Services:
         self.service = Service(make)
         self.config = config
         self.listener: winrmd.Server | None = None
+        self.back = 0.0  # when WinRM, which was cut off, comes back (time.monotonic)
         self.sshd = 0
 
     def start_configured(self) -> None:
@@ -93,6 +94,19 @@ class Services:
                 except (WinlabError, OSError, ValueError) as error:
                     (STATE / f"failed.{name}").write_text(_line(error))
                 request.unlink()
+
+    def drop_if_asked(self) -> None:
+        """Cut WinRM off for some seconds when a network is made (clusterplayers.py); what runs in it goes on."""
+        wish = STATE / "drop"
+        if self.back and time.monotonic() > self.back:
+            self.back = 0.0
+            self.start_winrm()
+        if wish.is_file() and (text := wish.read_text().strip()):
+            wish.unlink()
+            if self.listener is not None:
+                self.back = time.monotonic() + float(text)
+                self.listener.cut()
+                self.listener = None
 
     def start_winrm(self) -> None:
         """Open the HTTPS listener with the certificate kept in *config*."""

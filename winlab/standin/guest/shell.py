@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from winlab.standin.guest import cmdline
+from winlab.standin.guest import VERSION, cmdline
 from winlab.standin.guest.cmdline import Group, Redirection, Sequence, Simple, SyntaxFault
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NOT_FOUND = 9009
 LIMIT = 8191  # characters of a line that cmd.exe takes (Microsoft, "Command prompt line string limitation")
-BANNER = "Microsoft Windows [Version 10.0.20348.587]\r\n(c) Microsoft Corporation. All rights reserved.\r\n"
+BANNER = f"Microsoft Windows [Version {VERSION}]\r\n(c) Microsoft Corporation. All rights reserved.\r\n"
 Writer = Callable[[str], None]
 
 

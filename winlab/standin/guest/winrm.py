@@ -55,7 +55,7 @@ class Command:
     condition: threading.Condition = field(default_factory=threading.Condition)
     output: list[tuple[str, bytes]] = field(default_factory=list)
     code: int | None = None
-    input: list[str] = field(default_factory=list)
+    input: bytearray = field(default_factory=bytearray)
     input_ended: bool = False
     ended: bool = False  # by a signal
 
@@ -76,7 +76,7 @@ class Command:
         with self.condition:
             while not self.input_ended and not self.ended:
                 self.condition.wait(1)
-            return "".join(self.input)
+            return self.input.decode("utf-8", "replace")
 
     def run(self, line: str, direct: bool) -> None:
         """Run the command to its end; *direct*: without cmd.exe."""
@@ -264,7 +264,7 @@ class Service:
         for stream in body.findall(f"{{{SHELL}}}Send/{{{SHELL}}}Stream"):
             command = self._find(session, stream.get("CommandId"))
             with command.condition:
-                command.input.append(base64.b64decode(_text(stream)).decode("utf-8", "replace"))
+                command.input += base64.b64decode(_text(stream))
                 command.input_ended = command.input_ended or stream.get("End", "false").lower() in ("true", "1")
                 command.condition.notify_all()
         return "<rsp:SendResponse/>"

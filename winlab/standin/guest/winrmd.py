@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import socket
 import ssl
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -110,13 +112,26 @@ class Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[Handler], context: ssl.SSLContext) -> None:
         super().__init__(address, handler)
         self.tls = context
+        self.open: set[socket.socket] = set()
+
+    def cut(self) -> None:
+        """End all connections and the listener, as when the network adapter is taken away."""
+        self.shutdown()
+        self.server_close()
+        for connection in list(self.open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve one connection."""
         request.settimeout(600)
         try:
             with self.tls.wrap_socket(request, server_side=True) as secured:
-                super().finish_request(secured, client_address)
+                self.open.add(secured)
+                try:
+                    super().finish_request(secured, client_address)
+                finally:
+                    self.open.discard(secured)
         except OSError:
             return  # the other side has gone, or does not trust the certificate
 

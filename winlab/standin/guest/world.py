@@ -29,6 +29,16 @@ class Adapter:
     lease: dict[str, str] = field(default_factory=dict)
 
 
+def ask_power(action: str, delay: float = 0.0) -> None:
+    """Ask the first process for a restart (``reboot``) or to switch off (``poweroff``) after *delay* seconds.
+
+    All at once by a rename: it looks ten times a second, and must never find half of the file.
+    """
+    fresh = STATE / f"power.{os.getpid()}"
+    fresh.write_text(f"{action} {delay}\n")
+    fresh.replace(STATE / "power")
+
+
 @dataclass
 class World:
     """The machine."""
@@ -105,11 +115,15 @@ class World:
 
     def power(self, action: str, delay: float) -> None:
         """Restart (``reboot``) or switch off (``poweroff``) after *delay* seconds."""
-        (STATE / "power").write_text(f"{action} {delay}\n")
+        ask_power(action, delay)
 
     def services(self) -> dict[str, bool]:
         """The services and whether they run."""
+        from winlab.standin.guest.winservices import Manager
+
+        manager = Manager(C / "Windows/System32/config/standin-services.json")
         return {
+            **{name: manager.state(name) == "running" for name in manager.units()},
             "sshd": Path("/run/sshd.pid").exists(),
             "WinRM": (STATE / "winrm").exists(),
             "QEMU-GA": (STATE / "qemu-ga").exists(),
