@@ -65,6 +65,7 @@ class Recipe(BaseModel):
     virtio_drivers: bool = Field(default=False, description="the media bring virtio drivers of their own")
     memory_mib: int | None = None  # suggested for a node, where the role's default is too much
     disk_gib: int | None = None
+    cni: Literal["l3"] | None = Field(default=None, description="the CNI profile where the spec names none")
     download: Download | None = None
     build: Build | None = None
 

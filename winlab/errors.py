@@ -11,7 +11,8 @@
     ├── StalledError           no progress any more           8
     ├── GuestError             a guest said no                9
     │   └── UnreachableError   it does not answer             9
-    └── TransferError          download or registry failed   10
+    ├── TransferError          download or registry failed   10
+    └── ClusterError           Kubernetes said no            11
 
 Every error is a whole sentence that says what happened; ``why`` gives the cause, ``cure`` what the
 person can do, ``evidence`` where to look. Nothing below the command line prints or exits.
@@ -36,6 +37,7 @@ class ExitCode(IntEnum):
     STALLED = 8  # no progress for too long
     GUEST = 9  # a guest refused or failed
     TRANSFER = 10  # download or upload failed
+    CLUSTER = 11  # Kubernetes refused, or does not become ready; test: a check failed
     PARTLY = 20  # status: some nodes answer, some don't
     STOPPED = 21  # status: no node answers
     INTERRUPTED = 130  # Ctrl-C
@@ -123,3 +125,9 @@ class TransferError(WinlabError):
     """A download or upload failed, or brought something else than it should."""
 
     exit_code = ExitCode.TRANSFER
+
+
+class ClusterError(WinlabError):
+    """Kubernetes refused something, or does not become ready."""
+
+    exit_code = ExitCode.CLUSTER

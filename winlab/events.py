@@ -49,3 +49,16 @@ class Quiet:
 
     def say(self, text: str, fraction: float | None = None) -> None:
         """Do nothing."""
+
+
+class Told:
+    """A :class:`Progress` of something that is done before any step: it tells a listener."""
+
+    def __init__(self, tell: Listener, name: str) -> None:
+        self._tell = tell
+        self._name = name
+        self._begun = time.monotonic()
+
+    def say(self, text: str, fraction: float | None = None) -> None:
+        """Tell it."""
+        self._tell(Event(Kind.PROGRESS, self._name, text, time.monotonic() - self._begun, fraction=fraction))

@@ -9,27 +9,29 @@ from lxml import etree
 from winlab.catalog import Recipe
 from winlab.errors import HostError
 from winlab.media import cache
+from winlab.vm import domains
 from winlab.vm.connection import connected
 from winlab.vm.volumes import MARKER, Pool
 
 
 def prune_all(recipes: Iterable[Recipe]) -> int:
-    """Remove cached images that are none of *recipes*', and base volumes that no other volume stands on.
+    """Remove cached images that are none of *recipes*', and base volumes that no other volume stands on
+    and no machine has in a drive.
 
     :returns: how many bytes of the cache were freed; volumes come on top.
     """
     freed = cache.prune({cache.key(recipe) for recipe in recipes if recipe.build or recipe.download})
     try:
         with connected() as conn:
-            _prune_pool(Pool(conn))
+            _prune_pool(Pool(conn), domains.files(conn))
     except HostError:
         pass  # a host without libvirt has no volumes to prune
     return freed
 
 
-def _prune_pool(pool: Pool) -> None:
+def _prune_pool(pool: Pool, inserted: set[str]) -> None:
     pool.refresh()
-    used = {path for name in pool.names() if (path := _backing(pool, name))}
+    used = inserted | {path for name in pool.names() if (path := _backing(pool, name))}
     for name in pool.names("base-"):
         if name.endswith(MARKER):
             if not pool.exists(name.removesuffix(MARKER)):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from winlab import catalog, engine
+from winlab.artifacts.model import Obtained
+from winlab.cluster import bundling, joining, kubeconfig, lock, locking
 from winlab.engine import Step
 from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, UsageError, WinlabError
-from winlab.events import Event, Kind, Listener, Progress
+from winlab.events import Event, Kind, Listener, Progress, Told
 from winlab.guest import base
 from winlab.media import drivers
 from winlab.net import ovn
@@ -19,12 +22,14 @@ from winlab.net.tags import Tag
 from winlab.net.topology import topology
 from winlab.plan import Plan
 from winlab.state import LabState
-from winlab.steps import Context, boot, images, machines
+from winlab.steps import Context, boot, images, linux_nodes, machines, pods, ready, supply, windows_nodes
+from winlab.steps.supply import Origin, Supply
 from winlab.vm import domains
 from winlab.vm.connection import Connection, connected
 from winlab.vm.domains import Machine
 from winlab.vm.volumes import Pool
 
+Until = Literal["guests", "cluster"]
 TCG_SCALE = 3.0  # how much slower a boot is under emulation, roughly (docs/evidence.md)
 
 
@@ -38,27 +43,72 @@ class NodeStatus:
     problem: str = ""
 
 
-def create(plan: Plan, tell: Listener, *, mirror: str | None = None) -> None:
+def create(
+    plan: Plan,
+    tell: Listener,
+    *,
+    mirror: str | None = None,
+    until: Until = "cluster",
+    origin: Origin | None = None,
+    locked: Path | None = None,
+    admin: str = "",
+) -> None:
     """Make the lab, or carry on with it; what is there already stays as it is.
 
+    :param mirror: where downloaded images come from, instead of their own sites.
+    :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
+    :param origin: where Kubernetes' artifacts come from; by default what is at hand.
+    :param locked: a lock file; whatever is not as it says is refused.
+    :param admin: the kubeconfig of a cluster made elsewhere, for a plan that joins one.
+    :raises NotFoundError: there is no source for what the lab needs; nothing was touched.
     :raises ConflictError: there is a lab of that name from another plan, or another winlab is at it.
     :raises WinlabError: a step failed.
     """
     state = LabState(plan.lab)
+    origin = origin or Origin(mirror=mirror)
+    if origin.bundle is not None:
+        bundling.restore_images(plan, origin.bundle, Told(tell, "images of the bundle"))
     check_media(plan)
+    check = _check_lock(plan, locked, Told(tell, "lock file")) if locked is not None else None
     with connected() as conn, state.locked():
         pool = Pool(conn)
         _refuse_other_plan(plan, conn)
         _check_memory(plan, conn)
         scale = 1.0 if plan.host.accelerator == "kvm" else TCG_SCALE
         context = Context(plan, state, conn, pool, mirror, scale)
+        found = steps(context)
+        if until == "cluster":
+            source, why = supply.choose(plan, origin)
+            source.check = check
+            tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+            found += cluster_steps(context, source, admin)
 
         def listen(event: Event) -> None:
             if event.kind not in (Kind.CHECKING, Kind.PROGRESS):
                 state.record(event)
             tell(event)
 
-        engine.run(steps(context), listen)
+        engine.run(found, listen)
+
+
+def _check_lock(plan: Plan, path: Path, progress: Progress) -> Callable[[list[Obtained]], None]:
+    """Compare versions, media and images with the lock file now, and have artifacts compared when they are there.
+
+    :raises ConflictError: something differs; it is named.
+    """
+    held = lock.read(path)
+    now = lock.collect(plan, [], media=locking.media(plan, progress), images=locking.images(plan))
+    lock.require(held, now, path, whole=False)
+    return lambda obtained: lock.require(held, lock.collect(plan, obtained), path, whole=False)
+
+
+def cluster_steps(context: Context, source: Supply, admin: str = "") -> list[Step]:
+    """All steps that make a cluster of guests that answer, or have them join one (*admin*: its kubeconfig)."""
+    found = [*supply.steps(context, source), *linux_nodes.steps(context, admin), *pods.steps(context, source)]
+    for node in context.plan.nodes:
+        if node.os == "windows":
+            found += windows_nodes.steps(context, node)
+    return found + ready.steps(context)
 
 
 def check_media(plan: Plan) -> None:
@@ -219,13 +269,20 @@ def destroy(lab: str, tell: Listener) -> list[str]:
     removed: list[str] = []
     state = LabState(lab)
 
-    def gone(kind: Literal["domain", "volume", "network", "folder"], name: str) -> None:
+    def gone(kind: Literal["node", "domain", "volume", "network", "folder", "context"], name: str) -> None:
         removed.append(f"{kind} {name}")
         tell(Event(Kind.DONE, f"remove {kind} {name}"))
 
     problems: list[WinlabError] = []
     with connected() as conn, state.locked():
-        for machine in domains.machines(conn, lab):
+        there = domains.machines(conn, lab)
+        # first, since it is the machines that say which nodes are the lab's
+        removed_nodes, left = joining.leave(state, [machine.tag for machine in there])
+        for name in removed_nodes:
+            gone("node", name)
+        if left:
+            tell(Event(Kind.NOTE, "", left))
+        for machine in there:
             if domains.remove(conn, machine.domain):
                 gone("domain", machine.domain)
         try:
@@ -240,6 +297,11 @@ def destroy(lab: str, tell: Listener) -> list[str]:
             for volume in pool.names(f"{lab}."):
                 if pool.delete(volume):
                     gone("volume", volume)
+        except WinlabError as error:
+            problems.append(error)
+        try:
+            if kubeconfig.forget(lab):
+                gone("context", kubeconfig.name(lab))
         except WinlabError as error:
             problems.append(error)
         if problems:

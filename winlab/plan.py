@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import re
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from winlab import catalog, settings
 from winlab.catalog import Recipe
+from winlab.cluster import plan as clusters
+from winlab.cluster.plan import ClusterPlan
 from winlab.errors import UsageError
 from winlab.host.facts import HostFacts
 from winlab.net import addresses
-from winlab.spec import Controllers, Spec, Workers
+from winlab.spec import Controllers, LinuxWorkers, Spec, Workers
+
+if TYPE_CHECKING:
+    from winlab.cluster.foreign import ForeignCluster
 
 LAB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?")  # a domain's name stays under 64 characters
+PREFIX = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")
+WORKER = "node"  # what workers are called, with a number behind it
 RESERVED = {"host", "external"}  # of the host's own rows and switch; base volumes begin with "base-"
 DNS_ZONE = "winlab.internal"  # ICANN reserved .internal for private use
 
@@ -118,6 +124,7 @@ class Plan(_Model):
     lab: str
     host: HostFacts
     network: NetworkPlan
+    cluster: ClusterPlan
     nodes: tuple[NodePlan, ...]
 
     @property
@@ -130,6 +137,17 @@ class Plan(_Model):
         kept = self.model_copy(update={"nodes": tuple(node.without_bases() for node in self.nodes)})
         text = kept.model_dump_json(exclude={"host": True, "network": {"resolvers"}})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def joins(self) -> bool:
+        """Whether these are workers alone, for a cluster made elsewhere."""
+        return all(node.role == "worker" for node in self.nodes)
+
+    @property
+    def alias(self) -> tuple[str, str] | None:
+        """The name of the API server of a cluster made elsewhere and the address it leads to, if the person said it."""
+        name, address = (where.rpartition(":")[0] for where in (self.cluster.endpoint, self.cluster.external))
+        return (name, address) if self.joins and name != address else None
 
     def without_secrets(self) -> Plan:
         """The plan as it may be shown: marks in place of product keys."""
@@ -162,34 +180,41 @@ def check_lab_name(lab: str) -> str:
     return lab
 
 
-def make(spec: Spec, lab: str, facts: HostFacts) -> Plan:
+def check_prefix(prefix: str) -> str:
+    """Return *prefix* if workers can be called so, with a number behind it; Windows' names have at most 15 characters.
+
+    :raises UsageError: they can't.
+    """
+    if prefix in ("controller", "linux") or not PREFIX.fullmatch(prefix):
+        raise UsageError(
+            f"Nodes can't be called '{prefix}-1'.",
+            cure="Use 1 to 12 lower-case letters, digits and hyphens, beginning with a letter: 'win'; not 'linux' or "
+            "'controller', which other nodes are called.",
+        )
+    return prefix
+
+
+def make(spec: Spec, lab: str, facts: HostFacts, foreign: ForeignCluster | None = None, prefix: str = WORKER) -> Plan:
     """Decide every name, address and size of the lab.
 
+    :param foreign: a cluster made elsewhere that the workers are to join; the lab has no controllers then.
+    :param prefix: what the workers are called, with a number behind it.
     :raises UsageError: the spec can't be had on this host (networks overlap, external network too small).
     """
     check_lab_name(lab)
-    network = ipaddress.IPv4Network(spec.network.cidr)
-    external = ipaddress.IPv4Network(facts.external_cidr)
-    if network.overlaps(external):
-        raise UsageError(
-            f"network.cidr {network} overlaps the host's external network {external}.",
-            cure="Choose another with --set network.cidr=10.78.0.0/24.",
-        )
     if spec.network.mtu > 1500:
         raise UsageError(
             f"network.mtu {spec.network.mtu} is larger than the host's external bridge allows (1500).",
             cure="Leave it at 1500.",
         )
-    total = spec.controllers.count + spec.workers.count
+    check_prefix(prefix)
+    controllers = _count(spec.controllers) if foreign is None else range(0)
+    total = len(controllers) + spec.workers.count + spec.linux_workers.count
     outside = addresses.external_block(facts.external_cidr, lab, total + 1, spec.network.floating_block)
-    nodes = [
-        _controller(spec.controllers, lab, number, spec.network.cidr, outside[number])
-        for number in range(1, spec.controllers.count + 1)
-    ]
-    nodes += [
-        _worker(spec.workers, lab, number, spec.network.cidr, outside[spec.controllers.count + number])
-        for number in range(1, spec.workers.count + 1)
-    ]
+    cidr, floating = spec.network.cidr, iter(outside[1:])
+    nodes = [_linux(spec.controllers, lab, number, cidr, next(floating)) for number in controllers]
+    nodes += [_worker(spec.workers, lab, number, cidr, next(floating), prefix) for number in _count(spec.workers)]
+    nodes += [_linux(spec.linux_workers, lab, number, cidr, next(floating)) for number in _count(spec.linux_workers)]
     return Plan(
         lab=lab,
         host=facts,
@@ -208,8 +233,15 @@ def make(spec: Spec, lab: str, facts: HostFacts) -> Plan:
             router_external=outside[0],
             router_external_mac=addresses.make_mac(lab, "router", "external"),
         ),
+        cluster=clusters.decide(spec, nodes, outside[0], facts.external_cidr)
+        if foreign is None
+        else clusters.decide_joined(spec, nodes, facts.external_cidr, foreign),
         nodes=tuple(nodes),
     )
+
+
+def _count(group: Controllers | Workers | LinuxWorkers) -> range:
+    return range(1, group.count + 1)
 
 
 def base_volume(recipe: Recipe, media: Path | None) -> str:
@@ -259,13 +291,15 @@ def _linux_volumes(lab: str, name: str, recipe: Recipe, disk_mib: int) -> tuple[
     )
 
 
-def _controller(row: Controllers, lab: str, number: int, cidr: str, floating: str) -> NodePlan:
+def _linux(row: Controllers | LinuxWorkers, lab: str, number: int, cidr: str, floating: str) -> NodePlan:
     recipe = catalog.get(row.os)
-    name = f"controller-{number}"
+    controller = isinstance(row, Controllers)
+    name = f"controller-{number}" if controller else f"linux-{number}"
+    first = addresses.FIRST_CONTROLLER if controller else addresses.FIRST_LINUX
     return NodePlan.model_validate(
         {
-            **_common(lab, name, cidr, addresses.FIRST_CONTROLLER + number - 1, floating),
-            "role": "controller",
+            **_common(lab, name, cidr, first + number - 1, floating),
+            "role": "controller" if controller else "worker",
             "os": "linux",
             "image": recipe.name,
             "user": recipe.user,
@@ -279,9 +313,9 @@ def _controller(row: Controllers, lab: str, number: int, cidr: str, floating: st
     )
 
 
-def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str) -> NodePlan:
+def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str, prefix: str) -> NodePlan:
     recipe = catalog.get(row.os)
-    name = f"node-{number}"
+    name = f"{prefix}-{number}"
     memory = row.memory or recipe.memory_mib or 2048
     disk = row.disk or (recipe.disk_gib or 20) * 1024
     common = {

@@ -20,6 +20,7 @@ from winlab.errors import UsageError
 from winlab.sizes import Mib
 
 SHORTHAND = re.compile(r"(\d+)-(\d+)-(\d+)")
+CniProfile = Literal["calico-vxlan", "calico-bgp", "flannel-vxlan", "host-gw", "l3"]
 Edition = Literal["standard-core", "standard-desktop", "datacenter-core", "datacenter-desktop"]
 
 
@@ -33,7 +34,7 @@ class Controllers(_Model):
     count: Literal[1, 3, 5] = 1
     os: str = Field("debian-13", description="an image from images/, a Linux one")
     cpus: int = Field(2, ge=1, le=64)
-    memory: Mib = Field(2048, ge=512, le=1 << 20, description="MiB, or with a unit")
+    memory: Mib = Field(3072, ge=512, le=1 << 20, description="MiB, or with a unit")
     disk: Mib = Field(20 * 1024, ge=4096, le=1 << 26, description="MiB, or with a unit")
 
 
@@ -67,12 +68,48 @@ class Workers(_Model):
         return value
 
 
+class LinuxWorkers(_Model):
+    """Linux workers beside the others, for labs with both; named ``linux-1`` and so on."""
+
+    count: int = Field(0, ge=0, le=40)
+    os: str = Field("debian-13", description="an image from images/, a Linux one")
+    cpus: int = Field(2, ge=1, le=64)
+    memory: Mib = Field(2048, ge=512, le=1 << 20, description="MiB, or with a unit")
+    disk: Mib = Field(20 * 1024, ge=4096, le=1 << 26, description="MiB, or with a unit")
+
+
+class Kubernetes(_Model):
+    """Which Kubernetes, from the combinations that are known to be good (versions/known-good.yaml)."""
+
+    version: str | None = Field(None, description="1.36 or v1.36.3; default: the combination marked as default")
+    source: Path | None = Field(None, description="a checkout of Kubernetes to build from: your own patches")
+    untested: bool = Field(False, description="allow a version outside the known-good combinations")
+    pod_cidr: str = "10.244.0.0/16"
+    service_cidr: str = "10.96.0.0/16"
+
+    @field_validator("version", mode="before")
+    @classmethod
+    def _text(cls, value: object) -> object:
+        return str(value) if isinstance(value, float) else value  # YAML reads 1.36 as a number
+
+    @field_validator("pod_cidr", "service_cidr")
+    @classmethod
+    def _private(cls, value: str) -> str:
+        network = ipaddress.IPv4Network(value)  # ValueError says what is wrong
+        if not network.is_private or not 12 <= network.prefixlen <= 22:
+            raise ValueError(f"{value} should be a private IPv4 network between /12 and /22, such as 10.244.0.0/16")
+        return value
+
+
 class Network(_Model):
     """The lab's inner network. Labs may use the same one; each has its own switch and router."""
 
     cidr: str = "10.77.0.0/24"
     dns: tuple[str, ...] = Field((), description="resolvers for the guests; default: the host's own")
     mtu: int = Field(1500, ge=1280, le=9000)
+    cni: CniProfile | None = Field(
+        None, description="default: l3 in a rehearsal and where all nodes run Linux, else calico-vxlan"
+    )
     floating_block: int | None = Field(
         None, ge=1, description="which 16 of the external addresses to take; default: chosen by the lab's name"
     )
@@ -98,17 +135,25 @@ class Spec(_Model):
 
     controllers: Controllers = Controllers()
     workers: Workers = Workers()
+    linux_workers: LinuxWorkers = LinuxWorkers()
     hypervisors: Literal[1] = 1
     network: Network = Network()
+    kubernetes: Kubernetes = Kubernetes()
 
     @model_validator(mode="after")
     def _known_systems(self) -> Spec:
         known = {name: catalog.get(name) for name in catalog.names()}
-        for where, name in (("controllers.os", self.controllers.os), ("workers.os", self.workers.os)):
+        chosen = {
+            "controllers.os": self.controllers.os,
+            "workers.os": self.workers.os,
+            "linux_workers.os": self.linux_workers.os,
+        }
+        for where, name in chosen.items():
             if name not in known:
                 raise ValueError(f"{where}: there is no image '{name}'; there are {', '.join(sorted(known))}")
-        if known[self.controllers.os].os != "linux":
-            raise ValueError(f"controllers.os: a controller runs Linux, '{self.controllers.os}' is Windows")
+        for where, kind in (("controllers.os", "a controller"), ("linux_workers.os", "a Linux worker")):
+            if known[chosen[where]].os != "linux":
+                raise ValueError(f"{where}: {kind} runs Linux, '{chosen[where]}' is Windows")
         if known[self.workers.os].os == "linux":
             for name in ("media", "drivers", "openssh", "bus", "product_key"):
                 if getattr(self.workers, name) is not None:
@@ -158,7 +203,14 @@ def _resolved(made: Spec, folder: Path) -> Spec:
         for name in ("media", "drivers", "openssh")
         if (value := getattr(made.workers, name)) is not None
     }
-    return made.model_copy(update={"workers": made.workers.model_copy(update=paths)}) if paths else made
+    source = made.kubernetes.source
+    tree = {"source": (folder / source.expanduser()).resolve()} if source else {}
+    return made.model_copy(
+        update={
+            "workers": made.workers.model_copy(update=paths),
+            "kubernetes": made.kubernetes.model_copy(update=tree),
+        }
+    )
 
 
 def _read(source: str) -> tuple[dict[str, Any], yaml.Node | None, str]:

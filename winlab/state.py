@@ -7,6 +7,8 @@
     ├── id_ed25519               0600  the key for ssh
     ├── known_hosts                    the host keys that winlab made for the nodes
     ├── ca.pem                         whom to believe over WinRM
+    ├── kubeconfig              0600  the cluster's administrator
+    ├── kubectl                        a link to the kubectl of the cluster's version, in the cache
     ├── journal.jsonl            0600  what every create did
     └── lock                           held while the lab is being changed
 """
@@ -41,6 +43,8 @@ class LabState:
         self.known_hosts = self.folder / "known_hosts"
         self.ca = self.folder / "ca.pem"
         self.journal = self.folder / "journal.jsonl"
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.kubectl = self.folder / "kubectl"
 
     def make(self) -> None:
         """Make the folder, for its owner alone."""

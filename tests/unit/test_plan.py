@@ -51,7 +51,7 @@ def test_windows_names_fit() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["network.cidr=172.31.240.0/24"], "overlaps the host's external network"),
+        (["network.cidr=172.31.240.0/24"], "and of the external, 172.31.240.0/20, overlap"),
         (["network.mtu=9000"], "larger than the host's external bridge"),
         (["network.floating_block=5000"], "outside the external network"),
         (["workers.bus=virtio-scsi"], "needs drivers"),

@@ -31,7 +31,9 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_answer_files_pass_the_checker(system: str, edition: str, checkers: Path, tmp_path: Path) -> None:
     import unattend_check
 
-    plan = plans.make(plans.KVM, "1-1-1", f"workers.os={system}", f"workers.edition={edition}")
+    kubernetes = "1.34" if system == "windows-2019" else "1.36"
+    changes = (f"workers.os={system}", f"workers.edition={edition}", f"kubernetes.version={kubernetes}")
+    plan = plans.make(plans.KVM, "1-1-1", *changes)
     node = plan.node("node-1")
     assert node.windows is not None
     path = tmp_path / "Autounattend.xml"

@@ -20,8 +20,10 @@ def discard(_chunk: bytes) -> None:
 class Guest(Protocol):
     """A guest that can be logged in to. Connections are verified with the keys that winlab made."""
 
-    def execute(self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard) -> int:
-        """Run a command, hand over what it prints as it comes, return its exit code.
+    def execute(
+        self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
+    ) -> int:
+        """Run a command with *stdin* as its whole input, hand over what it prints as it comes, return its exit code.
 
         :raises GuestError: the guest can't be reached, is not the one it should be, or refuses the login.
         """

@@ -53,13 +53,17 @@ class SshGuest:
                 cure=f"See 'winlab status' and 'winlab serial {tag.node}'.",
             ) from error
 
-    def execute(self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard) -> int:
+    def execute(
+        self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
+    ) -> int:
         """See :class:`winlab.guest.base.Guest`."""
         try:
             transport = self._client.get_transport()
             assert transport is not None
             channel = transport.open_session()
             channel.exec_command(command_line(self._tag.os, command))
+            if stdin:
+                channel.sendall(stdin)
             channel.shutdown_write()
             while True:
                 while channel.recv_ready():

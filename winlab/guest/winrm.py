@@ -27,6 +27,7 @@ LOST = (
     WinRMTransportError,
     SpnegoError,
 )
+BLOCK = 100_000  # bytes of input in one message: base64 makes it larger, and an envelope holds 500 KB
 OPERATION_SECONDS = 20  # how long the server may hold a request for output
 
 
@@ -48,13 +49,18 @@ class WinRmGuest:
         )
         self._shell: str = self._guarded(lambda: str(self._protocol.open_shell(codepage=65001)))
 
-    def execute(self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard) -> int:
+    def execute(
+        self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
+    ) -> int:
         """See :class:`winlab.guest.base.Guest`."""
         line = command_line("windows", command)
 
         def run() -> int:
             command_id = self._protocol.run_command(self._shell, line)
             try:
+                for start in range(0, len(stdin), BLOCK):
+                    block, last = stdin[start : start + BLOCK], start + BLOCK >= len(stdin)
+                    self._protocol.send_command_input(self._shell, command_id, block, end=last)
                 while True:
                     try:
                         out, err, code, ended = self._protocol.get_command_output_raw(self._shell, command_id)
@@ -83,6 +89,8 @@ class WinRmGuest:
         except InvalidCredentialsError as error:
             raise GuestError(f"'{node}' refuses the Administrator's password.", why=str(error)) from error
         except requests.exceptions.SSLError as error:
+            if "CERTIFICATE" not in str(error).upper():  # cut off in the handshake: it is only just going, or coming
+                raise self._unreachable(error) from error
             raise GuestError(
                 f"The WinRM server at {self._tag.floating} is not '{node}'.",
                 why=str(error),
@@ -91,8 +99,12 @@ class WinRmGuest:
         except (WinRMError, WinRMTransportError) as error:
             raise GuestError(f"WinRM on '{node}' refuses the request.", why=str(error)) from error
         except LOST as error:
-            raise UnreachableError(
-                f"'{node}' does not answer WinRM at {self._tag.floating}:{PORT}.",
-                why=str(error),
-                cure=f"See 'winlab status' and 'winlab serial {node} --log'.",
-            ) from error
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        node = self._tag.node
+        return UnreachableError(
+            f"'{node}' does not answer WinRM at {self._tag.floating}:{PORT}.",
+            why=str(error),
+            cure=f"See 'winlab status' and 'winlab serial {node} --log'.",
+        )

@@ -1,4 +1,4 @@
-"""Small ISO images that winlab makes for a node: the answer ISO and cloud-init's seed.
+"""ISO images that winlab makes: the answer ISO and cloud-init's seed of a node, the payload CD of a cluster.
 
 Names are exact by Joliet (Windows) and Rock Ridge (Linux). The ISO 9660 names beside them are only made unique.
 """
@@ -6,6 +6,7 @@ Names are exact by Joliet (Windows) and Rock Ridge (Linux). The ISO 9660 names b
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 import pycdlib
@@ -15,8 +16,8 @@ from winlab.errors import UsageError
 JOLIET_NAME = 64  # characters; what is longer, Windows does not see
 
 
-def write(path: Path, label: str, files: dict[str, bytes]) -> None:
-    """Write an ISO image with *files* (by path) to *path*, readable for its owner alone.
+def write(path: Path, label: str, files: Mapping[str, bytes | Path]) -> None:
+    """Write an ISO image with *files* (by path: their bytes, or where they are) to *path*, for its owner alone to read.
 
     :raises UsageError: a name can't stand on an ISO image; nothing is written.
     """
@@ -34,14 +35,12 @@ def write(path: Path, label: str, files: dict[str, bytes]) -> None:
             parent = _folders(iso, PurePosixPath(name).parent, made)
             content = files[name]
             leaf = PurePosixPath(name).name
-            iso.add_fp(
-                io.BytesIO(content),
-                len(content),
-                f"{made[parent]}/F{len(made):07d}.;1",
-                rr_name=leaf,
-                joliet_path=f"/{name}",
-                file_mode=0o100400,
-            )
+            place = f"{made[parent]}/F{len(made):07d}.;1"
+            if isinstance(content, Path):
+                iso.add_file(str(content), place, rr_name=leaf, joliet_path=f"/{name}", file_mode=0o100555)
+            else:
+                source = io.BytesIO(content)
+                iso.add_fp(source, len(content), place, rr_name=leaf, joliet_path=f"/{name}", file_mode=0o100400)
             made[f"{name}\0file"] = ""
         path.touch(mode=0o600)
         path.chmod(0o600)

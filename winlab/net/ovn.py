@@ -19,8 +19,11 @@ from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 from winlab.net import tags
 from winlab.net.topology import SwitchPort, Topology
 
+# seconds and counts: an API server that is gone is left out after some 15 s
+HEALTH_CHECK = {"interval": "5", "timeout": "10", "success_count": "1", "failure_count": "2"}
 TIMEOUT = 20  # seconds for one transaction
-ROOT_TABLES = ("Logical_Switch", "Logical_Router", "DHCP_Options", "DNS")
+ROOT_TABLES = ("Logical_Switch", "Logical_Router", "DHCP_Options", "DNS", "Load_Balancer")
+POD_ROUTE = "winlab-pod-route"  # in external_ids of routes that are made when the nodes have their pod networks
 
 
 class Northbound:
@@ -52,6 +55,19 @@ class Northbound:
         """
         self._check_addresses(topology)
         self._execute(_Apply(self._api, topology))
+
+    def pod_routes(self, lab: str) -> dict[str, str]:
+        """The routes to pod networks on the lab's router: network to next hop."""
+        return {
+            route.ip_prefix: route.nexthop
+            for router in self._rows("Logical_Router", lab)
+            for route in router.static_routes
+            if POD_ROUTE in route.external_ids
+        }
+
+    def set_pod_routes(self, lab: str, routes: dict[str, str]) -> None:
+        """Make these the only routes to pod networks on the lab's router."""
+        self._execute(_PodRoutes(self._api, lab, routes))
 
     def remove(self, lab: str) -> bool:
         """Remove every row of the lab; whether there was any."""
@@ -111,6 +127,7 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
             name=top.switch,
             other_config=top.switch_config,
             dns_records=[dns],
+            load_balancer=self._balancers(txn, on_switch=True),
             ports=[self._port(txn, port, dhcp) for port in top.ports],
         )
         route = txn.insert(self.api.tables["Logical_Router_Static_Route"])
@@ -125,6 +142,7 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
             ports=self._router_ports(txn),
             nat=self._nats(txn),
             static_routes=[route],
+            load_balancer=self._balancers(txn, on_switch=False),
         )
         external.addvalue("ports", self._port(txn, top.external_port, dhcp))
 
@@ -145,6 +163,25 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
         if port.dhcp:
             row.dhcpv4_options = dhcp
         return row
+
+    def _balancers(self, txn: Any, *, on_switch: bool) -> list[Any]:
+        rows = []
+        for one in self.topology.balancers:
+            if one.on_switch is not on_switch:
+                continue
+            check = self._insert(txn, "Load_Balancer_Health_Check", vip=one.vip, options=HEALTH_CHECK)
+            rows.append(
+                self._insert(
+                    txn,
+                    "Load_Balancer",
+                    name=one.name,
+                    protocol="tcp",
+                    vips={one.vip: ",".join(one.backends)},
+                    ip_port_mappings={address: f"{port}:{one.prober}" for address, port in one.ports},
+                    health_check=[check],
+                )
+            )
+        return rows
 
     def _router_ports(self, txn: Any) -> list[Any]:
         rows = []
@@ -167,6 +204,29 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
             row.external_ids = nat.external_ids
             rows.append(row)
         return rows
+
+
+class _PodRoutes(command.BaseCommand):  # type: ignore[misc]
+    """Replace a lab's routes to pod networks; one transaction."""
+
+    def __init__(self, api: Any, lab: str, routes: dict[str, str]) -> None:
+        super().__init__(api)
+        self.lab = lab
+        self.routes = routes
+
+    def run_idl(self, txn: Any) -> None:
+        for router in self.api.tables["Logical_Router"].rows.values():
+            if router.external_ids.get(tags.KEY) != self.lab:
+                continue
+            for route in router.static_routes:
+                if POD_ROUTE in route.external_ids:
+                    router.delvalue("static_routes", route)
+            for network, hop in self.routes.items():
+                route = txn.insert(self.api.tables["Logical_Router_Static_Route"])
+                route.ip_prefix = network
+                route.nexthop = hop
+                route.external_ids = {**router.external_ids, POD_ROUTE: "true"}
+                router.addvalue("static_routes", route)
 
 
 class _Remove(command.BaseCommand):  # type: ignore[misc]

@@ -10,7 +10,9 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
-from winlab.net import tags
+from winlab.cluster import cni
+from winlab.cluster.plan import API_PORT, network
+from winlab.net import addresses, tags
 from winlab.plan import NodePlan, Plan
 
 LEASE_SECONDS = 86400
@@ -49,6 +51,22 @@ class Nat:
 
 
 @dataclass(frozen=True)
+class Balancer:
+    """A load balancer for TCP: ``vip`` and ``backends`` are address:port.
+
+    OVN asks each backend whether it is there (``ports``: its address and logical port) from the address ``prober``,
+    and sends nobody to one that is not.
+    """
+
+    name: str
+    vip: str
+    backends: tuple[str, ...]
+    ports: tuple[tuple[str, str], ...]
+    prober: str
+    on_switch: bool
+
+
+@dataclass(frozen=True)
 class Topology:
     """All rows of a lab."""
 
@@ -66,6 +84,7 @@ class Topology:
     external_port: SwitchPort
     default_route: str
     nats: tuple[Nat, ...]
+    balancers: tuple[Balancer, ...]
     chassis: str
 
 
@@ -75,6 +94,7 @@ def topology(plan: Plan) -> Topology:
     ids = tags.external_ids(plan)
     prefix = ipaddress.IPv4Network(net.cidr).prefixlen
     external_prefix = ipaddress.IPv4Network(net.external_cidr).prefixlen
+    pods = network(plan)
     inside, outside = f"{net.router}-inside", f"{net.router}-outside"
     router_port = SwitchPort(f"{net.switch}-to-router", "router", ids, "router", (("router-port", inside),))
     return Topology(
@@ -109,11 +129,29 @@ def topology(plan: Plan) -> Topology:
             (("router-port", outside), ("nat-addresses", "router")),
         ),
         default_route=net.external_gateway,
+        balancers=_balancers(plan),
         chassis=plan.host.chassis,
         nats=(
             Nat("snat", net.router_external, net.cidr, ids),
+            # pods that talk to the outside under their own addresses
+            *(Nat("snat", net.router_external, cidr, ids) for cidr in cni.get(plan.cluster.profile).router_snat(pods)),
             *(Nat("dnat_and_snat", node.floating, node.address, tags.external_ids(plan, node)) for node in plan.nodes),
         ),
+    )
+
+
+def _balancers(plan: Plan) -> tuple[Balancer, ...]:
+    """Several controllers share one API address inside and one outside, without a proxy machine."""
+    controllers = [node for node in plan.nodes if node.role == "controller"]
+    if len(controllers) < 2:
+        return ()
+    backends = tuple(f"{node.address}:{API_PORT}" for node in controllers)
+    ports = tuple((node.address, node.port) for node in controllers)
+    prober = addresses.inner(plan.network.cidr, addresses.PROBER)
+    name = f"{plan.network.router}-api"
+    return (
+        Balancer(f"{name}-inside", plan.cluster.endpoint, backends, ports, prober, on_switch=True),
+        Balancer(f"{name}-outside", plan.cluster.external, backends, ports, prober, on_switch=False),
     )
 
 
@@ -129,4 +167,7 @@ def _names(plan: Plan) -> dict[str, str]:
         records[f"{node.name}.{plan.network.domain}"] = node.address
         reverse = ipaddress.IPv4Address(node.address).reverse_pointer
         records[reverse] = f"{node.name}.{plan.network.domain}"
+    if plan.alias is not None:
+        name, address = plan.alias
+        records[name] = records[f"{name}.{plan.network.domain}"] = address  # Windows may add the lab's domain to it
     return records

@@ -16,7 +16,12 @@ from winlab.plan import NodePlan, Plan, VolumePlan
 # QEMU before 10 under TCG faults in cmpxchg16b when a guest has two CPUs. Windows refuses to boot without the
 # instruction, so only Linux guests do without it.
 FIXED_CX16 = 10
-TB_CACHE_MIB = 512  # translated code; QEMU's own default is a share of the host's memory, for each guest
+# translated code: with less, a control plane's programs push each other out, and all is translated again and again
+TB_CACHE_MIB = 1024
+
+PAYLOAD_DRIVE = {"linux": ("sdb", "scsi"), "windows": ("sdd", "sata")}  # target and bus of the drive for winlab's CDs
+
+STORE_DRIVE = "sdc"  # on virtio-scsi: the disk with containerd's store, on Linux nodes
 
 HYPERV = ("relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "stimer", "frequencies", "tlbflush", "ipi")
 
@@ -100,7 +105,7 @@ def _clock(*, kvm: bool, windows: bool) -> etree._Element:
 
 def _devices(plan: Plan, node: NodePlan, vnc_password: str) -> etree._Element:
     devices = X.devices()
-    if node.bus == "virtio-scsi":
+    if node.bus == "virtio-scsi" or node.os == "linux":
         devices.append(X.controller(type="scsi", index="0", model="virtio-scsi"))
     devices.append(X.controller(type="usb", index="0", model="qemu-xhci"))
     target = {"virtio": "vda", "virtio-scsi": "sda", "sata": "sda"}[node.bus]
@@ -113,6 +118,8 @@ def _devices(plan: Plan, node: NodePlan, vnc_password: str) -> etree._Element:
     else:
         # a disk, not a CD: Debian's cloud kernel has no AHCI; cloud-init goes by the label
         devices.append(_disk(node.volume("seed"), "disk", "vdb", "virtio"))
+        drive, on = PAYLOAD_DRIVE["linux"]  # empty until there is something to put in
+        devices.append(X.disk(X.target(dev=drive, bus=on), X.readonly(), type="file", device="cdrom"))
     log = settings.POOL_PATH / serial_log(plan.lab, node.name)
     devices.extend(
         [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
 
 import libvirt
 from lxml import etree
@@ -108,17 +110,68 @@ def inserted(conn: libvirt.virConnect, name: str) -> list[str]:
     return [str(disk.find("target").get("dev")) for disk in cds]
 
 
-def eject(conn: libvirt.virConnect, name: str, target: str) -> None:
+def medium(conn: libvirt.virConnect, name: str, target: str) -> Path | None:
+    """The file of the CD that is in a drive now; None if the drive is empty or there is no such domain."""
+    domain = find(conn, name)
+    if domain is None:
+        return None
+    source = etree.fromstring(domain.XMLDesc(0).encode()).find(f"devices/disk/target[@dev='{target}']/../source")
+    return None if source is None else Path(str(source.get("file")))
+
+
+def has_disk(conn: libvirt.virConnect, name: str, target: str) -> bool:
+    """Whether the domain has a disk of this target name."""
+    return (
+        etree.fromstring(get(conn, name).XMLDesc(0).encode()).find(f"devices/disk/target[@dev='{target}']") is not None
+    )
+
+
+def attach(conn: libvirt.virConnect, name: str, target: str, path: Path) -> None:
+    """Give the domain a further qcow2 disk on virtio-scsi, now and for later starts."""
+    disk = (
+        f"<disk type='file' device='disk'><driver name='qemu' type='qcow2' discard='unmap'/>"
+        f"<source file={quoteattr(str(path))}/><target dev='{target}' bus='scsi'/></disk>"
+    )
+    domain = get(conn, name)
+    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
+    with explained(f"The disk '{path}' can't be given to '{name}'."):
+        domain.attachDeviceFlags(disk, flags)
+
+
+def files(conn: libvirt.virConnect) -> set[str]:
+    """The paths of all files that are disks or CDs of any domain."""
+    found = set()
+    for domain in conn.listAllDomains():
+        try:
+            root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # gone in between
+                raise
+            continue
+        found |= {str(source.get("file")) for source in root.findall("devices/disk/source")}
+    return found
+
+
+def insert(conn: libvirt.virConnect, name: str, target: str, bus: str, path: Path) -> None:
+    """Put a CD (a file) into a drive in place of what is in it, now and for later starts."""
+    _change(conn, name, target, bus, f"<source file={quoteattr(str(path))}/>")
+
+
+def eject(conn: libvirt.virConnect, name: str, target: str, bus: str = "sata") -> None:
     """Take the CD out of a drive, now and for later starts."""
+    _change(conn, name, target, bus, "")
+
+
+def _change(conn: libvirt.virConnect, name: str, target: str, bus: str, source: str) -> None:
     domain = get(conn, name)
     drive = (
-        f"<disk type='file' device='cdrom'><driver name='qemu' type='raw'/><target dev='{target}' bus='sata'/>"
-        "<readonly/></disk>"
+        f"<disk type='file' device='cdrom'><driver name='qemu' type='raw'/>{source}"
+        f"<target dev='{target}' bus='{bus}'/><readonly/></disk>"
     )
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_DEVICE_MODIFY_FORCE
     if domain.isActive():
         flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
-    with explained(f"The CD in '{target}' of '{name}' can't be taken out."):
+    with explained(f"The CD in '{target}' of '{name}' can't be changed."):
         domain.updateDeviceFlags(drive, flags)
 
 

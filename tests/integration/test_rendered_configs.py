@@ -1,0 +1,73 @@
+"""The real programs of every known-good minor read every configuration and flag that winlab renders for Linux.
+
+The programs are built (and cached) by winlab's own source ``build``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import rendered
+
+from winlab import run
+from winlab.artifacts.build import BuildSource
+from winlab.artifacts.model import Program
+from winlab.cluster import versions
+from winlab.events import Quiet
+
+Programs = dict[str, Path]
+KUBERNETES = ("kubeadm", "kubelet", "kube-proxy", "kube-log-runner")
+
+
+@pytest.fixture(scope="session")
+def programs() -> Callable[[str], Programs]:
+    """The programs of a minor, by their names; built when first asked for."""
+    built: dict[str, Programs] = {}
+
+    def get(minor: str) -> Programs:
+        if minor not in built:
+            chosen = versions.get(minor)
+            wanted = [Program(name, chosen.kubernetes, "linux") for name in KUBERNETES]
+            wanted.append(Program("containerd", chosen.containerd, "linux"))
+            found = BuildSource(chosen.kubernetes).obtain_all(wanted, Quiet())
+            built[minor] = {row.artifact.name: row.path for row in found if isinstance(row.artifact, Program)}
+        return built[minor]
+
+    return get
+
+
+def ask(case: rendered.Case, program: Path, folder: Path) -> list[str]:
+    """Run the case; what is wrong with the answer."""
+    for name, text in case.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    arguments = [argument.replace("{folder}", str(folder)) for argument in case.arguments]
+    answer = run.run([program, *arguments], check=False, timeout=120)
+    return case.problems(folder, answer.returncode, answer.stdout, answer.stderr)
+
+
+@pytest.mark.parametrize("minor", versions.names())
+def test_the_real_programs_take_what_is_rendered(
+    minor: str, programs: Callable[[str], Programs], tmp_path: Path
+) -> None:
+    chosen = versions.get(minor)
+    problems = []
+    for number, case in enumerate(rendered.cases(chosen, "linux")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        problems += ask(case, programs(minor)[case.program], folder)
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("minor", versions.names())
+def test_the_real_programs_refuse_what_is_wrong(
+    minor: str, programs: Callable[[str], Programs], tmp_path: Path
+) -> None:
+    chosen = versions.get(minor)
+    problems = []
+    for number, case in enumerate(rendered.refusals(chosen, "linux")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        problems += ask(case, programs(minor)[case.program], folder)
+    assert not problems, "\n".join(problems)

@@ -1,0 +1,346 @@
+# What winlab's worker scripts share. Each is run over WinRM from the payload CD, with settings as one JSON document on
+# the standard input and the result as one line of JSON, the last line of the standard output; a failure is a message on
+# the standard error and exit code 1. docs/worker-scripts.md has the contract. Windows PowerShell 5.1.
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+$Payload = Split-Path -Parent $PSScriptRoot
+$ProgramFolder = 'C:\k'
+$ContainerdFolder = 'C:\Program Files\containerd'
+$PluginFolder = 'C:\opt\cni\bin'
+$NetworkFolder = 'C:\etc\cni\net.d'
+$WinlabFolder = 'C:\winlab'
+$ContainerdLog = 'C:\var\log\containerd\containerd.log'
+$KubeadmLog = 'C:\var\log\kubeadm\join.log'
+# A key of this kind lives until the next start of Windows, and so says exactly what it should
+$RestartKey = 'SOFTWARE\winlab-restart'
+$PinnedLabel = 'io.cri-containerd.pinned=pinned'
+# Who may read a secret: SYSTEM and Administrators, nothing inherited
+$PrivateFile = 'D:PAI(A;;FA;;;SY)(A;;FA;;;BA)'
+$PrivateFolder = 'O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)'
+# Programs that SYSTEM runs: everybody may read them
+$ProgramsFolder = 'O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;AU)'
+
+# -- settings and result
+
+# powershell.exe -File hands a redirected standard input to the script as $input, line by line, and would compete for it
+# with [Console]::In; where it does not, [Console]::In still has all of it
+function Read-Settings([object[]]$Piped) {
+    $text = ($Piped -join "`n").Trim()
+    if (-not $text -and [Console]::IsInputRedirected) {
+        try { [Console]::InputEncoding = New-Object System.Text.UTF8Encoding $false } catch { $text = '' }
+        $text = [Console]::In.ReadToEnd()
+    }
+    $text = $text.Trim().TrimStart([char]0xFEFF)
+    if (-not $text) { return @{} }
+    # What ConvertFrom-Json uses itself; but a cmdlet's arguments, here with a token, are what module logging logs
+    Add-Type -AssemblyName 'System.Web.Extensions'
+    $settings = (New-Object System.Web.Script.Serialization.JavaScriptSerializer).DeserializeObject($text)
+    if ($settings -isnot [System.Collections.IDictionary]) { throw 'The settings are no JSON object.' }
+    return $settings
+}
+
+# ASCII only, so that no code page matters
+function Write-Result($Result) {
+    $json = ConvertTo-Json -InputObject $Result -Compress -Depth 8
+    [Console]::Out.WriteLine([regex]::Replace($json, '[^\x20-\x7e]', {
+        param($match)
+        '\u{0:x4}' -f [int][char]$match.Value
+    }))
+}
+
+function Write-Progressing([string]$Text) {
+    [Console]::Out.WriteLine("winlab: $Text")
+}
+
+# Runs a script's work. [Console]::Error, since Write-Error would wrap and colour the message
+function Invoke-Step([scriptblock]$Work) {
+    try {
+        $result = @(& $Work)[-1]
+        Write-Result $result
+    } catch {
+        $message = $_.Exception.Message
+        # what winlab itself throws is clear as it is; of everything else the place matters
+        if ("$($_.TargetObject)" -ne $message) {
+            $place = $_.InvocationInfo
+            $message += " ($([System.IO.Path]::GetFileName("$($place.ScriptName)")), line $($place.ScriptLineNumber))"
+        }
+        [Console]::Error.WriteLine($message)
+        exit 1
+    }
+    exit 0
+}
+
+# -- native programs
+
+# A native program's failure is no error to PowerShell; here it is one. What it writes to its standard error is a line
+# like any other: with 'Stop' PowerShell would end at the first one
+function Invoke-Native([string]$Program, [string[]]$Arguments, [scriptblock]$Heard) {
+    $ErrorActionPreference = 'Continue'
+    $lines = @(& $Program $Arguments 2>&1 | ForEach-Object {
+        if ($Heard) { & $Heard "$_" }
+        "$_"
+    })
+    if ($LASTEXITCODE -ne 0) {
+        $told = ($lines | Select-Object -Last 8) -join "`n"
+        throw "$(Split-Path -Leaf $Program) $($Arguments[0]) ended with exit code ${LASTEXITCODE}: $told"
+    }
+    return $lines
+}
+
+# -- files
+
+function Get-Sha256([string]$Path) {
+    if (-not (Test-Path -LiteralPath $Path -PathType Leaf)) { return '' }
+    return (Get-FileHash -Algorithm SHA256 -LiteralPath $Path).Hash.ToLowerInvariant()
+}
+
+function New-Folder([string[]]$Paths) {
+    foreach ($path in $Paths) { New-Item -ItemType Directory -Force -Path $path | Out-Null }
+}
+
+function Set-FolderAcl([string]$Path, [string]$Sddl) {
+    New-Folder $Path
+    $acl = New-Object System.Security.AccessControl.DirectorySecurity
+    $acl.SetSecurityDescriptorSddlForm($Sddl)
+    Set-Acl -LiteralPath $Path -AclObject $acl
+}
+
+# A program that still runs can't be overwritten, but it can be renamed
+function Move-Over([string]$New, [string]$Target) {
+    Remove-Item -Path "$Target.*.winlab-old" -Force -ErrorAction SilentlyContinue
+    if (Test-Path -LiteralPath $Target) {
+        $old = "$Target.$([DateTime]::UtcNow.Ticks).winlab-old"
+        Move-Item -LiteralPath $Target -Destination $old -Force
+        Move-Item -LiteralPath $New -Destination $Target -Force
+        Remove-Item -LiteralPath $old -Force -ErrorAction SilentlyContinue
+    } else {
+        Move-Item -LiteralPath $New -Destination $Target -Force
+    }
+}
+
+function Install-File([string]$Source, [string]$Target, [string]$Sha256) {
+    if ((Get-Sha256 $Target) -eq $Sha256) { return $false }
+    $name = Split-Path -Leaf $Target
+    if (-not (Test-Path -LiteralPath $Source)) { throw "'$name' is missing on winlab's CD." }
+    New-Folder (Split-Path -Parent $Target)
+    $new = "$Target.winlab-new"
+    Remove-Item -LiteralPath $new -Force -ErrorAction SilentlyContinue
+    [System.IO.File]::Copy($Source, $new)
+    # a file copied from a CD is read-only
+    [System.IO.File]::SetAttributes($new, [System.IO.FileAttributes]::Normal)
+    if ((Get-Sha256 $new) -ne $Sha256) {
+        Remove-Item -LiteralPath $new -Force
+        throw "'$name' on winlab's CD is not what payload.json says: its SHA-256 differs."
+    }
+    Move-Over $new $Target
+    return $true
+}
+
+# Is another program wanted in this place? What push.ps1 put there stays: then only its original counts
+function Test-Stale([string]$Target, [string]$Sha256) {
+    if (Test-Path -LiteralPath "$Target.winlab-original") { return $false }
+    return (Get-Sha256 $Target) -ne $Sha256
+}
+
+function Get-Text([string]$Path) {
+    if (-not (Test-Path -LiteralPath $Path -PathType Leaf)) { return $null }
+    return [System.IO.File]::ReadAllText($Path)
+}
+
+# UTF-8 without a byte order mark, which Go's parsers would not take; true if something changed
+function Write-Text([string]$Path, [string]$Text) {
+    if ((Get-Text $Path) -ceq $Text) { return $false }
+    New-Folder (Split-Path -Parent $Path)
+    [System.IO.File]::WriteAllText("$Path.winlab-new", $Text, (New-Object System.Text.UTF8Encoding $false))
+    Move-Item -LiteralPath "$Path.winlab-new" -Destination $Path -Force
+    return $true
+}
+
+# No cmdlet writes the text, as module logging would put its parameters into the event log; and there is no moment at
+# which others can read the file
+function Write-Secret([string]$Path, [string]$Text) {
+    if ([System.IO.File]::Exists($Path)) { [System.IO.File]::Delete($Path) }
+    $acl = New-Object System.Security.AccessControl.FileSecurity
+    $acl.SetSecurityDescriptorSddlForm($PrivateFile)
+    $file = [System.IO.File]::Create($Path, 4096, [System.IO.FileOptions]::None, $acl)
+    try {
+        $bytes = (New-Object System.Text.UTF8Encoding $false).GetBytes($Text)
+        $file.Write($bytes, 0, $bytes.Length)
+    } finally {
+        $file.Dispose()
+    }
+}
+
+function Get-Payload {
+    $path = Join-Path $Payload 'payload.json'
+    if (-not (Test-Path -LiteralPath $path)) { throw "$Payload is not winlab's payload CD: it has no payload.json." }
+    return ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($path))
+}
+
+# The names and digests of one part of payload.json, as a hash table
+function Get-Listed([string]$Part) {
+    $found = @{}
+    $rows = (Get-Payload).$Part
+    if ($rows) { foreach ($row in $rows.PSObject.Properties) { $found[$row.Name] = "$($row.Value.sha256)" } }
+    return $found
+}
+
+# -- Windows
+
+function Get-FeatureState([string]$Name) {
+    $feature = Get-WindowsFeature -Name $Name
+    if (-not $feature) { throw "This Windows knows no feature '$Name'." }
+    switch ("$($feature.InstallState)") {
+        'Installed' { return 'installed' }
+        'InstallPending' { return 'pending' }
+        default { return 'absent' }
+    }
+}
+
+function Test-RestartPending {
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($RestartKey)
+    if ($key) { $key.Dispose() }
+    return $null -ne $key
+}
+
+function Request-Restart {
+    [Microsoft.Win32.Registry]::LocalMachine.CreateSubKey(
+        $RestartKey, [Microsoft.Win32.RegistryKeyPermissionCheck]::ReadWriteSubTree,
+        [Microsoft.Win32.RegistryOptions]::Volatile).Dispose()
+}
+
+# -- services
+
+function Get-ServiceState([string]$Name) {
+    $service = Get-Service -Name $Name -ErrorAction SilentlyContinue
+    if (-not $service) { return 'absent' }
+    if ("$($service.Status)" -eq 'Running') { return 'running' }
+    return 'stopped'
+}
+
+function Get-ServiceCommand([string]$Name) {
+    $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$Name"
+    if (-not (Test-Path -Path $key)) { return '' }
+    return "$((Get-ItemProperty -Path $key).ImagePath)"
+}
+
+# Makes a native service, or changes its command; true if something changed. New-Service and WMI take the command as it
+# is; sc.exe would need its quotes escaped
+function Set-NativeService([string]$Name, [string]$Display, [string]$Command, [string[]]$DependsOn = @()) {
+    $changed = $false
+    if ((Get-ServiceState $Name) -eq 'absent') {
+        $more = @{}
+        if ($DependsOn.Count -gt 0) { $more['DependsOn'] = $DependsOn }
+        New-Service -Name $Name -DisplayName $Display -BinaryPathName $Command -StartupType Automatic @more | Out-Null
+        $changed = $true
+    } elseif ((Get-ServiceCommand $Name) -cne $Command) {
+        $service = Get-CimInstance -ClassName Win32_Service -Filter "Name='$Name'"
+        $answer = Invoke-CimMethod -InputObject $service -MethodName Change -Arguments @{
+            PathName = $Command; StartMode = 'Automatic'; ServiceDependencies = [string[]]$DependsOn
+        }
+        $code = $answer.ReturnValue
+        if ($code -ne 0) { throw "Windows refuses to change the service '$Name' (code $code)." }
+        $changed = $true
+    }
+    # A kubelet ends when containerd answers too late after a start of Windows; these actions bring it back
+    Invoke-Native 'sc.exe' @(
+        'failure', $Name, 'reset=', '86400', 'actions=', 'restart/5000/restart/5000/restart/5000') | Out-Null
+    Invoke-Native 'sc.exe' @('failureflag', $Name, '1') | Out-Null
+    return $changed
+}
+
+# Stops these services, in the given order; those that ran, in the order in which to start them again
+function Stop-Running([string[]]$Names) {
+    $ran = @()
+    foreach ($name in $Names) {
+        if ((Get-ServiceState $name) -eq 'running') {
+            Stop-Service -Name $name -Force
+            (Get-Service -Name $name).WaitForStatus('Stopped', [TimeSpan]::FromSeconds(60))
+            $ran = @($name) + $ran
+        }
+    }
+    return $ran
+}
+
+function Start-Again([string[]]$Names) {
+    foreach ($name in $Names) { Start-Service -Name $name }
+}
+
+# Every program that a service's command names must be there, and the folder of its log
+function Confirm-Command([string]$Command, [string]$Before) {
+    $programs = @([regex]::Matches($Command, '[A-Za-z]:[\\/][^\s"]*?\.exe') | ForEach-Object { $_.Value })
+    if ($programs.Count -eq 0) { throw "settings.command names no program: '$Command'." }
+    foreach ($program in $programs) {
+        if (-not (Test-Path -LiteralPath $program)) { throw "'$program' is missing: $Before comes first." }
+    }
+    foreach ($log in [regex]::Matches($Command, '--log-file=([^\s"]+)')) {
+        New-Folder (Split-Path -Parent $log.Groups[1].Value)
+    }
+}
+
+# The kubelet writes kubelet.conf before it has its certificate: a node has joined when both are there
+function Test-Joined {
+    return (Test-Path -LiteralPath 'C:\etc\kubernetes\kubelet.conf') -and
+        (Test-Path -LiteralPath 'C:\var\lib\kubelet\pki\kubelet-client-current.pem')
+}
+
+# -- containerd
+
+function Get-Images {
+    $images = @{}
+    foreach ($line in Invoke-Native "$ContainerdFolder\ctr.exe" @('-n', 'k8s.io', 'images', 'ls')) {
+        $fields = $line -split '\s+'
+        if ($fields.Count -ge 3 -and $fields[2] -like 'sha256:*') { $images[$fields[0]] = $fields[2] }
+    }
+    return $images
+}
+
+# What an OCI archive would give: names and digests. Docker's older archives have no index: nothing is known of them
+function Get-ArchiveImages([string]$Path) {
+    $images = @{}
+    $names = Invoke-Native 'tar.exe' @('-tf', $Path)
+    if ($names -contains 'index.json') {
+        $index = (Invoke-Native 'tar.exe' @('-xOf', $Path, 'index.json')) -join "`n"
+        foreach ($manifest in (ConvertFrom-Json -InputObject $index).manifests) {
+            $name = "$($manifest.annotations.'io.containerd.image.name')"
+            if ($name) { $images[$name] = "$($manifest.digest)" }
+        }
+    }
+    return $images
+}
+
+# Imports the CD's images that containerd has not, pinned against the kubelet's clean-up; true if there were any.
+# containerd checks every blob against its digest
+function Import-Images {
+    $folder = Join-Path $Payload 'images'
+    $files = @()
+    if (Test-Path -LiteralPath $folder) { $files = @(Get-ChildItem -LiteralPath $folder -Filter '*.tar') }
+    if ($files.Count -eq 0) { return $false }
+    $have = Get-Images
+    $wanted = @{}
+    $changed = $false
+    foreach ($file in $files) {
+        $inside = Get-ArchiveImages $file.FullName
+        $missing = @($inside.Keys | Where-Object { $have[$_] -ne $inside[$_] })
+        if ($inside.Count -gt 0 -and $missing.Count -eq 0) { continue }
+        Write-Progressing "importing $($file.Name)"
+        try {
+            Invoke-Native "$ContainerdFolder\ctr.exe" @(
+                '-n', 'k8s.io', 'images', 'import', '--local', '--label', $PinnedLabel, $file.FullName) | Out-Null
+        } catch {
+            throw "containerd does not take '$($file.Name)' from winlab's CD: $($_.Exception.Message)"
+        }
+        foreach ($name in $missing) { $wanted[$name] = $file.Name }
+        $changed = $true
+    }
+    if ($wanted.Count -gt 0) {
+        $have = Get-Images
+        foreach ($name in $wanted.Keys) {
+            if (-not $have.ContainsKey($name)) {
+                throw "containerd took '$($wanted[$name])' but has no image '$name': is it for another Windows?"
+            }
+        }
+    }
+    return $changed
+}

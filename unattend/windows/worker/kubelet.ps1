@@ -1,0 +1,22 @@
+# The kubelet as a native service. Settings: command. It starts with Windows; before the join it has nothing to do.
+. (Join-Path $PSScriptRoot 'common.ps1')
+$settings = Read-Settings @($input)
+
+Invoke-Step {
+    if ((Get-ServiceState 'containerd') -eq 'absent') { throw 'containerd is not set up: containerd.ps1 comes first.' }
+    foreach ($name in 'kubelet.exe', 'kubeadm.exe') {
+        $path = "$ProgramFolder\$name"
+        if (-not (Test-Path -LiteralPath $path)) { throw "$path is missing: binaries.ps1 comes first." }
+    }
+    $command = "$($settings.command)"
+    Confirm-Command $command 'binaries.ps1'
+    $changed = Set-NativeService 'kubelet' 'kubelet' $command @('containerd')
+    if (Test-Joined) {
+        if ($changed) { Stop-Running 'kubelet' | Out-Null }
+        if ((Get-ServiceState 'kubelet') -ne 'running') {
+            Start-Service -Name 'kubelet'
+            $changed = $true
+        }
+    }
+    return @{ changed = $changed }
+}

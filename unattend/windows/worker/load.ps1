@@ -1,0 +1,7 @@
+# Imports the CD's images into containerd. No settings.
+. (Join-Path $PSScriptRoot 'common.ps1')
+
+Invoke-Step {
+    if ((Get-ServiceState 'containerd') -ne 'running') { throw 'containerd does not run: containerd.ps1 comes first.' }
+    return @{ changed = [bool](Import-Images) }
+}

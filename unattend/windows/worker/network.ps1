@@ -1,0 +1,112 @@
+# Makes the HNS network that C:\winlab\network.json describes, and what a node needs beside it. Not called by winlab:
+# the task that cni.ps1 made runs it, as SYSTEM, then and at each start of Windows. The order is flannel's host-gw's.
+. (Join-Path $PSScriptRoot 'common.ps1')
+
+$outcome = "$WinlabFolder\network-state.json"
+
+# Windows' own module HostNetworkingService can list and remove networks, not make them: this is the call beneath it
+Add-Type -Namespace 'Winlab' -Name 'Hns' -MemberDefinition @'
+[DllImport("vmcompute.dll")]
+public static extern void HNSCall([MarshalAs(UnmanagedType.LPWStr)] string method,
+    [MarshalAs(UnmanagedType.LPWStr)] string path, [MarshalAs(UnmanagedType.LPWStr)] string request,
+    [MarshalAs(UnmanagedType.LPWStr)] out string response);
+'@
+
+function Invoke-Hns([string]$Method, [string]$Path, $Data) {
+    $request = ''
+    if ($Data) { $request = ConvertTo-Json -InputObject $Data -Compress -Depth 8 }
+    $response = ''
+    [Winlab.Hns]::HNSCall($Method, $Path, $request, [ref]$response)
+    if (-not $response) { throw "HNS gives no answer to $Method $Path." }
+    $answer = ConvertFrom-Json -InputObject $response
+    if (-not $answer.Success) { throw "HNS refuses $Method ${Path}: $($answer.Error)" }
+    return $answer.Output
+}
+
+function Wait-For([string]$What, [scriptblock]$Test) {
+    for ($try = 0; $try -lt 120; $try++) {
+        $found = & $Test
+        if ($found) { return $found }
+        Start-Sleep -Milliseconds 500
+    }
+    throw "There is no $What after a minute."
+}
+
+# At a start of Windows this script may be quicker than HNS
+function Get-Network([string]$Name) {
+    $answer = Wait-For 'answer of HNS' { try { @{ networks = @(Invoke-Hns 'GET' '/networks/') } } catch { $null } }
+    return $answer.networks | Where-Object { $_.Name -eq $Name } | Select-Object -First 1
+}
+
+function Get-ManagementAddress([string]$Id) {
+    return Wait-For 'management address of the network' { (Invoke-Hns 'GET' "/networks/$Id").ManagementIP }
+}
+
+function New-Network($Wish) {
+    $subnet = @{ AddressPrefix = $Wish.subnet; GatewayAddress = $Wish.gateway }
+    if ($Wish.type -eq 'Overlay') { $subnet['Policies'] = @(@{ Type = 'VSID'; VSID = [int]$Wish.vni }) }
+    $data = @{ Name = $Wish.name; Type = $Wish.type; Subnets = @($subnet) }
+    $mtu = 0
+    if ($Wish.node_address) {
+        $index = Get-InterfaceIndex $Wish.node_address
+        $data['NetworkAdapterName'] = (Get-NetAdapter -InterfaceIndex $index).Name
+        $mtu = (Get-NetIPInterface -InterfaceIndex $index -AddressFamily IPv4).NlMtu
+    }
+    $network = Invoke-Hns 'POST' '/networks/' $data
+    # the new adapter takes the old one's place, not its MTU
+    if ($mtu) {
+        $index = Get-InterfaceIndex (Get-ManagementAddress $network.ID)
+        Set-NetIPInterface -InterfaceIndex $index -AddressFamily IPv4 -NlMtuBytes $mtu
+    }
+    return $network
+}
+
+function Get-InterfaceIndex([string]$Address) {
+    return Wait-For "adapter with the address $Address" {
+        @(Get-NetIPAddress -IPAddress $Address -ErrorAction SilentlyContinue)[0].InterfaceIndex
+    }
+}
+
+# win-bridge sends pods' packets to the second address of the node's subnet: it must be the host's
+function Set-HostEndpoint($Wish, $Network) {
+    $name = $Wish.endpoint.name
+    $address = $Wish.endpoint.address
+    $endpoint = @(Invoke-Hns 'GET' '/endpoints/') | Where-Object { $_.Name -eq $name }
+    if ($endpoint -and ("$($endpoint.IPAddress)" -ne $address -or "$($endpoint.VirtualNetwork)" -ne "$($Network.ID)")) {
+        Invoke-Hns 'DELETE' "/endpoints/$($endpoint.ID)" | Out-Null
+        $endpoint = $null
+    }
+    if (-not $endpoint) {
+        $endpoint = Invoke-Hns 'POST' '/endpoints/' @{
+            Name = $name; IPAddress = $address; VirtualNetwork = $Network.ID
+        }
+    }
+    try {
+        Invoke-Hns 'POST' "/endpoints/$($endpoint.ID)/attach" @{ SystemType = 'Host'; CompartmentId = 1 } | Out-Null
+    } catch {
+        if ($_.Exception.Message -notmatch 'already attached') { throw }
+    }
+    return $address
+}
+
+Start-Transcript -Path "$WinlabFolder\network.log" | Out-Null
+try {
+    $wish = ConvertFrom-Json -InputObject (Get-Text "$WinlabFolder\network.json")
+    $network = Get-Network $wish.name
+    $known = @($network.Subnets | ForEach-Object { "$($_.AddressPrefix) $($_.GatewayAddress)" })
+    if ($network -and ($network.Type -ne $wish.type -or $known -notcontains "$($wish.subnet) $($wish.gateway)")) {
+        Invoke-Hns 'DELETE' "/networks/$($network.ID)" | Out-Null
+        $network = $null
+    }
+    if (-not $network) { $network = New-Network $wish }
+    $indexes = @(Get-InterfaceIndex (Get-ManagementAddress $network.ID))
+    if ($wish.endpoint) { $indexes += Get-InterfaceIndex (Set-HostEndpoint $wish $network) }
+    foreach ($index in $indexes) { Set-NetIPInterface -InterfaceIndex $index -AddressFamily IPv4 -Forwarding Enabled }
+    Write-Text $outcome (ConvertTo-Json -InputObject @{ state = 'done'; id = $network.ID } -Compress) | Out-Null
+} catch {
+    $failure = ConvertTo-Json -InputObject @{ state = 'failed'; error = $_.Exception.Message } -Compress
+    Write-Text $outcome $failure | Out-Null
+    throw
+} finally {
+    Stop-Transcript | Out-Null
+}

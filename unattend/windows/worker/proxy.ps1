@@ -1,0 +1,59 @@
+# kube-proxy as a native service. Settings: command, kubeconfig, config, and source_endpoint where kube-proxy needs the
+# address of an HNS endpoint as its sourceVip: which one the node has, only the node knows.
+. (Join-Path $PSScriptRoot 'common.ps1')
+$settings = Read-Settings @($input)
+
+$folder = 'C:\var\lib\kube-proxy'
+
+# The network's own agent makes this endpoint, some time after the node has joined
+function Get-SourceVip([string]$Name) {
+    Write-Progressing "waiting for the HNS endpoint '$Name'"
+    for ($try = 0; $try -lt 300; $try++) {
+        $endpoint = Get-HnsEndpoint | Where-Object { $_.Name -eq $Name }
+        if ($endpoint) { return "$(@($endpoint)[0].IPAddress)" }
+        Start-Sleep -Seconds 1
+    }
+    throw "There is no HNS endpoint '$Name' after five minutes: the network's agent on this node has not made it."
+}
+
+Invoke-Step {
+    if (-not (Test-Joined)) { throw 'This node has not joined a cluster: join.ps1 comes first.' }
+    if (-not (Test-Path -LiteralPath "$ProgramFolder\kube-proxy.exe")) {
+        throw "$ProgramFolder\kube-proxy.exe is missing: binaries.ps1 comes first."
+    }
+    foreach ($field in 'command', 'kubeconfig', 'config') {
+        if (-not "$($settings.$field)".Trim()) { throw "settings.$field is empty." }
+    }
+    if ("$($settings.kubeconfig)" -match 'client-key') {
+        throw 'settings.kubeconfig has a client key; kube-proxy gets a token.'
+    }
+    $config = "$($settings.config)"
+    $command = "$($settings.command)"
+    Confirm-Command $command 'binaries.ps1'
+    if ($settings.source_endpoint) {
+        $section = [regex]'(?m)^winkernel:[ \t]*\r?\n'
+        if (-not $section.IsMatch($config) -or $config -match 'sourceVip:') {
+            throw 'settings.config must have a section winkernel without a sourceVip, which source_endpoint gives.'
+        }
+        $config = $section.Replace($config, "winkernel:`n  sourceVip: $(Get-SourceVip $settings.source_endpoint)`n", 1)
+    }
+
+    Set-FolderAcl $folder $PrivateFolder
+    $changed = Write-Text "$folder\config.yaml" $config
+    if ((Get-Text "$folder\kubeconfig") -cne "$($settings.kubeconfig)") {
+        Write-Secret "$folder\kubeconfig" "$($settings.kubeconfig)"
+        $changed = $true
+    }
+    $changed = (Set-NativeService 'kube-proxy' 'kube-proxy' $command) -or $changed
+    if ($changed) { Stop-Running 'kube-proxy' | Out-Null }
+    if ((Get-ServiceState 'kube-proxy') -ne 'running') {
+        # it ends again while its network is missing, and the recovery actions bring it back
+        try {
+            Start-Service -Name 'kube-proxy'
+            $changed = $true
+        } catch {
+            Write-Progressing "kube-proxy does not start yet: $($_.Exception.Message)"
+        }
+    }
+    return @{ changed = [bool]$changed; service = Get-ServiceState 'kube-proxy' }
+}

@@ -1,0 +1,40 @@
+# Swaps one program with the one on the CD under push/, or brings the original back. Settings: program, restore.
+. (Join-Path $PSScriptRoot 'common.ps1')
+$settings = Read-Settings @($input)
+
+Invoke-Step {
+    $name = "$($settings.program)"
+    if ($name -notmatch '^[A-Za-z0-9][A-Za-z0-9-]*\.exe$') { throw "'$name' is no name of a program." }
+    $target = $ProgramFolder, $ContainerdFolder, $PluginFolder | ForEach-Object { "$_\$name" } |
+        Where-Object { Test-Path -LiteralPath $_ } | Select-Object -First 1
+    if (-not $target) { throw "'$name' is not installed here: there is nothing to swap." }
+    $original = "$target.winlab-original"
+    # in the order in which they are stopped
+    $services = @()
+    switch ($name) {
+        'kubelet.exe' { $services = @('kubelet') }
+        'kube-proxy.exe' { $services = @('kube-proxy') }
+        'kube-log-runner.exe' { $services = @('kube-proxy', 'kubelet') }
+        'containerd.exe' { $services = @('kubelet', 'containerd') }
+    }
+
+    if ($settings.restore) {
+        if (-not (Test-Path -LiteralPath $original)) { return @{ changed = $false; sha256 = Get-Sha256 $target } }
+        $ran = @(Stop-Running $services)
+        Move-Over $original $target
+    } else {
+        $source = Join-Path $Payload "push\$name"
+        if (-not (Test-Path -LiteralPath $source)) { throw "winlab's CD has no push\$name." }
+        $wanted = Get-Sha256 $source
+        if ((Get-Sha256 $target) -eq $wanted) { return @{ changed = $false; sha256 = $wanted } }
+        $ran = @(Stop-Running $services)
+        if (-not (Test-Path -LiteralPath $original)) {
+            # under another name until it is whole
+            [System.IO.File]::Copy($target, "$original.winlab-new", $true)
+            Move-Item -LiteralPath "$original.winlab-new" -Destination $original
+        }
+        Install-File $source $target $wanted | Out-Null
+    }
+    Start-Again $ran
+    return @{ changed = $true; sha256 = Get-Sha256 $target }
+}

@@ -1,0 +1,1 @@
+"""Kubernetes in the lab: versions, configuration, CNI profiles, joining, checks."""

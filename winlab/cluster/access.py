@@ -1,0 +1,43 @@
+"""By what a cluster is known, and kubeconfigs for its services. Pure, apart from the file it is told to read."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import yaml
+
+from winlab.errors import UsageError
+
+
+def authority(path: Path) -> str:
+    """The certificates, as PEM, by which the first cluster in a kubeconfig is known.
+
+    :raises UsageError: the file is no kubeconfig, or names no authority.
+    """
+    try:
+        cluster = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]
+        data = cluster.get("certificate-authority-data")
+        return base64.b64decode(data).decode() if data else Path(cluster["certificate-authority"]).read_text()
+    except (LookupError, TypeError, AttributeError, ValueError, OSError, yaml.YAMLError) as error:
+        raise UsageError(f"'{path}' does not say by which authority its cluster is known.", why=str(error)) from error
+
+
+def with_token(authority: str, endpoint: str, user: str, token: str) -> str:
+    """A kubeconfig that logs in by a service account's token.
+
+    :param authority: the cluster's certificates, as PEM.
+    :param endpoint: host:port.
+    """
+    encoded = base64.b64encode(authority.encode()).decode()
+    cluster = {"server": f"https://{endpoint}", "certificate-authority-data": encoded}
+    made = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "default", "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": user}}],
+        "current-context": "default",
+    }
+    text: str = yaml.safe_dump(made, sort_keys=False)
+    return text

@@ -1,0 +1,134 @@
+"""CNI profiles: how the pods of a lab are connected, chosen with ``--set network.cni=...``.
+
+One :class:`~winlab.cluster.cni.model.PodNetwork` is the source of both halves, so that Linux and Windows can't
+disagree on a VNI, a port, a CIDR or an MTU. Everything here is pure; docs/cni.md says what the profiles are for.
+"""
+
+from __future__ import annotations
+
+import yaml
+
+from winlab.artifacts.model import ContainerImage, Manifest, System
+from winlab.cluster.cni.calico import CalicoBgp, CalicoVxlan
+from winlab.cluster.cni.elsewhere import Elsewhere
+from winlab.cluster.cni.flannel import FlannelVxlan
+from winlab.cluster.cni.host_gw import HostGateway
+from winlab.cluster.cni.l3 import L3
+from winlab.cluster.cni.model import PodNetwork, Versions
+from winlab.cluster.cni.profile import Profile
+from winlab.errors import UsageError
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile for profile in (CalicoVxlan(), CalicoBgp(), FlannelVxlan(), HostGateway(), L3())
+}
+
+ELSEWHERE = Elsewhere()  # nobody chooses it: it is what Linux workers of a cluster made elsewhere have
+
+
+def names() -> list[str]:
+    """The names of all profiles to choose from."""
+    return list(PROFILES)
+
+
+def get(name: str) -> Profile:
+    """The profile of this name.
+
+    :raises UsageError: there is none.
+    """
+    if name == ELSEWHERE.name:
+        return ELSEWHERE
+    if name not in PROFILES:
+        raise UsageError(
+            f"There is no CNI profile '{name}'.", cure=f"Choose with --set network.cni=...: {', '.join(PROFILES)}."
+        )
+    return PROFILES[name]
+
+
+def require_rehearsal(profile: Profile) -> None:
+    """See that the profile can take part in a rehearsal.
+
+    :raises UsageError: it can't; the message says why, and which can.
+    """
+    if profile.no_rehearsal:
+        able = [name for name, other in PROFILES.items() if not other.no_rehearsal]
+        raise UsageError(
+            f"The CNI profile '{profile.name}' can't be rehearsed.",
+            why=profile.no_rehearsal,
+            cure=f"Leave network.cni out, or choose {' or '.join(sorted(able))}.",
+        )
+
+
+def require_support(profile: Profile, os: System, release: str = "") -> None:
+    """See that the profile can run with this system at all.
+
+    :raises UsageError: it can't.
+    """
+    support = profile.support(os, release)
+    if support.level == "refused":
+        raise UsageError(f"The CNI profile '{profile.name}' can't be had with this system.", why=support.text)
+
+
+def network(
+    profile: Profile,
+    *,
+    pod_cidr: str,
+    service_cidr: str,
+    lab_cidr: str,
+    external_cidr: str,
+    mtu: int,
+    cluster_dns: str,
+    cluster_domain: str,
+) -> PodNetwork:
+    """The pods' network for a profile, with its encapsulation.
+
+    What is wrong with it, :func:`winlab.cluster.cni.checks.check` says.
+    """
+    return PodNetwork(
+        profile=profile.name,
+        pod_cidr=pod_cidr,
+        service_cidr=service_cidr,
+        lab_cidr=lab_cidr,
+        external_cidr=external_cidr,
+        mtu=mtu,
+        cluster_dns=cluster_dns,
+        cluster_domain=cluster_domain,
+        encapsulation=profile.encapsulation,
+        vni=profile.vni,
+        port=profile.port,
+    )
+
+
+def published(name: str, versions: Versions) -> list[Manifest]:
+    """The manifests that the profile's project publishes, in the order in which to apply them.
+
+    :raises UsageError: there is no such profile.
+    """
+    return get(name).published(versions)
+
+
+def images(name: str, versions: Versions) -> list[ContainerImage]:
+    """The images of what the profile itself renders; those of :func:`published`, :func:`images_of` reads.
+
+    :raises UsageError: there is no such profile.
+    """
+    return get(name).images(versions)
+
+
+def images_of(manifest: str) -> list[ContainerImage]:
+    """The Linux images that a published manifest's containers name, in order, each once."""
+    found: dict[str, None] = {}
+    for document in yaml.safe_load_all(manifest):
+        _containers(document, found)
+    return [ContainerImage(reference, "linux") for reference in found]
+
+
+def _containers(value: object, found: dict[str, None]) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _containers(item, found)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key in ("containers", "initContainers") and isinstance(inner, list):
+                found.update((item["image"], None) for item in inner if isinstance(item, dict) and "image" in item)
+            else:
+                _containers(inner, found)

@@ -1,0 +1,27 @@
+"""``elsewhere``: a cluster made elsewhere connects the pods of its Linux nodes by its own DaemonSets. Pure."""
+
+from __future__ import annotations
+
+from winlab.artifacts.model import Program
+from winlab.cluster.cni import plugins
+from winlab.cluster.cni.model import NodeNetwork, PodNetwork, ProxyNetwork, Support, Versions
+from winlab.cluster.cni.profile import Profile
+
+
+class Elsewhere(Profile):
+    """winlab brings the reference plug-ins, which such DaemonSets expect on a node, and no configuration."""
+
+    name = "elsewhere"
+    summary = "Linux workers of a cluster made elsewhere; its own DaemonSets do all"
+
+    def programs(self, versions: Versions) -> list[Program]:
+        """The reference plug-ins for Linux."""
+        return plugins.linux_programs(versions)
+
+    def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:
+        """There is none: no Windows node has this profile."""
+        raise NotImplementedError(f"{self.name} has no Windows nodes: {network.profile}, {node.name}")
+
+    def windows_support(self, release: str) -> Support:
+        """Windows needs files that winlab writes."""
+        return Support("refused", f"winlab can't tell what Windows Server {release} would need there.")

@@ -1,0 +1,243 @@
+"""Steps that bring Kubernetes to the nodes: artifacts from the chosen source, a CD of them, that CD in a drive."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from winlab.artifacts import choice
+from winlab.artifacts.build import BuildSource
+from winlab.artifacts.model import Artifact, ContainerImage, Obtained, Program, Source, System
+from winlab.artifacts.overrides import OverriddenSource
+from winlab.cluster import preload, versions, wanted
+from winlab.cluster.payload import PREFIX, Payload
+from winlab.engine import Step
+from winlab.errors import HostError, NotFoundError, UsageError
+from winlab.events import Progress
+from winlab.plan import NodePlan, Plan
+from winlab.render.domain import PAYLOAD_DRIVE, STORE_DRIVE
+from winlab.run import CommandError
+from winlab.steps import Context, linux_nodes
+from winlab.vm import domains
+
+USUAL = {"linux": 900.0, "windows": 600.0}  # seconds, when all is built; a download takes a fraction
+
+
+@dataclass
+class Supply:
+    """Where artifacts come from in one run of create, and what was obtained so far."""
+
+    source: Source
+    missing: frozenset[Artifact] = frozenset()  # optional ones that the source can't give
+    volumes: dict[System, str] = field(default_factory=dict)
+    store: str | None = None  # the disk with containerd's store, where this host could make one
+    check: Callable[[list[Obtained]], None] | None = None  # against the lock file
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def obtain(self, artifacts: list[Artifact], progress: Progress) -> list[Obtained]:
+        """Obtain what the source has; builds share the machine, so one at a time.
+
+        :raises ConflictError: something is not as the lock file says.
+        """
+        here = [artifact for artifact in artifacts if artifact not in self.missing]
+        with self.turn:
+            obtained = self.source.obtain_all(here, progress)
+        if self.check is not None:
+            self.check(obtained)
+        return obtained
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a person says about where artifacts come from; nothing means: what is at hand."""
+
+    kind: choice.Kind | None = None
+    bundle: Path | None = None
+    mirror: str | None = None
+    own: tuple[Path, ...] = ()  # programs of the person's own: kubelet, kubeadm.exe ...
+
+
+def choose(plan: Plan, origin: Origin) -> tuple[Supply, str]:
+    """Decide where everything that the lab needs comes from, before anything is touched; and why.
+
+    :raises UsageError: what the person said does not fit together, or an own program is not one.
+    :raises NotFoundError: no source has everything.
+    """
+    every = wanted.every(plan)
+    versions_ = plan.cluster.versions
+    trees = {"k8s.io/kubernetes": plan.cluster.source} if plan.cluster.source else {}
+    kind = origin.kind or ("build" if trees else None)
+    if trees and kind != "build":
+        raise UsageError(
+            f"kubernetes.source is built, and cannot come from the source '{kind}'.", cure="Leave out --source."
+        )
+    optional = [artifact for artifact in every if wanted.optional(artifact)]
+    own = {_meant(path, every): path for path in origin.own}
+    needed = [artifact for artifact in every if artifact not in own]
+    source, why = choice.choose(
+        needed,
+        pins=versions.load().pins,
+        build=lambda: BuildSource(versions_.kubernetes, trees),
+        kind=kind,
+        bundle_path=origin.bundle,
+        mirror=origin.mirror,
+        optional=optional,
+    )
+    missing = frozenset(source.cannot(optional))
+    return Supply(OverriddenSource(source, own) if own else source, missing), why
+
+
+def _meant(path: Path, every: list[Artifact]) -> Program:
+    """The program that a file of the person's own stands in for: by its name and the system it is for."""
+    system: System = "windows" if path.suffix.lower() == ".exe" else "linux"
+    for artifact in every:
+        if isinstance(artifact, Program) and (artifact.name, artifact.os) == (path.name.split(".")[0], system):
+            return artifact
+    raise UsageError(
+        f"'{path}' is not named like a program that the lab needs.",
+        why="It needs: " + ", ".join(sorted({a.file for a in every if isinstance(a, Program)})),
+    )
+
+
+def name(system: System) -> str:
+    """The name of the step that brings a system's payload into the pool."""
+    return f"payload {system}"
+
+
+def steps(context: Context, supply: Supply) -> list[Step]:
+    """One step for each system that the nodes run, the controllers' first, and one for each node's drive.
+
+    Without controllers the host's kubectl comes by a step of its own.
+    """
+    payloads = wanted.payloads(context.plan)
+    found: list[Step] = []
+    before: tuple[str, ...] = ()
+    for payload in payloads:
+        found.append(_payload_step(context, supply, payload, before))
+        before = (name(payload.os),)  # builds share the machine: the controllers' things first
+    if context.plan.joins:
+        found.append(_kubectl_step(context, supply))
+    return found + [_insert_step(context, supply, node) for node in context.plan.nodes]
+
+
+def _link_kubectl(context: Context, obtained: list[Obtained]) -> None:
+    """The kubectl for the host is the one of the controllers."""
+    wish = wanted.kubectl(context.plan.cluster.versions)
+    program = next(item.path for item in obtained if item.artifact == wish)
+    link = context.state.kubectl
+    context.state.make()
+    fresh = link.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(program)
+    fresh.replace(link)
+
+
+def _kubectl_step(context: Context, supply: Supply) -> Step:
+    def run(progress: Progress) -> None:
+        _link_kubectl(context, supply.obtain([wanted.kubectl(context.plan.cluster.versions)], progress))
+
+    return Step(linux_nodes.KUBECTL, run, context.state.kubectl.exists, usual=60)
+
+
+def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progress) -> Path:
+    """A kubectl for the host, from where the lab's things will come from.
+
+    :raises UsageError: what the person said does not fit together.
+    :raises NotFoundError: no source has it.
+    """
+    wish = wanted.kubectl(versions_)
+    source, _ = choice.choose(
+        [wish],
+        pins=versions.load().pins,
+        build=lambda: BuildSource(versions_.kubernetes),
+        kind=origin.kind,
+        bundle_path=origin.bundle,
+        mirror=origin.mirror,
+    )
+    return source.obtain_all([wish], progress)[0].path
+
+
+def _payload_step(context: Context, supply: Supply, payload: wanted.Payload, needs: tuple[str, ...]) -> Step:
+    nodes = [node for node in context.plan.nodes if node.os == payload.os]
+    links = payload.os == "linux" and not context.plan.joins
+
+    def run(progress: Progress) -> None:
+        obtained = supply.obtain(list(payload.artifacts), progress)
+        if links:
+            _link_kubectl(context, obtained)
+        made = Payload(payload.os, obtained, payload.plugins)
+        if not context.pool.is_complete(made.volume):
+            progress.say(f"writing the payload CD, {made.size >> 20} MiB")
+            with tempfile.TemporaryDirectory(prefix="winlab-", dir=context.state.folder) as folder:
+                path = Path(folder) / "payload.iso"
+                made.write(path)
+                context.pool.upload_base(made.volume, path, progress.say)
+        supply.volumes[payload.os] = made.volume
+        if payload.os == "linux":
+            supply.store = _preloaded(context, obtained, progress)
+
+    def done() -> bool:
+        here = not links or context.state.kubectl.exists()
+        return here and all(_inserted(context, node) is not None for node in nodes)
+
+    return Step(name(payload.os), run, done, needs, usual=USUAL[payload.os])
+
+
+def _preloaded(context: Context, obtained: list[Obtained], progress: Progress) -> str | None:
+    """The disk with containerd's store; None where this host can't make it, which only makes the nodes slower."""
+    images = [item for item in obtained if isinstance(item.artifact, ContainerImage)]
+    programs = {item.artifact.name: item for item in obtained if isinstance(item.artifact, Program)}
+    volume = preload.volume(images, programs["containerd"])
+    if context.pool.is_complete(volume):
+        return volume
+    with tempfile.TemporaryDirectory(prefix="winlab-", dir=context.state.folder) as folder:
+        disk, work = Path(folder) / "store.qcow2", Path(folder) / "work"
+        work.mkdir()
+        try:
+            preload.make(images, programs["containerd"].path, programs["ctr"].path, disk, work, progress)
+        except (CommandError, HostError) as error:
+            progress.say(f"nodes will import the images themselves: {error.what}")
+            return None
+        context.pool.upload_base(volume, disk, progress.say)
+    return volume
+
+
+def _inserted(context: Context, node: NodePlan) -> str | None:
+    """The payload CD in a node's drive, if it is whole."""
+    path = domains.medium(context.conn, node.domain, PAYLOAD_DRIVE[node.os][0])
+    if path is None or not path.name.startswith(PREFIX) or not context.pool.is_complete(path.name):
+        return None
+    return path.name
+
+
+def _add_store(context: Context, node: NodePlan, base: str) -> None:
+    """Give the node its own overlay of the disk with containerd's store; the node mounts it when it is prepared."""
+    if domains.has_disk(context.conn, node.domain, STORE_DRIVE):
+        return
+    volume = f"{context.plan.lab}.{node.name}.store.qcow2"
+    context.pool.create_disk(volume, None, base)
+    domains.attach(context.conn, node.domain, STORE_DRIVE, context.pool.path(volume))
+
+
+def _insert_step(context: Context, supply: Supply, node: NodePlan) -> Step:
+    target, bus = PAYLOAD_DRIVE[node.os]
+
+    def run(progress: Progress) -> None:
+        volume = supply.volumes.get(node.os)
+        if volume is None:  # another node of the system has it: the CD itself was made by an earlier create
+            volume = next((v for n in context.plan.nodes if n.os == node.os and (v := _inserted(context, n))), None)
+        if volume is None:
+            raise NotFoundError(f"There is no payload CD for '{node.name}'.", cure="Run the same command again.")
+        if node.os == "linux" and supply.store is not None:
+            _add_store(context, node, supply.store)
+        progress.say(volume)
+        domains.insert(context.conn, node.domain, target, bus, context.pool.path(volume))
+
+    # Windows' drive held the answer CD until then; Linux gets the CD as soon as the guest is defined
+    after = f"detach {node.name}" if node.os == "windows" else f"start {node.name}"
+    return Step(
+        f"insert {node.name}", run, lambda: _inserted(context, node) is not None, (after, name(node.os)), usual=1
+    )

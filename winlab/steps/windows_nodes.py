@@ -1,0 +1,195 @@
+"""Steps that make Windows guests nodes of the cluster, state by state, each from the truth in the guest.
+
+booted → features → restarted (a changed boot time) → containerd → binaries → kubelet service → joined by a token with
+TLS bootstrap → CNI → kube-proxy. No administrator's credential ever reaches a worker: it brings a token that ends by
+itself, and later its own certificate. The scripts are unattend/windows/worker/*.ps1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from winlab.cluster import access, cni, containerd, kubeadm, kubelet, proxy
+from winlab.cluster.kubectl import Kubectl
+from winlab.cluster.node import Node
+from winlab.cluster.plan import network as network_of
+from winlab.engine import Step
+from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
+from winlab.events import Progress
+from winlab.plan import NodePlan
+from winlab.steps import Context, linux_nodes, pods
+from winlab.vm import domains
+
+POLL = 3.0
+SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
+PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
+
+
+def steps(context: Context, node: NodePlan) -> list[Step]:
+    """From a Windows guest that answers and has the payload CD to a joined node."""
+    worker = _Worker(context, node)
+    name = node.name
+    return [
+        worker.step("features", worker.features, worker.has_features, (f"boot {name}", f"insert {name}"), 60),
+        worker.step("containerd", worker.containerd, worker.has_containerd, (f"features {name}",), 40),
+        worker.step("binaries", worker.binaries, worker.has_binaries, (f"containerd {name}",), 20),
+        worker.step("kubelet", worker.kubelet, worker.has_kubelet, (f"binaries {name}",), 5),
+        worker.step("join", worker.join, worker.has_joined, (f"kubelet {name}", linux_nodes.CONFIG), 60),
+        worker.step("cni", worker.cni, worker.has_cni, (f"join {name}",), 20),
+        worker.step("proxy", worker.proxy, worker.has_proxy, (f"cni {name}",), 10),
+    ]
+
+
+class _Worker:
+    def __init__(self, context: Context, node: NodePlan) -> None:
+        self.context = context
+        self.node = node
+        self.profile = cni.get(context.plan.cluster.profile)
+        self.member = linux_nodes.member(context, node)
+
+    def step(
+        self,
+        name: str,
+        run: Callable[[Node, Progress], None],
+        done: Callable[[dict[str, Any]], bool],
+        needs: tuple[str, ...],
+        usual: float,
+    ) -> Step:
+        def perform(progress: Progress) -> None:
+            with linux_nodes.connected(self.context, self.node) as there:
+                run(there, progress)
+
+        def ask() -> bool:
+            try:
+                with linux_nodes.connected(self.context, self.node) as there:
+                    return done(there.run("status"))
+            except WinlabError:
+                return False
+
+        return Step(f"{name} {self.node.name}", perform, ask, needs, usual)
+
+    def features(self, there: Node, progress: Progress) -> None:
+        assert self.node.windows is not None
+        settings = {"features": list(self.profile.windows_features()), "release": self.node.windows.release}
+        while there.run("features", settings, progress.say)["restart"]:  # it has more to do after some
+            before = there.run("status")
+            progress.say("restarting Windows, which finishes the features")
+            there.execute(["shutdown.exe /r /t 0"])
+            there.disconnect()
+            # a clock that is set right changes the boot time, too; the number only counts starts
+            self._await(there, progress, "to restart", partial(_started_anew, before))
+
+    def has_features(self, found: dict[str, Any]) -> bool:
+        return bool(found["containers_feature"] == "installed" and not found["restart_pending"])
+
+    def containerd(self, there: Node, progress: Progress) -> None:
+        there.run("containerd", {"config": self._containerd_config()}, progress.say)
+
+    def has_containerd(self, found: dict[str, Any]) -> bool:
+        service = found["containerd"]
+        same = pods.same_files({"config": service["config_sha256"]}, {"config": self._containerd_config()})
+        return bool(service["service"] == "running" and service["sha256"] and same)
+
+    def _containerd_config(self) -> str:
+        return containerd.config(self.context.plan.cluster.versions, "windows")
+
+    def binaries(self, there: Node, progress: Progress) -> None:
+        there.run("binaries", {}, progress.say)
+
+    def has_binaries(self, found: dict[str, Any]) -> bool:
+        there: dict[str, str] = found["binaries"]
+        return there.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
+
+    def kubelet(self, there: Node, progress: Progress) -> None:
+        there.run("kubelet", {"command": kubelet.windows_command(self.member)}, progress.say)
+
+    def has_kubelet(self, found: dict[str, Any]) -> bool:
+        return bool(found["kubelet"]["command"] == kubelet.windows_command(self.member))
+
+    def join(self, there: Node, progress: Progress) -> None:
+        with linux_nodes.credentials(self.context) as joining:
+            text = kubeadm.join_worker(linux_nodes.cluster(self.context), self.member, joining)
+            there.run("join", {"configuration": text, "name": self.node.name}, progress.say)
+
+    def has_joined(self, found: dict[str, Any]) -> bool:
+        return bool(found["kubelet"]["joined"])
+
+    def cni(self, there: Node, progress: Progress) -> None:
+        own = pods.await_share(self.context, self.node, progress)
+        network = network_of(self.context.plan)
+        settings = {
+            "files": self.profile.windows_files(network, own),
+            "network": self.profile.hns_network(network, own),
+        }
+        try:
+            there.run("cni", settings, progress.say)
+        except UnreachableError:
+            # Windows takes the network away from itself for some seconds while it makes a virtual switch of it
+            self._await(there, progress, "to come back with its virtual switch", lambda _found: True)
+            there.run("cni", settings, progress.say)
+
+    def has_cni(self, found: dict[str, Any]) -> bool:
+        own = pods.share(self.context, self.node)
+        return pods.same_files(found["cni"], self.profile.windows_files(network_of(self.context.plan), own))
+
+    def proxy(self, there: Node, progress: Progress) -> None:
+        own = pods.await_share(self.context, self.node, progress)
+        network = self.profile.proxy_network(network_of(self.context.plan), own)
+        plan = self.context.plan.cluster
+        settings = {
+            "command": proxy.command(),
+            "config": proxy.config(
+                plan.versions,
+                node=self.node.name,
+                address=self.node.address,
+                pod_cidr=plan.pod_cidr,
+                network=network.hns_network,
+                source_vip=network.source_vip,
+            ),
+            "kubeconfig": self._proxy_kubeconfig(),
+            "source_endpoint": network.source_endpoint,
+        }
+        there.run("proxy", settings, progress.say)
+
+    def has_proxy(self, found: dict[str, Any]) -> bool:
+        return bool(found["proxy"]["service"] == "running" and found["proxy"]["command"] == proxy.command())
+
+    def _proxy_kubeconfig(self) -> str:
+        """A kubeconfig with the token of kube-proxy's service account, and no other right."""
+        state, endpoint = self.context.state, self.context.plan.cluster.endpoint
+        token = Kubectl.of(state).run(
+            "create", "token", "kube-proxy", "--namespace=kube-system", f"--duration={PROXY_TOKEN_LIFE}"
+        )
+        return access.with_token(linux_nodes.authority(self.context), endpoint, "kube-proxy", token.strip())
+
+    def _await(self, there: Node, progress: Progress, what: str, met: Callable[[dict[str, Any]], bool]) -> None:
+        """Wait until the guest answers and *met* holds; give up when nothing moves in it any more."""
+        limit = SILENT_SECONDS * max(1.0, self.context.scale / 2)
+        sign, since = -1, time.monotonic()
+        while True:
+            progress.say(f"waiting for {self.node.name} {what}")
+            try:
+                if met(there.run("status")):
+                    return
+            except UnreachableError:
+                pass
+            except GuestError as error:  # services come up one by one: WinRM may answer before all else does
+                progress.say(f"waiting for {self.node.name} {what}; it says: {error.why.splitlines()[0]}")
+            there.disconnect()
+            now = domains.written_bytes(self.context.conn, self.node.domain)
+            if now != sign:
+                sign, since = now, time.monotonic()
+            elif time.monotonic() - since > limit:
+                raise StalledError(
+                    f"'{self.node.name}' shows no sign of life since {limit / 60:.0f} min; winlab waits for it {what}.",
+                    cure=f"Look at its screen with 'winlab vnc {self.node.name}', then run the same command again.",
+                    evidence=f"winlab serial {self.node.name} --log",
+                )
+            time.sleep(POLL)
+
+
+def _started_anew(before: dict[str, Any], found: dict[str, Any]) -> bool:
+    return bool(found["boot_time"] != before["boot_time"] and found["boot_id"] != before["boot_id"])
