@@ -11,6 +11,8 @@ WINLAB := $(CURDIR)/$(BIN)/winlab
 # Somebody who became a member of the group only now has no such session yet
 AS_MEMBER := $(shell [ "$$(id -u)" = 0 ] || id -nG | grep -qw libvirt || echo sg libvirt -c)
 SPEC ?= 1-1-1
+UNTIL ?= guests
+CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .PHONY: lab test test-unit test-integration check setup clean
 
@@ -23,7 +25,7 @@ setup: $(VENV)/.installed
 	@[ -z "$(SUDO)" ] || id -nG | grep -qw libvirt || $(SUDO) usermod -aG libvirt "$$(id -un)"
 
 lab: setup
-	$(if $(AS_MEMBER),$(AS_MEMBER) "$(BIN)/winlab create --spec $(SPEC) --rehearse",$(BIN)/winlab create --spec $(SPEC) --rehearse)
+	$(if $(AS_MEMBER),$(AS_MEMBER) "$(BIN)/winlab create $(CREATE)",$(BIN)/winlab create $(CREATE))
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .

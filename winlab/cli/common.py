@@ -5,15 +5,38 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from winlab import settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from winlab.events import Progress
     from winlab.host.facts import HostFacts
     from winlab.plan import Plan
+    from winlab.spec import Spec as SpecModel
+
+
+T = TypeVar("T")
+
+
+class Source(StrEnum):
+    """Where artifacts come from."""
+
+    UPSTREAM = "upstream"
+    MIRROR = "mirror"
+    BUNDLE = "bundle"
+    BUILD = "build"
+
+
+class Until(StrEnum):
+    """How far a lab is made."""
+
+    GUESTS = "guests"
+    CLUSTER = "cluster"
 
 
 class Output(StrEnum):
@@ -134,12 +157,21 @@ def make_plan(
 
     :raises UsageError: they contradict each other, or the spec is not valid.
     """
+    from winlab import plan
+    from winlab.host.facts import read_facts
+
+    return plan.make(make_spec(spec, changes, system, iso, rehearse), lab, facts or read_facts())
+
+
+def make_spec(spec: str, changes: list[str] | None, system: str | None, iso: str | None, rehearse: bool) -> SpecModel:
+    """The spec that the flags mean.
+
+    :raises UsageError: they contradict each other, or the spec is not valid.
+    """
     from pathlib import Path
 
-    from winlab import plan
     from winlab import spec as specs
     from winlab.errors import UsageError
-    from winlab.host.facts import read_facts
 
     if rehearse and (system or iso):
         raise UsageError("--rehearse brings its own media.", cure="Leave out --os and --iso, or leave out --rehearse.")
@@ -148,4 +180,16 @@ def make_plan(
         every.append(f"workers.os={'windows-rehearsal' if rehearse else system}")
     if iso:
         every.append("workers.media=" + json.dumps(str(Path(iso).expanduser().resolve())))
-    return plan.make(specs.load(spec, every), lab, facts or read_facts())
+    return specs.load(spec, every)
+
+
+def watched(name: str, work: Callable[[Progress], T], output: Output, usual: float) -> T:
+    """Do the work as a step, so that it is shown as all steps are; its result."""
+    from winlab import engine
+    from winlab.cli.progress import shown
+    from winlab.engine import Step
+
+    results: list[T] = []
+    with shown(output) as tell:
+        engine.run([Step(name, lambda voice: results.append(work(voice)), lambda: False, usual=usual)], tell)
+    return results[0]

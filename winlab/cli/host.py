@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from winlab import settings
-from winlab.cli.common import Changes, Format, Iso, Output, Rehearse, Spec, System, print_json, print_table
+from winlab.cli.common import Changes, Format, Iso, Output, Rehearse, Spec, System, print_json, print_table, watched
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
-    from winlab.events import Progress
-
-T = TypeVar("T")
+    pass
 
 _host = typer.Typer(help="Prepare this machine for labs, or undo that.", no_args_is_help=True)
 
@@ -24,18 +21,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
     app.command()(doctor)
     app.add_typer(_host, name="host")
-
-
-def _watched(name: str, work: Callable[[Progress], T], output: Output, usual: float) -> T:
-    """Do the work as a step, so that it is shown as all steps are; its result."""
-    from winlab import engine
-    from winlab.cli.progress import shown
-    from winlab.engine import Step
-
-    results: list[T] = []
-    with shown(output) as tell:
-        engine.run([Step(name, lambda voice: results.append(work(voice)), lambda: False, usual=usual)], tell)
-    return results[0]
 
 
 def doctor(
@@ -88,7 +73,7 @@ def setup(
     """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; can be run at any time."""
     from winlab.host.setup import setup as run_setup
 
-    facts = _watched(
+    facts = watched(
         "host setup", lambda voice: run_setup(voice, external_cidr=external_cidr, install=install), output, 5
     )
     if output is Output.JSON:
@@ -106,6 +91,6 @@ def teardown(
     """Undo 'winlab host setup', all of it. Needs root."""
     from winlab.host.setup import teardown as run_teardown
 
-    _watched("host teardown", lambda voice: run_teardown(voice, force=force), output, 4)
+    watched("host teardown", lambda voice: run_teardown(voice, force=force), output, 4)
     if output is Output.TABLE:
         print("The host is as it was before 'winlab host setup'.")

@@ -18,13 +18,22 @@ from winlab.cli.common import (
     Mirror,
     Output,
     Rehearse,
+    Source,
     Spec,
     System,
+    Until,
     make_plan,
     print_json,
     print_table,
 )
 from winlab.errors import ExitCode
+
+Own = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A program of your own in place of the source's (.exe: Windows). Can be repeated.", metavar="PATH"
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,23 +53,48 @@ def create(
     iso: Iso = None,
     rehearse: Rehearse = False,
     mirror: Mirror = None,
+    source: Annotated[
+        Source | None,
+        typer.Option("--source", help="Where Kubernetes comes from; default: what is at hand, which is said."),
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", help="Take everything from this bundle, and nothing from the internet."),
+    ] = None,
+    kubelet: Own = None,
+    kubeadm: Own = None,
+    kube_proxy: Own = None,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Refuse whatever is not as winlab.lock beside the spec says.")
+    ] = False,
+    until: Annotated[Until, typer.Option("--until", help="Stop earlier: when the guests answer.")] = Until.CLUSTER,
     output: Format = Output.TABLE,
 ) -> None:
     """Make a lab, or carry on with one that was interrupted."""
     made = make_plan(lab, spec, changes, os, iso, rehearse)
     from winlab import lab as labs
     from winlab.cli.progress import clock, shown
+    from winlab.cluster import lock
     from winlab.events import Event, Kind
+    from winlab.steps.supply import Origin
 
     begun = time.monotonic()
     with shown(output) as tell:
         if made.host.accelerator == "tcg":
             tell(Event(Kind.NOTE, "", "KVM can't be used on this host: guests are emulated, which is slow."))
-        labs.create(made, tell, mirror=mirror)
+        held = lock.beside(spec) if locked else None
+        own = (*(kubelet or ()), *(kubeadm or ()), *(kube_proxy or ()))
+        origin = Origin(source.value if source else None, bundle, mirror, own)
+        labs.create(made, tell, mirror=mirror, until=until.value, origin=origin, locked=held)
     if output is Output.TABLE:
-        print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: all nodes answer.")
+        what = "the cluster is Ready" if until is Until.CLUSTER else "all nodes answer"
+        print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
         _show_status(lab)
-        print("There is no Kubernetes on the nodes yet: this version of winlab ends where the guests answer.")
+        if until is Until.CLUSTER:
+            from winlab.cluster.kubectl import Kubectl
+            from winlab.state import LabState
+
+            print(Kubectl.of(LabState(lab)).run("get", "nodes", "--output=wide"), end="")
 
 
 def plan(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from winlab import __version__
-from winlab.cli import host, image, lab, node
+from winlab.cli import bundle, cluster, host, image, lab, node, test
 from winlab.errors import ExitCode, WinlabError
 
 app = typer.Typer(
@@ -20,8 +20,11 @@ app = typer.Typer(
 )
 lab.register(app)
 node.register(app)
+cluster.register(app)
 host.register(app)
 app.add_typer(image.app, name="image")
+app.add_typer(bundle.app, name="bundle")
+app.add_typer(test.app, name="test")
 
 _debug = False
 

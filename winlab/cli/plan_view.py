@@ -9,7 +9,8 @@ from winlab.sizes import human
 
 def show(plan: Plan) -> None:
     """Print the plan as tables."""
-    net, host = plan.network, plan.host
+    net, host, cluster = plan.network, plan.host, plan.cluster
+    versions = cluster.versions
     found = "recorded by 'winlab host setup'" if host.recorded else "assumed: this host was not set up"
     print(f"Lab {plan.lab}, plan {plan.digest}. Nothing was touched.")
     print_table(
@@ -20,6 +21,9 @@ def show(plan: Plan) -> None:
             ["router", f"{net.router}, inside {net.gateway} {net.gateway_mac}"],
             ["", f"outside {net.router_external} {net.router_external_mac}, next hop {net.external_gateway}"],
             ["resolvers", ", ".join(net.resolvers)],
+            ["kubernetes", f"{versions.kubernetes}, containerd {versions.containerd}, etcd {versions.etcd}"],
+            ["", f"API server {cluster.endpoint}, for the host {cluster.external}"],
+            ["", f"CNI {cluster.profile}, pods {cluster.pod_cidr}, services {cluster.service_cidr}"],
         ],
     )
     print_table(

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, means, ready
+
+from winlab.checks import readiness
+from winlab.checks.model import Outcome, Result
+from winlab.errors import GuestError, UsageError
+
+HYBRID = (CONTROLLER, LINUX, WINDOWS)
+KERNEL = {"hns": "Running", "kubelets": 1, "proxies": 1, "networks": [{"name": "Calico", "type": "Overlay"}]}
+RUNNING = {"service": "running"}
+SERVICES = {"containerd": RUNNING, "kubelet": RUNNING, "proxy": RUNNING}
+
+
+def item(kind: str, name: str, status: dict[str, Any], **labels: str) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "kube-system", "labels": labels},
+        "status": status,
+    }
+
+
+def daemonset(name: str, wanted: int, ready: int) -> dict[str, Any]:
+    return item("DaemonSet", name, {"desiredNumberScheduled": wanted, "numberReady": ready, "observedGeneration": 1})
+
+
+def cluster(*tags: Any) -> Cluster:
+    made = Cluster(*(tags or HYBRID))
+    made.system = [
+        item("Pod", "kube-apiserver-controller-1", ready(), tier="control-plane"),
+        item(
+            "Deployment", "coredns", {"conditions": [{"type": "Available", "status": "True"}], "availableReplicas": 2}
+        ),
+        daemonset("kube-proxy", 2, 2),
+    ]
+    return made
+
+
+def run(of: Cluster, only: str | None = None, timeout: float | None = 0, **more: Any) -> dict[str, Result]:
+    parts: dict[str, Any] = {
+        "script": lambda tag, name, settings=None: SERVICES,
+        "execute": lambda tag, command: "noise\n" + json.dumps(KERNEL) + "\n",
+        **more,
+    }
+    report = readiness.run("lab", of.tags, means(of, **parts), lambda _event: None, only=only, timeout=timeout)
+    return {result.id: result for result in report.results}
+
+
+def test_a_lab_that_is_ready() -> None:
+    found = run(cluster())
+    assert {name for name, result in found.items() if result.outcome is not Outcome.PASSED} == {"R7"}
+    assert found["R7"].outcome is Outcome.NOT_APPLICABLE  # plug-ins alone
+    assert found["R2"].detail == "[+]etcd ok; [+]etcd-readiness ok"
+    assert found["R11"].detail == "node-1: Calico (Overlay)"
+
+
+def test_a_rehearsal_leaves_out_what_needs_a_windows_kernel() -> None:
+    found = run(cluster(CONTROLLER, STANDIN))
+    assert {name for name, result in found.items() if result.outcome is Outcome.REHEARSAL} == {"R10", "R11"}
+    assert found["R9"].outcome is Outcome.PASSED
+
+
+def test_without_windows() -> None:
+    found = run(cluster(CONTROLLER))
+    assert {n for n, r in found.items() if r.outcome is Outcome.NOT_APPLICABLE} == {"R7", "R9", "R10", "R11"}
+
+
+def test_an_api_server_that_is_down_fails_what_is_asked_of_it() -> None:
+    made = cluster()
+    made.down = "connection refused"
+    found = run(made)
+    assert {name for name, result in found.items() if result.outcome is Outcome.FAILED} == {
+        f"R{n}" for n in range(1, 9)
+    }
+    assert "connection refused" in found["R1"].detail
+    assert "connection refused" in found["R5"].detail
+
+
+def test_etcd_that_is_ill() -> None:
+    made = cluster()
+    made.readyz = "[+]ping ok\n[-]etcd failed: reason withheld\n"
+    assert run(made, "R2")["R2"].detail == "[-]etcd failed: reason withheld"
+
+
+def _no_coredns(made: Cluster) -> None:
+    made.system[1]["status"] = {
+        "conditions": [{"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable"}]
+    }
+    made.system.append(item("Pod", "coredns-1", {"phase": "Pending", **ready("False")}))
+    made.events = [
+        {
+            "metadata": {"name": "e", "creationTimestamp": "2026"},
+            "type": "Warning",
+            "reason": "FailedScheduling",
+            "message": "0/3 nodes",
+            "involvedObject": {"kind": "Pod", "name": "coredns-1"},
+        }
+    ]
+
+
+def _not_ready(made: Cluster) -> None:
+    made.nodes["node-1"]["status"].update(
+        ready("False", reason="KubeletNotReady", message="cni plugin not initialized")
+    )
+
+
+def _not_joined(made: Cluster) -> None:
+    del made.nodes["node-1"]
+
+
+def _no_pull(made: Cluster) -> None:
+    waiting = {"reason": "ErrImagePull", "message": "denied"}
+    made.system.append(
+        item("Pod", "calico-node-1", {"containerStatuses": [{"image": "cni", "state": {"waiting": waiting}}]})
+    )
+
+
+@pytest.mark.parametrize(
+    ("gate", "change", "why"),
+    [
+        ("R3", lambda made: made.system.pop(0), "no pod of the control plane"),
+        ("R3", lambda made: made.system[0].update(status={"phase": "Pending"}), "kube-apiserver-controller-1: Pending"),
+        ("R4", _not_ready, "node-1: KubeletNotReady: cni plugin not initialized"),
+        ("R4", _not_joined, "node-1: it has not joined"),
+        ("R5", _no_coredns, "MinimumReplicasUnavailable (coredns-1: FailedScheduling: 0/3 nodes)"),
+        ("R5", lambda made: made.system.pop(1), "no Deployment coredns"),
+        ("R6", lambda made: made.system.__setitem__(2, daemonset("kube-proxy", 2, 1)), "1 of 2 pods are ready"),
+        ("R6", lambda made: made.system.pop(2), "no DaemonSet kube-proxy"),
+        ("R7", lambda made: made.system.append(daemonset("calico-node-windows", 1, 0)), "calico-node-windows: 0 of 1"),
+        ("R7", lambda made: made.system.append(item("DaemonSet", "calico-node", {})), "has not looked"),
+        ("R8", _no_pull, "calico-node-1: cni: ErrImagePull: denied"),
+    ],
+)
+def test_what_is_not_ready_is_said_with_its_cause(gate: str, change: Any, why: str) -> None:
+    made = cluster()
+    change(made)
+    found = run(made, gate)[gate]
+    assert found.outcome is Outcome.FAILED
+    assert why in found.detail
+
+
+def test_a_daemonset_that_is_ready_passes() -> None:
+    made = cluster()
+    made.system.append(daemonset("calico-node", 2, 2))
+    assert run(made, "R7")["R7"].detail == "calico-node 2"
+
+
+@pytest.mark.parametrize(
+    ("gate", "more", "why"),
+    [
+        (
+            "R9",
+            {"script": lambda tag, name, settings=None: {**SERVICES, "kubelet": {"service": "stopped"}}},
+            "kubelet is stopped",
+        ),
+        ("R9", {"script": lambda tag, name, settings=None: {}}, "containerd is absent"),
+        (
+            "R10",
+            {"script": lambda tag, name, settings=None: {**SERVICES, "proxy": {"service": "absent"}}},
+            "proxy is absent",
+        ),
+        ("R11", {"execute": lambda tag, command: json.dumps({**KERNEL, "hns": ""})}, "hns is absent"),
+        ("R11", {"execute": lambda tag, command: json.dumps({**KERNEL, "kubelets": 2})}, "2 kubelets"),
+        (
+            "R11",
+            {"execute": lambda tag, command: json.dumps({**KERNEL, "networks": [{"name": "nat", "type": "NAT"}]})},
+            "no network for pods, only ['nat']",
+        ),
+        ("R11", {"execute": lambda tag, command: "not recognized"}, "PowerShell told: not recognized"),
+    ],
+)
+def test_a_windows_node_that_is_not_ready(gate: str, more: dict[str, Any], why: str) -> None:
+    found = run(cluster(), gate, **more)[gate]
+    assert found.outcome is Outcome.FAILED
+    assert why in found.detail
+
+
+def test_a_windows_node_that_is_not_reached() -> None:
+    def script(tag: Any, name: str, settings: Any = None) -> dict[str, Any]:
+        raise GuestError("'node-1' does not answer.")
+
+    assert run(cluster(), "R9", script=script)["R9"].detail == "node-1: 'node-1' does not answer."
+
+
+def test_it_waits_and_asks_a_windows_node_seldom() -> None:
+    made, asked = cluster(), []
+
+    def script(tag: Any, name: str, settings: Any = None) -> dict[str, Any]:
+        asked.append(name)
+        return SERVICES if len(asked) > 3 else {}
+
+    found = run(made, "R9", None, script=script)["R9"]
+    assert found.outcome is Outcome.PASSED
+    assert found.seconds == 3 * readiness.SLOW_LOOK
+    assert set(asked) == {"status"}
+
+
+def test_each_gate_has_its_own_time() -> None:
+    made = cluster()
+    made.system = made.system[:1]
+    found = run(made, "R1,R5", None, scale=2.0)
+    assert found["R1"].seconds == 0
+    assert found["R5"].seconds == 1200
+    assert found["R5"].outcome is Outcome.FAILED
+
+
+def test_a_gate_that_does_not_exist() -> None:
+    with pytest.raises(UsageError, match="no check 'R99'"):
+        run(cluster(), "R99")

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks_fakes import CONTROLLER, LINUX, Cluster, means
+from lxml import etree
+from typer.testing import CliRunner
+
+from winlab.checks import means as ways
+from winlab.checks import report as reports
+from winlab.checks.model import Outcome, Report, Result, said
+from winlab.cli.test import app
+from winlab.errors import ClusterError
+
+# Ant's JUnit format, as its schema has it: what must be there, in which order, and nothing else
+GRAMMAR = """
+<grammar xmlns="http://relaxng.org/ns/structure/1.0" datatypeLibrary="http://www.w3.org/2001/XMLSchema-datatypes">
+ <start><element name="testsuites"><zeroOrMore><element name="testsuite">
+  <attribute name="id"><data type="int"/></attribute><attribute name="package"><data type="token"/></attribute>
+  <attribute name="name"><data type="token"><param name="minLength">1</param></data></attribute>
+  <attribute name="hostname"><data type="token"><param name="minLength">1</param></data></attribute>
+  <attribute name="timestamp"><data type="dateTime">
+   <param name="pattern">[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}</param></data></attribute>
+  <attribute name="tests"><data type="int"/></attribute><attribute name="failures"><data type="int"/></attribute>
+  <attribute name="errors"><data type="int"/></attribute><attribute name="skipped"><data type="int"/></attribute>
+  <attribute name="time"><data type="decimal"/></attribute>
+  <element name="properties"><empty/></element>
+  <zeroOrMore><element name="testcase">
+   <attribute name="name"><data type="token"/></attribute><attribute name="classname"><data type="token"/></attribute>
+   <attribute name="time"><data type="decimal"/></attribute>
+   <optional><choice>
+    <element name="skipped"><attribute name="message"/></element>
+    <element name="failure"><attribute name="message"/><attribute name="type"/><text/></element>
+   </choice></optional>
+  </element></zeroOrMore>
+  <element name="system-out"><text/></element><element name="system-err"><text/></element>
+ </element></zeroOrMore></element></start>
+</grammar>
+"""
+
+
+def every_outcome(detail: str = "seen") -> Report:
+    results = tuple(Result(str(n), "title", "a", "b" if n else "", o, detail, 1.25) for n, o in enumerate(Outcome))
+    return Report("smoke", "lab", results, 1_795_000_000.5, 12.3456)
+
+
+def test_junit_is_what_ci_systems_read() -> None:
+    document = etree.fromstring(reports.junit(every_outcome("bad \x1b[31m bytes \x00 & <tags>")))
+    etree.RelaxNG(etree.fromstring(GRAMMAR)).assertValid(document)
+    suite = document[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("6", "1", "4")
+    assert [case[0].tag if len(case) else None for case in suite.findall("testcase")] == [
+        None, "failure", "skipped", "skipped", "skipped", "skipped",
+    ]  # fmt: skip
+    assert suite.find("testcase/failure").get("message") == "bad ?[31m bytes ? & <tags>"
+    assert suite.findall("testcase")[4][0].get("message").startswith("not-in-a-rehearsal: ")
+
+
+def test_the_grammar_of_the_test_can_refuse() -> None:
+    document = etree.fromstring(reports.junit(every_outcome()))
+    document[0].append(etree.Element("testcase"))
+    assert not etree.RelaxNG(etree.fromstring(GRAMMAR)).validate(document)
+
+
+def test_json_and_table() -> None:
+    report = every_outcome()
+    document = reports.document(report)
+    assert document["failed"] is True
+    assert document["counts"]["recorded"] == 1
+    assert document["results"][1]["outcome"] == "failed"
+    assert json.loads(json.dumps(document)) == document
+    assert len(reports.rows(report)) == 6
+    assert {len(row) for row in reports.rows(report)} == {len(reports.COLUMNS)}
+    assert "1 passed, 1 failed" in reports.summary(report)
+
+
+def test_only_a_failure_fails() -> None:
+    harmless = [o for o in Outcome if o is not Outcome.FAILED]
+    assert not Report("s", "lab", tuple(Result("1", "", "", "", o) for o in harmless), 0, 0).failed
+    assert every_outcome().failed
+
+
+def test_what_is_said_is_one_line_and_not_long() -> None:
+    assert said(ClusterError("what", why="two\n  lines")) == "two lines"
+    assert len(said(Exception("x" * 5000))) == 400
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster(CONTROLLER, LINUX)
+    monkeypatch.setattr(ways, "of", lambda name: (list(cluster.tags), means(cluster)))
+    return cluster
+
+
+def invoke(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_the_command_ends_with_0_and_writes_its_files(lab: Cluster, tmp_path: Path) -> None:
+    done = invoke("smoke", "--output", "json", "--junit", str(tmp_path / "out.xml"))
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["counts"]["passed"] > 8
+    assert etree.parse(str(tmp_path / "out.xml")).getroot().tag == "testsuites"
+
+
+def test_a_failure_ends_with_11(lab: Cluster) -> None:
+    lab.broken = {("linux-1", "*")}
+    done = invoke("smoke", "--only", "L1,l2")
+    assert done.exit_code == 11
+    assert "i/o timeout" in done.stdout
+    assert "1 passed, 1 failed" in done.stdout
+
+
+def test_readiness_ends_with_11_too(lab: Cluster) -> None:
+    assert invoke("readiness", "--timeout", "0", "--only", "R4").exit_code == 0
+    assert invoke("readiness", "--timeout", "0", "--only", "R5").exit_code == 11
+
+
+def test_bad_input_touches_nothing(lab: Cluster, tmp_path: Path) -> None:
+    for words in (("smoke", "--only", "99"), ("readiness", "--only", "1"), ("smoke", "--junit", "/no/such/x.xml")):
+        done = invoke(*words)
+        assert type(done.exception).__name__ == "UsageError"
+    assert not lab.calls

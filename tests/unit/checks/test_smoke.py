@@ -1,0 +1,357 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, means, ready, refuse, tag
+
+from winlab.checks import smoke
+from winlab.checks.model import Outcome, Report, is_standin
+from winlab.checks.rows import ROWS
+from winlab.errors import ClusterError, HostError, UsageError
+from winlab.events import Event, Kind
+
+HYBRID = (CONTROLLER, LINUX, WINDOWS)
+REHEARSAL = (CONTROLLER, LINUX, STANDIN)
+
+
+def run(cluster: Cluster, only: str | None = None, keep: bool = False, **more: Any) -> dict[str, tuple[Outcome, str]]:
+    report = smoke.run("lab", cluster.tags, means(cluster, **more), lambda _event: None, only=only, keep=keep)
+    return {result.id: (result.outcome, result.detail) for result in report.results}
+
+
+def sandbox(pod: str, message: str) -> dict[str, Any]:
+    about = {"kind": "Pod", "name": pod}
+    return {
+        "kind": "Event",
+        "metadata": {"name": "e"},
+        "involvedObject": about,
+        "type": "Warning",
+        "reason": "FailedCreatePodSandBox",
+        "message": message,
+    }
+
+
+def rehearsal(message: str = "HcnCreateNamespace: not implemented") -> Cluster:
+    cluster = Cluster(*REHEARSAL)
+    cluster.events = [sandbox("windows-1", message)]
+
+    def status(pod: dict[str, Any]) -> dict[str, Any]:
+        if pod["spec"]["os"]["name"] == "windows":
+            return {"phase": "Pending", **ready("False")}
+        return cluster.running(pod)
+
+    cluster.pod_status = status
+    return cluster
+
+
+def test_every_row_of_a_hybrid_lab_that_works() -> None:
+    found = run(Cluster(*HYBRID))
+    assert list(found) == [row.id for row in ROWS]
+    others = {name: result for name, result in found.items() if result[0] is not Outcome.PASSED}
+    assert {name: result[0] for name, result in others.items()} == {
+        "13": Outcome.UNSUPPORTED,
+        "14": Outcome.NOT_APPLICABLE,
+    }
+    assert "timed out" in found["13"][1]
+    assert "--only 14" in found["14"][1]
+    assert "1080" in found["12"][1]
+    assert "both on node-1" in found["3"][1]  # one Windows node has both pods
+
+
+def test_a_rehearsal_says_what_it_can_not_prove_and_proves_the_rest() -> None:
+    found = run(rehearsal())
+    assert {name for name, result in found.items() if result[0] is Outcome.REHEARSAL} == {
+        row.id for row in ROWS if row.id[0].isdigit()
+    }
+    assert {name for name, result in found.items() if result[0] is Outcome.PASSED} == {
+        row.id for row in ROWS if not row.id[0].isdigit()
+    }
+    assert (
+        found["N7"][1] == "on node-1 by windows-2022, up to containerd, which says: HcnCreateNamespace: not implemented"
+    )
+
+
+def test_in_a_rehearsal_an_unknown_handler_fails() -> None:
+    found = run(rehearsal('no runtime for "runhcs-wcow-process" is configured'), "N7")
+    assert found["N7"][0] is Outcome.FAILED
+    assert "does not know the handler" in found["N7"][1]
+
+
+def test_in_a_rehearsal_a_pod_that_containerd_never_saw_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smoke, "STANDIN_SECONDS", 30.0)
+    cluster = rehearsal()
+    cluster.events = []
+    assert run(cluster, "N7")["N7"] == (Outcome.FAILED, "on node-1 by windows-2022, and does not run: Pending")
+
+
+def test_with_a_real_windows_a_pod_without_sandbox_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smoke, "WINDOWS_SECONDS", 30.0)
+    cluster = Cluster(*HYBRID)
+    cluster.events = [sandbox("windows-1", "no CNI")]
+    cluster.pod_status = lambda pod: {"phase": "Pending", **ready("False")}
+    found = run(cluster, "N7,1")
+    assert found["N7"][0] is Outcome.FAILED
+    assert found["1"][1].endswith("does not run: Pending (FailedCreatePodSandBox: no CNI)")
+
+
+def test_a_lab_with_one_linux_node() -> None:
+    found = run(Cluster(CONTROLLER))
+    assert {name for name, result in found.items() if result[0] is Outcome.PASSED} == {
+        "L4", "L5", "L6", "L6b", "L7", "L10", "L11", "N8",
+    }  # fmt: skip
+    assert found["L1"] == (Outcome.NOT_APPLICABLE, "the lab has no second Linux node")
+    assert found["N1"] == found["1"] == (Outcome.NOT_APPLICABLE, "the lab has no Windows node")
+
+
+def test_without_a_way_out_the_outside_is_not_asked() -> None:
+    found = run(Cluster(*HYBRID), "10,6b,L10", reaches=lambda host, port: False)
+    assert {result[0] for result in found.values()} == {Outcome.NOT_APPLICABLE}
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "tcp"),
+    [
+        ("DNS: lookup registry.k8s.io: no such host", Outcome.FAILED, Outcome.FAILED),
+        ("TIMEOUT", Outcome.PASSED, Outcome.FAILED),
+    ],
+)
+def test_a_name_that_resolves_and_does_not_answer_is_no_fault_of_dns(said: str, name: Outcome, tcp: Outcome) -> None:
+    calls = []
+
+    def in_pod(namespace: str, pod: str, command: list[str]) -> str:
+        calls.append(command)
+        raise smoke.CheckFailed(said)
+
+    found = run(Cluster(*HYBRID), "L6b,L10", in_pod=in_pod)
+    assert (found["L6b"][0], found["L10"][0]) == (name, tcp)
+    assert len(calls) == 3  # tried again, but once for both rows
+
+
+def test_a_pod_that_is_not_reached() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster.broken = {("windows-1", "*")}
+    found = run(cluster, "1,2,5,6,12,L1")
+    assert {name for name, result in found.items() if result[0] is Outcome.FAILED} == {"2", "5", "6", "12"}
+    assert found["2"][1] == f"{cluster.address('linux-1')}:80 from windows-1: dial tcp: i/o timeout"
+
+
+def test_a_pod_that_the_api_server_does_not_reach() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster.broken = {("windows-1", "api")}
+    found = run(cluster, "1,2,7")
+    assert [result[0] for result in found.values()] == [Outcome.PASSED, Outcome.FAILED, Outcome.FAILED]
+    assert "trying to reach service" in found["7"][1]
+
+
+def test_a_name_that_is_not_resolved() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster._who = lambda pod, host: None  # type: ignore[method-assign]
+    assert run(cluster, "L6")["L6"][1] == "linux-1 can't resolve linux-2.winlab-smoke.svc.cluster.local"
+
+
+def test_another_pod_that_answers() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster._who = lambda pod, host: "linux-1"  # type: ignore[method-assign]
+    assert "answered 'linux-1' instead of 'linux-2'" in run(cluster, "L4")["L4"][1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda answer: answer.replace("5feceb", "5fece0", 1), "1 of 9 pieces came damaged"),
+        (lambda answer: answer[:5000], "then it broke off"),
+        (lambda answer: '{"responses": []}' if answer[0] == "{" else answer, "of 9 pieces of 120000 bytes came 0"),
+    ],
+)
+def test_a_transfer_that_arrives_otherwise_than_it_left(damage: Any, why: str) -> None:
+    cluster = Cluster(*HYBRID)
+    cluster.damage = lambda answer: damage(answer) if answer[0] == "{" else answer
+    assert why in run(cluster, "L12")["L12"][1]
+
+
+def test_the_port_of_a_windows_node_is_recorded_only() -> None:
+    found = run(Cluster(*HYBRID), "8,9", fetch=refuse)
+    assert found == {"8": (Outcome.FAILED, "it does not answer"), "9": (Outcome.RECORDED, "it does not answer")}
+
+
+def test_a_windows_node_that_reaches_services_passes_and_says_so() -> None:
+    asked = []
+
+    def execute(to: Any, command: list[str]) -> str:
+        asked.append(command[-1])
+        return "WINDOWS-1\n"
+
+    outcome, detail = run(Cluster(*HYBRID), "13", execute=execute)["13"]
+    assert outcome is Outcome.PASSED
+    assert "not known to" in detail
+    assert asked[1].startswith("http://10.77.0.101:3")
+
+
+def test_logs_and_exec() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster.log = ""
+    assert "it is empty" in run(cluster, "11")["11"][1]
+    assert run(Cluster(*HYBRID), "11", in_pod=refuse)["11"] == (Outcome.FAILED, "it does not answer")
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_the_restart_of_a_windows_node(back: bool) -> None:
+    cluster = Cluster(*HYBRID)
+    asked = []
+
+    def execute(to: Any, command: list[str]) -> str:
+        asked.append((to.node, command[0]))
+        if back:
+            cluster.nodes["node-1"]["status"]["nodeInfo"]["bootID"] = "b2"
+        return ""
+
+    # the object at the beginning is another than the one that is read later
+    cluster._list = _copying(cluster._list)  # type: ignore[method-assign]
+    outcome, detail = run(cluster, "14", execute=execute)["14"]
+    assert asked == [("node-1", "shutdown.exe")]
+    assert outcome is (Outcome.PASSED if back else Outcome.FAILED)
+    assert ("rows 1 to 6 hold" in detail) == back
+
+
+def _copying(function: Any) -> Any:
+    import copy
+
+    return lambda *args: copy.deepcopy(function(*args))
+
+
+@pytest.mark.parametrize(
+    ("row", "path", "value", "why"),
+    [
+        ("N1", ("status", "conditions"), [{"type": "Ready", "status": "False", "reason": "NoCNI"}], "not Ready: NoCNI"),
+        ("N1", ("metadata", "labels"), {"kubernetes.io/os": "windows"}, "no label node.kubernetes.io/windows-build"),
+        ("N2", ("spec", "taints"), [], "lacks os=windows:NoSchedule"),
+        ("N3", ("status", "addresses"), [{"type": "InternalIP", "address": "1.2.3.4"}], "instead of 10.77.0.101"),
+        ("N4", ("status", "nodeInfo"), {"kubeletVersion": "v1.35.0"}, "its kubelet is v1.35.0"),
+        ("N4", ("status", "nodeInfo"), {"kubeletVersion": "v1.36.3", "containerRuntimeVersion": "docker://1"}, "docker://1"),
+    ],
+)  # fmt: skip
+def test_a_windows_node_that_is_not_as_it_should_be(row: str, path: tuple[str, str], value: Any, why: str) -> None:
+    cluster = Cluster(*HYBRID)
+    cluster.nodes["node-1"][path[0]][path[1]] = value
+    outcome, detail = run(cluster, row)[row]
+    assert outcome is Outcome.FAILED
+    assert why in detail
+
+
+def test_a_node_that_never_joined() -> None:
+    cluster = Cluster(*HYBRID)
+    del cluster.nodes["node-1"]
+    assert run(cluster, "N1")["N1"] == (Outcome.FAILED, "node-1: the cluster has no node 'node-1'")
+
+
+def test_a_lease_that_stays_as_it_was() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster._list = lambda what, words: {"items": [{"metadata": {"name": "node-1"}, "spec": {"renewTime": "2026-11-21T10:00:00Z"}}]} if what.startswith("leases") else Cluster._list(cluster, what, words)  # type: ignore[method-assign]  # fmt: skip  # noqa: E501
+    assert "for the last time" in run(cluster, "N5")["N5"][1]
+
+
+def test_without_a_runtime_class_the_pod_brings_the_toleration_itself() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster.classes = []
+    found = run(cluster, "N6,N7")
+    assert found["N6"][0] is Outcome.FAILED
+    assert found["N7"] == (Outcome.PASSED, "on node-1 by its own toleration, and it runs")
+
+
+def test_routes() -> None:
+    right = {"10.244.0.0/24": "10.77.0.11", "10.244.1.0/24": "10.77.0.51", "10.244.2.0/24": "10.77.0.101"}
+    assert run(Cluster(*HYBRID), "N8", routes=lambda: right)["N8"][0] is Outcome.PASSED
+    wrong = {**right, "10.244.1.0/24": "10.77.0.11"}
+    assert "of linux-1 goes to 10.77.0.11" in run(Cluster(*HYBRID), "N8", routes=lambda: wrong)["N8"][1]
+    assert run(Cluster(*HYBRID), "N8", routes=lambda: {})["N8"][0] is Outcome.NOT_APPLICABLE
+
+    def no_ovn() -> dict[str, str]:
+        raise HostError("There is no OVN.")
+
+    assert run(Cluster(*HYBRID), "N8", routes=no_ovn)["N8"] == (Outcome.FAILED, "There is no OVN.")
+
+
+def test_left_overs_go_first_and_all_goes_at_the_end() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster.namespace = True
+    run(cluster, "L1")
+    order = [words[0] for words in cluster.calls if words[0] in ("apply", "delete")]
+    assert order == ["delete", "apply", "delete"]
+    assert not cluster.namespace
+
+
+def test_rows_that_need_no_pod_make_none() -> None:
+    cluster = Cluster(*HYBRID)
+    run(cluster, "N1,N8")
+    assert not [words for words in cluster.calls if words[0] != "get"]
+
+
+def test_only_the_pods_that_are_needed_are_made() -> None:
+    cluster = Cluster(*HYBRID)
+    run(cluster, "L7", keep=True)
+    assert sorted(cluster.own) == ["Namespace winlab-smoke", "Pod linux-1", "Service linux-1", "ServiceAccount smoke"]
+    assert cluster.namespace
+
+
+def test_pods_of_a_dead_node_are_removed_by_force() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster.namespace, cluster.stuck = True, 1000
+    run(cluster, "L7")
+    assert any("--force" in words for words in cluster.calls)
+
+
+def test_left_overs_that_stay_are_an_error() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster.namespace = True
+    cluster._still_there = lambda: "namespace/winlab-smoke"  # type: ignore[method-assign]
+    with pytest.raises(ClusterError, match="does not go away"):
+        run(cluster, "L7")
+    assert not any(words[0] == "apply" for words in cluster.calls)
+
+
+def test_a_namespace_that_stays_at_the_end_does_not_cost_the_results() -> None:
+    cluster = Cluster(*HYBRID)
+    looks = iter([""])
+    cluster._still_there = lambda: next(looks, "namespace/winlab-smoke")  # type: ignore[method-assign]
+    told: list[Event] = []
+    report: Report = smoke.run("lab", HYBRID, means(cluster), told.append, only="L7")
+    assert [result.outcome for result in report.results] == [Outcome.PASSED]
+    assert any(event.kind is Kind.NOTE and "does not go away" in event.text for event in told)
+
+
+def test_an_image_that_can_not_be_had_is_given_up_early() -> None:
+    cluster = Cluster(*HYBRID)
+    waiting = {"reason": "ImagePullBackOff", "message": "not found"}
+    cluster.pod_status = lambda pod: {
+        "phase": "Pending",
+        **ready("False"),
+        "containerStatuses": [{"image": "i", "state": {"waiting": waiting}}],
+    }
+    clocked = means(cluster)
+    report = smoke.run("lab", HYBRID, clocked, lambda _event: None, only="1")
+    assert "ImagePullBackOff: not found" in report.results[0].detail
+    assert clocked.clock() < 2 * smoke.PULL_SECONDS < smoke.WINDOWS_SECONDS
+
+
+def test_a_row_that_does_not_exist_touches_nothing() -> None:
+    cluster = Cluster(*HYBRID)
+    with pytest.raises(UsageError, match="no check 'L99'"):
+        run(cluster, "L1,L99")
+    with pytest.raises(UsageError, match="names no check"):
+        run(cluster, " , ")
+    assert not cluster.calls
+
+
+def test_an_api_server_that_is_down() -> None:
+    cluster = Cluster(*HYBRID)
+    cluster.down = "connection refused"
+    with pytest.raises(ClusterError):
+        run(cluster)
+
+
+def test_a_stand_in_is_known_by_its_image() -> None:
+    assert is_standin(STANDIN)
+    assert not is_standin(WINDOWS)
+    assert not is_standin(LINUX)
+    assert not is_standin(tag("node-1", "windows", image="gone-from-the-catalog"))

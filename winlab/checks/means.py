@@ -1,0 +1,114 @@
+"""How checks reach the world: the API server, the nodes, the network from this host, OVN. Tests bring their own."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import httpx
+
+from winlab import lab as labs
+from winlab import run
+from winlab.checks.model import CheckFailed, said
+from winlab.cluster.kubectl import Kubectl
+from winlab.cluster.node import Node
+from winlab.errors import HostError
+from winlab.host.facts import read_facts
+from winlab.net import ovn
+from winlab.net.tags import Tag
+from winlab.state import LabState
+from winlab.vm.connection import connected
+
+FETCH_SECONDS = 15.0
+EXEC_SECONDS = 120.0
+REACH_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Means:
+    """Ways to reach the parts of a lab. ``scale``: how much slower than on real CPUs things are."""
+
+    kubectl: Kubectl
+    fetch: Callable[[str], str]  # what an HTTP address says to this host; raises CheckFailed
+    reaches: Callable[[str, int], bool]  # whether this host has a TCP connection to there
+    in_pod: Callable[[str, str, list[str]], str]  # run a command in a pod of a namespace; raises CheckFailed
+    execute: Callable[[Tag, list[str]], str]  # run a command in a node; raises GuestError
+    script: Callable[..., dict[str, Any]]  # (tag, name, settings={}): a script of winlab in a node; raises GuestError
+    routes: Callable[[], dict[str, str]]  # OVN's routes to pod networks; raises HostError
+    scale: float = 1.0
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+
+def of(lab: str) -> tuple[list[Tag], Means]:
+    """A lab's nodes and the ways to reach it.
+
+    :raises NotFoundError: there is no such lab, or it has no cluster that this account could talk to.
+    """
+    with connected() as conn:
+        tags = [machine.tag for machine in labs.find(lab, conn)]
+    state = LabState(lab)
+
+    def execute(tag: Tag, command: list[str]) -> str:
+        with Node(tag, state) as node:
+            return node.execute(command)
+
+    def script(tag: Tag, name: str, settings: Mapping[str, object] | None = None) -> dict[str, Any]:
+        with Node(tag, state) as node:
+            return node.run(name, settings)
+
+    def routes() -> dict[str, str]:
+        with ovn.connect() as northbound:
+            return northbound.pod_routes(lab)
+
+    kubectl = Kubectl.of(state)
+    return tags, Means(
+        kubectl=kubectl,
+        fetch=fetch,
+        reaches=reaches,
+        in_pod=partial(in_pod, kubectl),
+        execute=execute,
+        script=script,
+        routes=routes,
+        scale=1.0 if read_facts().accelerator == "kvm" else labs.TCG_SCALE,
+    )
+
+
+def in_pod(kubectl: Kubectl, namespace: str, pod: str, command: list[str]) -> str:
+    """Run a command in a pod; what it printed.
+
+    :raises CheckFailed: it can't be run, or fails; what it said.
+    """
+    # no flag may follow the command: it would be the command's
+    words = kubectl.arguments(["exec", pod, f"--namespace={namespace}", "--", *command])
+    try:
+        return run.run(words, timeout=EXEC_SECONDS, env={"KUBECONFIG": ""}).stdout
+    except run.CommandError as error:
+        raise CheckFailed(said(Exception(error.result.stderr or error.result.stdout))) from error
+    except HostError as error:
+        raise CheckFailed(f"'{' '.join(command)[:100]}' in {pod} did not end within {EXEC_SECONDS:.0f} s") from error
+
+
+def fetch(url: str) -> str:
+    """What an HTTP address of the lab says.
+
+    :raises CheckFailed: it does not answer, or with an error.
+    """
+    try:
+        # not through a proxy that the person's variables may name: labs are on this host
+        with httpx.Client(timeout=FETCH_SECONDS, trust_env=False) as client:
+            return client.get(url).raise_for_status().text
+    except httpx.HTTPError as error:
+        raise CheckFailed(f"{url}: {said(error) or type(error).__name__}") from error
+
+
+def reaches(host: str, port: int) -> bool:
+    """Whether this host can open a TCP connection to there."""
+    with suppress(OSError), socket.create_connection((host, port), timeout=REACH_SECONDS):
+        return True
+    return False

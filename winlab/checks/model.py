@@ -1,0 +1,139 @@
+"""What checks are made of: an outcome, a result, a report. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from winlab import catalog
+from winlab.errors import NotFoundError, UsageError, WinlabError
+from winlab.events import Event, Kind, Listener
+from winlab.net.tags import Tag
+
+LONG = 400  # characters of a detail that are worth showing
+
+
+class Outcome(StrEnum):
+    """How a check ended. Only ``FAILED`` makes the command fail."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNSUPPORTED = "known-unsupported"  # failed, as it is known to
+    RECORDED = "recorded"  # failed, and nobody counts on it
+    REHEARSAL = "not-in-a-rehearsal"  # needs a real Windows, and the lab has its stand-in
+    NOT_APPLICABLE = "not-applicable"  # the lab, or the host, lacks what it is about
+
+
+class CheckFailed(Exception):
+    """What a check raises when it does not hold; the text says what was seen."""
+
+
+class NotApplicable(Exception):
+    """What a check raises when the lab turns out to have nothing that it is about; the text says what."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one check ended, and what was seen. ``source`` and ``target`` are names for people."""
+
+    id: str
+    title: str
+    source: str
+    target: str
+    outcome: Outcome
+    detail: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """All results of a suite (``smoke``, ``readiness``) in one lab; ``begun`` is seconds since 1970."""
+
+    suite: str
+    lab: str
+    results: tuple[Result, ...]
+    begun: float
+    seconds: float
+
+    @property
+    def failed(self) -> tuple[Result, ...]:
+        """The results that make the whole fail."""
+        return tuple(result for result in self.results if result.outcome is Outcome.FAILED)
+
+    @property
+    def counts(self) -> dict[Outcome, int]:
+        """How many results have each outcome; those that none has are left out."""
+        found = Counter(result.outcome for result in self.results)
+        return {outcome: found[outcome] for outcome in Outcome if found[outcome]}
+
+
+def is_standin(tag: Tag) -> bool:
+    """Whether a node's Windows is the stand-in of a rehearsal: its image is one that winlab builds itself.
+
+    The tag names the image that the node was made from. A name that the catalog does not have (any more) is taken for
+    real Windows, so that no check is left out by mistake.
+    """
+    try:
+        recipe = catalog.get(tag.image)
+    except (NotFoundError, UsageError):
+        return False
+    return tag.os == "windows" and recipe.build is not None and recipe.build.builder.startswith("winlab.standin.")
+
+
+def choose(known: Sequence[str], only: str | None) -> set[str] | None:
+    """The identifiers in a list like ``1,2,L4``; None where there is no list, which means all.
+
+    :raises UsageError: one of them is unknown, or the list is empty.
+    """
+    if only is None:
+        return None
+    folded = {name.lower(): name for name in known}
+    words = [word.strip() for word in only.split(",") if word.strip()]
+    unknown = [word for word in words if word.lower() not in folded]
+    if unknown or not words:
+        raise UsageError(
+            f"There is no check '{', '.join(unknown)}'." if unknown else "--only names no check.",
+            cure=f"There are: {', '.join(known)}.",
+        )
+    return {folded[word.lower()] for word in words}
+
+
+def said(error: Exception) -> str:
+    """What an error says, as one line that is not too long."""
+    text = (error.why or error.what) if isinstance(error, WinlabError) else str(error)
+    line = " ".join(text.split())
+    return line if len(line) <= LONG else f"{line[: LONG - 4]} ..."
+
+
+class Told:
+    """Tells a listener of one step; a :class:`winlab.events.Progress` for as long as the step goes on."""
+
+    def __init__(self, tell: Listener, step: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tell = tell
+        self._step = step
+        self._clock = clock
+        self._begun = clock()
+        self._send(Kind.STARTED)
+
+    @property
+    def seconds(self) -> float:
+        """How long the step has gone on."""
+        return self._clock() - self._begun
+
+    def say(self, text: str, fraction: float | None = None) -> None:
+        """Tell what is being done or waited for."""
+        self._send(Kind.PROGRESS, text, fraction)
+
+    def note(self, text: str) -> None:
+        """Tell something that stays to be read."""
+        self._send(Kind.NOTE, text)
+
+    def end(self, kind: Kind = Kind.DONE) -> None:
+        """Tell that the step is over."""
+        self._send(kind)
+
+    def _send(self, kind: Kind, text: str = "", fraction: float | None = None) -> None:
+        self._tell(Event(kind, self._step, text, self.seconds, fraction=fraction))

@@ -1,0 +1,200 @@
+"""The rows about node objects and routes: what can be seen at the API server and in OVN, so in a rehearsal, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from winlab.checks import pods
+from winlab.checks.model import CheckFailed, NotApplicable, said
+from winlab.checks.objects import BUILD, OS, Object, label, name_of, node_problem, pod_problem
+from winlab.checks.world import World
+from winlab.errors import WinlabError
+
+SANDBOX = "FailedCreatePodSandBox"
+# CRI's answer to a RuntimeClass whose handler containerd's configuration lacks
+NO_HANDLER = ("no runtime for", "no runtime handler")
+LEASE_WAIT, LEASE_LOOKS = 12.0, 4  # seconds between looks; the kubelet renews its lease every 10
+
+
+def labels(world: World) -> str:
+    """Every Windows node is Ready and has the labels of its system and its build."""
+
+    def check(node: Object) -> str:
+        if problem := node_problem(node):
+            raise CheckFailed(f"it is not Ready: {problem}")
+        if label(node, OS) != "windows":
+            raise CheckFailed(f"its label {OS} is '{label(node, OS)}'")
+        if not label(node, BUILD):
+            raise CheckFailed(f"it has no label {BUILD}")
+        return label(node, BUILD)
+
+    return _each(world, check)
+
+
+def taint(world: World) -> str:
+    """Every Windows node has the taint by which pods that say nothing of Windows stay away."""
+
+    def check(node: Object) -> str:
+        taints = node.get("spec", {}).get("taints", [])
+        if not any(pods.WINDOWS_TAINT.items() <= found.items() for found in taints):
+            raise CheckFailed(f"it lacks os=windows:NoSchedule; it has {[found.get('key') for found in taints]}")
+        return "os=windows:NoSchedule"
+
+    return _each(world, check)
+
+
+def address(world: World) -> str:
+    """Every Windows node tells the address that the lab gave it."""
+
+    def check(node: Object) -> str:
+        told = [a["address"] for a in node["status"].get("addresses", []) if a["type"] == "InternalIP"]
+        wanted = next(tag.address for tag in world.windows if tag.node == name_of(node))
+        if told != [wanted]:
+            raise CheckFailed(f"it tells {', '.join(told) or 'no address'} instead of {wanted}")
+        return wanted
+
+    return _each(world, check)
+
+
+def kubelet(world: World) -> str:
+    """Every Windows node has the Linux nodes' version of Kubernetes, and containerd."""
+    others = {_info(node, "kubeletVersion") for node in world.cluster.of("Node") if label(node, OS) == "linux"}
+
+    def check(node: Object) -> str:
+        version, runtime = _info(node, "kubeletVersion"), _info(node, "containerRuntimeVersion")
+        if others and version not in others:
+            raise CheckFailed(f"its kubelet is {version}, those of the Linux nodes {', '.join(sorted(others))}")
+        if not runtime.startswith("containerd://"):
+            raise CheckFailed(f"its runtime is '{runtime}'")
+        return f"{version}, {runtime}"
+
+    return _each(world, check)
+
+
+def lease(world: World) -> str:
+    """Every Windows node's kubelet renews its lease while we look."""
+    before = _leases(world)
+    if any(_renewed(before, tag.node) is None for tag in world.windows):
+        missing = [tag.node for tag in world.windows if _renewed(before, tag.node) is None]
+        raise CheckFailed(f"no lease of {', '.join(missing)}")
+    for _ in range(LEASE_LOOKS):
+        world.means.sleep(LEASE_WAIT)
+        after = _leases(world)
+        if all(_renewed(after, tag.node) != _renewed(before, tag.node) for tag in world.windows):
+            break
+
+    def check(node: Object) -> str:
+        first, last = _renewed(before, name_of(node)), _renewed(after, name_of(node))
+        if first is None or last is None or last <= first:
+            raise CheckFailed(f"its lease was renewed at {first} for the last time")
+        return f"renewed {(last - first).total_seconds():.0f} s later"
+
+    return _each(world, check)
+
+
+def runtime_classes(world: World) -> str:
+    """There is a RuntimeClass for every Windows node's build, and it brings the toleration."""
+
+    def check(node: Object) -> str:
+        found = pods.runtime_class(node, world.cluster.of("RuntimeClass"))
+        if found is None:
+            raise CheckFailed(f"none has the handler {pods.WINDOWS_HANDLER} and the build {label(node, BUILD)}")
+        if not _tolerates(found.get("scheduling", {}).get("tolerations", [])):
+            raise CheckFailed(f"{name_of(found)} does not bring the toleration for os=windows")
+        return name_of(found)
+
+    return _each(world, check)
+
+
+def windows_pod(world: World, pod: str) -> str:
+    """A Windows pod was let in, scheduled to its node and handed to containerd there.
+
+    In a rehearsal it ends where containerd asks Windows for a network namespace; the event of that is what is wanted.
+    """
+    seat = world.seat(pod)
+    found = world.own.named("Pod", pod)
+    if found is None:
+        raise CheckFailed(f"the pod {pod} was not made")
+    spec = found["spec"]
+    if not _tolerates(spec.get("tolerations", [])):
+        raise CheckFailed("admission did not give it the toleration of its RuntimeClass")
+    if spec.get("nodeName") != seat.node:
+        where = spec.get("nodeName") or f"no node: {pod_problem(found)}"
+        raise CheckFailed(f"it was scheduled to {where}, instead of {seat.node}")
+    by = f"on {seat.node} by {spec.get('runtimeClassName', 'its own toleration')}"
+    problem = pod_problem(found)
+    if not problem:
+        return f"{by}, and it runs"
+    sandbox = [event for event in world.own.warnings("Pod", pod) if event.get("reason") == SANDBOX]
+    if not world.standin or not sandbox:
+        raise CheckFailed(f"{by}, and does not run: {world.cause(pod, problem)}")
+    message = str(sandbox[-1].get("message", ""))
+    if any(words in message for words in NO_HANDLER):
+        raise CheckFailed(f"{by}, and containerd does not know the handler: {said(Exception(message))}")
+    return f"{by}, up to containerd, which says: {said(Exception(message))}"
+
+
+def routes(world: World) -> str:
+    """OVN's router knows the way to every node's pod network.
+
+    :raises NotApplicable: it knows none, so the profile is not l3; that pods reach each other is for the other rows.
+    """
+    try:
+        there = world.means.routes()
+    except WinlabError as error:
+        raise CheckFailed(said(error)) from error
+    if not there:
+        raise NotApplicable("OVN has no such routes: this lab's CNI profile has its own ways")
+    addresses = {tag.node: tag.address for tag in world.tags}
+    missing = []
+    for node in world.cluster.of("Node"):
+        network, wanted = node["spec"].get("podCIDR"), addresses.get(name_of(node))
+        if network is None or there.get(network) != wanted:
+            missing.append(f"{network or 'no pod network'} of {name_of(node)} goes to {there.get(network or '')}")
+    if missing:
+        raise CheckFailed("; ".join(missing))
+    return f"{len(there)} networks"
+
+
+def _each(world: World, check: Callable[[Object], str]) -> str:
+    """Check every Windows node.
+
+    :raises CheckFailed: it fails for one; all for which it does are named.
+    """
+    seen, failures = [], []
+    for tag in world.windows:
+        try:
+            seen.append(f"{tag.node}: {check(world.node(tag))}")
+        except CheckFailed as failed:
+            failures.append(f"{tag.node}: {failed}")
+    if failures:
+        raise CheckFailed("; ".join(failures))
+    return "; ".join(seen)
+
+
+def _info(node: Object, key: str) -> str:
+    return str(node.get("status", {}).get("nodeInfo", {}).get(key, ""))
+
+
+def _tolerates(tolerations: list[Object]) -> bool:
+    return any(
+        found.get("key") == "os" and found.get("effect") in (None, "", "NoSchedule")
+        and (found.get("operator") == "Exists" or found.get("value") == "windows")
+        for found in tolerations
+    )  # fmt: skip
+
+
+def _leases(world: World) -> list[Object]:
+    try:
+        found = world.means.kubectl.get("leases.coordination.k8s.io", "--namespace=kube-node-lease")
+    except WinlabError as error:
+        raise CheckFailed(said(error)) from error
+    return list(found.get("items", []))
+
+
+def _renewed(leases: list[Object], node: str) -> datetime | None:
+    for found in leases:
+        if name_of(found) == node and found["spec"].get("renewTime"):
+            return datetime.fromisoformat(found["spec"]["renewTime"])
+    return None

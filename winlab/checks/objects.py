@@ -1,0 +1,130 @@
+"""The cluster's objects as one look at the API server found them, and what is wrong with each. Pure but for the look.
+
+kubectl takes seconds where the controllers are emulated, so one call brings all kinds that are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from winlab.cluster.kubectl import Kubectl
+
+Object = dict[str, Any]
+OS = "kubernetes.io/os"
+BUILD = "node.kubernetes.io/windows-build"
+HOSTNAME = "kubernetes.io/hostname"
+# reasons of a waiting container: k8s.io/kubernetes/pkg/kubelet/images/types.go
+PULL_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
+
+
+class Objects:
+    """Objects of several kinds."""
+
+    def __init__(self, items: Iterable[Object]) -> None:
+        self.items = list(items)
+
+    @classmethod
+    def look(cls, kubectl: Kubectl, kinds: Sequence[str], namespace: str | None = None) -> Objects:
+        """Ask the API server for all objects of these kinds, in one namespace or in all.
+
+        :raises ClusterError: it does not answer.
+        """
+        where = [f"--namespace={namespace}"] if namespace else ["--all-namespaces"]
+        return cls(kubectl.get(",".join(kinds), *where).get("items", []))
+
+    def of(self, kind: str, namespace: str | None = None) -> list[Object]:
+        """The objects of one kind (``Node``)."""
+        return [
+            item
+            for item in self.items
+            if item.get("kind") == kind and namespace in (None, item["metadata"].get("namespace"))
+        ]
+
+    def named(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """One object, or None."""
+        return next((item for item in self.of(kind, namespace) if name_of(item) == name), None)
+
+    def warnings(self, kind: str, name: str) -> list[Object]:
+        """The warning events about an object, the newest last."""
+        about = {"kind": kind, "name": name}
+        found = [
+            event
+            for event in self.of("Event")
+            if event.get("type") == "Warning" and about.items() <= event.get("involvedObject", {}).items()
+        ]
+        return sorted(found, key=_when)
+
+
+def _when(event: Object) -> str:
+    found = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    return str(found or "")
+
+
+def name_of(item: Object) -> str:
+    """An object's name."""
+    return str(item["metadata"]["name"])
+
+
+def label(item: Object, key: str) -> str:
+    """The value of a label; empty if there is none."""
+    return str(item["metadata"].get("labels", {}).get(key, ""))
+
+
+def condition(item: Object, kind: str) -> Object:
+    """A condition of an object; without it, one whose status is Unknown."""
+    for found in item.get("status", {}).get("conditions", []):
+        if found.get("type") == kind:
+            return dict(found)
+    return {"type": kind, "status": "Unknown", "reason": "", "message": "nothing has been reported"}
+
+
+def node_problem(node: Object) -> str:
+    """Why a node is not Ready; empty if it is."""
+    ready = condition(node, "Ready")
+    if ready["status"] == "True":
+        return ""
+    return _reason(ready)
+
+
+def pod_problem(pod: Object) -> str:
+    """Why a pod does not run and is not ready; empty if it is."""
+    if condition(pod, "Ready")["status"] == "True":
+        return ""
+    status = pod.get("status", {})
+    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        for state in ("waiting", "terminated"):
+            if found := container.get("state", {}).get(state):
+                return _reason(found)
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled["status"] == "False":
+        return _reason(scheduled)
+    return str(status.get("phase", "Unknown"))
+
+
+def pull_trouble(pod: Object) -> str:
+    """Why an image of a pod can't be pulled; empty if none is in trouble."""
+    status = pod.get("status", {})
+    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        waiting = container.get("state", {}).get("waiting") or {}
+        if waiting.get("reason") in PULL_TROUBLE:
+            return f"{container.get('image', '')}: {_reason(waiting)}"
+    return ""
+
+
+def workload_problem(item: Object) -> str:
+    """Why a DaemonSet or Deployment is not as it should be; empty if it is."""
+    status = item.get("status", {})
+    if item.get("kind") == "DaemonSet":
+        wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
+        # before its controller has looked there is no number to believe
+        if status.get("observedGeneration") is None:
+            return "its controller has not looked at it yet"
+        return "" if ready >= wanted else f"{ready} of {wanted} pods are ready"
+    available = condition(item, "Available")
+    return "" if available["status"] == "True" else _reason(available)
+
+
+def _reason(found: Object) -> str:
+    parts = [str(found.get(key)) for key in ("reason", "message") if found.get(key)]
+    return ": ".join(parts) or str(found.get("status", "Unknown"))

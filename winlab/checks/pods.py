@@ -1,0 +1,135 @@
+"""The pods and services of the smoke test: where each stands, and the manifests. Pure.
+
+Two pods for each system, on different nodes where there are two, each with a service of its own, so that an answer says
+which pod gave it. The image is agnhost, Kubernetes' own for such tests; only its server is used (``netexec``) and its
+``connect``, so that it need not have a shell or another program beside it, as Windows' image and one from source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from winlab.checks.objects import BUILD, HOSTNAME, OS, Object, label, name_of
+from winlab.cluster import versions
+from winlab.net.tags import Tag
+
+NAMESPACE = "winlab-smoke"
+ACCOUNT = "smoke"
+PORT = 80
+AGNHOST = "e2e-test-images/agnhost:"
+POD_LABEL = "winlab-smoke-pod"
+WINDOWS_HANDLER = "runhcs-wcow-process"  # containerd's runtime for process-isolated Windows containers
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+WINDOWS_TAINT = {"key": "os", "value": "windows", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A pod's place: its name, and its node."""
+
+    pod: str
+    tag: Tag
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self.tag.node
+
+
+def seats(tags: Sequence[Tag]) -> list[Seat]:
+    """Where the pods stand: ``linux-1`` and ``linux-2``, ``windows-1`` and ``windows-2``.
+
+    Linux workers come before controllers. A system with one node has both pods there.
+    """
+    linux = sorted((tag for tag in tags if tag.os == "linux"), key=lambda tag: (tag.role == "controller", tag.node))
+    windows = sorted((tag for tag in tags if tag.os == "windows"), key=lambda tag: tag.node)
+    return [
+        Seat(f"{system}-{number + 1}", nodes[min(number, len(nodes) - 1)])
+        for system, nodes in (("linux", linux), ("windows", windows))
+        for number in range(2)
+        if nodes
+    ]
+
+
+def image(nodes: Sequence[Object]) -> str:
+    """The agnhost image: one that a node has already, so that nothing need be pulled; else the known-good one.
+
+    :raises UsageError: no node has one, and winlab knows none for the nodes' version of Kubernetes.
+    """
+    there = sorted(
+        str(name)
+        for node in nodes
+        for found in node.get("status", {}).get("images", [])
+        for name in found.get("names", [])
+        if AGNHOST in name
+    )
+    if there:
+        return there[-1]
+    kubelet = nodes[0]["status"]["nodeInfo"]["kubeletVersion"] if nodes else None
+    return f"registry.k8s.io/{AGNHOST}{versions.get(kubelet, allow_untested=True).agnhost}"
+
+
+def runtime_class(node: Object, classes: Sequence[Object]) -> Object | None:
+    """The RuntimeClass by which pods reach a Windows node of this build; None if there is none."""
+    for found in classes:
+        selector = found.get("scheduling", {}).get("nodeSelector", {})
+        if found.get("handler") == WINDOWS_HANDLER and selector.get(BUILD, label(node, BUILD)) == label(node, BUILD):
+            return found
+    return None
+
+
+def base() -> list[Object]:
+    """The namespace, and the account of its pods.
+
+    The account is named, since pods that are made together with their namespace come before its default one.
+    """
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(ACCOUNT)},
+    ]
+
+
+def manifests(seat: Seat, node: Object, reference: str, classes: Sequence[Object]) -> list[Object]:
+    """The service and the pod of one place."""
+    spec: Object = {
+        "os": {"name": seat.tag.os},
+        "nodeSelector": {HOSTNAME: label(node, HOSTNAME) or seat.node},
+        "serviceAccountName": ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {
+                "name": "agnhost",
+                "image": reference,
+                "imagePullPolicy": "IfNotPresent",
+                "args": ["netexec", f"--http-port={PORT}"],
+                "ports": [{"containerPort": PORT}],
+            }
+        ],
+    }
+    if seat.tag.os == "linux":
+        spec["tolerations"] = [{"key": CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}]
+    elif found := runtime_class(node, classes):
+        spec["runtimeClassName"] = name_of(found)  # brings the toleration and the node selector by admission
+    else:
+        spec["nodeSelector"][OS] = "windows"
+        spec["tolerations"] = [WINDOWS_TAINT]
+    service = {
+        "type": "NodePort",
+        "selector": {POD_LABEL: seat.pod},
+        "ports": [{"port": PORT, "targetPort": PORT, "protocol": "TCP"}],
+    }
+    return [
+        {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(seat.pod), "spec": service},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(seat.pod, {POD_LABEL: seat.pod}), "spec": spec},
+    ]
+
+
+def _metadata(name: str, labels: dict[str, str] | None = None) -> Object:
+    return {
+        "name": name,
+        "namespace": NAMESPACE,
+        "labels": {"app.kubernetes.io/managed-by": "winlab", **(labels or {})},
+    }

@@ -1,0 +1,236 @@
+"""The rows of the smoke test: what goes from where to where, what it needs, and what a failure means.
+
+The numbers are those of docs/testing.md; a row L4 is row 4 with Linux at both ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Literal
+
+from winlab.checks import node_rows
+from winlab.checks.model import CheckFailed, Outcome, said
+from winlab.checks.objects import node_problem, pod_problem
+from winlab.checks.pods import PORT
+from winlab.checks.world import OUTSIDE, World
+from winlab.errors import WinlabError
+
+REBOOT_SECONDS = 900.0  # for a Windows node to be gone, back and Ready, with its pods
+
+
+class Need(StrEnum):
+    """What a row needs of the lab."""
+
+    WINDOWS = "windows"  # a Windows node
+    KERNEL = "kernel"  # a real Windows on it
+    TWO_LINUX = "two-linux"  # two Linux nodes
+    OUTSIDE = "outside"  # a way out of this host
+    ASKED = "asked"  # the person named it, since it disturbs the lab
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row. ``run`` gives what was seen or raises CheckFailed.
+
+    :param otherwise: what it is when it fails.
+    :param pods: the pods that it needs.
+    """
+
+    id: str
+    title: str
+    source: str
+    target: str
+    needs: tuple[Need, ...]
+    run: Callable[[World, Case], str]
+    pods: tuple[str, ...] = ()
+    otherwise: Literal[Outcome.FAILED, Outcome.RECORDED, Outcome.UNSUPPORTED] = Outcome.FAILED
+
+    def unmet(self, world: World) -> tuple[Outcome, str] | None:
+        """Why the row can't be run in this lab, as its outcome and in words; None if it can."""
+        for need in self.needs:
+            if need is Need.WINDOWS and not world.windows:
+                return Outcome.NOT_APPLICABLE, "the lab has no Windows node"
+            if need is Need.KERNEL and world.standin:
+                return Outcome.REHEARSAL, "the Windows node is the stand-in, which runs no pods"
+            if need is Need.TWO_LINUX and len({tag.node for tag in world.tags if tag.os == "linux"}) < 2:
+                return Outcome.NOT_APPLICABLE, "the lab has no second Linux node"
+            if need is Need.ASKED and self.id not in world.asked_for:
+                return Outcome.NOT_APPLICABLE, f"it restarts a node: only with --only {self.id}"
+            if need is Need.OUTSIDE and not world.has_outside:
+                return Outcome.NOT_APPLICABLE, f"this host itself has no way out to {OUTSIDE[0]}"
+        return None
+
+
+def pod_to_pod(world: World, case: Case) -> str:
+    """A pod asks another at its own address."""
+    seen = world.ask(case.source, world.ip(case.target), case.target)
+    same = world.seat(case.source).node == world.seat(case.target).node
+    return f"{seen}, both on {world.seat(case.source).node}" if same else seen
+
+
+def pod_to_service(world: World, case: Case) -> str:
+    """A pod asks another at its service's address."""
+    return world.ask(case.source, world.vip(case.target), case.target)
+
+
+def pod_to_name(world: World, case: Case) -> str:
+    """A pod asks another at its service's full name."""
+    return world.ask(case.source, world.fqdn(case.target), case.target)
+
+
+def outside_name(world: World, case: Case) -> str:
+    """A pod resolves a name of the outside."""
+    try:
+        world.connect_outside(case.source)
+    except CheckFailed as failed:
+        # the name is resolved first; TIMEOUT and REFUSED are the next row's matter
+        if "TIMEOUT" not in str(failed) and "REFUSED" not in str(failed):
+            raise
+    return f"{OUTSIDE[0]} was resolved"
+
+
+def outside_tcp(world: World, case: Case) -> str:
+    """A pod opens a TCP connection to the outside."""
+    return world.connect_outside(case.source)
+
+
+def node_to_pod(world: World, case: Case) -> str:
+    """The API server, a process of a Linux node, asks a pod at its own address."""
+    address = f"{world.ip(case.target)}:{PORT}"
+    return world.named(world.persist(lambda: world.get(case.target, "hostname")), case.target, address)
+
+
+def node_port(world: World, case: Case, at: str) -> str:
+    """This host asks a pod's service at a node's port."""
+    world.ip(case.target)
+    url = f"http://{world.seat(at).tag.floating}:{world.node_port(case.target)}/hostname"
+    return world.named(world.persist(lambda: world.means.fetch(url)), case.target, url)
+
+
+def logs_and_exec(world: World, case: Case) -> str:
+    """The API server reaches the kubelet, port 10250, for a pod's log and for a command in it."""
+    world.ip(case.target)
+    log = world.persist(lambda: world.logs(case.target))
+    if "HTTP server" not in log:  # "Started HTTP server on port 80"
+        raise CheckFailed(f"the log of {case.target} lacks its first line: {log.strip()[:120] or 'it is empty'}")
+    version = world.execute(case.target, "--version").strip()
+    if "version" not in version:
+        raise CheckFailed(f"'agnhost --version' in {case.target} printed: {version[:120] or 'nothing'}")
+    return f"a log of {len(log.splitlines())} lines, and '{version}'"
+
+
+def transfer(world: World, case: Case) -> str:
+    """Each of two pods fetches more than a mebibyte from the other: what a wrong MTU or checksum breaks."""
+    there = world.transfer(case.source, case.target)
+    back = world.transfer(case.target, case.source)
+    return f"{there} bytes from {case.target}, {back} from {case.source}, undamaged"
+
+
+def windows_node_to_service(world: World, case: Case) -> str:
+    """A Windows node itself, not a pod, asks a service and its own NodePort."""
+    world.ip(case.target)
+    tag = world.seat("windows-1").tag
+    addresses = (f"{world.vip(case.target)}:{PORT}", f"{tag.address}:{world.node_port(case.target)}")
+    for address in addresses:
+        url = f"http://{address}/hostname"
+        try:
+            # curl.exe is part of Windows since build 17063
+            answer = world.means.execute(tag, ["curl.exe", "--silent", "--show-error", "--max-time", "10", url])
+        except WinlabError as error:
+            raise CheckFailed(f"{url} from {tag.node}: {said(error)}") from error
+        world.named(answer, case.target, url)
+    return f"{' and '.join(addresses)} answered"
+
+
+def reboot(world: World, case: Case) -> str:
+    """Restart the Windows node, wait until it and its pods are back, and repeat rows 1 to 6."""
+    tag = world.seat("windows-1").tag
+    before = world.node(tag)["status"]["nodeInfo"]["bootID"]
+    try:
+        world.means.execute(tag, ["shutdown.exe", "/r", "/t", "5"])
+    except WinlabError as error:
+        raise CheckFailed(f"{tag.node} can't be restarted: {said(error)}") from error
+    begun = world.means.clock()
+    problem = "it has not gone down"
+    while world.means.clock() - begun < REBOOT_SECONDS * world.means.scale:
+        world.means.sleep(10 * world.means.scale)
+        try:
+            node = world.means.kubectl.get("node", tag.node)
+            world.look()
+        except WinlabError as error:
+            problem = said(error)
+            continue
+        if node["status"]["nodeInfo"]["bootID"] == before:
+            continue
+        found = [world.own.named("Pod", name) for name in case.pods]
+        problem = node_problem(node) or "; ".join(pod_problem(pod) for pod in found if pod and pod_problem(pod))
+        if not problem:
+            break
+    else:
+        raise CheckFailed(f"{tag.node} is not back as it was: {problem}")
+    seconds = world.means.clock() - begun
+    failures = []
+    for row in ROWS:
+        if row.id in ("1", "2", "3", "4", "5", "6"):
+            try:
+                row.run(world, row)
+            except CheckFailed as failed:
+                failures.append(f"row {row.id}: {failed}")
+    if failures:
+        raise CheckFailed("after the restart " + "; ".join(failures))
+    return f"{tag.node} was back after {seconds:.0f} s, and rows 1 to 6 hold"
+
+
+def windows_pod(world: World, case: Case) -> str:
+    """See :func:`winlab.checks.node_rows.windows_pod`."""
+    return node_rows.windows_pod(world, case.target)
+
+
+def _facts(check: Callable[[World], str]) -> Callable[[World, Case], str]:
+    return lambda world, _case: check(world)
+
+
+WINDOWS = (Need.WINDOWS,)
+KERNEL = (Need.WINDOWS, Need.KERNEL)
+TWO = (Need.TWO_LINUX,)
+L1, L2, W1, W2 = "linux-1", "linux-2", "windows-1", "windows-2"
+
+ROWS = (
+    Case("1", "pod to pod", L1, W1, KERNEL, pod_to_pod, (L1, W1)),
+    Case("2", "pod to pod", W1, L1, KERNEL, pod_to_pod, (L1, W1)),
+    Case("3", "pod to pod", W1, W2, KERNEL, pod_to_pod, (W1, W2)),
+    Case("4", "pod to service", L1, W1, KERNEL, pod_to_service, (L1, W1)),
+    Case("5", "pod to service", W1, L1, KERNEL, pod_to_service, (L1, W1)),
+    Case("6", "pod to service by name", W1, L1, KERNEL, pod_to_name, (L1, W1)),
+    Case("6b", "name of the outside", W1, "DNS", (*KERNEL, Need.OUTSIDE), outside_name, (W1,)),
+    Case("7", "Linux node to pod", "API server", W1, KERNEL, node_to_pod, (W1,)),
+    Case("8", "NodePort of a Linux node", "host", W1, KERNEL, partial(node_port, at=L1), (W1,)),
+    Case("9", "NodePort of a Windows node", "host", W1, KERNEL, partial(node_port, at=W1), (W1,), Outcome.RECORDED),
+    Case("10", "TCP to the outside", W1, "outside", (*KERNEL, Need.OUTSIDE), outside_tcp, (W1,)),
+    Case("11", "log and exec", "API server", W1, KERNEL, logs_and_exec, (W1,)),
+    Case("12", "1 MiB each way", L1, W1, KERNEL, transfer, (L1, W1)),
+    Case("13", "Windows node to service", "node", W1, KERNEL, windows_node_to_service, (W1,), Outcome.UNSUPPORTED),
+    Case("14", "rows 1 to 6 after a restart", W1, L1, (*KERNEL, Need.ASKED), reboot, (L1, W1, W2)),
+    Case("L1", "pod to pod", L1, L2, TWO, pod_to_pod, (L1, L2)),
+    Case("L2", "pod to pod", L2, L1, TWO, pod_to_pod, (L1, L2)),
+    Case("L4", "pod to service", L1, L2, (), pod_to_service, (L1, L2)),
+    Case("L5", "pod to service", L2, L1, (), pod_to_service, (L1, L2)),
+    Case("L6", "pod to service by name", L1, L2, (), pod_to_name, (L1, L2)),
+    Case("L6b", "name of the outside", L1, "DNS", (Need.OUTSIDE,), outside_name, (L1,)),
+    Case("L7", "Linux node to pod", "API server", L1, (), node_to_pod, (L1,)),
+    Case("L8", "NodePort of another node", "host", L2, TWO, partial(node_port, at=L1), (L2,)),
+    Case("L10", "TCP to the outside", L1, "outside", (Need.OUTSIDE,), outside_tcp, (L1,)),
+    Case("L11", "log and exec", "API server", L1, (), logs_and_exec, (L1,)),
+    Case("L12", "1 MiB each way", L1, L2, TWO, transfer, (L1, L2)),
+    Case("N1", "Ready, with its labels", "Windows nodes", "", WINDOWS, _facts(node_rows.labels)),
+    Case("N2", "taint keeps Linux pods away", "Windows nodes", "", WINDOWS, _facts(node_rows.taint)),
+    Case("N3", "InternalIP is the lab's", "Windows nodes", "", WINDOWS, _facts(node_rows.address)),
+    Case("N4", "versions of kubelet, runtime", "Windows nodes", "", WINDOWS, _facts(node_rows.kubelet)),
+    Case("N5", "lease is renewed", "Windows nodes", "", WINDOWS, _facts(node_rows.lease)),
+    Case("N6", "RuntimeClass for the build", "Windows nodes", "", WINDOWS, _facts(node_rows.runtime_classes)),
+    Case("N7", "scheduled, and handed to containerd", "API server", W1, WINDOWS, windows_pod, (W1,)),
+    Case("N8", "OVN routes to pod networks", "router", "nodes", (), _facts(node_rows.routes)),
+)

@@ -1,0 +1,223 @@
+"""The smoke test: pods on the lab's nodes that talk to each other, to services, and to the outside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from winlab.checks import pods
+from winlab.checks.means import Means
+from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Told, choose, said
+from winlab.checks.node_rows import SANDBOX
+from winlab.checks.objects import Object, Objects, name_of, pod_problem, pull_trouble
+from winlab.checks.pods import NAMESPACE, Seat
+from winlab.checks.rows import ROWS, Case, Need
+from winlab.checks.world import World
+from winlab.errors import ClusterError, WinlabError
+from winlab.events import Kind, Listener, Progress
+from winlab.net.tags import Tag
+
+WORKERS = 4  # kubectl itself takes half a core while it runs
+CLUSTER_KINDS = ("nodes", "runtimeclasses.node.k8s.io")
+LINUX_SECONDS = 300.0  # from a pod's being made to its running, scaled
+WINDOWS_SECONDS = 1200.0  # the same with the pull of a Windows image; upstream's CI gives kube-proxy-windows as much
+STANDIN_SECONDS = 180.0  # the same until containerd says that it can't
+PULL_SECONDS = 180.0  # how long an image may be in trouble: a registry may be slow, a wrong name stays wrong
+SCHEDULING_SECONDS = 60.0
+GONE_SECONDS = 120.0  # for the namespace to be gone; half of it until its pods are removed by force
+LOOK = 3.0  # seconds between looks
+
+
+def run(
+    lab: str, tags: Sequence[Tag], means: Means, tell: Listener, *, only: str | None = None, keep: bool = False
+) -> Report:
+    """Run the rows and remove what they needed.
+
+    :param only: identifiers of rows, with commas between; None: all.
+    :param keep: leave the pods for a look at them.
+    :raises UsageError: *only* names a row that does not exist.
+    :raises ClusterError: the API server does not answer, or refuses the pods.
+    """
+    chosen = choose([row.id for row in ROWS], only)
+    began, begun = time.time(), means.clock()
+    world = World(lab, tags, means, Objects.look(means.kubectl, CLUSTER_KINDS))
+    world.asked_for = frozenset(chosen or ())
+    cases = [row for row in ROWS if chosen is None or row.id in chosen]
+    unmet = {case.id: case.unmet(world) for case in cases}
+    runnable = [case for case in cases if unmet[case.id] is None]
+    wanted = {pod for case in runnable for pod in case.pods}
+    seats = [seat for name, seat in world.seats.items() if name in wanted]
+    # reported in the order of ROWS, whatever the order in which they end
+    results: dict[str, Result] = {}
+    for case in cases:
+        if found := unmet[case.id]:
+            results[case.id] = _result(case, *found)
+    try:
+        if seats:
+            _clear(world, Told(tell, "left-overs of an earlier run", means.clock), end=True)
+            _make(world, seats, Told(tell, f"pods {', '.join(seat.pod for seat in seats)}", means.clock))
+        results.update(_judge_all(runnable, world, tell))
+    finally:
+        if seats and not keep:
+            _clear(world, Told(tell, f"removing the namespace {NAMESPACE}", means.clock), end=False)
+    return Report("smoke", lab, tuple(results[case.id] for case in cases), began, means.clock() - begun)
+
+
+def _judge_all(cases: Sequence[Case], world: World, tell: Listener) -> dict[str, Result]:
+    """Run the rows, those that disturb nobody at the same time."""
+    told = Told(tell, f"{len(cases)} rows", world.means.clock)
+    alone = [case for case in cases if Need.ASKED in case.needs]
+    found: dict[str, Result] = {}
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        try:
+            together = [case for case in cases if case not in alone]
+            for result in pool.map(lambda case: judge(case, world), together):
+                found[result.id] = result
+                told.say(f"row {result.id} {result.outcome}", len(found) / len(cases))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    for case in alone:
+        told.say(f"row {case.id}: {case.title}", len(found) / len(cases))
+        found[case.id] = judge(case, world)
+    told.end(Kind.FAILED if any(result.outcome is Outcome.FAILED for result in found.values()) else Kind.DONE)
+    return found
+
+
+def judge(case: Case, world: World) -> Result:
+    """Run one row."""
+    begun = world.means.clock()
+    try:
+        outcome, detail = Outcome.PASSED, case.run(world, case)
+    except NotApplicable as reason:
+        outcome, detail = Outcome.NOT_APPLICABLE, str(reason)
+    except CheckFailed as failed:
+        outcome, detail = case.otherwise, str(failed)
+    if outcome is Outcome.PASSED and case.otherwise is Outcome.UNSUPPORTED:
+        detail += "; it works, though it is not known to"
+    return _result(case, outcome, detail, world.means.clock() - begun)
+
+
+def _result(case: Case, outcome: Outcome, detail: str, seconds: float = 0.0) -> Result:
+    return Result(case.id, case.title, case.source, case.target, outcome, detail, seconds)
+
+
+def _make(world: World, seats: Sequence[Seat], told: Told) -> None:
+    """Make the pods and wait until each runs, or it is plain that it won't.
+
+    A pod that does not run is no error here: the rows that need it say so.
+    """
+    nodes = {seat.pod: world.cluster.named("Node", seat.node) for seat in seats}
+    there = {pod: node for pod, node in nodes.items() if node is not None}
+    # the nodes with a pod come first: what they have already need not be pulled
+    image = pods.image([*there.values(), *world.cluster.of("Node")])
+    _load(world, [seat.tag for seat in seats if seat.pod in there], there, image, told)
+    objects = pods.base()
+    for seat in seats:
+        if seat.pod in there:
+            objects += pods.manifests(seat, there[seat.pod], image, world.cluster.of("RuntimeClass"))
+    world.means.kubectl.apply(objects)
+    begun = world.means.clock()
+    patience: dict[tuple[str, str], float] = {}
+    while True:
+        world.look()
+        waited = world.means.clock() - begun
+        waiting = []
+        for seat in seats:
+            problem = _unsettled(world, seat)
+            # counted from when the trouble began: it may come after a long pull
+            kind = problem.partition(":")[0]
+            since = patience.setdefault((seat.pod, kind), waited)
+            if problem and waited - since < _limit(world, seat) * world.means.scale:
+                waiting.append(f"{seat.pod}: {problem}")
+        if not waiting:
+            break
+        told.say("; ".join(waiting)[:200])
+        world.means.sleep(LOOK)
+    told.end()
+
+
+def _load(world: World, tags: Sequence[Tag], nodes: Mapping[str, Object], image: str, told: Told) -> None:
+    """Bring the image from the payload CD to the nodes that have it not: making a lab does not wait for it.
+
+    What goes wrong here is no error: a node may be able to pull the image, and else its pod says what is wrong.
+    """
+    having = {name_of(node) for node in nodes.values() if image in _images(node)}
+    wanted = {tag.node: tag for tag in tags if tag.node not in having}
+
+    def load(tag: Tag) -> None:
+        with suppress(WinlabError):
+            world.means.script(tag, "load", {"images": [image]})
+
+    told.say(f"importing {image} on {', '.join(wanted) or 'no node'}")
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        list(pool.map(load, wanted.values()))
+
+
+def _images(node: Object) -> set[str]:
+    return {str(name) for found in node.get("status", {}).get("images", []) for name in found.get("names", [])}
+
+
+def _unsettled(world: World, seat: Seat) -> str:
+    """What a pod still waits for; empty if it runs, or has come as far as it can."""
+    pod = world.own.named("Pod", seat.pod)
+    if pod is None:
+        return ""
+    problem = pod_problem(pod)
+    if problem and seat.tag.os == "windows" and world.standin:
+        at_end = any(event.get("reason") == SANDBOX for event in world.own.warnings("Pod", seat.pod))
+        return "" if at_end else problem
+    return problem
+
+
+def _limit(world: World, seat: Seat) -> float:
+    pod = world.own.named("Pod", seat.pod)
+    if pod is not None and pull_trouble(pod):
+        return PULL_SECONDS
+    if pod is not None and pod_problem(pod).startswith("Unschedulable"):
+        return SCHEDULING_SECONDS
+    if seat.tag.os == "linux":
+        return LINUX_SECONDS
+    return STANDIN_SECONDS if world.standin else WINDOWS_SECONDS
+
+
+def _clear(world: World, told: Told, *, end: bool) -> None:
+    """Remove the namespace with all that is in it, and wait until it is gone.
+
+    :param end: whether it is an error if it stays.
+    :raises ClusterError: it stays.
+    """
+    try:
+        _remove_namespace(world, told)
+    except WinlabError as error:
+        told.end(Kind.FAILED)
+        if end:
+            raise
+        # the results are worth more than the complaint
+        told.note(f"{error.what} {said(error)}")
+    else:
+        told.end()
+
+
+def _remove_namespace(world: World, progress: Progress) -> None:
+    kubectl, means = world.means.kubectl, world.means
+    begun, forced = means.clock(), False
+    kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+    while kubectl.run("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name").strip():
+        waited = means.clock() - begun
+        progress.say(f"waiting for the namespace {NAMESPACE} to be gone")
+        if waited > GONE_SECONDS * means.scale:
+            raise ClusterError(
+                f"The namespace {NAMESPACE} does not go away.",
+                why=f"It was asked to {waited:.0f} s ago.",
+                cure=f"See what holds it: 'kubectl get all --namespace={NAMESPACE}'.",
+            )
+        if waited > GONE_SECONDS * means.scale / 2 and not forced:
+            # a node that is gone never confirms that its pods are
+            forced = True
+            kubectl.run(
+                "delete", "pods", "--all", f"--namespace={NAMESPACE}", "--force", "--grace-period=0", "--wait=false"
+            )
+        means.sleep(LOOK)

@@ -1,0 +1,108 @@
+"""What a Windows node tells of itself when it is logged in to: its services, and what only a real Windows has."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from winlab.checks.means import Means
+from winlab.checks.model import CheckFailed
+from winlab.net.tags import Tag
+
+Told = Mapping[str, dict[str, Any] | str]
+# Get-HnsNetwork is of the module HostNetworkingService, which comes with the feature Containers
+KERNEL_SCRIPT = """\
+$ErrorActionPreference = 'SilentlyContinue'
+$ProgressPreference = 'SilentlyContinue'
+$networks = @(Get-HnsNetwork | ForEach-Object { @{ name = [string]$_.Name; type = [string]$_.Type } })
+@{
+    hns = [string](Get-Service -Name hns).Status
+    kubelets = @(Get-Process -Name kubelet).Count
+    proxies = @(Get-Process -Name kube-proxy).Count
+    networks = $networks
+} | ConvertTo-Json -Compress -Depth 3
+"""
+POD_NETWORKS = ("overlay", "l2bridge")  # kinds of HNS network that carry pods
+
+
+def status(means: Means, tag: Tag) -> dict[str, Any]:
+    """What winlab's status script tells of a node.
+
+    :raises GuestError: the node can't be reached, or the script failed.
+    """
+    return means.script(tag, "status")
+
+
+def kernel(means: Means, tag: Tag) -> dict[str, Any]:
+    """What only a real Windows can tell: HNS, and how many kubelets there are.
+
+    :raises GuestError: the node can't be reached.
+    :raises CheckFailed: it told something else.
+    """
+    encoded = base64.b64encode(KERNEL_SCRIPT.encode("utf-16-le")).decode()
+    told = means.execute(tag, ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded])
+    try:
+        found = json.loads(told.strip().splitlines()[-1])
+    except (IndexError, ValueError) as error:
+        raise CheckFailed(f"PowerShell told: {told.strip()[:200] or 'nothing'}") from error
+    return dict(found)
+
+
+def services(told: Told) -> str:
+    """containerd and the kubelet run as services on every Windows node.
+
+    :raises CheckFailed: they don't on one.
+    """
+    return _each(told, lambda found: _running(found, ("containerd", "kubelet")))
+
+
+def proxy(told: Told) -> str:
+    """kube-proxy runs as a service on every Windows node.
+
+    :raises CheckFailed: it doesn't on one.
+    """
+    return _each(told, lambda found: _running(found, ("proxy",)))
+
+
+def network(told: Told) -> str:
+    """Every Windows node has HNS, a network for pods in it, one kubelet and at most one kube-proxy.
+
+    :raises CheckFailed: one hasn't.
+    """
+
+    def check(found: dict[str, Any]) -> str:
+        if found.get("hns") != "Running":
+            raise CheckFailed(f"the service hns is {found.get('hns') or 'absent'}")
+        if found.get("kubelets") != 1 or found.get("proxies", 0) > 1:
+            raise CheckFailed(f"{found.get('kubelets')} kubelets and {found.get('proxies')} kube-proxies run")
+        networks = found.get("networks") or []
+        carrying = [f"{one['name']} ({one['type']})" for one in networks if one["type"].lower() in POD_NETWORKS]
+        if not carrying:
+            raise CheckFailed(f"HNS has no network for pods, only {[one['name'] for one in networks]}")
+        return ", ".join(carrying)
+
+    return _each(told, check)
+
+
+def _running(found: dict[str, Any], names: tuple[str, ...]) -> str:
+    states = {name: str(found.get(name, {}).get("service", "absent")) for name in names}
+    bad = [f"the service {name} is {state}" for name, state in states.items() if state != "running"]
+    if bad:
+        raise CheckFailed("; ".join(bad))
+    return f"{' and '.join(names)} run"
+
+
+def _each(told: Told, check: Callable[[dict[str, Any]], str]) -> str:
+    seen, failures = [], []
+    for node, found in told.items():
+        try:
+            if isinstance(found, str):
+                raise CheckFailed(found)
+            seen.append(f"{node}: {check(found)}")
+        except CheckFailed as failed:
+            failures.append(f"{node}: {failed}")
+    if failures or not seen:
+        raise CheckFailed("; ".join(failures) or "no Windows node was asked")
+    return "; ".join(seen)

@@ -1,0 +1,258 @@
+"""The smoke test's world: its pods as they are now, and what can be asked of them.
+
+A pod is asked through the API server, which passes HTTP on to it (``kubectl get --raw .../pods/NAME:80/proxy/...``): so
+a row needs neither exec nor a program in the image, and the kubelet has no part in it. ``netexec`` has ``/dial``, by
+which a pod asks another address over HTTP and reports the answer. Source: test/images/agnhost/netexec in
+k8s.io/kubernetes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from winlab.checks import pods
+from winlab.checks.means import Means
+from winlab.checks.model import CheckFailed, is_standin, said
+from winlab.checks.objects import Object, Objects, pod_problem
+from winlab.checks.pods import NAMESPACE, PORT, Seat
+from winlab.errors import WinlabError
+from winlab.net.tags import Tag
+
+ATTEMPTS = 3
+PAUSE = 2.0  # seconds between attempts, scaled
+LIMIT = 60.0  # seconds for one request; the API server itself tries 30 to reach a pod
+DOMAIN = "cluster.local"
+OUTSIDE = ("registry.k8s.io", 443)  # where a cluster with a way out gets its images
+CHUNK, CHUNKS = 120_000, 9  # 1.03 MiB in one answer; one argument of a process has at most 128 KiB on Linux
+T = TypeVar("T")
+
+
+class World:
+    """A lab with the smoke test's pods in it."""
+
+    def __init__(self, lab: str, tags: Sequence[Tag], means: Means, cluster: Objects) -> None:
+        self.lab = lab
+        self.tags = tuple(tags)
+        self.means = means
+        self.cluster = cluster  # nodes, runtime classes, leases, DaemonSets, as they were at the beginning
+        self.seats = {seat.pod: seat for seat in pods.seats(tags)}
+        self.own = Objects([])  # pods, services and events of the namespace, as they were last seen
+        self.asked_for: frozenset[str] = frozenset()  # the rows that the person named
+        self._lock = threading.Lock()
+        self._kept: dict[str, str | CheckFailed] = {}
+        self._has_outside: bool | None = None
+
+    def look(self) -> None:
+        """See what the namespace holds now."""
+        self.own = Objects.look(self.means.kubectl, ("pods", "services", "events"), NAMESPACE)
+
+    @property
+    def windows(self) -> list[Tag]:
+        """The Windows nodes."""
+        return [tag for tag in self.tags if tag.os == "windows"]
+
+    @property
+    def standin(self) -> bool:
+        """Whether the Windows nodes are the stand-ins of a rehearsal."""
+        return any(is_standin(tag) for tag in self.windows)
+
+    @property
+    def has_outside(self) -> bool:
+        """Whether this host has a way out, so that a pod can be expected to have one."""
+        with self._lock:
+            if self._has_outside is None:
+                self._has_outside = self.means.reaches(*OUTSIDE)
+            return self._has_outside
+
+    def node(self, tag: Tag) -> Object:
+        """A node's object.
+
+        :raises CheckFailed: the cluster has none.
+        """
+        found = self.cluster.named("Node", tag.node)
+        if found is None:
+            raise CheckFailed(f"the cluster has no node '{tag.node}'")
+        return found
+
+    def seat(self, pod: str) -> Seat:
+        """Where a pod stands."""
+        return self.seats[pod]
+
+    def ip(self, pod: str) -> str:
+        """The address of a running pod.
+
+        :raises CheckFailed: it does not run; the message says why.
+        """
+        found = self.own.named("Pod", pod)
+        if found is None:
+            raise CheckFailed(f"the pod {pod} was not made")
+        problem = pod_problem(found)
+        if problem:
+            raise CheckFailed(f"the pod {pod} on {self.seat(pod).node} does not run: {self.cause(pod, problem)}")
+        return str(found["status"]["podIP"])
+
+    def cause(self, pod: str, problem: str) -> str:
+        """What is wrong with a pod, with the last warning about it."""
+        warnings = self.own.warnings("Pod", pod)
+        if not warnings:
+            return problem
+        message = said(Exception(str(warnings[-1].get("message", ""))))
+        return problem if message in problem else f"{problem} ({warnings[-1].get('reason')}: {message})"
+
+    def vip(self, pod: str) -> str:
+        """The address of a pod's service."""
+        return str(self._service(pod)["spec"]["clusterIP"])
+
+    def node_port(self, pod: str) -> int:
+        """The port at which every node offers a pod's service."""
+        return int(self._service(pod)["spec"]["ports"][0]["nodePort"])
+
+    def fqdn(self, pod: str) -> str:
+        """The full name of a pod's service."""
+        return f"{pod}.{NAMESPACE}.svc.{DOMAIN}"
+
+    def ask(self, source: str, host: str, expected: str) -> str:
+        """Have a pod ask an address for its name, which must be that of the pod *expected*; what was seen.
+
+        :raises CheckFailed: no answer, or another pod's.
+        """
+        self.ip(source)
+        self.ip(expected)
+        answer = self.persist(lambda: self._dial(source, host, "hostname"))
+        return self.named(answer, expected, f"{host}:{PORT}")
+
+    def named(self, answer: str, expected: str, where: str) -> str:
+        """What was seen, if the answer is the pod's name.
+
+        :raises CheckFailed: it isn't.
+        """
+        # Windows tells its name in the case that it likes
+        if answer.strip().lower() != expected:
+            raise CheckFailed(f"{where} answered '{answer.strip()[:80]}' instead of '{expected}'")
+        return f"{where} answered"
+
+    def get(self, pod: str, path: str) -> str:
+        """What a pod answers to the API server, so to the node of a controller.
+
+        :raises CheckFailed: nothing, or an error.
+        """
+        url = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:{PORT}/proxy/{path}"
+        return self._kubectl("get", f"--raw={url}")
+
+    def logs(self, pod: str) -> str:
+        """A pod's log.
+
+        :raises CheckFailed: there is none to be had.
+        """
+        return self._kubectl("logs", pod, f"--namespace={NAMESPACE}")
+
+    def execute(self, pod: str, *words: str) -> str:
+        """Run agnhost once more in a pod.
+
+        :raises CheckFailed: it can't be run, or fails.
+        """
+        return self.means.in_pod(NAMESPACE, pod, ["/agnhost", *words])
+
+    def transfer(self, source: str, target: str) -> int:
+        """Have a pod fetch more than a mebibyte from another, over one TCP connection; how many bytes came.
+
+        The other one has nothing that large to give, so it is told to ask itself for a piece (``/echo``) several times,
+        and gives all the answers as one. (``/upload`` and ``/shell`` need a folder and a shell in the image, and
+        a client that can send.)
+
+        :raises CheckFailed: nothing came, or it was damaged or not whole.
+        """
+        self.ip(source)
+        address = self.ip(target)
+        piece = _piece()
+        again = _dial_path("127.0.0.1", "echo?" + urlencode({"msg": piece}), CHUNKS)
+        answer = self.persist(lambda: self._dial(source, address, again))
+        try:
+            came = json.loads(answer).get("responses", [])
+        except ValueError as error:
+            raise CheckFailed(f"of {CHUNK * CHUNKS} bytes came {len(answer)}, then it broke off") from error
+        if len(came) != CHUNKS:
+            raise CheckFailed(f"of {CHUNKS} pieces of {CHUNK} bytes came {len(came)}")
+        if any(part != piece for part in came):
+            raise CheckFailed(f"{sum(part != piece for part in came)} of {CHUNKS} pieces came damaged")
+        return len(answer)
+
+    def connect_outside(self, pod: str) -> str:
+        """Have a pod open a TCP connection to the outside, by name; tried once, however many rows want to know.
+
+        :raises CheckFailed: what agnhost says: ``DNS: ...``, ``TIMEOUT``, ``REFUSED``, ``OTHER: ...``.
+        """
+        where = f"{OUTSIDE[0]}:{OUTSIDE[1]}"
+
+        def connect() -> str:
+            self.persist(lambda: self.execute(pod, "connect", where, "--timeout=10s"))
+            return f"connected to {where}"
+
+        return self._once(f"outside {pod}", connect)
+
+    def persist(self, action: Callable[[], T]) -> T:
+        """Do something that may need a moment to work: a service's rules come after its pod.
+
+        :raises CheckFailed: it failed at every attempt; the last reason.
+        """
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return action()
+            except CheckFailed:
+                self.means.sleep(PAUSE * self.means.scale)
+        return action()
+
+    def _once(self, key: str, action: Callable[[], str]) -> str:
+        with self._lock:
+            if key not in self._kept:
+                try:
+                    self._kept[key] = action()
+                except CheckFailed as failed:
+                    self._kept[key] = failed
+            kept = self._kept[key]
+        if isinstance(kept, CheckFailed):
+            raise CheckFailed(str(kept))
+        return kept
+
+    def _service(self, pod: str) -> Object:
+        found = self.own.named("Service", pod)
+        if found is None:
+            raise CheckFailed(f"the service {pod} was not made")
+        return found
+
+    def _dial(self, source: str, host: str, request: str) -> str:
+        try:
+            answer = self.get(source, _dial_path(host, request))
+        except CheckFailed as failed:
+            # agnhost's 400 is of a name that it can't resolve; kubectl keeps what it says to itself
+            if "BadRequest" in str(failed):
+                raise CheckFailed(f"{source} can't resolve {host}") from failed
+            raise
+        try:
+            found = json.loads(answer)
+        except ValueError as error:
+            raise CheckFailed(f"{source} did not answer as agnhost does: {answer[:80]}") from error
+        if found.get("errors") or not found.get("responses"):
+            raise CheckFailed(f"{host}:{PORT} from {source}: {'; '.join(found.get('errors', [])) or 'no answer'}")
+        return str(found["responses"][0])
+
+    def _kubectl(self, *words: str) -> str:
+        try:
+            return self.means.kubectl.run(*words, limit=LIMIT)
+        except WinlabError as error:
+            raise CheckFailed(said(error)) from error
+
+
+def _dial_path(host: str, request: str, tries: int = 1) -> str:
+    return "dial?" + urlencode({"protocol": "http", "host": host, "port": PORT, "tries": tries, "request": request})
+
+
+def _piece() -> str:
+    """Text that no link compresses or confuses: digits without a pattern, always the same."""
+    blocks = (hashlib.sha256(str(number).encode()).hexdigest() for number in range(CHUNK // 64 + 1))
+    return "".join(blocks)[:CHUNK]

@@ -1,0 +1,94 @@
+"""The command ``winlab join``: workers for a cluster made elsewhere."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from winlab import settings
+from winlab.cli.common import (
+    Changes,
+    Format,
+    Iso,
+    Lab,
+    Mirror,
+    Output,
+    Rehearse,
+    Source,
+    System,
+    Until,
+    make_spec,
+    watched,
+)
+
+
+def join(
+    kubeconfig: Annotated[
+        Path, typer.Option("--kubeconfig", help="An administrator's, of the cluster.", metavar="FILE")
+    ],
+    context: Annotated[str, typer.Option("--context", help="Which of its contexts; default: the current one.")] = "",
+    server: Annotated[
+        str,
+        typer.Option(
+            "--server",
+            help="Where the name leads by which the cluster's nodes know its API server.",
+            metavar="ADDRESS:PORT",
+        ),
+    ] = "",
+    lab: Lab = settings.DEFAULT_LAB,
+    workers: Annotated[int, typer.Option("--workers", help="How many.", min=0, max=60)] = 1,
+    prefix: Annotated[
+        str, typer.Option("--prefix", help="What they are called: PREFIX-1, PREFIX-2 ...", metavar="PREFIX")
+    ] = "node",
+    changes: Changes = None,
+    os: System = None,
+    iso: Iso = None,
+    rehearse: Rehearse = False,
+    mirror: Mirror = None,
+    source: Annotated[
+        Source | None,
+        typer.Option("--source", help="Where Kubernetes comes from; default: what is at hand, which is said."),
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", help="Take everything from this bundle, and nothing from the internet."),
+    ] = None,
+    until: Annotated[Until, typer.Option("--until", help="Stop earlier: when the guests answer.")] = Until.CLUSTER,
+    output: Format = Output.TABLE,
+) -> None:
+    """Make a lab of workers that join a cluster made elsewhere by kubeadm."""
+    from winlab import lab as labs
+    from winlab import plan
+    from winlab.cli.progress import clock, shown
+    from winlab.cluster import joining
+    from winlab.events import Event, Kind
+    from winlab.host.facts import read_facts
+    from winlab.state import LabState
+    from winlab.steps.supply import Origin
+
+    plan.check_prefix(prefix)
+    state = LabState(plan.check_lab_name(lab))
+    joining.check_changes(changes or [])
+    spec = make_spec(f"1-{workers}-1", changes, os, iso, rehearse)
+    admin = joining.chosen(kubeconfig, context, lab)
+    origin = Origin(source.value if source else None, bundle, mirror)
+    begun = time.monotonic()
+    cluster = watched(
+        "look at the cluster", lambda voice: joining.look(state, admin, server, spec, origin, voice), output, 10
+    )
+    made = plan.make(spec, lab, read_facts(), cluster, prefix)
+    joining.check(made, cluster, labs.nodes_of(lab))
+    with shown(output) as tell:
+        for note in joining.notes(made, cluster):
+            tell(Event(Kind.NOTE, "", note))
+        labs.create(made, tell, mirror=mirror, until=until.value, origin=origin, admin=admin)
+    if output is Output.TABLE:
+        what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
+        print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
+        if until is Until.CLUSTER:
+            from winlab.cluster.kubectl import Kubectl
+
+            print(Kubectl.of(state).run("get", "nodes", "--output=wide"), end="")
