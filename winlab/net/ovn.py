@@ -130,10 +130,7 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
             load_balancer=self._balancers(txn, on_switch=True),
             ports=[self._port(txn, port, dhcp) for port in top.ports],
         )
-        route = txn.insert(self.api.tables["Logical_Router_Static_Route"])
-        route.ip_prefix = "0.0.0.0/0"
-        route.nexthop = top.default_route
-        route.external_ids = top.external_ids
+        hops = {"0.0.0.0/0": top.default_route, **dict.fromkeys(top.discarded, "discard")}
         self._insert(
             txn,
             "Logical_Router",
@@ -141,10 +138,17 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
             options=top.router_options,
             ports=self._router_ports(txn),
             nat=self._nats(txn),
-            static_routes=[route],
+            static_routes=[self._route(txn, prefix, hop) for prefix, hop in hops.items()],
             load_balancer=self._balancers(txn, on_switch=False),
         )
         external.addvalue("ports", self._port(txn, top.external_port, dhcp))
+
+    def _route(self, txn: Any, prefix: str, hop: str) -> Any:
+        route = txn.insert(self.api.tables["Logical_Router_Static_Route"])
+        route.ip_prefix = prefix
+        route.nexthop = hop
+        route.external_ids = self.topology.external_ids
+        return route
 
     def _insert(self, txn: Any, table: str, **columns: Any) -> Any:
         row = txn.insert(self.api.tables[table])

@@ -83,6 +83,7 @@ class Topology:
     external_switch: str
     external_port: SwitchPort
     default_route: str
+    discarded: tuple[str, ...]
     nats: tuple[Nat, ...]
     balancers: tuple[Balancer, ...]
     chassis: str
@@ -129,6 +130,9 @@ def topology(plan: Plan) -> Topology:
             (("router-port", outside), ("nat-addresses", "router")),
         ),
         default_route=net.external_gateway,
+        # A service or pod that nobody knows (yet) must not be looked for outside, where somebody may have its address:
+        # seen with CoreDNS, which was quicker than kube-proxy and met a stranger at 10.96.0.1
+        discarded=(plan.cluster.service_cidr, plan.cluster.pod_cidr),
         balancers=_balancers(plan),
         chassis=plan.host.chassis,
         nats=(
