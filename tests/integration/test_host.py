@@ -377,7 +377,7 @@ tree = etree.fromstring(xml)
 settings.POOL_PATH.mkdir(parents=True)
 make = ["qemu-img", "create", "-q", "-f"]; bases = [settings.POOL_PATH / n for n in ("base-a.qcow2", "base-b.iso")]
 for kind, base in zip(("qcow2", "raw"), bases): run([*make, kind, base, "64M"])
-disks = tree.findall("devices/disk")
+disks = [disk for disk in tree.findall("devices/disk") if disk.find("source") is not None]  # no empty drives
 for disk in disks:
     name = disk.find("source").get("file")
     back = ("-b", bases[1], "-F", "raw") if "media" in name else ("-b", bases[0], "-F", "qcow2")

@@ -48,17 +48,15 @@ def test_the_wheel_is_what_runs(installed: Path) -> None:
     assert done.stdout.strip() == str(installed / "winlab" / "_data" / "images")
 
 
+def _files(folder: Path) -> set[str]:
+    """All files; pip and the unit tests leave node.py's compiled form beside it."""
+    found = [path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
+    return {str(path.relative_to(folder)) for path in found}
+
+
 def test_data_is_in_the_wheel(installed: Path, tmp_path: Path) -> None:
     for folder in ("images", "unattend", "specs", "versions"):
-        # the unit tests import node.py, and Python leaves its compiled form beside it
-        files = [p for p in (TOP / folder).rglob("*") if p.is_file() and p.parent.name != "__pycache__"]
-        ours = {str(p.relative_to(TOP / folder)) for p in files}
-        theirs = {
-            str(p.relative_to(installed / "winlab" / "_data" / folder))
-            for p in (installed / "winlab" / "_data" / folder).rglob("*")
-            if p.is_file()
-        }
-        assert ours == theirs
+        assert _files(TOP / folder) == _files(installed / "winlab" / "_data" / folder)
     winlab(installed, "plan", "--rehearse", "--render", str(tmp_path))
     assert (tmp_path / "node-1" / "answer" / "Autounattend.xml").exists()
 
