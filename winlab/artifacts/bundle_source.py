@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from winlab import settings
+from winlab import locks, settings
 from winlab.artifacts import store
 from winlab.artifacts.bundle import Bundle, check_kind, open_bundle
 from winlab.artifacts.model import Artifact, Obtained
@@ -93,7 +92,7 @@ def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.Image:
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         file.chmod(0o444)
         for path in (file, folder / "manifest.json", folder):  # after a power cut, no rename without the data
-            _sync(path)
+            locks.sync(path)
         try:
             folder.rename(final)
         except OSError as error:
@@ -106,11 +105,3 @@ def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.Image:
             f"The cache holds a broken image in '{final}'.", cure="Remove it with 'winlab image prune', and try again."
         )
     return found
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from winlab import settings
+from winlab import locks, settings
 from winlab.artifacts.model import Artifact, ContainerImage, Manifest, Obtained, Program
 from winlab.errors import AccessError, HostError
 from winlab.events import Progress
@@ -87,7 +87,7 @@ def keep(
             target.chmod(0o555 if isinstance(artifact, Program) else 0o444)
             # After a power cut the rename must not be there without the data.
             for path in (target, target.parent / "manifest.json", target.parent):
-                _sync(path)
+                locks.sync(path)
             return _publish(target.parent, _folder("files") / key)
         except OSError as error:
             raise _unwritable(error, target) from error
@@ -109,7 +109,7 @@ def prune(keep: set[str]) -> int:
         name = path.name.partition(".")[0]
         if path.parent.name == "files" and name in keep:
             continue
-        with _try_lock(name) as mine:
+        with locks.attempt(_lock(name)) as mine:
             if mine:
                 freed += _remove(path)
     if not any(_folder("staging").iterdir()):  # nobody builds
@@ -119,20 +119,9 @@ def prune(keep: set[str]) -> int:
 
 @contextmanager
 def locked(key: str, progress: Progress, what: str) -> Iterator[None]:
-    """Hold the lock of *key*, so that two winlabs don't fetch or make *what* at once; waiting is told.
-
-    There is no limit: the kernel lets go of a lock when its holder ends, however it ends. Not reentrant.
-    """
-    begun = time.monotonic()
-    while True:
-        with _try_lock(key) as mine:
-            if mine:
-                yield
-                return
-        holder = (_folder("locks") / f"{key}.lock").read_text(encoding="ascii", errors="replace").strip() or "?"
-        waited = time.monotonic() - begun
-        progress.say(f"another winlab (process {holder}) is at {what}; waiting since {waited:.0f} s")
-        time.sleep(0.5)
+    """Hold the lock of *key*, so that two winlabs don't fetch or make *what* at once; see :func:`winlab.locks.held`."""
+    with locks.held(_lock(key), progress, f"at {what}"):
+        yield
 
 
 @contextmanager
@@ -187,7 +176,7 @@ def _publish(folder: Path, final: Path) -> Obtained:
                 return entry.obtained
             _remove(final)  # not whole
             continue
-        _sync(final.parent)
+        locks.sync(final.parent)
         entry = _read(final)
         assert entry is not None
         return entry.obtained
@@ -236,25 +225,14 @@ def _unwritable(error: OSError, place: Path) -> HostError | AccessError:
     )
 
 
-@contextmanager
-def _try_lock(name: str) -> Iterator[bool]:
-    """Hold a lock, or not if it is held already."""
-    with (_folder("locks") / f"{name}.lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield True  # closing lets it go
+def _lock(name: str) -> Path:
+    return _folder("locks") / f"{name}.lock"
 
 
 @contextmanager
 def _waiting_lock(name: str) -> Iterator[None]:
     """Hold a lock that nobody holds for long."""
-    with (_folder("locks") / f"{name}.lock").open("a+") as file:
+    with _lock(name).open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -293,11 +271,3 @@ def _remove(path: Path) -> int:
     # A program whose winlab was killed may be writing there at this moment; what is left then, the next sweep takes.
     shutil.rmtree(path, ignore_errors=True)
     return freed
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -11,11 +11,11 @@ from winlab import settings
 from winlab.cli.common import (
     Changes,
     Format,
+    From,
     Iso,
     Mirror,
     Output,
     Rehearse,
-    Source,
     Spec,
     System,
     make_plan,
@@ -36,9 +36,7 @@ def create(
     iso: Iso = None,
     rehearse: Rehearse = False,
     mirror: Mirror = None,
-    source: Annotated[
-        Source | None, typer.Option("--source", help="What it is filled from; default: what is at hand.")
-    ] = None,
+    source: From = None,
     to: Annotated[
         Path | None,
         typer.Option("--to", help="Where to write it; default: the cache, where create finds it.", metavar="FILE"),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from winlab import settings
 from winlab.cli.common import (
+    BundleFile,
     Changes,
     Format,
+    From,
     Iso,
     Lab,
     Mirror,
@@ -143,10 +145,8 @@ def lock(
     iso: Iso = None,
     rehearse: Rehearse = False,
     mirror: Mirror = None,
-    source: Annotated[
-        Literal["upstream", "mirror", "bundle", "build"] | None, typer.Option(help="As create's.")
-    ] = None,
-    bundle: Annotated[Path | None, typer.Option("--bundle", help="As create's.", metavar="FILE")] = None,
+    source: From = None,
+    bundle: BundleFile = None,
     file: Annotated[
         Path | None, typer.Option("--file", help="Default: winlab.lock beside the spec's file.", metavar="FILE")
     ] = None,
@@ -161,7 +161,7 @@ def lock(
     made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
     path = file or locks.beside(spec)
     before = locks.read(path) if check or path.exists() else None
-    origin = Origin(source, bundle, mirror)
+    origin = Origin(source.value if source else None, bundle, mirror)
     now = watched("inputs", lambda voice: day2.current_lock(made, origin, spec, voice), output, 600)
     if check and before is not None:
         locks.require(before, now, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -117,9 +118,18 @@ Mirror = Annotated[
     typer.Option(
         "--mirror",
         envvar="WINLAB_MIRROR",
-        help="URL prefix or folder to take downloaded images from, instead of their own sites.",
+        help="URL prefix or folder to take images and Kubernetes from, instead of their own sites.",
     ),
 ]
+From = Annotated[
+    Source | None,
+    typer.Option("--source", help="Where Kubernetes comes from; default: what is at hand, which is said."),
+]
+BundleFile = Annotated[
+    Path | None,
+    typer.Option("--bundle", help="Take everything from this bundle, and nothing from the internet.", metavar="FILE"),
+]
+UntilWhen = Annotated[Until, typer.Option("--until", help="Stop earlier: when the guests answer.")]
 IMAGE_NAME = typer.Argument(help="The image's name.", autocompletion=_complete_images)
 
 

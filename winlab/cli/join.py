@@ -10,16 +10,18 @@ import typer
 
 from winlab import settings
 from winlab.cli.common import (
+    BundleFile,
     Changes,
     Format,
+    From,
     Iso,
     Lab,
     Mirror,
     Output,
     Rehearse,
-    Source,
     System,
     Until,
+    UntilWhen,
     make_spec,
     watched,
 )
@@ -48,15 +50,9 @@ def join(
     iso: Iso = None,
     rehearse: Rehearse = False,
     mirror: Mirror = None,
-    source: Annotated[
-        Source | None,
-        typer.Option("--source", help="Where Kubernetes comes from; default: what is at hand, which is said."),
-    ] = None,
-    bundle: Annotated[
-        Path | None,
-        typer.Option("--bundle", help="Take everything from this bundle, and nothing from the internet."),
-    ] = None,
-    until: Annotated[Until, typer.Option("--until", help="Stop earlier: when the guests answer.")] = Until.CLUSTER,
+    source: From = None,
+    bundle: BundleFile = None,
+    until: UntilWhen = Until.CLUSTER,
     output: Format = Output.TABLE,
 ) -> None:
     """Make a lab of workers that join a cluster made elsewhere by kubeadm."""

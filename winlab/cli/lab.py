@@ -11,17 +11,19 @@ import typer
 
 from winlab import settings
 from winlab.cli.common import (
+    BundleFile,
     Changes,
     Format,
+    From,
     Iso,
     Lab,
     Mirror,
     Output,
     Rehearse,
-    Source,
     Spec,
     System,
     Until,
+    UntilWhen,
     make_plan,
     print_json,
     print_table,
@@ -53,21 +55,15 @@ def create(
     iso: Iso = None,
     rehearse: Rehearse = False,
     mirror: Mirror = None,
-    source: Annotated[
-        Source | None,
-        typer.Option("--source", help="Where Kubernetes comes from; default: what is at hand, which is said."),
-    ] = None,
-    bundle: Annotated[
-        Path | None,
-        typer.Option("--bundle", help="Take everything from this bundle, and nothing from the internet."),
-    ] = None,
+    source: From = None,
+    bundle: BundleFile = None,
     kubelet: Own = None,
     kubeadm: Own = None,
     kube_proxy: Own = None,
     locked: Annotated[
         bool, typer.Option("--locked", help="Refuse whatever is not as winlab.lock beside the spec says.")
     ] = False,
-    until: Annotated[Until, typer.Option("--until", help="Stop earlier: when the guests answer.")] = Until.CLUSTER,
+    until: UntilWhen = Until.CLUSTER,
     output: Format = Output.TABLE,
 ) -> None:
     """Make a lab, or carry on with one that was interrupted."""

@@ -117,7 +117,10 @@ class Node:
         def hear(line: str) -> None:
             if pending:
                 heard(pending.pop())
-            pending.append(line)  # the last one is the result
+            if line.startswith("{"):
+                pending.append(line)  # the result, if it is the last
+            else:
+                heard(line)
 
         out, err = Lines(hear), Lines(heard)
         code = guest.execute(self._command(script), out, err, json.dumps(settings).encode())

@@ -17,22 +17,20 @@ options and its builder's fingerprint. Names, summaries and mirrors don't count.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from winlab import catalog, settings
+from winlab import catalog, locks, settings
 from winlab.catalog import BuildRequest, Recipe
 from winlab.errors import AccessError, UsageError
 from winlab.events import Progress
@@ -95,7 +93,7 @@ def obtain(recipe: Recipe, progress: Progress, *, mirror: str | None = None, sou
             why=f"'{source}' could not be told from a wrong file.",
             cure="Leave the file out.",
         )
-    with _locked(name, progress):
+    with locks.held(_lock(name), progress, "making this image"):
         if image := lookup(recipe):  # made while we waited
             return image
         staging = _folder("staging") / name
@@ -124,7 +122,7 @@ def prune(keep: set[str]) -> int:
         name = path.name.partition(".")[0]
         if path.parent.name == "images" and name in keep:
             continue
-        with _try_lock(name) as mine:
+        with locks.attempt(_lock(name)) as mine:
             if mine:
                 freed += _remove(path)
     return freed
@@ -165,11 +163,11 @@ def _make(
     output.chmod(0o444)
     # After a power cut the rename must not be there without the data.
     for path in (output, staging / "manifest.json", staging):
-        _sync(path)
+        locks.sync(path)
     final = _folder("images") / name
     _remove(final)  # only there if it was not whole
     staging.rename(final)
-    _sync(final.parent)
+    locks.sync(final.parent)
     image = _read(final, recipe)
     assert image is not None
     return image
@@ -206,45 +204,15 @@ def _folder(name: str) -> Path:
     return folder
 
 
-@contextmanager
-def _try_lock(name: str) -> Iterator[bool]:
-    """Hold the lock of an image, or not if another process holds it."""
-    with (_folder("locks") / f"{name}.lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield True  # closing lets it go
-
-
-@contextmanager
-def _locked(name: str, progress: Progress) -> Iterator[None]:
-    """Hold the lock of an image; if another winlab has it, wait, and say so.
-
-    There is no limit: the kernel lets go of a lock when its holder ends, however it ends.
-    """
-    begun = time.monotonic()
-    while True:
-        with _try_lock(name) as mine:
-            if mine:
-                yield
-                return
-        path = _folder("locks") / f"{name}.lock"
-        holder = path.read_text(encoding="ascii", errors="replace").strip() or "?"
-        waited = time.monotonic() - begun
-        progress.say(f"another winlab (process {holder}) is making this image; waiting since {waited:.0f} s")
-        time.sleep(0.5)
+def _lock(name: str) -> Path:
+    return _folder("locks") / f"{name}.lock"
 
 
 def _sweep() -> int:
     """Remove what killed builds left behind; the freed bytes. Builds that run are left alone."""
     freed = 0
     for path in _folder("staging").iterdir():
-        with _try_lock(path.name) as mine:
+        with locks.attempt(_lock(path.name)) as mine:
             if mine:
                 freed += _remove(path)
     return freed
@@ -296,11 +264,3 @@ def mounted_under(folder: Path, table: str) -> list[str]:
     # Blanks and the like are written as octal numbers there.
     clear = [re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), point) for point in points]
     return [point for point in reversed(clear) if point.startswith(base)]
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,3 +131,19 @@ def test_a_lost_connection_is_let_go(login: Callable[[str, Guest], Node]) -> Non
     with pytest.raises(UnreachableError):
         node.run("status")
     assert guest.closed
+
+
+def test_a_line_is_heard_at_once(login: Callable[[str, Guest], Node]) -> None:
+    """What a script says last before it hangs is what people have to see."""
+    heard: list[str] = []
+
+    class Hanging(Guest):
+        def execute(self, command: Sequence[str], stdout: Any = None, stderr: Any = None, stdin: bytes = b"") -> int:
+            if "prepare" in " ".join(command):
+                stdout(b"copying kubelet\n")
+                assert heard == ["copying kubelet"]
+                stdout(b'{"changed": false}\n')
+            return 0
+
+    assert login("linux", Hanging({})).run("prepare", None, heard.append) == {"changed": False}
+    assert heard == ["copying kubelet"]

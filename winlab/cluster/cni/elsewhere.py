@@ -6,6 +6,7 @@ from winlab.artifacts.model import Program
 from winlab.cluster.cni import plugins
 from winlab.cluster.cni.model import NodeNetwork, PodNetwork, ProxyNetwork, Support, Versions
 from winlab.cluster.cni.profile import Profile
+from winlab.errors import WinlabError
 
 
 class Elsewhere(Profile):
@@ -19,8 +20,14 @@ class Elsewhere(Profile):
         return plugins.linux_programs(versions)
 
     def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:
-        """There is none: no Windows node has this profile."""
-        raise NotImplementedError(f"{self.name} has no Windows nodes: {network.profile}, {node.name}")
+        """There is none.
+
+        :raises WinlabError: always; :meth:`windows_support` has refused such a node before.
+        """
+        raise WinlabError(
+            f"'{node.name}' can't have the CNI profile '{network.profile}'.",
+            why="winlab can't tell what Windows would need there.",
+        )
 
     def windows_support(self, release: str) -> Support:
         """Windows needs files that winlab writes."""
