@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 import httpx
+from pydantic import BaseModel, Field, ValidationError
 
 from winlab.artifacts import executable, oci, registry, several, store, unpack, web
 from winlab.artifacts.model import Artifact, Manifest, Obtained, Program
@@ -240,13 +241,39 @@ class UpstreamSource:
         return store.keep(_key(pin), pin.artifact, target, origin, move=True, seconds=seconds)
 
 
+class _Asset(BaseModel):
+    name: str
+    digest: str | None = Field(None, pattern=r"^sha256:[0-9a-f]{64}$")
+
+
+class _Release(BaseModel):
+    """What GitHub's API says of a release, as far as it matters here."""
+
+    assets: list[_Asset]
+
+
 def listed_digest(text: str, name: str) -> str | None:
-    """The SHA-256 or SHA-512 of *name* in a publisher's list (a bare digest, or ``DIGEST  [*]NAME``), else None."""
+    """The SHA-256 or SHA-512 of *name* in a publisher's list, else None.
+
+    A list is a bare digest, or lines ``DIGEST  [*]NAME``, or what GitHub's API says of a release: its assets have
+    ``"digest": "sha256:..."`` (docs.github.com, REST API, releases).
+    """
+    if text.startswith("{"):
+        return _asset_digest(text, name)
     for line in text.splitlines():
         found = re.fullmatch(r"([0-9a-fA-F]{64}|[0-9a-fA-F]{128})(?:\s+\*?(\S+))?\s*", line)
         if found and (found[2] is None or PurePosixPath(found[2]).name == name):
             return found[1].lower()
     return None
+
+
+def _asset_digest(text: str, name: str) -> str | None:
+    try:
+        release = _Release.model_validate_json(text)
+    except ValidationError:
+        return None
+    found = next((asset.digest for asset in release.assets if asset.name == name), None)
+    return found.removeprefix("sha256:") if found is not None else None
 
 
 def _key(pin: ProgramPin | ImagePin | ManifestPin) -> str:

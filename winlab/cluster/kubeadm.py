@@ -33,7 +33,22 @@ SLOW_TIMEOUTS = {
 }
 # A rehearsal's etcd may lose its data with the host, never a real lab's
 SLOW_ETCD = {"unsafe-no-fsync": "true", "heartbeat-interval": "500", "election-timeout": "5000"}
+# A leader that can't renew its lease within 10 s ends itself, and a starved CPU is often that late. Without any
+# election the controller manager ends itself, too, when the API server is not there 10 s after its start
+SLOW_LEASE = {
+    "leader-elect-lease-duration": "60s",
+    "leader-elect-renew-deadline": "45s",
+    "leader-elect-retry-period": "5s",
+}
 SLOW_IGNORED = ["NumCPU", "Mem"]
+PATCHES = "/etc/kubernetes/patches"
+# kubeadm has the kubelet ask etcd, API server and scheduler every second whether they are ready, and the kubelet end
+# them after 80 s without an answer. Emulated, the questions alone take a quarter of a CPU, and answers can be late
+SLOW_PROBES = {
+    "livenessProbe": {"periodSeconds": 30, "timeoutSeconds": 60},
+    "readinessProbe": {"periodSeconds": 20, "timeoutSeconds": 60},
+}
+READY_PROBED = ("etcd", "kube-apiserver", "kube-scheduler")
 
 
 @dataclass(frozen=True)
@@ -110,7 +125,7 @@ def init(cluster: Cluster, node: Node, token: str, certificate_key: str | None =
     }
     if certificate_key is not None:
         first["certificateKey"] = certificate_key
-    return _file(_timed(cluster, first), _cluster(cluster), _kubelet(cluster), _proxy(cluster))
+    return _file(_patched(cluster, _timed(cluster, first)), _cluster(cluster), _kubelet(cluster), _proxy(cluster))
 
 
 def join_controller(cluster: Cluster, node: Node, credentials: Credentials) -> str:
@@ -121,12 +136,29 @@ def join_controller(cluster: Cluster, node: Node, credentials: Credentials) -> s
         "localAPIEndpoint": _local(cluster, node),
         "certificateKey": credentials.certificate_key,
     }
-    return _file(_timed(cluster, joining))
+    return _file(_patched(cluster, _timed(cluster, joining)))
 
 
 def join_worker(cluster: Cluster, node: Node, credentials: Credentials) -> str:
     """The file for ``kubeadm join --config`` on a Linux or Windows worker; it holds a secret."""
     return _file(_timed(cluster, _join(cluster, node, credentials)))
+
+
+def patches(cluster: Cluster) -> dict[str, str]:
+    """What kubeadm is to change in its own static pods and its CoreDNS: files by their paths on a controller.
+
+    (kubernetes.io/docs/setup/production-environment/tools/kubeadm/control-plane-flags, "Customizing with patches";
+    ``corednsdeployment`` since 1.32)
+    """
+    if not cluster.emulated:
+        return {}
+    found = {}
+    for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        probes = {key: value for key, value in SLOW_PROBES.items() if key == "livenessProbe" or name in READY_PROBED}
+        spec = {"containers": [{"name": name, **probes}]}
+        found[f"{PATCHES}/{name}+strategic.yaml"] = yaml.safe_dump({"spec": spec})
+    found[f"{PATCHES}/corednsdeployment+strategic.yaml"] = yaml.safe_dump({"spec": {"replicas": 1}})
+    return found
 
 
 def _join(cluster: Cluster, node: Node, credentials: Credentials) -> dict[str, Any]:
@@ -190,6 +222,8 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
     }
     if cluster.emulated:
         row["encryptionAlgorithm"] = "ECDSA-P256"  # RSA keys take an emulated CPU a minute
+        election = {"extraArgs": _arguments(SLOW_LEASE)}
+        row |= {"controllerManager": election, "scheduler": election}
     return row
 
 
@@ -216,6 +250,10 @@ def _proxy(cluster: Cluster) -> dict[str, Any]:
 
 def _timed(cluster: Cluster, row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "timeouts": dict(SLOW_TIMEOUTS)} if cluster.emulated else row
+
+
+def _patched(cluster: Cluster, row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "patches": {"directory": PATCHES}} if cluster.emulated else row
 
 
 def _arguments(values: Mapping[str, str]) -> list[dict[str, str]]:

@@ -39,6 +39,7 @@ class Versions(_Model):
     pause: str = Field(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")
     agnhost: str = Field(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")
     calico: str = Field(pattern=_WITH_V)
+    tigera_operator: str = Field(pattern=_WITH_V, description="the operator that this Calico's manifest runs")
     flannel: str = Field(pattern=_WITH_V)
     known_good: bool = Field(True, description="False: the person chose a version that is in no known combination")
 

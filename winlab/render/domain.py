@@ -16,8 +16,11 @@ from winlab.plan import NodePlan, Plan, VolumePlan
 # QEMU before 10 under TCG faults in cmpxchg16b when a guest has two CPUs. Windows refuses to boot without the
 # instruction, so only Linux guests do without it.
 FIXED_CX16 = 10
-# translated code: with less, a control plane's programs push each other out, and all is translated again and again
-TB_CACHE_MIB = 1024
+# What Linux can do without, and what an emulator pays for at every page fault and every copy from a program
+NEEDLESS = ("la57", "smap")
+# Translated code, and what QEMU can have at most. With less, a control plane's programs push each other out, and all is
+# translated again and again; it takes memory only as it fills
+TB_CACHE_MIB = {"controller": 2048, "worker": 1024}
 
 PAYLOAD_DRIVE = {"linux": ("sdb", "scsi"), "windows": ("sdd", "sata")}  # target and bus of the drive for winlab's CDs
 
@@ -50,7 +53,7 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str) -> str:
             ),
             firmware="efi",
         ),
-        _features(kvm=kvm, windows=windows),
+        _features(node, kvm=kvm, windows=windows),
         _cpu(plan, kvm=kvm, windows=windows),
         _clock(kvm=kvm, windows=windows),
         X.on_poweroff("destroy"),
@@ -64,7 +67,7 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str) -> str:
     return text
 
 
-def _features(*, kvm: bool, windows: bool) -> etree._Element:
+def _features(node: NodePlan, *, kvm: bool, windows: bool) -> etree._Element:
     features = X.features(X.acpi(), X.apic())
     if windows and kvm:  # QEMU has the enlightenments only with KVM
         hyperv = X.hyperv(mode="custom")
@@ -76,7 +79,7 @@ def _features(*, kvm: bool, windows: bool) -> etree._Element:
         features.append(hyperv)
     features.append(X.vmport(state="off"))
     if not kvm:
-        features.append(X.tcg(X("tb-cache", str(TB_CACHE_MIB), unit="MiB")))
+        features.append(X.tcg(X("tb-cache", str(TB_CACHE_MIB[node.role]), unit="MiB")))
     return features
 
 
@@ -84,8 +87,12 @@ def _cpu(plan: Plan, *, kvm: bool, windows: bool) -> etree._Element:
     if kvm:
         return X.cpu(mode="host-passthrough", check="none")
     cpu = X.cpu(mode="maximum", check="none")
+    if windows:
+        return cpu
+    for name in NEEDLESS:
+        cpu.append(X.feature(policy="disable", name=name))
     major = plan.host.emulator_version.split(".")[0]
-    if not windows and major.isdigit() and int(major) < FIXED_CX16:
+    if major.isdigit() and int(major) < FIXED_CX16:
         cpu.append(X.feature(policy="disable", name="cx16"))
     return cpu
 

@@ -20,7 +20,7 @@ PACKAGES = "Install the packages gcc, gnu-efi, grub-efi-amd64-bin, grub-pc-bin a
 # "panic": Windows, too, starts again by itself after it has stopped with a blue screen.
 KERNEL = (
     "console=ttyS0,115200 console=tty0 quiet loglevel=3 panic=5 clearcpuid=cx16,smap mitigations=off audit=0 "
-    "tsc=reliable"
+    "tsc=reliable no5lvl"
 )
 _COMMON = "linux normal echo test search search_fs_file configfile minicmd"
 _EFI_MODULES = f"{_COMMON} udf fat part_gpt part_msdos efi_gop efi_uga all_video gzio".split()

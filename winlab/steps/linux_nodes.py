@@ -119,7 +119,7 @@ def asks(context: Context, node: NodePlan, question: Callable[[Node], bool]) -> 
     return done
 
 
-def _files(context: Context) -> dict[str, dict[str, str]]:
+def _files(context: Context, node: NodePlan) -> dict[str, dict[str, str]]:
     texts = {
         "/etc/systemd/system/containerd.service": containerd.unit(),
         "/etc/systemd/system/kubelet.service": kubelet.unit(),
@@ -127,12 +127,14 @@ def _files(context: Context) -> dict[str, dict[str, str]]:
         "/etc/containerd/config.toml": containerd.config(context.plan.cluster.versions, "linux"),
         "/etc/crictl.yaml": containerd.crictl("linux"),
     }
+    if node.role == "controller":
+        texts |= kubeadm.patches(cluster(context))
     return {path: {"content": text, "mode": "0644"} for path, text in texts.items()}
 
 
 def _prepare(context: Context, node: NodePlan) -> Step:
     settings = {
-        "files": _files(context),
+        "files": _files(context, node),
         "services": ["containerd", "kubelet"],
         "images": wanted.node_images(context.plan, controller=node.role == "controller"),
     }

@@ -18,6 +18,7 @@ NODES = [LINUX, WINDOWS]
 @dataclass(frozen=True)
 class Tuple:
     calico: str = "v3.32.1"
+    tigera_operator: str = "v1.42.3"
     flannel: str = "v0.28.10"
     cni_plugins: str = "1.9.1"
 

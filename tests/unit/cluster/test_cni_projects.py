@@ -53,12 +53,13 @@ def test_what_is_obtained_for_calico():
     assert cni.published("calico-vxlan", VERSIONS) == profile.published(VERSIONS)
     assert cni.images("calico-vxlan", VERSIONS) == profile.images(VERSIONS)
     assert profile.published(VERSIONS) == [
-        Manifest("calico", "v3.32.1", "operator-crds.yaml"),
+        Manifest("calico", "v3.32.1", "v1_crd_projectcalico_org.yaml"),
         Manifest("calico", "v3.32.1", "tigera-operator.yaml"),
     ]
     images = profile.images(VERSIONS)
     assert ContainerImage("quay.io/calico/node-windows:v3.32.1", "windows") in images
     assert ContainerImage("quay.io/calico/node:v3.32.1", "linux") in images
+    assert ContainerImage("quay.io/tigera/operator:v1.42.3", "linux") in images
     assert profile.programs(VERSIONS) == []
     assert profile.linux_files(make("calico-vxlan"), LINUX) == {}
     assert profile.windows_files(make("calico-vxlan"), WINDOWS) == {}

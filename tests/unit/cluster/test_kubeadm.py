@@ -68,6 +68,8 @@ def test_what_only_an_emulator_may_have() -> None:
     for word in ("unsafe-no-fsync", "ECDSA-P256", "timeouts", "ignorePreflightErrors", "Never"):
         assert word not in real
         assert word in slow
+    assert "leader-elect" not in real
+    assert "leader-elect-lease-duration" in slow
     assert "timeouts" in kubeadm.join_worker(EMULATED, rendered.WINDOWS, rendered.CREDENTIALS)
     assert "timeouts" not in kubeadm.join_worker(CLUSTER, rendered.WINDOWS, rendered.CREDENTIALS)
 

@@ -10,7 +10,8 @@ import yaml
 
 from winlab import data
 from winlab.artifacts.model import ContainerImage, Program
-from winlab.cluster import versions
+from winlab.artifacts.upstream import UpstreamSource
+from winlab.cluster import cni, versions
 from winlab.errors import UsageError
 
 
@@ -138,6 +139,18 @@ def test_pins_of_every_combination() -> None:
         assert good.pins.image(ContainerImage(f"registry.k8s.io/pause:{row.pause}", "windows"))
 
 
+@pytest.mark.parametrize("profile", cni.names())
+def test_upstream_has_all_that_a_cni_profile_needs(profile: str) -> None:
+    good = versions.load()
+    upstream = UpstreamSource(good.pins)
+    for row in good.combinations:
+        chosen = row.versions()
+        found = cni.get(profile)
+        needed = [*found.programs(chosen), *found.images(chosen), *found.published(chosen)]
+        assert needed
+        assert upstream.cannot(needed) == {}
+
+
 def test_pins_are_of_these_versions_and_each_where_its_publisher_has_it() -> None:
     good = versions.load()
     used = {value for row in good.combinations for value in row.model_dump(exclude={"windows"}).values()}
@@ -147,7 +160,7 @@ def test_pins_are_of_these_versions_and_each_where_its_publisher_has_it() -> Non
         assert pin.os in pin.url or pin.name == "runc", pin
         assert pin.url.startswith(("https://dl.k8s.io/v", "https://github.com/")), pin
         if pin.sums_url:
-            assert pin.sums_url.startswith(pin.url), pin
+            assert pin.sums_url.startswith((pin.url, "https://api.github.com/repos/")), pin
 
 
 def content() -> dict[str, Any]:

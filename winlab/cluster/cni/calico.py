@@ -27,6 +27,7 @@ from winlab.cluster.cni.model import (
 from winlab.cluster.cni.profile import Profile
 
 REGISTRY = "quay.io/calico"
+OPERATOR_IMAGE = "quay.io/tigera/operator"
 LINUX_IMAGES = ("node", "cni", "typha", "kube-controllers")
 WINDOWS_IMAGES = ("node-windows", "cni-windows")
 OPERATOR_NAMESPACE = "tigera-operator"  # made by tigera-operator.yaml
@@ -50,11 +51,13 @@ class Calico(Profile):
 
     def published(self, versions: Versions) -> list[Manifest]:
         """One set of CRDs, then the operator. The set must be the one whose ``ipamconfigs`` :meth:`patches` changes."""
-        return [Manifest("calico", versions.calico, name) for name in ("operator-crds.yaml", "tigera-operator.yaml")]
+        names = ("v1_crd_projectcalico_org.yaml", "tigera-operator.yaml")
+        return [Manifest("calico", versions.calico, name) for name in names]
 
     def images(self, versions: Versions) -> list[ContainerImage]:
-        """What the operator runs for :meth:`manifests`."""
+        """The operator, and what it runs for :meth:`manifests`."""
         return [
+            ContainerImage(f"{OPERATOR_IMAGE}:{versions.tigera_operator}", "linux"),
             *(ContainerImage(f"{REGISTRY}/{name}:{versions.calico}", "linux") for name in LINUX_IMAGES),
             *(ContainerImage(f"{REGISTRY}/{name}:{versions.calico}", "windows") for name in WINDOWS_IMAGES),
         ]

@@ -28,6 +28,10 @@ class Versions(Protocol):
         """Calico's release, such as ``v3.32.1``."""
 
     @property
+    def tigera_operator(self) -> str:
+        """The operator that Calico's manifest runs, such as ``v1.42.3``."""
+
+    @property
     def flannel(self) -> str:
         """Flannel's release, such as ``v0.28.10``."""
 

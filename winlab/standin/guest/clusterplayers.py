@@ -42,7 +42,6 @@ HNS = "standin-hns.json"  # the networks that HNS would have
 KUBEADM_LOG = "var/log/kubeadm/join.log"
 TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 DROP = 6.0  # seconds without connections while HNS makes a network
-MARK = "@source-vip@"
 NO_KERNEL = "kernel is not compatible"  # what kube-proxy.exe says on Wine when all else is right
 LOGS = {
     "kubelet": "var/log/kubelet/kubelet.log",
@@ -232,13 +231,12 @@ def proxy(machine: Machine, given: Settings) -> dict[str, Any]:
     if "client-key" in kubeconfig:
         raise ScriptError("settings.kubeconfig has a client key: a token is expected.")
     confirm_command(machine, command)
-    if MARK in config:
-        name = need(given.get("source_vip_endpoint"), "source_vip_endpoint")
+    if name := given.get("source_endpoint"):
         raise ScriptError(f"There is no HNS endpoint '{name}': the stand-in has no HNS.")
     folder = machine.c("var/lib/kube-proxy")
-    changed = write(folder / "config.conf", config)
-    changed = write(folder / "kubeconfig.conf", kubeconfig) or changed
-    (folder / "kubeconfig.conf").chmod(0o600)
+    changed = write(folder / "config.yaml", config)
+    changed = write(folder / "kubeconfig", kubeconfig) or changed
+    (folder / "kubeconfig").chmod(0o600)
     unit = Unit("kube-proxy", command, recovery=RECOVERY, pretence=True)
     if changed or machine.services.units().get("kube-proxy") != unit:
         try_proxy(command)

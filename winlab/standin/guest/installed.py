@@ -28,7 +28,8 @@ UNEXPECTED = (
     "The computer restarted unexpectedly or encountered an unexpected error. Windows installation cannot proceed. "
     'To install Windows, click "OK" to restart the computer, and then restart the installation.'
 )
-LOOK = 1.0  # seconds between two looks at the CD drives
+LOOK = 3.0  # seconds between two looks at the CD drives
+BREAK = 0.3  # seconds between two looks at what others ask for; in an emulator each look costs milliseconds
 SYNC = 3.0  # seconds: no more than this is lost when the machine is reset
 FORCED = 180.0  # seconds from being told to restart until it is done the hard way
 POWER_KEY = 116  # KEY_POWER, linux/input-event-codes.h
@@ -107,7 +108,7 @@ def _supervise(services: Services, drives: devices.Drives) -> None:
             run(["busybox", action])
             time.sleep(FORCED)  # the first program has ended this one long before, unless something hangs
             Path("/proc/sysrq-trigger").write_text("b" if action == "reboot" else "o")
-        time.sleep(0.1)
+        time.sleep(BREAK)
 
 
 def _power_button() -> None:
@@ -255,4 +256,4 @@ def _logon_screen(world: World) -> None:
         if lines != shown:
             draw("Windows Server 2022 Standard Evaluation", lines)
             shown = lines
-        time.sleep(5)
+        time.sleep(10)

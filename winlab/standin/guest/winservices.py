@@ -22,7 +22,7 @@ from winlab.standin.guest import wine
 from winlab.standin.guest.world import STATE, write_port
 
 PROC = Path("/proc")
-START = 2.0  # seconds between two looks at the services
+START = 4.0  # seconds between two looks at the services
 
 
 @dataclass(frozen=True)
