@@ -1,4 +1,4 @@
-# make lab   a whole lab on this machine, from nothing: packages, virtual environment, host services, images, guests
+# make lab   a whole lab on this machine, from nothing: packages, virtual environment, host services, images, cluster
 # make test  all tests, with their own set-up
 # make check formatting, linting, types
 # make clean labs, host services and the virtual environment go again; packages, secrets of labs and cached images stay
@@ -11,7 +11,7 @@ WINLAB := $(CURDIR)/$(BIN)/winlab
 # Somebody who became a member of the group only now has no such session yet
 AS_MEMBER := $(shell [ "$$(id -u)" = 0 ] || id -nG | grep -qw libvirt || echo sg libvirt -c)
 SPEC ?= 1-1-1
-UNTIL ?= guests
+UNTIL ?= cluster
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .PHONY: lab test test-unit test-integration check setup clean

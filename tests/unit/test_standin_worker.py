@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
+import zlib
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -256,6 +257,41 @@ def test_proxy_is_tried_and_pretended(worker: Worker) -> None:
     assert worker.play("proxy", **settings) == {"changed": False, "service": "running"}
 
 
+def test_the_proxy_s_files_are_where_its_command_looks_for_them(worker: Worker) -> None:
+    from winlab.cluster import proxy, versions
+
+    worker.up_to("proxy")
+    worker.programs.answers["kube-proxy.exe"] = (1, "Error: Windows kernel is not compatible")
+    config = proxy.config(versions.get(), node="node-1", address="10.77.0.101", pod_cidr="10.244.0.0/16", network="n")
+    worker.play("proxy", command=proxy.command(), kubeconfig="k", config=config)
+    for path in (proxy.CONFIG, proxy.KUBECONFIG):
+        assert (worker.machine.root / path.removeprefix("C:/")).is_file(), path
+
+
+def test_an_endpoint_of_an_overlay_is_not_to_be_had(worker: Worker) -> None:
+    worker.up_to("proxy")
+    with pytest.raises(ScriptError, match="no HNS endpoint"):
+        worker.play("proxy", command=PROXY, kubeconfig="k", config="c", source_endpoint="Calico_ep")
+
+
+def test_routes_come_and_go(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(clusterplayers, "run", lambda words, check=True: calls.append(words[2:]))
+    row = {"to": "10.244.1.0/24", "via": "10.77.0.12"}
+    with pytest.raises(ScriptError, match=r"join\.ps1 comes first"):
+        worker.play("routes", routes=[row])
+    worker.up_to("cni")
+    with pytest.raises(ScriptError, match="no IPv4 network"):
+        worker.play("routes", routes=[{"to": "10.244.1.1/24", "via": "10.77.0.12"}])
+    assert worker.play("routes", routes=[row]) == {"changed": True}
+    assert worker.play("routes", routes=[row]) == {"changed": False}
+    assert calls == [["replace", "10.244.1.0/24", "via", "10.77.0.12"]]
+    clusterplayers.restore_routes(worker.machine.root)
+    assert len(calls) == 2
+    assert worker.play("routes", routes=[]) == {"changed": True}
+    assert calls[-1] == ["del", "10.244.1.0/24"]
+
+
 def test_push_and_back(worker: Worker) -> None:
     worker.up_to("cni")
     (worker.machine.cd / "push").mkdir()
@@ -270,10 +306,21 @@ def test_push_and_back(worker: Worker) -> None:
     assert not worker.play("push", program="kubelet.exe", restore=True)["changed"]
 
 
+def test_a_file_is_checked_by_its_crc32_where_there_is_one(tmp_path: Path, worker: Worker) -> None:
+    source, target = tmp_path / "a", tmp_path / "k/a.exe"
+    source.write_text("content")
+    with pytest.raises(ScriptError, match="checksum differs"):
+        workerfiles.install(source, target, workerfiles.Listed("0" * 64, 1))
+    assert not target.exists()
+    workerfiles.install(source, target, workerfiles.Listed("0" * 64, zlib.crc32(b"content")))
+    assert target.read_text() == "content"
+    assert workerfiles.digest(target) == "0" * 64  # as payload.json says, under its final name, too
+
+
 def test_a_damaged_cd(worker: Worker) -> None:
     worker.up_to("binaries")
     (worker.machine.cd / "programs/kubelet.exe").write_text("damaged")
-    with pytest.raises(ScriptError, match="SHA-256 differs"):
+    with pytest.raises(ScriptError, match="checksum differs"):
         worker.play("binaries")
     assert not (worker.machine.root / "k/kubelet.exe").exists()
 

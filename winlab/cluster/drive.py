@@ -110,14 +110,30 @@ def await_seen(node: Node, file: str) -> None:
     :param file: its path on the CD: ``push/kubelet.exe``.
     :raises GuestError: it does not see it.
     """
+    if not _await(node, file, there=True):
+        raise GuestError(
+            f"'{node.tag.node}' does not see the CD that winlab put in.", cure="Run the same command again."
+        )
+
+
+def await_gone(node: Node, file: str) -> None:
+    """Wait until a node sees that the CD with *file* was taken out: else the next script is looked for on it.
+
+    One that never does so is left to the next command, which puts its own CD in.
+    """
+    _await(node, file, there=False)
+
+
+def _await(node: Node, file: str, *, there: bool) -> bool:
     if node.tag.os == "linux":
-        return
+        return True
     place = file.replace("/", "\\")
     for _ in range(TRIES):
-        if node.execute([f"cmd.exe /c for %d in ({DRIVES}) do @if exist %d:\\{place} echo %d:"]).strip():
-            return
+        found = node.execute([f"cmd.exe /c for %d in ({DRIVES}) do @if exist %d:\\{place} echo %d:"]).strip()
+        if bool(found) == there:
+            return True
         time.sleep(PAUSE)
-    raise GuestError(f"'{node.tag.node}' does not see the CD that winlab put in.", cure="Run the same command again.")
+    return False
 
 
 def require_running(machine: Machine) -> None:

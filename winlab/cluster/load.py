@@ -167,12 +167,11 @@ def _cd(image: Ready, drives: Drives) -> Step:
 
 def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
     def load(progress: Progress) -> None:
-        with (
-            drives.inserted(machine, _volume(drives.state.lab, image.os)),
-            Node(machine.tag, drives.state) as node,
-        ):
-            drive.await_seen(node, image.file)
-            node.run("load", {}, progress.say)
+        with Node(machine.tag, drives.state) as node:
+            with drives.inserted(machine, _volume(drives.state.lab, image.os)):
+                drive.await_seen(node, image.file)
+                node.run("load", {}, progress.say)
+            drive.await_gone(node, image.file)
 
     return Step(f"load {machine.tag.node}", load, lambda: False, (f"CD for {image.os}",), usual=30)
 

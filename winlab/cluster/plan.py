@@ -59,6 +59,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     profile = spec.network.cni or suggested or (WITH_WINDOWS if releases else LINUX_ALONE)
     for release in releases:
         versions.check(chosen, release, None, profile)
+    _check_rehearsal(spec, nodes, profile)
     pods = cni.network(
         cni.get(profile),
         lab_cidr=spec.network.cidr,
@@ -156,9 +157,14 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
             cure="Say with --set network.cni=... what the nodes are to be given; 'winlab join' changes nothing of the "
             "cluster's own network. docs/cluster.md has the details.",
         )
-    if windows and catalog.get(spec.workers.os).build is not None:
-        cni.require_rehearsal(cni.get(profile))
+    _check_rehearsal(spec, nodes, profile)
     return profile
+
+
+def _check_rehearsal(spec: Spec, nodes: Sequence[NodePlan], profile: str) -> None:
+    """Refuse a profile that the stand-in can't take part in: its nodes would wait for ever."""
+    if any(node.os == "windows" for node in nodes) and catalog.get(spec.workers.os).build is not None:
+        cni.require_rehearsal(cni.get(profile))
 
 
 def network(plan: Plan) -> PodNetwork:

@@ -99,6 +99,8 @@ def push(
     try:
         with drives.inserted(machine, volume):
             pushed = _swap(machine, drives, name, kubectl, progress, scale, place)
+        with Node(machine.tag, drives.state) as node:
+            drive.await_gone(node, place)
     finally:
         drives.pool.delete(volume)
     if pushed.sha256 != digest:

@@ -158,8 +158,6 @@ def _linux_files(context: Context, node: NodePlan) -> Step:
 def _routes(context: Context) -> Step:
     """Routes to the nodes' pods: on the lab's router (l3) or on the nodes (host-gw), as the profile says."""
     profile = cni.get(context.plan.cluster.profile)
-    linux = [node for node in context.plan.nodes if node.os == "linux"]
-
     translated = profile.masquerade(network(context.plan))
     masquerade = {"source": translated.source, "exceptions": list(translated.exceptions)} if translated else None
 
@@ -175,10 +173,12 @@ def _routes(context: Context) -> Step:
         if masquerade is None:
             return
         own = profile.routes(network(context.plan), shares(context))
-        for node in linux:
-            rows = [{"to": route.cidr, "via": route.via} for route in own[node.name]]
+        for node in context.plan.nodes:
+            settings: dict[str, object] = {"routes": [{"to": route.cidr, "via": route.via} for route in own[node.name]]}
+            if node.os == "linux":  # on Windows the plug-in's own policies translate
+                settings["masquerade"] = masquerade
             with linux_nodes.connected(context, node) as there:
-                there.run("routes", {"routes": rows, "masquerade": masquerade}, progress.say)
+                there.run("routes", settings, progress.say)
 
     def done() -> bool:
         if masquerade is not None:
@@ -190,5 +190,7 @@ def _routes(context: Context) -> Step:
         except WinlabError:
             return False
 
-    needs = tuple(linux_nodes.member_step(context, node) for node in context.plan.nodes)
-    return Step(ROUTES, run, done, needs, usual=2)
+    needs = [linux_nodes.member_step(context, node) for node in context.plan.nodes]
+    if masquerade is not None:  # Windows makes its adapter anew together with its network
+        needs += [name(node.name) for node in context.plan.nodes if node.os == "windows"]
+    return Step(ROUTES, run, done, tuple(needs), usual=2)

@@ -57,6 +57,12 @@ def test_default_profile(changes: tuple[str, ...], profile: str) -> None:
     assert plans.make(plans.TCG, "1-1-1", *changes).cluster.profile == profile
 
 
+def test_a_profile_that_the_stand_in_can_t_take_part_in() -> None:
+    with pytest.raises(UsageError, match="can't be rehearsed") as error:
+        plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal", "network.cni=calico-vxlan")
+    assert "host-gw or l3" in error.value.cure
+
+
 def test_routed_pods_are_translated_on_the_way_out() -> None:
     nats = topology(plans.make(plans.TCG, "1-0-1")).nats
     assert [nat.logical for nat in nats if nat.type == "snat"] == ["10.77.0.0/24", "10.244.0.0/16"]

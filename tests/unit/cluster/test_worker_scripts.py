@@ -21,7 +21,7 @@ from winlab.cluster import containerd, kubelet, proxy
 
 WORKER = data.folder("unattend") / "windows/worker"
 STEPS = ("features", "containerd", "binaries", "kubelet", "join", "cni", "proxy")
-OTHERS = ("status", "push", "load", "logs")
+OTHERS = ("status", "routes", "push", "load", "logs")
 
 
 def text(name: str) -> str:
@@ -82,6 +82,7 @@ def test_only_scripts_with_settings_read_them(name: str) -> None:
         ("join", {"configuration", "name"}),
         ("cni", {"files", "network"}),
         ("proxy", {"command", "kubeconfig", "config", "source_endpoint"}),
+        ("routes", {"routes"}),
         ("push", {"program", "restore"}),
         ("logs", {"lines"}),
     ],
@@ -101,6 +102,7 @@ def test_scripts_know_these_settings_and_no_others(name: str, settings: set[str]
         ("join", ["kubelet.ps1 comes first", "containerd.ps1 comes first", "has joined the cluster at"]),
         ("cni", ["join.ps1 comes first"]),
         ("proxy", ["join.ps1 comes first", "binaries.ps1 comes first"]),
+        ("routes", ["join.ps1 comes first"]),
         ("load", ["containerd.ps1 comes first"]),
     ],
 )

@@ -7,6 +7,7 @@ its flags and its configuration, and ends on Wine.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import shutil
@@ -14,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from winlab.errors import WinlabError
+from winlab.run import run
 from winlab.standin.guest import wine
 from winlab.standin.guest.players import (
     CONTAINERD,
@@ -31,12 +34,13 @@ from winlab.standin.guest.players import (
 )
 from winlab.standin.guest.scripts import Machine, Player, ScriptError, Settings
 from winlab.standin.guest.winservices import Unit
-from winlab.standin.guest.workerfiles import ORIGINAL, digest, install, write
+from winlab.standin.guest.workerfiles import ORIGINAL, Listed, digest, install, write
 from winlab.standin.guest.world import STATE
 
 JOIN = "k/join.yaml"
 BOOTSTRAP = "etc/kubernetes/bootstrap-kubelet.conf"
 JOINED_BY = "winlab/joined.txt"
+ROUTES = "winlab/routes.json"
 CNI_RECORD = "winlab/cni.json"
 HNS = "standin-hns.json"  # the networks that HNS would have
 KUBEADM_LOG = "var/log/kubeadm/join.log"
@@ -261,6 +265,60 @@ def try_proxy(command: str) -> None:
         raise ScriptError(f"kube-proxy.exe ended with exit code {code}: {text.strip()[-600:]}")
 
 
+def routes(machine: Machine, given: Settings) -> dict[str, Any]:
+    """routes.ps1: the routes are real, in the Linux below."""
+    need_joined(machine)
+    wanted: dict[str, str] = {}
+    for row in given.get("routes") or []:
+        try:
+            network = ipaddress.IPv4Network(str(row.get("to")))
+        except ValueError as error:
+            raise ScriptError(f"settings.routes: '{row.get('to')}' is no IPv4 network.") from error
+        try:
+            wanted[str(network)] = str(ipaddress.IPv4Address(str(row.get("via"))))
+        except ValueError as error:
+            raise ScriptError(f"settings.routes: '{row.get('via')}' is no IPv4 address.") from error
+    path = machine.c(ROUTES)
+    before = kept_routes(path)
+    if before == wanted:
+        return {"changed": False}
+    rows = [{"to": to, "via": via} for to, via in sorted(wanted.items())]
+    set_routes(wanted, [to for to in before if to not in wanted])
+    write(path, json.dumps({"routes": rows}))
+    return {"changed": True}
+
+
+def kept_routes(path: Path) -> dict[str, str]:
+    """The routes that routes.ps1 has noted."""
+    noted = json.loads(path.read_text())["routes"] if path.is_file() else []
+    return {row["to"]: row["via"] for row in noted}
+
+
+def set_routes(wanted: dict[str, str], gone: list[str]) -> None:
+    """Have the routes of *wanted*, and not those to *gone*.
+
+    :raises ScriptError: a gateway can't be reached.
+    """
+    for to in gone:
+        run(["ip", "route", "del", to], check=False)
+    for to, via in wanted.items():
+        try:
+            run(["ip", "route", "replace", to, "via", via])
+        except WinlabError as error:
+            raise ScriptError(f"route.exe ADD ended with exit code 1: {error}") from error
+
+
+def restore_routes(root: Path) -> None:
+    """What Windows does with persistent routes at its start, once their gateways can be reached."""
+    wanted = kept_routes(root / ROUTES)
+    while wanted:
+        try:
+            set_routes(wanted, [])
+            return
+        except ScriptError:
+            time.sleep(2)
+
+
 def push(machine: Machine, given: Settings) -> dict[str, Any]:
     """push.ps1: another build of one program, or the original one back."""
     name = str(given.get("program", ""))
@@ -287,7 +345,7 @@ def push(machine: Machine, given: Settings) -> dict[str, Any]:
         ran = stop_running(machine, services)
         if not original.is_file():
             target.rename(original)
-        install(source, target, wanted)
+        install(source, target, Listed(wanted))
     for service in ran:
         machine.services.start(service)
     return {"changed": True, "sha256": digest(target)}
@@ -324,6 +382,7 @@ PLAYERS: dict[str, Player] = {
     "join.ps1": join,
     "cni.ps1": cni,
     "proxy.ps1": proxy,
+    "routes.ps1": routes,
     "push.ps1": push,
     "load.ps1": load,
     "logs.ps1": logs,

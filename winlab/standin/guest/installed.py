@@ -12,7 +12,7 @@ from pathlib import Path
 
 from winlab.errors import WinlabError
 from winlab.run import run, start
-from winlab.standin.guest import accounts, answer, devices, plan, players, wine, winservices
+from winlab.standin.guest import accounts, answer, clusterplayers, devices, plan, players, wine, winservices
 from winlab.standin.guest.answer import AnswerError
 from winlab.standin.guest.report import Log, bug, draw
 from winlab.standin.guest.services import Services
@@ -75,6 +75,7 @@ def main() -> None:
     if finished(state, PANTHER / "unattend.xml"):
         accounts.activate(CONFIG / "standin-sam.json", state.values["name"])
         services.start_configured()
+        threading.Thread(target=clusterplayers.restore_routes, args=(C,), daemon=True).start()
         write_port("setup: Windows has started\r\n")
         threading.Thread(target=_logon_screen, args=(world,), daemon=True).start()
     else:
