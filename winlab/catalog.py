@@ -39,6 +39,17 @@ class Download(BaseModel):
         return self
 
 
+class Evaluation(BaseModel):
+    """An evaluation medium that Microsoft offers: after 180 days it asks for a licence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str = Field(description="what Microsoft calls it")
+    url: str = Field(pattern=r"^https://")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size: int | None = Field(default=None, gt=0, description="bytes")
+
+
 class Build(BaseModel):
     """An image that is made here: the module that makes it, and its options."""
 
@@ -68,6 +79,7 @@ class Recipe(BaseModel):
     cni: Literal["l3"] | None = Field(default=None, description="the CNI profile where the spec names none")
     download: Download | None = None
     build: Build | None = None
+    evaluations: tuple[Evaluation, ...] = Field(default=(), description="Microsoft's, the newest first")
 
     @model_validator(mode="after")
     def _one_source(self) -> Recipe:
@@ -127,6 +139,11 @@ def get(name: str) -> Recipe:
     if name not in names():
         raise NotFoundError(f"There is no image named '{name}'.", cure=f"Choose one of: {', '.join(names())}.")
     return load(data.folder("images") / f"{name}.yaml")
+
+
+def evaluations() -> list[tuple[str, Evaluation]]:
+    """All evaluation media that are known, with the names of their recipes."""
+    return [(name, one) for name in names() for one in get(name).evaluations]
 
 
 def builder(recipe: Recipe) -> Builder:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import stat
-import struct
 from pathlib import Path
 
 import pycdlib
 import pytest
+from isos import make_wim, make_windows_iso
 
 from winlab.errors import UsageError
 from winlab.media import drivers, small_iso, windows_iso
@@ -46,20 +46,6 @@ def test_long_names_are_refused_before_anything_is_written(tmp_path: Path) -> No
     assert not path.exists()
 
 
-def make_wim(names: list[str], *, flags: int = 0, parts: int = 1, cut: int = 0) -> bytes:
-    xml = "\ufeff<WIM>" + "".join(
-        f'<IMAGE INDEX="{i}"><NAME>{n}</NAME><WINDOWS><EDITIONID>E</EDITIONID>'
-        "<VERSION><BUILD>20348</BUILD></VERSION></WINDOWS></IMAGE>"
-        for i, n in enumerate(names, 1)
-    )
-    body = (xml + "</WIM>").encode("utf-16-le")
-    header = bytearray(208)
-    header[:8] = b"MSWIM\0\0\0"
-    struct.pack_into("<HHI", header, 0x28, 1, parts, len(names))
-    struct.pack_into("<QQQ", header, 0x48, len(body) | flags << 56, 208, len(body))
-    return bytes(header) + body[: len(body) - cut]
-
-
 def test_wim_images() -> None:
     found = read_images(io.BytesIO(make_wim(["A", "B"])), "x.wim")
     assert [(i.index, i.name, i.build) for i in found] == [(1, "A", 20348), (2, "B", 20348)]
@@ -79,25 +65,6 @@ def test_wim_images() -> None:
 def test_bad_wims(wim: bytes, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         read_images(io.BytesIO(wim), "x.wim")
-
-
-def make_windows_iso(path: Path, *, wim: bytes | None, noprompt: bool = True, uefi: bool = True) -> None:
-    iso = pycdlib.PyCdlib()
-    iso.new(interchange_level=3, udf="2.60")
-    iso.add_fp(io.BytesIO(b"b" * 4096), 4096, "/ETFSBOOT.COM;1")
-    iso.add_eltorito("/ETFSBOOT.COM;1", bootcatfile="/BOOT.CAT;1", boot_load_size=8)
-    if uefi:
-        iso.add_fp(io.BytesIO(b"p" * 8192), 8192, "/EFISYS.BIN;1")
-        iso.add_eltorito("/EFISYS.BIN;1", efi=True, platform_id=0xEF, boot_load_size=1)
-    iso.add_directory(udf_path="/sources")
-    for folder in ("/efi", "/efi/microsoft", "/efi/microsoft/boot"):
-        iso.add_directory(udf_path=folder)
-    if wim is not None:
-        iso.add_fp(io.BytesIO(wim), len(wim), udf_path="/sources/install.wim")
-    if noprompt:
-        iso.add_fp(io.BytesIO(b"n" * 8192), 8192, udf_path="/efi/microsoft/boot/efisys_noprompt.bin")
-    iso.write(str(path))
-    iso.close()
 
 
 def test_windows_media(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from winlab import __version__
-from winlab.cli import bundle, cluster, host, image, lab, node, test
+from winlab.cli import bundle, cluster, host, image, iso, lab, node, test
 from winlab.errors import ExitCode, WinlabError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ node.register(app)
 cluster.register(app)
 host.register(app)
 app.add_typer(image.app, name="image")
+app.add_typer(iso.app, name="iso")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(test.app, name="test")
 

@@ -17,6 +17,7 @@ from winlab.errors import UsageError
 MAGIC = b"MSWIM\0\0\0"
 HEADER = 208
 XML_RESOURCE = 0x48
+ARCHITECTURES = {"0": "x86", "5": "arm", "9": "x64", "12": "arm64"}  # PROCESSOR_ARCHITECTURE_*, winnt.h
 MAX_XML = 64 << 20
 
 
@@ -31,6 +32,18 @@ class WimImage:
     installation_type: str
     language: str
     build: int | None
+    revision: int | None = None  # what updates have made of the build: 587 in 20348.587
+    architecture: str = ""
+
+    @property
+    def is_server(self) -> bool:
+        """Whether it is Windows Server; clients have the installation type "Client"."""
+        return self.installation_type.startswith("Server")
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether it is an edition for evaluation, which takes no product key."""
+        return self.edition.endswith("Eval")
 
 
 def read_images(file: BinaryIO, what: str) -> list[WimImage]:
@@ -67,7 +80,8 @@ def _image(element: etree._Element) -> WimImage:
     def text(path: str) -> str:
         return element.findtext(path) or ""
 
-    build = text("WINDOWS/VERSION/BUILD")
+    build, revision = text("WINDOWS/VERSION/BUILD"), text("WINDOWS/VERSION/SPBUILD")
+    architecture = text("WINDOWS/ARCH")
     return WimImage(
         index=int(element.get("INDEX", "0")),
         name=text("NAME"),
@@ -76,4 +90,6 @@ def _image(element: etree._Element) -> WimImage:
         installation_type=text("WINDOWS/INSTALLATIONTYPE"),
         language=text("WINDOWS/LANGUAGES/DEFAULT"),
         build=int(build) if build.isdigit() else None,
+        revision=int(revision) if revision.isdigit() else None,
+        architecture=ARCHITECTURES.get(architecture, architecture),
     )

@@ -19,6 +19,9 @@ from winlab.media.wim import WimImage, read_images
 
 SECTOR = 2048
 BOOT_RECORD = 17  # the sector that El Torito fixes for its boot record
+PRIMARY, ANCHOR = 16, 256  # the sectors of ISO 9660's and UDF's first descriptors
+ANCHOR_TAG, PARTITION_TAG = 2, 5
+LONGEST = 64  # sectors of a volume descriptor sequence that are looked at
 UEFI = 0xEF
 NO_PROMPT = "/efi/microsoft/boot/efisys_noprompt.bin"
 INSTALL_WIM = "/sources/install.wim"
@@ -35,7 +38,11 @@ class BootEntry:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
+def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
+    """An ISO image, to read in.
+
+    :raises UsageError: it is none, or can't be read; the message says what it is instead.
+    """
     iso = pycdlib.PyCdlib()
     try:
         with path.open("rb") as file:
@@ -51,6 +58,11 @@ def _opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
     try:
         iso.open(str(path))
     except Exception as error:  # pycdlib raises struct.error and others on damaged media
+        if (stated := stated_size(path)) > (size := path.stat().st_size):
+            raise UsageError(
+                f"'{path}' is truncated: {size} bytes of {stated} are there.",
+                cure="Get it again, or let the download carry on where it broke off.",
+            ) from error
         raise UsageError(
             f"'{path}' is not a readable ISO image.", why=str(error), cure="Get it again and compare its SHA-256."
         ) from error
@@ -60,12 +72,36 @@ def _opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
         iso.close()
 
 
+def stated_size(path: Path) -> int:
+    """The bytes that the medium's own descriptors say it has, at least; 0 where there are none.
+
+    (ECMA-119 8.4.8, the primary volume descriptor; ECMA-167 3/10.2 and 3/10.5, anchor and partition descriptor)
+    """
+    with path.open("rb") as file:
+
+        def sector(number: int) -> bytes:
+            file.seek(number * SECTOR)
+            return file.read(SECTOR).ljust(SECTOR, b"\0")
+
+        primary, anchor = sector(PRIMARY), sector(ANCHOR)
+        found = struct.unpack_from("<I", primary, 80)[0] * SECTOR if primary.startswith(b"\x01CD001") else 0
+        if struct.unpack_from("<H", anchor)[0] != ANCHOR_TAG:
+            return found
+        length, first = struct.unpack_from("<II", anchor, 16)
+        for number in range(first, first + min(length // SECTOR, LONGEST)):
+            descriptor = sector(number)
+            if struct.unpack_from("<H", descriptor)[0] == PARTITION_TAG:
+                start, blocks = struct.unpack_from("<II", descriptor, 188)
+                found = max(found, (start + blocks) * SECTOR)
+        return found
+
+
 def images(path: Path) -> list[WimImage]:
     """The images in the medium's install.wim.
 
     :raises UsageError: the file is not a Windows installation ISO; the message says what it is instead.
     """
-    with _opened(path) as iso:
+    with opened(path) as iso:
         if not iso.has_udf():
             raise UsageError(
                 f"'{path}' is not a Windows installation ISO.",
@@ -116,7 +152,7 @@ def no_prompt_patch(path: Path) -> tuple[int, bytes] | None:
     entries = [entry for entry in boot_entries(path) if entry.platform == UEFI]
     if not entries:
         raise UsageError(f"'{path}' can't be booted by UEFI.", why="Its boot catalog has no UEFI entry.")
-    with _opened(path) as iso:
+    with opened(path) as iso:
         try:
             record = iso.get_record(udf_path=NO_PROMPT)
         except pycdlib.pycdlibexception.PyCdlibException as error:

@@ -1,0 +1,64 @@
+"""Small media laid out as Microsoft's."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import pycdlib
+
+
+def make_wim(
+    names: list[str],
+    *,
+    flags: int = 0,
+    parts: int = 1,
+    cut: int = 0,
+    edition: str = "ServerStandard",
+    kind: str = "Server",
+    arch: int = 9,
+) -> bytes:
+    """A WIM of nothing but its list of images."""
+    xml = "\ufeff<WIM>" + "".join(
+        f'<IMAGE INDEX="{i}"><NAME>{n}</NAME><WINDOWS><ARCH>{arch}</ARCH><EDITIONID>{edition}</EDITIONID>'
+        f"<INSTALLATIONTYPE>{kind}</INSTALLATIONTYPE>"
+        "<VERSION><BUILD>20348</BUILD><SPBUILD>587</SPBUILD></VERSION></WINDOWS></IMAGE>"
+        for i, n in enumerate(names, 1)
+    )
+    body = (xml + "</WIM>").encode("utf-16-le")
+    header = bytearray(208)
+    header[:8] = b"MSWIM\0\0\0"
+    struct.pack_into("<HHI", header, 0x28, 1, parts, len(names))
+    struct.pack_into("<QQQ", header, 0x48, len(body) | flags << 56, 208, len(body))
+    return bytes(header) + body[: len(body) - cut]
+
+
+def make_windows_iso(
+    path: Path,
+    *,
+    wim: bytes | None,
+    noprompt: bool = True,
+    uefi: bool = True,
+    files: Mapping[str, bytes] | None = None,
+) -> None:
+    """An ISO laid out as Microsoft's media; *files*: more of them in ``/sources``, by name."""
+    iso = pycdlib.PyCdlib()
+    iso.new(interchange_level=3, udf="2.60")
+    iso.add_fp(io.BytesIO(b"b" * 4096), 4096, "/ETFSBOOT.COM;1")
+    iso.add_eltorito("/ETFSBOOT.COM;1", bootcatfile="/BOOT.CAT;1", boot_load_size=8)
+    if uefi:
+        iso.add_fp(io.BytesIO(b"p" * 8192), 8192, "/EFISYS.BIN;1")
+        iso.add_eltorito("/EFISYS.BIN;1", efi=True, platform_id=0xEF, boot_load_size=1)
+    iso.add_directory(udf_path="/sources")
+    for folder in ("/efi", "/efi/microsoft", "/efi/microsoft/boot"):
+        iso.add_directory(udf_path=folder)
+    if wim is not None:
+        iso.add_fp(io.BytesIO(wim), len(wim), udf_path="/sources/install.wim")
+    for name, content in (files or {}).items():
+        iso.add_fp(io.BytesIO(content), len(content), udf_path=f"/sources/{name}")
+    if noprompt:
+        iso.add_fp(io.BytesIO(b"n" * 8192), 8192, udf_path="/efi/microsoft/boot/efisys_noprompt.bin")
+    iso.write(str(path))
+    iso.close()

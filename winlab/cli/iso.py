@@ -1,0 +1,129 @@
+"""Commands for Windows installation media: inspect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from winlab.cli.common import Format, Output, print_json, print_table
+
+if TYPE_CHECKING:
+    from winlab.media.inspection import Report
+    from winlab.media.wim import WimImage
+
+app = typer.Typer(help="Windows installation media.", no_args_is_help=True)
+
+
+@app.command()
+def inspect(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="An ISO image of Windows Server.", show_default=False)],
+    sha256: Annotated[
+        bool, typer.Option("--sha256", help="Work out the SHA-256, too, and say whether it is a known medium.")
+    ] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="List all files.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Say what an ISO is and whether winlab can install from it; it is neither mounted nor changed."""
+    from winlab.cli.progress import shown
+    from winlab.errors import UsageError
+    from winlab.events import Told
+    from winlab.media import inspection
+
+    if sha256:
+        with shown(Output.TABLE if output is Output.TABLE else Output.JSON) as tell:
+            report = inspection.inspect(path, Told(tell, "SHA-256"))
+    else:
+        report = inspection.inspect(path)
+    if output is Output.JSON:
+        print_json(_plain(report, tree=tree))
+    else:
+        _print(report, tree=tree)
+    if report.problems:
+        raise UsageError(
+            f"winlab can't install Windows from '{path}'.",
+            why="\n".join(problem.what for problem in report.problems),
+            cure="\n".join(dict.fromkeys(problem.cure for problem in report.problems)),
+        )
+
+
+def _plain(report: Report, *, tree: bool) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from winlab.media.inspection import NO_PROMPTS, PROMPTS
+
+    found: dict[str, Any] = {
+        "path": str(report.path),
+        "size": report.size,
+        "label": report.label,
+        "sha256": report.sha256,
+        "known": report.known,
+        "release": report.release,
+        "evaluation": report.evaluation,
+        "channel": report.channel,
+        "files": len(report.files),
+        "boot": [asdict(entry) for entry in report.boot],
+        "asks_for_a_key": report.prompts,
+        "boot_programs": {path: report.has(path) for path in (*PROMPTS, *NO_PROMPTS)},
+        "images": [_image(image) for image in report.images],
+        "setup": [_image(image) for image in report.setup],
+        "usable": not report.problems,
+        "problems": [asdict(problem) for problem in report.problems],
+    }
+    if tree:
+        found["tree"] = [{"path": one.path, "size": one.size} for one in report.files]
+    return found
+
+
+def _image(image: WimImage) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {**asdict(image), "evaluation": image.is_evaluation, "server": image.is_server}
+
+
+def _print(report: Report, *, tree: bool) -> None:
+    from winlab.media.inspection import NO_PROMPTS, PROMPTS
+
+    kind = {True: "evaluation: no product key", False: "volume or retail: takes a product key", None: "unknown"}
+    key = {True: "asks for a key", False: "asks for no key", None: "can't boot it"}
+    platforms = {0: "BIOS", 0xEF: "UEFI"}
+    rows = [
+        ["file", f"{report.path}, {report.size} bytes"],
+        ["label", report.label],
+        ["release", f"Windows Server {report.release}" if report.release else "unknown"],
+        ["licence", kind[report.evaluation] + (f" (ei.cfg: {report.channel})" if report.channel else "")],
+        ["UDF tree", f"{len(report.files)} files, {sum(one.size for one in report.files)} bytes"],
+    ]
+    for entry in report.boot:
+        name = platforms.get(entry.platform, f"platform {entry.platform:#x}")
+        text = f"sector {entry.load_sector}, {entry.sector_count} x 512 bytes"
+        rows.append([f"boots by {name}", text + (f"; {key[report.prompts]}" if entry.platform == 0xEF else "")])
+    for path in (*PROMPTS, *NO_PROMPTS):
+        rows.append([path.lstrip("/"), "there" if report.has(path) else "missing"])
+    if report.sha256:
+        rows.append(["SHA-256", report.sha256])
+        rows.append(
+            ["known as", f"evaluation medium of {report.known}" if report.known else "not a known evaluation medium"]
+        )
+    print_table(["WHAT", "SEEN"], rows)
+    images = [("install.wim", image) for image in report.images] + [("boot.wim", image) for image in report.setup]
+    if images:
+        print_table(
+            ["IN", "INDEX", "NAME", "SHOWN AS", "EDITION", "BUILD", "LANGUAGE", "FOR"],
+            [
+                [
+                    where,
+                    str(image.index),
+                    image.name,
+                    image.display_name,
+                    image.edition,
+                    ".".join(str(part) for part in (image.build, image.revision) if part is not None),
+                    image.language,
+                    image.architecture,
+                ]
+                for where, image in images
+            ],
+        )
+    if tree:
+        print_table(["FILE", "BYTES"], [[one.path, str(one.size)] for one in report.files])
