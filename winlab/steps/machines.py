@@ -105,8 +105,13 @@ def detach_step(context: Context, node: NodePlan) -> Step:
     """
     volumes = [node.volume(role).name for role in ("answer", "media")]
 
+    def there() -> list[str]:
+        # not the CD with Kubernetes, which comes into one of the drives afterwards
+        cds = domains.inserted(context.conn, node.domain)
+        return [target for target, path in cds.items() if path.name in volumes]
+
     def run(progress: Progress) -> None:
-        for target in domains.inserted(context.conn, node.domain):
+        for target in there():
             progress.say(f"taking out the CD in {target}")
             domains.eject(context.conn, node.domain, target)
         for volume in volumes:
@@ -114,7 +119,7 @@ def detach_step(context: Context, node: NodePlan) -> Step:
 
     def done() -> bool:
         left = [volume for volume in volumes if context.pool.exists(volume)]
-        return not left and not domains.inserted(context.conn, node.domain)
+        return not left and not there()
 
     return Step(f"detach {node.name}", run, done, needs=(f"boot {node.name}",), usual=1)
 

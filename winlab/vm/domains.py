@@ -100,14 +100,14 @@ def state(conn: libvirt.virConnect, name: str) -> str:
     return "gone" if domain is None else STATES.get(domain.state()[0], "unknown")
 
 
-def inserted(conn: libvirt.virConnect, name: str) -> list[str]:
-    """The CDs in the domain's drives: the drives' target names."""
+def inserted(conn: libvirt.virConnect, name: str) -> dict[str, Path]:
+    """The files of the CDs in the domain's drives, by the drives' target names."""
     domain = find(conn, name)
     if domain is None:
-        return []
+        return {}
     root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
     cds = [disk for disk in root.findall("devices/disk[@device='cdrom']") if disk.find("source") is not None]
-    return [str(disk.find("target").get("dev")) for disk in cds]
+    return {str(disk.find("target").get("dev")): Path(str(disk.find("source").get("file"))) for disk in cds}
 
 
 def medium(conn: libvirt.virConnect, name: str, target: str) -> Path | None:
