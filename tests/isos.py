@@ -62,3 +62,18 @@ def make_windows_iso(
         iso.add_fp(io.BytesIO(b"n" * 8192), 8192, udf_path="/efi/microsoft/boot/efisys_noprompt.bin")
     iso.write(str(path))
     iso.close()
+
+
+SERVER = "Windows Server 2022 SERVERSTANDARD"
+BOOT = make_wim(["Microsoft Windows PE (amd64)", "Microsoft Windows Setup (amd64)"], kind="WindowsPE")
+EVAL = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
+
+
+def make_server_medium(path: Path, **changes: object) -> Path:
+    """An evaluation medium of Windows Server 2022 that is as it should be, but for *changes*."""
+    settings: dict[str, object] = {
+        "wim": make_wim([SERVER], edition="ServerStandardEval"),
+        "files": {"boot.wim": BOOT, "EI.CFG": EVAL},
+    }
+    make_windows_iso(path, **{**settings, **changes})  # type: ignore[arg-type]
+    return path

@@ -20,7 +20,10 @@ def prune_all(recipes: Iterable[Recipe]) -> int:
 
     :returns: how many bytes of the cache were freed; volumes come on top.
     """
-    freed = cache.prune({cache.key(recipe) for recipe in recipes if recipe.build or recipe.download})
+    kept = {cache.key(recipe) for recipe in recipes if recipe.build or recipe.download}
+    # media cannot be made again: only the person who brought them knows whether they are needed
+    kept |= {image.key for image in cache.entries() if not (image.recipe.build or image.recipe.download)}
+    freed = cache.prune(kept)
     try:
         with connected() as conn:
             _prune_pool(Pool(conn), domains.files(conn))

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from isos import make_wim, make_windows_iso
+from isos import SERVER, make_server_medium, make_wim
 from typer.testing import CliRunner
 
 from winlab import catalog
@@ -15,23 +15,9 @@ from winlab.errors import UsageError
 from winlab.events import Quiet
 from winlab.media import inspection, small_iso
 
-SERVER = "Windows Server 2022 SERVERSTANDARD"
-BOOT = make_wim(["Microsoft Windows PE (amd64)", "Microsoft Windows Setup (amd64)"], kind="WindowsPE")
-EVAL = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
-
-
-def server(path: Path, **changes: object) -> Path:
-    """A medium that is as it should be."""
-    settings: dict[str, object] = {
-        "wim": make_wim([SERVER], edition="ServerStandardEval"),
-        "files": {"boot.wim": BOOT, "EI.CFG": EVAL},
-    }
-    make_windows_iso(path, **{**settings, **changes})  # type: ignore[arg-type]
-    return path
-
 
 def test_a_medium_as_it_should_be(tmp_path: Path) -> None:
-    report = inspection.inspect(server(tmp_path / "w.iso"))
+    report = inspection.inspect(make_server_medium(tmp_path / "w.iso"))
     assert report.problems == []
     assert (report.release, report.evaluation, report.channel, report.prompts) == ("2022", True, "eval", True)
     (image,) = report.images
@@ -44,11 +30,11 @@ def test_a_medium_as_it_should_be(tmp_path: Path) -> None:
 
 
 def test_volume_media(tmp_path: Path) -> None:
-    assert inspection.inspect(server(tmp_path / "w.iso", wim=make_wim([SERVER]))).evaluation is False
+    assert inspection.inspect(make_server_medium(tmp_path / "w.iso", wim=make_wim([SERVER]))).evaluation is False
 
 
 def test_the_sha256_tells_known_media(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = server(tmp_path / "w.iso")
+    path = make_server_medium(tmp_path / "w.iso")
     report = inspection.inspect(path, Quiet())
     assert report.sha256 is not None
     assert report.known is None
@@ -74,18 +60,18 @@ def test_the_sha256_tells_known_media(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, changes: dict[str, object], says: str) -> None:
-    report = inspection.inspect(server(tmp_path / "w.iso", **changes))
+    report = inspection.inspect(make_server_medium(tmp_path / "w.iso", **changes))
     assert [problem for problem in report.problems if says in problem.what and problem.cure], report.problems
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     client = make_wim(["Windows 11 Pro"], kind="Client", arch=12)
-    report = inspection.inspect(server(tmp_path / "w.iso", wim=client, noprompt=False, files={}))
+    report = inspection.inspect(make_server_medium(tmp_path / "w.iso", wim=client, noprompt=False, files={}))
     assert len(report.problems) == 4
 
 
 def test_a_download_that_broke_off(tmp_path: Path) -> None:
-    path = server(tmp_path / "w.iso")
+    path = make_server_medium(tmp_path / "w.iso")
     whole = path.stat().st_size
     with path.open("r+b") as file:
         file.truncate(whole - 4096)
@@ -96,7 +82,7 @@ def test_a_download_that_broke_off(tmp_path: Path) -> None:
 
 def test_files_that_lie_beyond_the_end(tmp_path: Path) -> None:
     """The descriptors are whole, the last file's content is not."""
-    report = inspection.inspect(server(tmp_path / "w.iso"))
+    report = inspection.inspect(make_server_medium(tmp_path / "w.iso"))
     report.size = max(one.begin + one.size for one in report.files if one.begin) - 1
     report.problems.clear()
     inspection._ends(report)
@@ -122,7 +108,7 @@ def test_an_iso_of_something_else(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    path = server(tmp_path / "w.iso")
+    path = make_server_medium(tmp_path / "w.iso")
     done = CliRunner().invoke(app, ["iso", "inspect", str(path), "--output", "json", "--tree"])
     assert done.exit_code == 0
     found = json.loads(done.stdout)
@@ -132,7 +118,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.exit_code == 0
     for word in (SERVER, "evaluation: no product key", "20348.587", "boots by UEFI"):
         assert word in done.stdout
-    done = CliRunner().invoke(app, ["iso", "inspect", str(server(tmp_path / "b.iso", uefi=False))])
+    done = CliRunner().invoke(app, ["iso", "inspect", str(make_server_medium(tmp_path / "b.iso", uefi=False))])
     assert isinstance(done.exception, UsageError)
 
 

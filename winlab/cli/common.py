@@ -190,7 +190,23 @@ def make_spec(spec: str, changes: list[str] | None, system: str | None, iso: str
         every.append(f"workers.os={'windows-rehearsal' if rehearse else system}")
     if iso:
         every.append("workers.media=" + json.dumps(str(Path(iso).expanduser().resolve())))
-    return specs.load(spec, every)
+    found = specs.load(spec, every)
+    medium = _medium_in_cache(found)
+    return found if medium is None else specs.load(spec, [*every, "workers.media=" + json.dumps(str(medium))])
+
+
+def _medium_in_cache(spec: SpecModel) -> Path | None:
+    """The medium that 'image add' or 'image pull' has brought, where the spec needs one and names none."""
+    from winlab import catalog
+    from winlab.media import own_media
+
+    if spec.workers.count == 0 or spec.workers.media is not None:
+        return None
+    recipe = catalog.get(spec.workers.os)
+    if recipe.windows is None or recipe.build is not None or recipe.download is not None:
+        return None
+    image = own_media.find(recipe)
+    return None if image is None else image.path
 
 
 def watched(name: str, work: Callable[[Progress], T], output: Output, usual: float) -> T:

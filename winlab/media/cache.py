@@ -23,6 +23,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -105,6 +106,33 @@ def obtain(recipe: Recipe, progress: Progress, *, mirror: str | None = None, sou
             shutil.rmtree(staging, ignore_errors=True)
 
 
+def keep(recipe: Recipe, name: str, fill: Callable[[Path], tuple[str, str]], progress: Progress) -> Image:
+    """An image that is neither built nor published for all: a medium of somebody's own, or one with terms to accept.
+
+    :param name: its key, 64 hex digits.
+    :param fill: writes the image to a path that does not exist yet; gives its SHA-256 and where it came from.
+    :raises WinlabError: whatever *fill* says; the cache is as it was before.
+    """
+    with locks.held(_lock(name), progress, "taking in this medium"):
+        if image := _read(_folder("images") / name, recipe):
+            return image
+        staging = _folder("staging") / name
+        _remove(staging)
+        try:
+            begun = time.time()
+            staging.mkdir(parents=True)
+            output = staging / f"image.{recipe.format}"
+            sha256, origin = fill(output)
+            return _finish(recipe, name, staging, output, sha256, origin, begun)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def unfinished(name: str, file: str) -> Path:
+    """Where the download of *file* for the image of this key lies between tries and runs."""
+    return _folder("downloads") / f"{name}.{file}.part"
+
+
 def entries() -> list[Image]:
     """All whole images in the cache, by name and age (oldest first)."""
     folders = sorted(_folder("images").iterdir(), key=lambda path: path.stat().st_mtime)
@@ -137,7 +165,7 @@ def _make(
     work.mkdir(parents=True)
     output = staging / f"image.{recipe.format}"
     if recipe.download is not None:
-        part = _folder("downloads") / f"{name}.{PurePosixPath(urlsplit(recipe.download.url).path).name}.part"
+        part = unfinished(name, PurePosixPath(urlsplit(recipe.download.url).path).name)
         sha256 = download.fetch(recipe.download, output, progress, part=part, mirror=mirror, source=source)
         origin = str(source or download.rewrite(recipe.download.url, mirror))
     else:
@@ -149,6 +177,11 @@ def _make(
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         origin = recipe.build.builder
     shutil.rmtree(work)
+    return _finish(recipe, name, staging, output, sha256, origin, begun)
+
+
+def _finish(recipe: Recipe, name: str, staging: Path, output: Path, sha256: str, origin: str, begun: float) -> Image:
+    """Describe the finished image in *staging* and move both to their place."""
     manifest = {
         "recipe": recipe.model_dump(mode="json"),
         "key": name,

@@ -74,7 +74,8 @@ def require_source(recipe: Recipe) -> None:
         raise NotFoundError(
             f"There are no media for '{recipe.name}'.",
             why="winlab brings no Windows of its own.",
-            cure="Give an ISO from Microsoft with --iso PATH, or try everything without Windows with --rehearse.",
+            cure=f"Fetch Microsoft's evaluation with 'winlab image pull {recipe.name}'; or give an ISO of your own "
+            "with --iso PATH; or try everything without Windows with --rehearse.",
         )
 
 

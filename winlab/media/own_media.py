@@ -1,0 +1,112 @@
+"""Windows media in the cache: ISOs that a person brought, and Microsoft's evaluation media."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from winlab.catalog import Download, Evaluation, Recipe
+from winlab.errors import TransferError, UsageError
+from winlab.events import Progress
+from winlab.media import cache, download, inspection
+from winlab.media.cache import Image
+
+PIECE = 8 << 20
+
+
+def key(sha256: str) -> str:
+    """The cache's key of the medium with this digest."""
+    return hashlib.sha256(json.dumps({"medium": sha256}).encode()).hexdigest()
+
+
+def find(recipe: Recipe) -> Image | None:
+    """The medium for *recipe* that came last into the cache; None if there is none."""
+    there = [image for image in cache.entries() if image.recipe.name == recipe.name]
+    return there[-1] if there else None
+
+
+def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> Image:
+    """Take an ISO into the cache: a copy, so that the person's own stays what it is.
+
+    :param sha256: what it must have, as whoever offers it says.
+    :raises UsageError: winlab can't install *recipe*'s release from it, or it has another digest.
+    """
+    report = inspection.inspect(path)
+    if report.problems:
+        raise UsageError(
+            f"winlab can't install Windows from '{path}'.",
+            why="\n".join(problem.what for problem in report.problems),
+            cure="\n".join(dict.fromkeys(problem.cure for problem in report.problems)),
+        )
+    if report.release != recipe.windows:
+        raise UsageError(
+            f"'{path}' is Windows Server {report.release}, not {recipe.windows}.",
+            cure=f"Add it as windows-{report.release}.",
+        )
+    found = _digest(path, progress)
+    if sha256 is not None and found != sha256.lower():
+        raise UsageError(
+            f"'{path}' is not the file that you mean.",
+            why=f"Its SHA-256 is {found}, not {sha256.lower()}.",
+            cure="Get it again, and compare the SHA-256 with what whoever offers it says.",
+        )
+
+    def fill(output: Path) -> tuple[str, str]:
+        if _copy(path, output, progress) != found:
+            raise UsageError(f"'{path}' has changed while it was read.", cure="Run the same command again.")
+        return found, str(path)
+
+    return cache.keep(recipe, key(found), fill, progress)
+
+
+def pull(
+    recipe: Recipe, evaluation: Evaluation, progress: Progress, *, mirror: str | None = None, source: Path | None = None
+) -> Image:
+    """Fetch an evaluation medium into the cache; what broke off is carried on. Its terms must have been accepted.
+
+    :param mirror: a URL or folder that has the file by Microsoft's name for it, in place of Microsoft's own site.
+    :param source: a local copy; it must have the same digest.
+    :raises TransferError: it can't be had, or is not the file with the known digest.
+    """
+    # Microsoft's links have no file names
+    url = f"https://mirrored.invalid/{evaluation.file}" if mirror else evaluation.url
+    wish = Download(url=url, sha256=evaluation.sha256, size=evaluation.size)
+    name = key(evaluation.sha256)
+
+    def fill(output: Path) -> tuple[str, str]:
+        part = cache.unfinished(name, evaluation.file)
+        try:
+            found = download.fetch(wish, output, progress, part=part, mirror=mirror, source=source)
+        except TransferError as error:
+            if not mirror and not source:
+                error.cure = (
+                    f"Microsoft points its links at newer files now and then. Get the ISO yourself from the Evaluation "
+                    f"Center and give it with 'winlab image add {recipe.name} --iso PATH'; or name a mirror that has "
+                    f"'{evaluation.file}' with --mirror."
+                )
+            raise
+        return found, str(source or download.rewrite(url, mirror))
+
+    return cache.keep(recipe, name, fill, progress)
+
+
+def _digest(path: Path, progress: Progress) -> str:
+    whole, size, done = hashlib.sha256(), max(1, path.stat().st_size), 0
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            whole.update(piece)
+            done += len(piece)
+            progress.say("working out the SHA-256", done / size)
+    return whole.hexdigest()
+
+
+def _copy(path: Path, output: Path, progress: Progress) -> str:
+    whole, size, done = hashlib.sha256(), max(1, path.stat().st_size), 0
+    with path.open("rb") as reader, output.open("wb") as writer:
+        while piece := reader.read(PIECE):
+            whole.update(piece)
+            writer.write(piece)
+            done += len(piece)
+            progress.say("copying", done / size)
+    return whole.hexdigest()
