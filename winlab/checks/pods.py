@@ -106,6 +106,12 @@ def manifests(seat: Seat, node: Object, reference: str, classes: Sequence[Object
                 "imagePullPolicy": "IfNotPresent",
                 "args": ["netexec", f"--http-port={PORT}"],
                 "ports": [{"containerPort": PORT}],
+                # a busy node takes its time from "running" to a server that listens
+                "readinessProbe": {
+                    "httpGet": {"path": "/hostname", "port": PORT},
+                    "periodSeconds": 3,
+                    "timeoutSeconds": 10,
+                },
             }
         ],
     }
