@@ -13,7 +13,7 @@ import pytest
 
 from winlab.run import Result
 from winlab.standin.guest import bootstrap, cmdline, netcommands
-from winlab.standin.guest.paths import Drives
+from winlab.standin.guest.paths import Drives, is_there
 from winlab.standin.guest.registry import Registry
 from winlab.standin.guest.shell import Shell, Streams, interactive
 from winlab.standin.guest.world import Adapter, World
@@ -383,3 +383,14 @@ def test_words(text: str, words: list[str]) -> None:
 )
 def test_paths(path: str, cwd: str, full: str) -> None:
     assert Drives().absolute(path, cwd) == full
+
+
+def test_on_a_cd_that_was_just_taken_out_nothing_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Path, **_more: object) -> bool:
+        raise OSError(12, "Cannot allocate memory", str(self))
+
+    monkeypatch.setattr(Path, "exists", broken)
+    drives = Drives({"D": tmp_path})
+    real = drives.real("D:\\payload.json")
+    assert real == tmp_path / "payload.json"
+    assert not is_there(real)

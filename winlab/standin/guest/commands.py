@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from winlab.standin.guest import VERSION, cmdline, netcommands, pscommands, searchcommands, syscommands
+from winlab.standin.guest.paths import is_there
 from winlab.standin.guest.shell import Leave, Shell, Streams
 
 Command = Callable[[Shell, str, Streams], int]
@@ -219,7 +220,7 @@ def if_(shell: Shell, rest: str, streams: Streams) -> int:
     same = re.match(r'("[^"]*"|\S*?)\s*==\s*("[^"]*"|\S+)\s*(.*)', text, re.DOTALL)
     if found:
         real = shell.path(found[1])
-        truth, then = real is not None and real.exists(), found[2]
+        truth, then = real is not None and is_there(real), found[2]
     elif level:
         truth, then = shell.code >= int(level[1]), level[2]
     elif same:

@@ -47,7 +47,16 @@ class Drives:
 def match(folder: Path, name: str) -> Path:
     """The child of *folder* whose name is *name* but for case; if there is none, the one that could be made."""
     exact = folder / name
-    if exact.exists() or not folder.is_dir():
+    if is_there(exact) or not is_there(folder) or not folder.is_dir():
         return exact
     lower = name.lower()
     return next((child for child in folder.iterdir() if child.name.lower() == lower), exact)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file. On a CD that was just taken out nothing is, as on Windows: Linux has it mounted
+    for some moments still, and its every answer is an error of another kind."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
