@@ -1,8 +1,7 @@
 """A real host and real labs, made once for all integration tests by the commands that people use.
 
-Two labs stand side by side: ``it-a`` (1-1-1, rehearsal, made by root from a bundle alone) and
-``it-b`` (1-0-1, made by a member of the group ``libvirt`` who is not root). They have the same inner addresses; the
-first is a whole cluster, the second ends where the guests answer.
+Two labs stand side by side: ``it-a`` (1-1-1, rehearsal, made by root) and ``it-b`` (1-0-1, made by a member of the
+group ``libvirt`` who is not root). They have the same inner addresses, and end where the guests answer.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Labs, Winlab, text, traces
+from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Labs, Winlab, traces
 
 from winlab.events import Quiet
 from winlab.host import packages
@@ -81,35 +80,25 @@ def member(host: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Win
 
 
 @pytest.fixture(scope="session")
-def bundle(winlab: Winlab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All that the first lab needs, in one file, from what this machine has or builds."""
-    path = tmp_path_factory.mktemp("bundle") / "it-a.bundle"
-    for image in ("debian-13", "windows-rehearsal"):
-        winlab.ok("image", "build", image)
-    winlab.ok("bundle", "create", *SPEC_A, "--to", str(path))
-    return path
-
-
-@pytest.fixture(scope="session")
-def labs(winlab: Winlab, member: Winlab, bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Labs]:
+def labs(winlab: Winlab, member: Winlab) -> Iterator[Labs]:
     """Two labs with the same inner addresses, up and answering."""
     for user, lab in ((winlab, LAB_A), (member, LAB_B)):
         user.ok("destroy", "--lab", lab)
     before = traces()
-    empty = Winlab(env={**winlab.env, "WINLAB_CACHE": str(tmp_path_factory.mktemp("cache"))})
+    # the images first: the member's lab stands on what is in the pool
+    winlab.ok("image", "build", "debian-13")
     with ThreadPoolExecutor() as pool:
-        rehearsal = pool.submit(empty, "create", *SPEC_A, "--lab", LAB_A, "--bundle", str(bundle))
+        rehearsal = pool.submit(winlab.ok, "create", *SPEC_A, "--lab", LAB_A)
         _wait_for_base("debian-13")
         other = pool.submit(member.interrupted, "start controller-1", "create", *SPEC_B, "--lab", LAB_B)
         interrupted = other.result()
         printed_b = member.ok("create", *SPEC_B, "--lab", LAB_B)
-        printed_a = text(rehearsal.result())
-        said_a = rehearsal.result().stderr
+        printed_a = rehearsal.result()
 
     def on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str]]:
         return lambda command, *args: user(command, "--lab", lab, *args)
 
-    yield Labs(on(winlab, LAB_A), on(member, LAB_B), printed_a, said_a, printed_b, interrupted, before)
+    yield Labs(on(winlab, LAB_A), on(member, LAB_B), printed_a, printed_b, interrupted, before)
     for user, lab in ((winlab, LAB_A), (member, LAB_B)):
         user("destroy", "--lab", lab)
 

@@ -10,10 +10,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 LAB_A, LAB_B = "it-a", "it-b"
-SPEC_A = ("--spec", "1-1-1", "--rehearse")
+SPEC_A = ("--spec", "1-1-1", "--rehearse", "--until", "guests")
 SPEC_B = ("--spec", "1-0-1", "--until", "guests")
 
 
@@ -104,23 +103,6 @@ class Labs:
     a: Callable[..., subprocess.CompletedProcess[str]]
     b: Callable[..., subprocess.CompletedProcess[str]]
     printed_a: str
-    said_a: str  # on the standard error: the progress
     printed_b: str
     interrupted_b: int  # the exit code of the first create, after Ctrl-C
     before: Traces
-
-
-def text(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command printed; it must have ended well."""
-    assert done.returncode == 0, f"{done.args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def get(labs: Labs, *words: str) -> Any:
-    """What ``kubectl get`` says in the first lab."""
-    return json.loads(text(labs.a("kubectl", "--", "get", *words, "--output=json")))
-
-
-def nodes(labs: Labs) -> dict[str, Any]:
-    """The first lab's nodes, by their names."""
-    return {row["metadata"]["name"]: row for row in get(labs, "nodes")["items"]}
