@@ -39,15 +39,10 @@ class Download(BaseModel):
         return self
 
 
-class Evaluation(BaseModel):
+class Evaluation(Download):
     """An evaluation medium that Microsoft offers: after 180 days it asks for a licence."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    file: str = Field(description="what Microsoft calls it")
-    url: str = Field(pattern=r"^https://")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    size: int | None = Field(default=None, gt=0, description="bytes")
+    file: str = Field(description="what Microsoft calls it; its links don't say")
 
 
 class Build(BaseModel):

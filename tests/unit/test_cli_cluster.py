@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import plans
 import pytest
-import typer
 import yaml
+from commands import run as winlab
 
 from winlab import run
 from winlab.artifacts.model import Artifact, Obtained
-from winlab.cli import cluster
 from winlab.cluster import day2, kubeconfig
 from winlab.cluster.logs import Report
 from winlab.cluster.push import Pushed
-from winlab.errors import WinlabError
 from winlab.host import facts
 from winlab.state import LabState
 from winlab.steps.supply import Supply
@@ -41,21 +38,6 @@ def state(tmp_path: Path) -> LabState:
     (tmp_path / "kubectl").touch()
     made.kubectl.symlink_to(tmp_path / "kubectl")
     return made
-
-
-def winlab(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
-    """The exit code of the commands, registered in an application of their own."""
-    app = typer.Typer()
-    cluster.register(app)
-    monkeypatch.setattr(sys, "argv", ["winlab", *args])
-    try:
-        app()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    except WinlabError as error:
-        print(error, file=sys.stderr)
-        return int(error.exit_code)
-    raise AssertionError("the command did not end")
 
 
 def test_kubeconfig_is_printed(

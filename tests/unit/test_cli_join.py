@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import commands
 import plans
 import pytest
-import typer
 import yaml
 
 from winlab import lab as labs
-from winlab.cli import cluster
 from winlab.cluster import joining
 from winlab.cluster.foreign import ForeignCluster
 from winlab.cluster.kubectl import Kubectl
-from winlab.errors import WinlabError
 from winlab.host import facts
 
 FOUND = ForeignCluster(
@@ -68,17 +65,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def join(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
-    app = typer.Typer()
-    cluster.register(app)
-    monkeypatch.setattr(sys, "argv", ["winlab", "join", *args])
-    try:
-        app()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    except WinlabError as error:
-        print(error, file=sys.stderr)
-        return int(error.exit_code)
-    raise AssertionError("the command did not end")
+    return commands.run(monkeypatch, "join", *args)
 
 
 def test_create_is_told_all_of_it(

@@ -27,12 +27,12 @@ def inspect(
 ) -> None:
     """Say what an ISO is and whether winlab can install from it; it is neither mounted nor changed."""
     from winlab.cli.progress import shown
-    from winlab.errors import UsageError
     from winlab.events import Told
     from winlab.media import inspection
 
     if sha256:
-        with shown(Output.TABLE if output is Output.TABLE else Output.JSON) as tell:
+        # on the standard error, whatever the report is printed as
+        with shown(Output.TABLE) as tell:
             report = inspection.inspect(path, Told(tell, "SHA-256"))
     else:
         report = inspection.inspect(path)
@@ -40,12 +40,7 @@ def inspect(
         print_json(_plain(report, tree=tree))
     else:
         _print(report, tree=tree)
-    if report.problems:
-        raise UsageError(
-            f"winlab can't install Windows from '{path}'.",
-            why="\n".join(problem.what for problem in report.problems),
-            cure="\n".join(dict.fromkeys(problem.cure for problem in report.problems)),
-        )
+    report.require_usable()
 
 
 def _plain(report: Report, *, tree: bool) -> dict[str, Any]:

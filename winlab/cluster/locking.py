@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from winlab import catalog
 from winlab.cluster.lock import Image, Medium
-from winlab.errors import UsageError
 from winlab.events import Progress
-from winlab.media import cache
+from winlab.media import cache, digest
 from winlab.plan import Plan
-
-BLOCK = 1 << 20
 
 
 def images(plan: Plan) -> list[Image]:
@@ -24,13 +20,13 @@ def images(plan: Plan) -> list[Image]:
             continue  # made from the person's own medium
         if node.windows is not None and node.windows.media is not None:
             continue
-        digest = None
+        published = None
         if recipe.download is not None:
             kind = "sha256" if recipe.download.sha256 else "sha512"
-            digest = f"{kind}:{recipe.download.sha256 or recipe.download.sha512}"
+            published = f"{kind}:{recipe.download.sha256 or recipe.download.sha512}"
         there = cache.lookup(recipe)
         found[recipe.name] = Image(
-            name=recipe.name, key=cache.key(recipe), download=digest, sha256=there.sha256 if there else None
+            name=recipe.name, key=cache.key(recipe), download=published, sha256=there.sha256 if there else None
         )
     return list(found.values())
 
@@ -48,23 +44,5 @@ def media(plan: Plan, progress: Progress) -> list[Medium]:
         for what, path in own.items():
             name = f"{what} of {node.image}"
             if path is not None and (name, path) not in found:
-                found[name, path] = Medium(name=name, file=path.name, sha256=digest(path, progress))
+                found[name, path] = Medium(name=name, file=path.name, sha256=digest.sha256(path, progress))
     return list(found.values())
-
-
-def digest(path: Path, progress: Progress) -> str:
-    """The SHA-256 of a file of any size.
-
-    :raises UsageError: it can't be read.
-    """
-    made, have = hashlib.sha256(), 0
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            while block := file.read(BLOCK):
-                made.update(block)
-                have += len(block)
-                progress.say(f"reading {path.name}", have / max(size, 1))
-    except OSError as error:
-        raise UsageError(f"'{path}' can't be read.", why=str(error)) from error
-    return made.hexdigest()

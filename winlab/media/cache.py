@@ -94,16 +94,11 @@ def obtain(recipe: Recipe, progress: Progress, *, mirror: str | None = None, sou
             why=f"'{source}' could not be told from a wrong file.",
             cure="Leave the file out.",
         )
-    with locks.held(_lock(name), progress, "making this image"):
-        if image := lookup(recipe):  # made while we waited
-            return image
-        staging = _folder("staging") / name
-        _remove(staging)  # of one that was killed: the lock is ours
-        _sweep()
-        try:
-            return _make(recipe, name, staging, progress, mirror, source)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+
+    def make(staging: Path) -> Image:
+        return _make(recipe, name, staging, progress, mirror, source)
+
+    return _anew(recipe, name, progress, make)
 
 
 def keep(recipe: Recipe, name: str, fill: Callable[[Path], tuple[str, str]], progress: Progress) -> Image:
@@ -113,19 +108,15 @@ def keep(recipe: Recipe, name: str, fill: Callable[[Path], tuple[str, str]], pro
     :param fill: writes the image to a path that does not exist yet; gives its SHA-256 and where it came from.
     :raises WinlabError: whatever *fill* says; the cache is as it was before.
     """
-    with locks.held(_lock(name), progress, "taking in this medium"):
-        if image := _read(_folder("images") / name, recipe):
-            return image
-        staging = _folder("staging") / name
-        _remove(staging)
-        try:
-            begun = time.time()
-            staging.mkdir(parents=True)
-            output = staging / f"image.{recipe.format}"
-            sha256, origin = fill(output)
-            return _finish(recipe, name, staging, output, sha256, origin, begun)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+
+    def make(staging: Path) -> Image:
+        begun = time.time()
+        staging.mkdir(parents=True)
+        output = staging / f"image.{recipe.format}"
+        sha256, origin = fill(output)
+        return _finish(recipe, name, staging, output, sha256, origin, begun)
+
+    return _anew(recipe, name, progress, make)
 
 
 def unfinished(name: str, file: str) -> Path:
@@ -154,6 +145,20 @@ def prune(keep: set[str]) -> int:
             if mine:
                 freed += _remove(path)
     return freed
+
+
+def _anew(recipe: Recipe, name: str, progress: Progress, make: Callable[[Path], Image]) -> Image:
+    """Have *make* make an image in a folder of its own, unless another winlab has made it meanwhile."""
+    with locks.held(_lock(name), progress, "making this image"):
+        if image := _read(_folder("images") / name, recipe):
+            return image
+        staging = _folder("staging") / name
+        _remove(staging)  # of one that was killed: the lock is ours
+        _sweep()
+        try:
+            return make(staging)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def _make(

@@ -5,7 +5,6 @@ Everything that is wrong with it is told at once, in words and with a cure; the 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from pycdlib.pycdlibexception import PyCdlibException
 from winlab import catalog
 from winlab.errors import UsageError, WinlabError
 from winlab.events import Progress
-from winlab.media import windows_iso
+from winlab.media import digest, windows_iso
 from winlab.media.wim import WimImage, read_images
 from winlab.media.windows_iso import SECTOR, UEFI, BootEntry
 
@@ -76,6 +75,18 @@ class Report:
         """Whether its images are for evaluation (True) or take a key (False); None where it has no images."""
         return self.images[0].is_evaluation if self.images else None
 
+    def require_usable(self) -> None:
+        """See that winlab can install from it.
+
+        :raises UsageError: it can't; all that is wrong is named.
+        """
+        if self.problems:
+            raise UsageError(
+                f"winlab can't install Windows from '{self.path}'.",
+                why="\n".join(problem.what for problem in self.problems),
+                cure="\n".join(dict.fromkeys(problem.cure for problem in self.problems)),
+            )
+
     def has(self, path: str) -> bool:
         """Whether there is such a file; Windows does not tell capital letters."""
         return any(one.path.lower() == path for one in self.files)
@@ -104,7 +115,7 @@ def inspect(path: Path, progress: Progress | None = None) -> Report:
     _contents(report)
     _ends(report)
     if progress is not None:
-        report.sha256 = _sha256(path, progress)
+        report.sha256 = digest.sha256(path, progress)
         report.known = next((name for name, one in catalog.evaluations() if one.sha256 == report.sha256), None)
     return report
 
@@ -208,14 +219,3 @@ def _ends(report: Report) -> None:
                 "Get it again, or let the download carry on where it broke off.",
             ),
         )
-
-
-def _sha256(path: Path, progress: Progress) -> str:
-    whole, size = hashlib.sha256(), max(1, path.stat().st_size)
-    done = 0
-    with path.open("rb") as file:
-        while piece := file.read(8 << 20):
-            whole.update(piece)
-            done += len(piece)
-            progress.say("working out the SHA-256", done / size)
-    return whole.hexdigest()

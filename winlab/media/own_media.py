@@ -9,10 +9,10 @@ from pathlib import Path
 from winlab.catalog import Download, Evaluation, Recipe
 from winlab.errors import TransferError, UsageError
 from winlab.events import Progress
-from winlab.media import cache, download, inspection
+from winlab.media import cache, digest, download, inspection
 from winlab.media.cache import Image
 
-PIECE = 8 << 20
+NOWHERE = "https://nowhere.invalid"  # for what comes from a mirror or a local file alone
 
 
 def key(sha256: str) -> str:
@@ -33,18 +33,13 @@ def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> I
     :raises UsageError: winlab can't install *recipe*'s release from it, or it has another digest.
     """
     report = inspection.inspect(path)
-    if report.problems:
-        raise UsageError(
-            f"winlab can't install Windows from '{path}'.",
-            why="\n".join(problem.what for problem in report.problems),
-            cure="\n".join(dict.fromkeys(problem.cure for problem in report.problems)),
-        )
+    report.require_usable()
     if report.release != recipe.windows:
         raise UsageError(
             f"'{path}' is Windows Server {report.release}, not {recipe.windows}.",
             cure=f"Add it as windows-{report.release}.",
         )
-    found = _digest(path, progress)
+    found = digest.sha256(path, progress)
     if sha256 is not None and found != sha256.lower():
         raise UsageError(
             f"'{path}' is not the file that you mean.",
@@ -52,12 +47,7 @@ def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> I
             cure="Get it again, and compare the SHA-256 with what whoever offers it says.",
         )
 
-    def fill(output: Path) -> tuple[str, str]:
-        if _copy(path, output, progress) != found:
-            raise UsageError(f"'{path}' has changed while it was read.", cure="Run the same command again.")
-        return found, str(path)
-
-    return cache.keep(recipe, key(found), fill, progress)
+    return _keep(recipe, Download(url=f"{NOWHERE}/{path.name}", sha256=found), progress, None, path)
 
 
 def pull(
@@ -70,43 +60,27 @@ def pull(
     :raises TransferError: it can't be had, or is not the file with the known digest.
     """
     # Microsoft's links have no file names
-    url = f"https://mirrored.invalid/{evaluation.file}" if mirror else evaluation.url
-    wish = Download(url=url, sha256=evaluation.sha256, size=evaluation.size)
-    name = key(evaluation.sha256)
+    url = f"{NOWHERE}/{evaluation.file}" if mirror else evaluation.url
+    try:
+        return _keep(recipe, evaluation.model_copy(update={"url": url}), progress, mirror, source)
+    except TransferError as error:
+        if not mirror and not source:
+            error.cure = (
+                f"Microsoft points its links at newer files now and then. Get the ISO yourself from the Evaluation "
+                f"Center and give it with 'winlab image add {recipe.name} --iso PATH'; or name a mirror that has "
+                f"'{evaluation.file}' with --mirror."
+            )
+        raise
+
+
+def _keep(recipe: Recipe, wish: Download, progress: Progress, mirror: str | None, source: Path | None) -> Image:
+    assert wish.sha256 is not None
+    name = key(wish.sha256)
 
     def fill(output: Path) -> tuple[str, str]:
-        part = cache.unfinished(name, evaluation.file)
-        try:
-            found = download.fetch(wish, output, progress, part=part, mirror=mirror, source=source)
-        except TransferError as error:
-            if not mirror and not source:
-                error.cure = (
-                    f"Microsoft points its links at newer files now and then. Get the ISO yourself from the Evaluation "
-                    f"Center and give it with 'winlab image add {recipe.name} --iso PATH'; or name a mirror that has "
-                    f"'{evaluation.file}' with --mirror."
-                )
-            raise
-        return found, str(source or download.rewrite(url, mirror))
+        found = download.fetch(
+            wish, output, progress, part=cache.unfinished(name, f"{recipe.name}.iso"), mirror=mirror, source=source
+        )
+        return found, str(source or download.rewrite(wish.url, mirror))
 
     return cache.keep(recipe, name, fill, progress)
-
-
-def _digest(path: Path, progress: Progress) -> str:
-    whole, size, done = hashlib.sha256(), max(1, path.stat().st_size), 0
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            whole.update(piece)
-            done += len(piece)
-            progress.say("working out the SHA-256", done / size)
-    return whole.hexdigest()
-
-
-def _copy(path: Path, output: Path, progress: Progress) -> str:
-    whole, size, done = hashlib.sha256(), max(1, path.stat().st_size), 0
-    with path.open("rb") as reader, output.open("wb") as writer:
-        while piece := reader.read(PIECE):
-            whole.update(piece)
-            writer.write(piece)
-            done += len(piece)
-            progress.say("copying", done / size)
-    return whole.hexdigest()

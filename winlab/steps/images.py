@@ -97,13 +97,12 @@ def check_windows_media(node: NodePlan, medium: Path) -> None:
             cure="Choose with --os and --set workers.edition what the medium has, or take another ISO.",
         )
     # what follows would be asked by Setup on the screen, and nobody would answer
-    evaluation = chosen.edition.endswith("Eval")
-    if evaluation and node.windows.product_key is not None:
+    if chosen.is_evaluation and node.windows.product_key is not None:
         raise UsageError(
             f"'{medium}' is an evaluation, which takes no product key.",
             cure="Leave workers.product_key out; or take volume licence media.",
         )
-    if not evaluation and node.windows.product_key is None:
+    if not chosen.is_evaluation and node.windows.product_key is None:
         raise UsageError(
             f"'{medium}' is no evaluation: Setup asks for a product key.",
             why=f"Its image '{chosen.name}' is of the edition {chosen.edition or 'unknown'}.",

@@ -50,8 +50,6 @@ def test_without_windows_nothing_is_said_of_windows(name):
 
 def test_what_is_obtained_for_calico():
     profile = cni.get("calico-vxlan")
-    assert cni.published("calico-vxlan", VERSIONS) == profile.published(VERSIONS)
-    assert cni.images("calico-vxlan", VERSIONS) == profile.images(VERSIONS)
     assert profile.published(VERSIONS) == [
         Manifest("calico", "v3.32.1", "v1_crd_projectcalico_org.yaml"),
         Manifest("calico", "v3.32.1", "tigera-operator.yaml"),
@@ -63,25 +61,6 @@ def test_what_is_obtained_for_calico():
     assert profile.programs(VERSIONS) == []
     assert profile.linux_files(make("calico-vxlan"), LINUX) == {}
     assert profile.windows_files(make("calico-vxlan"), WINDOWS) == {}
-
-
-def test_images_are_read_out_of_published_manifests():
-    text = """
-kind: CustomResourceDefinition
-spec: {properties: {containers: {type: array, items: {properties: {image: {type: string}}}}}}
----
-kind: Deployment
-spec:
-  template:
-    spec:
-      initContainers: [{name: a, image: quay.io/tigera/operator:v1.42.3}]
-      containers: [{name: b, image: quay.io/tigera/operator:v1.42.3}, {name: c, image: example.org/c:1}]
----
-"""
-    assert [image.reference for image in cni.images_of(text)] == [
-        "quay.io/tigera/operator:v1.42.3",
-        "example.org/c:1",
-    ]
 
 
 # --- flannel

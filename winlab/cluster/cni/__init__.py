@@ -6,15 +6,13 @@ disagree on a VNI, a port, a CIDR or an MTU. Everything here is pure; docs/cni.m
 
 from __future__ import annotations
 
-import yaml
-
-from winlab.artifacts.model import ContainerImage, Manifest, System
+from winlab.artifacts.model import System
 from winlab.cluster.cni.calico import CalicoBgp, CalicoVxlan
 from winlab.cluster.cni.elsewhere import Elsewhere
 from winlab.cluster.cni.flannel import FlannelVxlan
 from winlab.cluster.cni.host_gw import HostGateway
 from winlab.cluster.cni.l3 import L3
-from winlab.cluster.cni.model import PodNetwork, Versions
+from winlab.cluster.cni.model import PodNetwork
 from winlab.cluster.cni.profile import Profile
 from winlab.errors import UsageError
 
@@ -96,39 +94,3 @@ def network(
         vni=profile.vni,
         port=profile.port,
     )
-
-
-def published(name: str, versions: Versions) -> list[Manifest]:
-    """The manifests that the profile's project publishes, in the order in which to apply them.
-
-    :raises UsageError: there is no such profile.
-    """
-    return get(name).published(versions)
-
-
-def images(name: str, versions: Versions) -> list[ContainerImage]:
-    """The images of what the profile itself renders; those of :func:`published`, :func:`images_of` reads.
-
-    :raises UsageError: there is no such profile.
-    """
-    return get(name).images(versions)
-
-
-def images_of(manifest: str) -> list[ContainerImage]:
-    """The Linux images that a published manifest's containers name, in order, each once."""
-    found: dict[str, None] = {}
-    for document in yaml.safe_load_all(manifest):
-        _containers(document, found)
-    return [ContainerImage(reference, "linux") for reference in found]
-
-
-def _containers(value: object, found: dict[str, None]) -> None:
-    if isinstance(value, list):
-        for item in value:
-            _containers(item, found)
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            if key in ("containers", "initContainers") and isinstance(inner, list):
-                found.update((item["image"], None) for item in inner if isinstance(item, dict) and "image" in item)
-            else:
-                _containers(inner, found)

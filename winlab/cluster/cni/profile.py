@@ -45,14 +45,11 @@ class Profile(ABC):
         """The files for the folder of CNI plug-ins of each system."""
 
     def published(self, versions: Versions) -> list[Manifest]:  # noqa: ARG002
-        """Manifests of the project itself, to be applied first and in this order.
-
-        The images that they name (:func:`winlab.cluster.cni.images_of`) are needed beside :meth:`images`.
-        """
+        """Manifests of the project itself, to be applied first and in this order. :meth:`images` has theirs, too."""
         return []
 
     def images(self, versions: Versions) -> list[ContainerImage]:  # noqa: ARG002
-        """The images of what :meth:`manifests` makes."""
+        """The images of :meth:`published` and of what :meth:`manifests` makes."""
         return []
 
     # --- what is given to the API server
