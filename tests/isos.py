@@ -19,12 +19,14 @@ def make_wim(
     edition: str = "ServerStandard",
     kind: str = "Server",
     arch: int = 9,
+    language: str = "",
+    revision: int = 587,
 ) -> bytes:
     """A WIM of nothing but its list of images."""
     xml = "\ufeff<WIM>" + "".join(
         f'<IMAGE INDEX="{i}"><NAME>{n}</NAME><WINDOWS><ARCH>{arch}</ARCH><EDITIONID>{edition}</EDITIONID>'
-        f"<INSTALLATIONTYPE>{kind}</INSTALLATIONTYPE>"
-        "<VERSION><BUILD>20348</BUILD><SPBUILD>587</SPBUILD></VERSION></WINDOWS></IMAGE>"
+        f"<INSTALLATIONTYPE>{kind}</INSTALLATIONTYPE><LANGUAGES><DEFAULT>{language}</DEFAULT></LANGUAGES>"
+        f"<VERSION><BUILD>20348</BUILD><SPBUILD>{revision}</SPBUILD></VERSION></WINDOWS></IMAGE>"
         for i, n in enumerate(names, 1)
     )
     body = (xml + "</WIM>").encode("utf-16-le")
@@ -43,7 +45,7 @@ def make_windows_iso(
     uefi: bool = True,
     files: Mapping[str, bytes] | None = None,
 ) -> None:
-    """An ISO laid out as Microsoft's media; *files*: more of them in ``/sources``, by name."""
+    """An ISO laid out as Microsoft's media; *files*: more of them in ``/sources``, by name, or by their whole path."""
     iso = pycdlib.PyCdlib()
     iso.new(interchange_level=3, udf="2.60")
     iso.add_fp(io.BytesIO(b"b" * 4096), 4096, "/ETFSBOOT.COM;1")
@@ -52,12 +54,16 @@ def make_windows_iso(
         iso.add_fp(io.BytesIO(b"p" * 8192), 8192, "/EFISYS.BIN;1")
         iso.add_eltorito("/EFISYS.BIN;1", efi=True, platform_id=0xEF, boot_load_size=1)
     iso.add_directory(udf_path="/sources")
+    iso.add_directory(udf_path="/boot")
+    for name in ("bcd", "bootfix.bin", "etfsboot.com"):
+        iso.add_fp(io.BytesIO(b"f" * 1024), 1024, udf_path=f"/boot/{name}")
     for folder in ("/efi", "/efi/microsoft", "/efi/microsoft/boot"):
         iso.add_directory(udf_path=folder)
     if wim is not None:
         iso.add_fp(io.BytesIO(wim), len(wim), udf_path="/sources/install.wim")
     for name, content in (files or {}).items():
-        iso.add_fp(io.BytesIO(content), len(content), udf_path=f"/sources/{name}")
+        where = name if name.startswith("/") else f"/sources/{name}"
+        iso.add_fp(io.BytesIO(content), len(content), udf_path=where)
     if noprompt:
         iso.add_fp(io.BytesIO(b"n" * 8192), 8192, udf_path="/efi/microsoft/boot/efisys_noprompt.bin")
     iso.write(str(path))
@@ -66,6 +72,7 @@ def make_windows_iso(
 
 SERVER = "Windows Server 2022 SERVERSTANDARD"
 BOOT = make_wim(["Microsoft Windows PE (amd64)", "Microsoft Windows Setup (amd64)"], kind="WindowsPE")
+VOLUME = b"[EditionID]\r\n\r\n[Channel]\r\nvolume\r\n[VL]\r\n1\r\n"
 EVAL = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
 
 

@@ -10,7 +10,7 @@ a module with two functions, so that nothing else needs to know what it makes, o
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
@@ -61,19 +61,24 @@ class Recipe(BaseModel):
 
     name: str
     summary: str
-    os: Literal["linux", "windows"]
+    os: Literal["linux", "windows", "none"] = Field(description="none: not a system, but something for one")
     format: Literal["qcow2", "raw", "iso"]
-    user: str  # whom ssh logs in as
+    user: str = Field(default="", description="whom ssh logs in as")
     usual_seconds: int = Field(default=300, description="how long it takes to make or fetch it, roughly")
     usual_boot_seconds: int | None = Field(default=None, description="from power-on to ready, where it differs")
     # Windows media: names of install.wim's images start so
     windows: Literal["2019", "2022", "2025"] | None = None
-    virtio_drivers: bool = Field(default=False, description="the media bring virtio drivers of their own")
+    virtio_drivers: str | None = Field(
+        default=None, description="the folder of the media that is laid out as virtio-win; Microsoft's have none"
+    )
     memory_mib: int | None = None  # suggested for a node, where the role's default is too much
     disk_gib: int | None = None
     cni: Literal["l3"] | None = Field(default=None, description="the CNI profile where the spec names none")
     download: Download | None = None
     build: Build | None = None
+    setup_keys: dict[str, str] = Field(
+        default={}, description="Microsoft's public KMS client setup keys, by standard and datacenter"
+    )
     evaluations: tuple[Evaluation, ...] = Field(default=(), description="Microsoft's, the newest first")
 
     @model_validator(mode="after")
@@ -85,7 +90,10 @@ class Recipe(BaseModel):
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What a builder gets. ``output`` does not exist yet; ``workdir`` is empty and removed afterwards."""
+    """What a builder gets. ``output`` does not exist yet; ``workdir`` is empty and removed afterwards.
+
+    ``packages`` is for the builder to fill: what it took of the distribution, with the versions.
+    """
 
     recipe: Recipe
     options: dict[str, Any]
@@ -93,6 +101,7 @@ class BuildRequest:
     workdir: Path
     progress: Progress
     mirror: str | None = None  # URL of a mirror of the distribution's archive; None: what the host itself uses
+    packages: dict[str, str] = field(default_factory=dict)
 
 
 class Builder(Protocol):
@@ -124,6 +133,11 @@ def load(path: Path) -> Recipe:
 def names() -> list[str]:
     """The names of all recipes, sorted."""
     return sorted(path.stem for path in data.folder("images").glob("*.yaml"))
+
+
+def systems() -> list[str]:
+    """The names of the recipes that nodes can run, sorted."""
+    return [name for name in names() if get(name).os != "none"]
 
 
 def get(name: str) -> Recipe:

@@ -7,35 +7,55 @@ from collections.abc import Iterable
 from lxml import etree
 
 from winlab.catalog import Recipe
+from winlab.cluster.payload import PREFIX
 from winlab.errors import HostError
-from winlab.media import cache
+from winlab.media import cache, golden_cache
+from winlab.render.domain import PAYLOAD_DRIVE
 from winlab.vm import domains
-from winlab.vm.connection import connected
+from winlab.vm.connection import Connection, connected
 from winlab.vm.volumes import MARKER, Pool
 
 
 def prune_all(recipes: Iterable[Recipe]) -> int:
-    """Remove cached images that are none of *recipes*', and base volumes that no other volume stands on
-    and no machine has in a drive.
+    """Remove cached images that are none of *recipes*', golden ones but the newest of each recipe, and base volumes
+    that no other volume stands on and no machine has in a drive, or waits for.
 
     :returns: how many bytes of the cache were freed; volumes come on top.
     """
     kept = {cache.key(recipe) for recipe in recipes if recipe.build or recipe.download}
     # media cannot be made again: only the person who brought them knows whether they are needed
-    kept |= {image.key for image in cache.entries() if not (image.recipe.build or image.recipe.download)}
+    made = {one.image.key for one in golden_cache.entries()}
+    kept |= {
+        image.key
+        for image in cache.entries()
+        if not (image.recipe.build or image.recipe.download) and image.key not in made
+    }
+    newest = {one.image.recipe.name: one.image.key for one in golden_cache.entries()}  # which comes last
+    kept.update(newest.values())
     freed = cache.prune(kept)
     try:
         with connected() as conn:
-            _prune_pool(Pool(conn), domains.files(conn))
+            _prune_pool(Pool(conn), domains.files(conn), waiting=_one_waits(conn))
     except HostError:
         pass  # a host without libvirt has no volumes to prune
     return freed
 
 
-def _prune_pool(pool: Pool, inserted: set[str]) -> None:
+def _one_waits(conn: Connection) -> bool:
+    """Whether a machine has not been given its payload CD yet: its create has uploaded that long before."""
+    for machine in domains.machines(conn):
+        medium = domains.medium(conn, machine.domain, PAYLOAD_DRIVE[machine.tag.os][0])
+        if medium is None or not medium.name.startswith(PREFIX):
+            return True
+    return False
+
+
+def _prune_pool(pool: Pool, inserted: set[str], *, waiting: bool) -> None:
     pool.refresh()
     used = inserted | {path for name in pool.names() if (path := _backing(pool, name))}
     for name in pool.names("base-"):
+        if waiting and name.startswith(PREFIX):
+            continue
         if name.endswith(MARKER):
             if not pool.exists(name.removesuffix(MARKER)):
                 pool.delete(name)

@@ -25,6 +25,7 @@ LAB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?")  # a domain's name sta
 PREFIX = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")
 WORKER = "node"  # what workers are called, with a number behind it
 RESERVED = {"host", "external"}  # of the host's own rows and switch; base volumes begin with "base-"
+GOLDEN = "golden-"  # of the labs that make golden images
 DNS_ZONE = "winlab.internal"  # ICANN reserved .internal for private use
 
 
@@ -49,12 +50,19 @@ class WindowsPlan(_Model):
     image_name: str
     product_key: str | None
     time_zone: str
+    language: str
     locale: str
     keyboard: str
     media: Path | None
     drivers: Path | None
     openssh: Path | None
     release: str
+    scripts: tuple[Path, ...] = ()
+    files: Path | None = None
+    extra_drivers: tuple[Path, ...] = ()
+    template: Path | None = None
+    updates: bool = False
+    golden: str | None = None  # the key of the golden image that the node is a clone of
 
 
 class NodePlan(_Model):
@@ -75,10 +83,15 @@ class NodePlan(_Model):
     cpus: int
     memory_mib: int
     disk_mib: int
-    bus: Literal["virtio", "virtio-scsi", "sata"]
+    firmware: Literal["uefi", "bios"] = "uefi"
+    bus: Literal["virtio-scsi", "virtio-blk", "sata"]
     nic: Literal["virtio", "e1000e"]
     volumes: tuple[VolumePlan, ...]
     windows: WindowsPlan | None = None
+
+    def has(self, role: str) -> bool:
+        """Whether the node has a volume with this role."""
+        return any(volume.role == role for volume in self.volumes)
 
     def volume(self, role: str) -> VolumePlan:
         """The node's volume with this role; ValueError if it has none."""
@@ -88,9 +101,12 @@ class NodePlan(_Model):
         raise ValueError(f"{self.name} has no {role} volume")
 
     def without_bases(self) -> NodePlan:
-        """The node with its base volumes left out, for comparing."""
+        """The node with its base volumes left out, for comparing; of a golden image only counts that there is one."""
         own = tuple(v.model_copy(update={"backing": None}) for v in self.volumes if v.role != "base")
-        return self.model_copy(update={"volumes": own})
+        windows = self.windows
+        if windows is not None and windows.golden is not None:
+            windows = windows.model_copy(update={"golden": "some"})
+        return self.model_copy(update={"volumes": own, "windows": windows})
 
     def without_secrets(self) -> NodePlan:
         """The node with a mark in place of its product key."""
@@ -126,6 +142,7 @@ class Plan(_Model):
     network: NetworkPlan
     cluster: ClusterPlan
     nodes: tuple[NodePlan, ...]
+    builder: Plan | None = None  # the lab that makes the golden image of the Windows nodes, where there is none yet
 
     @property
     def digest(self) -> str:
@@ -135,7 +152,7 @@ class Plan(_Model):
         winlab makes newer images), the host's abilities (found anew at every boot), its resolvers.
         """
         kept = self.model_copy(update={"nodes": tuple(node.without_bases() for node in self.nodes)})
-        text = kept.model_dump_json(exclude={"host": True, "network": {"resolvers"}})
+        text = kept.model_dump_json(exclude={"host": True, "network": {"resolvers"}, "builder": True})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -151,7 +168,10 @@ class Plan(_Model):
 
     def without_secrets(self) -> Plan:
         """The plan as it may be shown: marks in place of product keys."""
-        return self.model_copy(update={"nodes": tuple(node.without_secrets() for node in self.nodes)})
+        builder = self.builder and self.builder.without_secrets()
+        return self.model_copy(
+            update={"nodes": tuple(node.without_secrets() for node in self.nodes), "builder": builder}
+        )
 
     def node(self, name: str) -> NodePlan:
         """The node *name*; KeyError if there is none."""
@@ -161,12 +181,13 @@ class Plan(_Model):
         raise KeyError(name)
 
 
-def check_lab_name(lab: str) -> str:
+def check_lab_name(lab: str, *, own: bool = False) -> str:
     """Return *lab* if it can be a lab's name.
 
+    :param own: also if it is the name of a lab in which winlab makes a golden image.
     :raises UsageError: it can't; the message says which can.
     """
-    if lab in RESERVED or lab.startswith("base-"):
+    if lab in RESERVED or lab.startswith("base-") or (lab.startswith(GOLDEN) and not own):
         raise UsageError(
             f"'{lab}' can't be the name of a lab.",
             why="winlab's own objects have that name.",
@@ -201,6 +222,8 @@ def make(spec: Spec, lab: str, facts: HostFacts, foreign: ForeignCluster | None 
     :param prefix: what the workers are called, with a number behind it.
     :raises UsageError: the spec can't be had on this host (networks overlap, external network too small).
     """
+    from winlab import golden  # it knows of plans
+
     check_lab_name(lab)
     if spec.network.mtu > 1500:
         raise UsageError(
@@ -213,9 +236,10 @@ def make(spec: Spec, lab: str, facts: HostFacts, foreign: ForeignCluster | None 
     outside = addresses.external_block(facts.external_cidr, lab, total + 1, spec.network.floating_block)
     cidr, floating = spec.network.cidr, iter(outside[1:])
     nodes = [_linux(spec.controllers, lab, number, cidr, next(floating)) for number in controllers]
-    nodes += [_worker(spec.workers, lab, number, cidr, next(floating), prefix) for number in _count(spec.workers)]
+    workers = [_worker(spec.workers, lab, number, cidr, next(floating), prefix) for number in _count(spec.workers)]
+    nodes += [golden.clone(node) for node in workers] if spec.workers.golden else workers
     nodes += [_linux(spec.linux_workers, lab, number, cidr, next(floating)) for number in _count(spec.linux_workers)]
-    return Plan(
+    made = Plan(
         lab=lab,
         host=facts,
         network=NetworkPlan(
@@ -238,6 +262,7 @@ def make(spec: Spec, lab: str, facts: HostFacts, foreign: ForeignCluster | None 
         else clusters.decide_joined(spec, nodes, facts.external_cidr, foreign),
         nodes=tuple(nodes),
     )
+    return made.model_copy(update={"builder": golden.builder(made, workers)})
 
 
 def _count(group: Controllers | Workers | LinuxWorkers) -> range:
@@ -246,18 +271,21 @@ def _count(group: Controllers | Workers | LinuxWorkers) -> range:
 
 def base_volume(recipe: Recipe, media: Path | None) -> str:
     """The name of the volume that holds an image: by its recipe's key, or by a local medium's identity."""
-    from winlab.media import cache
+    from winlab.media import cache, own_media
 
     suffix = "qcow2" if recipe.format == "qcow2" else "iso"
     if media is not None:
-        return f"base-media-{_identity(media)}.{suffix}"
+        return f"base-media-{identity(media)}.{suffix}"
     if recipe.download is None and recipe.build is None:
-        return f"base-{recipe.name}-media-not-given.{suffix}"
+        return f"base-{recipe.name}-{(own_media.chosen(recipe) or 'media-not-given')[:16]}.{suffix}"
     return f"base-{recipe.name}-{cache.key(recipe)[:16]}.{suffix}"
 
 
-def _identity(path: Path) -> str:
-    """A quick fingerprint of a large file: its size, its first and its last mebibyte."""
+def identity(path: Path) -> str:
+    """A quick fingerprint of a large file: its size, its first and its last mebibyte.
+
+    :raises UsageError: it can't be read.
+    """
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -306,7 +334,7 @@ def _linux(row: Controllers | LinuxWorkers, lab: str, number: int, cidr: str, fl
             "cpus": row.cpus,
             "memory_mib": row.memory,
             "disk_mib": row.disk,
-            "bus": "virtio",
+            "bus": "virtio-blk",
             "nic": "virtio",
             "volumes": _linux_volumes(lab, name, recipe, row.disk),
         }
@@ -330,18 +358,19 @@ def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str, prefi
     }
     if recipe.os == "linux":
         return NodePlan.model_validate(
-            {**common, "bus": "virtio", "nic": "virtio", "volumes": _linux_volumes(lab, name, recipe, disk)}
+            {**common, "bus": "virtio-blk", "nic": "virtio", "volumes": _linux_volumes(lab, name, recipe, disk)}
         )
     bus = row.bus or ("virtio-scsi" if row.drivers or recipe.virtio_drivers else "sata")
-    if bus == "virtio-scsi" and not (row.drivers or recipe.virtio_drivers):
+    if bus != "sata" and not (row.drivers or recipe.virtio_drivers):
         raise UsageError(
-            "workers.bus virtio-scsi needs drivers that the Windows media don't carry.",
+            f"workers.bus {bus} needs drivers that the Windows media don't carry.",
             cure="Give the virtio-win ISO with --set workers.drivers=PATH, or take --set workers.bus=sata.",
         )
     base = base_volume(recipe, row.media)
     return NodePlan.model_validate(
         {
             **common,
+            "firmware": row.firmware,
             "bus": bus,
             "nic": "e1000e" if bus == "sata" else "virtio",
             "volumes": (
@@ -353,14 +382,8 @@ def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str, prefi
             "windows": WindowsPlan(
                 computer_name=name.upper(),
                 image_name=image_name(recipe, row.edition),
-                product_key=row.product_key,
-                time_zone=row.time_zone,
-                locale=row.locale,
-                keyboard=row.keyboard,
-                media=row.media,
-                drivers=row.drivers,
-                openssh=row.openssh,
                 release=recipe.windows or "2022",
+                **row.model_dump(include=(set(WindowsPlan.model_fields) & set(Workers.model_fields)) - {"golden"}),
             ),
         }
     )

@@ -17,6 +17,7 @@ EXTERNAL_SWITCH = "winlab-external"  # logical switch with the localnet port, ma
 HOST_FILE = Path("/etc/winlab/host.yaml")  # what `winlab host setup` found and chose
 NB_SOCKET = Path("/run/winlab/ovnnb.sock")  # OVN northbound, for the libvirt group
 GROUP = "libvirt"
+SHORTEST_STALL = 20  # seconds
 
 
 def cache_dir() -> Path:
@@ -37,3 +38,19 @@ def libvirt_uri() -> str:
 def northbound() -> str:
     """The OVN northbound database, in OVSDB's notation; ``WINLAB_OVN_NB`` names another."""
     return os.environ.get("WINLAB_OVN_NB") or f"unix:{NB_SOCKET}"
+
+
+def stall_seconds() -> float:
+    """After how many seconds without a sign of life a guest counts as stopped; ``WINLAB_STALL_SECONDS`` sets it.
+
+    :raises UsageError: that is no number of seconds.
+    """
+    from winlab.errors import UsageError
+
+    text = os.environ.get("WINLAB_STALL_SECONDS") or "900"
+    if not text.isdigit() or int(text) < SHORTEST_STALL:
+        raise UsageError(
+            f"WINLAB_STALL_SECONDS is '{text}'.",
+            cure=f"Give a whole number of seconds, {SHORTEST_STALL} or more. Windows is silent for minutes.",
+        )
+    return float(text)

@@ -20,7 +20,13 @@ from winlab.errors import UsageError
 from winlab.sizes import Mib
 
 SHORTHAND = re.compile(r"(\d+)-(\d+)-(\d+)")
+LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)+$"  # en-US, sr-Latn-RS
 CniProfile = Literal["calico-vxlan", "calico-bgp", "flannel-vxlan", "host-gw", "l3"]
+# What a worker has only where it runs Windows
+WINDOWS_ONLY = (
+    *("media", "drivers", "openssh", "firmware", "bus", "product_key", "language"),
+    *("scripts", "files", "extra_drivers", "template", "golden", "updates"),
+)
 Edition = Literal["standard-core", "standard-desktop", "datacenter-core", "datacenter-desktop"]
 
 
@@ -52,13 +58,21 @@ class Workers(_Model):
     openssh: Path | None = Field(
         None, description="OpenSSH-Win64.zip, for Windows before 2025 in networks without the internet"
     )
-    bus: Literal["virtio-scsi", "sata"] | None = Field(
+    firmware: Literal["uefi", "bios"] = Field("uefi", description="uefi installs on a GPT disk, bios on an MBR disk")
+    bus: Literal["virtio-scsi", "virtio-blk", "sata"] | None = Field(
         None, description="default: virtio-scsi where drivers are at hand, else sata (with an e1000e NIC)"
     )
     product_key: str | None = Field(None, pattern=r"^[0-9A-Z]{5}(-[0-9A-Z]{5}){4}$")
     time_zone: str = "UTC"
-    locale: str = Field("en-US", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)+$")
+    language: str = Field("en-US", pattern=LANGUAGE, description="of Setup and Windows: the medium's")
+    locale: str = Field("en-US", pattern=LANGUAGE)
     keyboard: str = Field("0409:00000409", pattern=r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{8}$")
+    scripts: tuple[Path, ...] = Field((), description="PowerShell scripts of your own, run once Windows answers")
+    files: Path | None = Field(None, description="a folder whose files come to the same places under C:")
+    extra_drivers: tuple[Path, ...] = Field((), description="folders with further drivers (.inf) to install")
+    template: Path | None = Field(None, description="a template of your own for Autounattend.xml")
+    golden: bool = Field(True, description="clone a golden image, made once; false installs each node by itself")
+    updates: bool = Field(False, description="install Windows' updates into the golden image")
 
     @field_validator("time_zone")
     @classmethod
@@ -142,7 +156,7 @@ class Spec(_Model):
 
     @model_validator(mode="after")
     def _known_systems(self) -> Spec:
-        known = {name: catalog.get(name) for name in catalog.names()}
+        known = {name: catalog.get(name) for name in catalog.systems()}
         chosen = {
             "controllers.os": self.controllers.os,
             "workers.os": self.workers.os,
@@ -155,8 +169,8 @@ class Spec(_Model):
             if known[chosen[where]].os != "linux":
                 raise ValueError(f"{where}: {kind} runs Linux, '{chosen[where]}' is Windows")
         if known[self.workers.os].os == "linux":
-            for name in ("media", "drivers", "openssh", "bus", "product_key"):
-                if getattr(self.workers, name) is not None:
+            for name in WINDOWS_ONLY:
+                if name in self.workers.model_fields_set and getattr(self.workers, name) is not None:
                     raise ValueError(f"workers.{name}: only Windows workers have it, '{self.workers.os}' is Linux")
         size = ipaddress.IPv4Network(self.network.cidr).num_addresses
         if self.workers.count + 101 >= size - 1:
@@ -198,13 +212,19 @@ def load(source: str, changes: Iterable[str] = ()) -> Spec:
 
 def _resolved(made: Spec, folder: Path) -> Spec:
     """Paths made absolute: a spec's own are relative to its file."""
-    paths = {
-        name: (folder / value.expanduser()).resolve()
-        for name in ("media", "drivers", "openssh")
+
+    def absolute(path: Path) -> Path:
+        return (folder / path.expanduser()).resolve()
+
+    paths: dict[str, Path | tuple[Path, ...]] = {
+        name: absolute(value)
+        for name in ("media", "drivers", "openssh", "files", "template")
         if (value := getattr(made.workers, name)) is not None
     }
+    for name in ("scripts", "extra_drivers"):
+        paths[name] = tuple(map(absolute, getattr(made.workers, name)))
     source = made.kubernetes.source
-    tree = {"source": (folder / source.expanduser()).resolve()} if source else {}
+    tree = {"source": absolute(source)} if source else {}
     return made.model_copy(
         update={
             "workers": made.workers.model_copy(update=paths),

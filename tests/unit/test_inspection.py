@@ -55,7 +55,6 @@ def test_the_sha256_tells_known_media(tmp_path: Path, monkeypatch: pytest.Monkey
         ({"wim": make_wim([SERVER], parts=2)}, "split WIM"),
         ({"wim": b"<html>"}, "not a WIM"),
         ({"files": {}}, "no sources/boot.wim"),
-        ({"noprompt": False}, "efisys_noprompt.bin"),
         ({"uefi": False}, "UEFI can't boot it"),
     ],
 )
@@ -66,8 +65,21 @@ def test_what_is_wrong_is_said(tmp_path: Path, changes: dict[str, object], says:
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     client = make_wim(["Windows 11 Pro"], kind="Client", arch=12)
-    report = inspection.inspect(make_server_medium(tmp_path / "w.iso", wim=client, noprompt=False, files={}))
+    report = inspection.inspect(make_server_medium(tmp_path / "w.iso", wim=client, uefi=False, files={}))
     assert len(report.problems) == 4
+
+
+def test_media_that_ask_for_a_key_can_be_used_all_the_same(tmp_path: Path) -> None:
+    """winlab presses it."""
+    report = inspection.inspect(make_server_medium(tmp_path / "w.iso", noprompt=False))
+    assert (report.prompts, report.problems) == (True, [])
+
+
+def test_linux_media(tmp_path: Path) -> None:
+    path = tmp_path / "l.iso"
+    small_iso.write(path, "LINUX", {"a": b"b"})
+    report = inspection.inspect(path)
+    assert "no UDF file system" in report.problems[0].what
 
 
 def test_a_download_that_broke_off(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import tarfile
 import uuid
@@ -86,12 +87,38 @@ def test_fingerprint_follows_the_files(tmp_path: Path, monkeypatch: pytest.Monke
     assert len({empty, one, debian.fingerprint(recipe)}) == 3
 
 
+STATUS = """\
+Package: apt
+Status: install ok installed
+Version: 3.0.3
+Description: commandline package manager
+ Status: not a field, but a line of a text
+
+Package: gone
+Status: deinstall ok config-files
+Version: 1
+
+Package: adduser
+Status: install ok installed
+Version: 3.152
+"""
+
+
+def root(tar: Path) -> None:
+    """A root file system of nothing but dpkg's list."""
+    with tarfile.open(tar, "w") as archive:
+        member = tarfile.TarInfo("./var/lib/dpkg/status")
+        member.size = len(STATUS)
+        archive.addfile(member, io.BytesIO(STATUS.encode()))
+
+
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     seen: list[list[str]] = []
 
     def stream(args: list[str], on_line: Callable[[str], None], **_: object) -> None:
         seen.append(args)
+        root(Path(args[-2]))
         on_line("I: installing remaining packages inside the chroot...")
 
     monkeypatch.setattr(run, "stream", stream)
@@ -108,7 +135,9 @@ def request(folder: Path, **changes: object) -> BuildRequest:
 
 
 def test_build_asks_mmdebstrap_for_the_recipes_packages(tmp_path: Path, commands: list[list[str]]) -> None:
-    debian.build(request(tmp_path))
+    asked = request(tmp_path)
+    debian.build(asked)
+    assert asked.packages == {"adduser": "3.152", "apt": "3.0.3"}
     (command,) = commands
     assert command[:3] == ["setpriv", "--pdeathsig=TERM", "mmdebstrap"]
     assert command[-3:] == [

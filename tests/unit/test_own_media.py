@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import plans
 import pytest
 from isos import make_server_medium, make_wim
 from typer.testing import CliRunner
 
 from winlab import catalog, images
 from winlab.catalog import Evaluation
-from winlab.cli.common import make_spec
+from winlab.cli.common import make_spec, plan_of
 from winlab.cli.main import app
+from winlab.cluster import locking
 from winlab.errors import TransferError, UsageError
 from winlab.events import Quiet
-from winlab.media import own_media
+from winlab.media import own_media, small_iso
 
 RECIPE = catalog.get("windows-2022")
 
@@ -89,13 +91,42 @@ def test_media_outlive_a_prune(medium: Path) -> None:
     assert image.path.exists()
 
 
-def test_create_takes_the_medium_that_is_there(medium: Path) -> None:
-    assert make_spec("1-1-1", None, "windows-2022", None, False).workers.media is None
-    image = own_media.add(RECIPE, medium, None, Quiet())
-    assert make_spec("1-1-1", None, "windows-2022", None, False).workers.media == image.path
-    assert make_spec("1-1-1", None, "windows-2022", str(medium), False).workers.media == medium
-    assert make_spec("1-1-1", None, None, None, True).workers.media is None
-    assert make_spec("1-0-1", None, None, None, False).workers.media is None
+def base(*changes: str) -> str:
+    builder = plans.make(plans.KVM, "1-1-1", *changes).builder
+    assert builder is not None
+    return builder.nodes[0].volume("base").name
+
+
+def test_create_takes_the_medium_that_is_there_else_the_evaluation(medium: Path) -> None:
+    """The plan stays the same when the evaluation has come."""
+    published = RECIPE.evaluations[0].sha256
+    assert published is not None
+    assert published[:16] in base()
+    own_media.add(RECIPE, medium, None, Quiet())
+    assert digest(medium)[:16] in base()
+    assert "base-media" in base(f"workers.media={medium}")
+
+
+def test_plan_says_that_the_evaluation_is_taken_for_granted(medium: Path) -> None:
+    plan = ["plan", "--os", "windows-2022"]
+    assert f"{RECIPE.evaluations[0].file} is taken for granted" in CliRunner().invoke(app, plan).stderr
+    own_media.add(RECIPE, medium, None, Quiet())
+    for words in (plan, ["plan", "--rehearse"], ["plan", "--spec", "1-0-1"]):
+        assert "taken for granted" not in CliRunner().invoke(app, words).stderr
+
+
+def test_drivers_come_with_media_that_can_be_fetched(medium: Path) -> None:
+    """And with media of one's own if they are there; never unasked for."""
+    drivers = own_media.drivers()
+    assert make_spec("1-1-1", None, "windows-2022", None, False).workers.drivers == drivers
+    assert make_spec("1-1-1", ["workers.bus=sata"], "windows-2022", None, False).workers.drivers is None
+    assert make_spec("1-1-1", None, "windows-2022", str(medium), False).workers.drivers is None
+    assert make_spec("1-1-1", None, None, None, True).workers.drivers is None
+    assert make_spec("1-1-1", ["workers.drivers=/v.iso"], None, None, False).workers.drivers == Path("/v.iso")
+    iso = medium.with_name("virtio-win.iso")
+    small_iso.write(iso, "virtio-win", {f"{name}/2k22/amd64/d.inf": b"" for name in ("vioscsi", "NetKVM")})
+    image = own_media.add(catalog.get("virtio-win"), iso, None, Quiet())
+    assert make_spec("1-1-1", None, "windows-2022", str(medium), False).workers.drivers == image.path
 
 
 def test_the_commands(medium: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,3 +151,12 @@ def test_terms_are_accepted_once_and_by_nobody_else(medium: Path, monkeypatch: p
     assert own_media.find(RECIPE) is None
     assert run(app, [*words, "--accept-eula"]).exit_code == 0
     assert run(app, words).exit_code == 0
+
+
+def test_drivers_that_are_still_to_be_fetched_are_locked_by_their_published_digest(medium: Path) -> None:
+    own_media.add(RECIPE, medium, None, Quiet())
+    plan = plan_of(make_spec("1-1-1", None, "windows-2022", None, False), "lab")
+    published = catalog.get("virtio-win").download
+    assert published is not None
+    rows = {row.name: row.sha256 for row in locking.media(plan, Quiet())}
+    assert rows == {"medium of windows-2022": digest(medium), "drivers of windows-2022": published.sha256}

@@ -6,6 +6,8 @@ Whoever set up the host has chosen a mirror that it can reach; builds that need 
 from __future__ import annotations
 
 import os
+import re
+import tarfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -86,3 +88,17 @@ def _deb822(text: str) -> list[str]:
         if "deb" in fields.get("types", "").split() and not disabled:
             urls += fields.get("uris", "").split()
     return urls
+
+
+def installed(tar: Path) -> dict[str, str]:
+    """The packages in a root file system, with their versions, as dpkg's own list there says (deb-control(5))."""
+    with tarfile.open(tar) as archive:
+        file = archive.extractfile("./var/lib/dpkg/status")
+        assert file is not None
+        text = file.read().decode("utf-8")
+    found = {}
+    for paragraph in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if re.match(r"[A-Z][A-Za-z-]*: ", line))
+        if fields.get("Status") == "install ok installed":
+            found[fields["Package"]] = fields["Version"]
+    return dict(sorted(found.items()))

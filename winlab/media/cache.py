@@ -27,13 +27,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from winlab import catalog, locks, settings
 from winlab.catalog import BuildRequest, Recipe
-from winlab.errors import AccessError, UsageError
+from winlab.errors import AccessError, ConflictError, UsageError
 from winlab.events import Progress
 from winlab.media import download
 from winlab.run import run
@@ -101,11 +102,18 @@ def obtain(recipe: Recipe, progress: Progress, *, mirror: str | None = None, sou
     return _anew(recipe, name, progress, make)
 
 
-def keep(recipe: Recipe, name: str, fill: Callable[[Path], tuple[str, str]], progress: Progress) -> Image:
+def keep(
+    recipe: Recipe,
+    name: str,
+    fill: Callable[[Path], tuple[str, str]],
+    progress: Progress,
+    more: Callable[[], dict[str, Any]] = dict,
+) -> Image:
     """An image that is neither built nor published for all: a medium of somebody's own, or one with terms to accept.
 
     :param name: its key, 64 hex digits.
     :param fill: writes the image to a path that does not exist yet; gives its SHA-256 and where it came from.
+    :param more: what stands in the manifest besides; asked for when the image is there.
     :raises WinlabError: whatever *fill* says; the cache is as it was before.
     """
 
@@ -114,9 +122,15 @@ def keep(recipe: Recipe, name: str, fill: Callable[[Path], tuple[str, str]], pro
         staging.mkdir(parents=True)
         output = staging / f"image.{recipe.format}"
         sha256, origin = fill(output)
-        return _finish(recipe, name, staging, output, sha256, origin, begun)
+        return _finish(recipe, name, staging, output, sha256, origin, begun, more())
 
     return _anew(recipe, name, progress, make)
+
+
+def manifest(image: Image) -> dict[str, Any]:
+    """All that the manifest of an image in the cache says."""
+    found: dict[str, Any] = json.loads((image.path.parent / "manifest.json").read_text(encoding="utf-8"))
+    return found
 
 
 def unfinished(name: str, file: str) -> Path:
@@ -129,6 +143,17 @@ def entries() -> list[Image]:
     folders = sorted(_folder("images").iterdir(), key=lambda path: path.stat().st_mtime)
     images = [image for folder in folders if (image := _read(folder, None))]
     return sorted(images, key=lambda image: image.recipe.name)
+
+
+def remove(name: str) -> int:
+    """Remove the image with this key; the freed space in bytes.
+
+    :raises ConflictError: another winlab is making it.
+    """
+    with locks.attempt(_lock(name)) as mine:
+        if not mine:
+            raise ConflictError("Another winlab is making this image.", cure="Wait for it to end, or interrupt it.")
+        return _remove(_folder("images") / name)
 
 
 def prune(keep: set[str]) -> int:
@@ -166,6 +191,7 @@ def _make(
 ) -> Image:
     """Make the image in *staging* and move it to its place; the lock is ours."""
     begun = time.time()
+    packages: dict[str, str] = {}
     work = staging / "work"
     work.mkdir(parents=True)
     output = staging / f"image.{recipe.format}"
@@ -175,17 +201,26 @@ def _make(
         origin = str(source or download.rewrite(recipe.download.url, mirror))
     else:
         assert recipe.build is not None
-        request = BuildRequest(recipe, recipe.build.options, output, work, progress, mirror)
+        request = BuildRequest(recipe, recipe.build.options, output, work, progress, mirror, packages)
         catalog.builder(recipe).build(request)
         progress.say("reading the image's digest")
         with output.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         origin = recipe.build.builder
     shutil.rmtree(work)
-    return _finish(recipe, name, staging, output, sha256, origin, begun)
+    return _finish(recipe, name, staging, output, sha256, origin, begun, {"packages": packages} if packages else None)
 
 
-def _finish(recipe: Recipe, name: str, staging: Path, output: Path, sha256: str, origin: str, begun: float) -> Image:
+def _finish(
+    recipe: Recipe,
+    name: str,
+    staging: Path,
+    output: Path,
+    sha256: str,
+    origin: str,
+    begun: float,
+    more: dict[str, Any] | None = None,
+) -> Image:
     """Describe the finished image in *staging* and move both to their place."""
     manifest = {
         "recipe": recipe.model_dump(mode="json"),
@@ -196,6 +231,7 @@ def _finish(recipe: Recipe, name: str, staging: Path, output: Path, sha256: str,
         "origin": origin,
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(begun)),
         "seconds": round(time.time() - begun, 1),
+        **(more or {}),
     }
     (staging / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     output.chmod(0o444)

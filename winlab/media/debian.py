@@ -23,7 +23,7 @@ from winlab.catalog import BuildRequest, Recipe
 from winlab.errors import UsageError
 from winlab.events import Progress
 from winlab.media import guestdisk
-from winlab.media.apt import VARIABLE, debian_mirror
+from winlab.media.apt import VARIABLE, debian_mirror, installed
 from winlab.media.download import check_space
 
 SPACE = 2_000_000_000  # bytes that a build takes on the way
@@ -84,6 +84,7 @@ def build(request: BuildRequest) -> None:
     finish = (base / "finish.sh").read_text(encoding="utf-8")
     tar = request.workdir / "root.tar"
     bootstrap(options, mirror, overlay, finish, tar, request.progress)
+    request.packages.update(installed(tar))
     request.progress.say("making the disk", 0.92)
     guestdisk.make_disk(tar, request.output, options.size_gib, request.workdir)
 

@@ -14,14 +14,33 @@ import pycdlib
 from winlab.errors import UsageError
 
 DRIVERS = ("vioscsi", "viostor", "NetKVM", "vioserial", "Balloon", "viorng", "pvpanic")
-NEEDED = ("vioscsi", "NetKVM")
+# What Windows needs to see its disk and its adapter, by the bus of its disk
+NEEDED = {"virtio-scsi": ("vioscsi", "NetKVM"), "virtio-blk": ("viostor", "NetKVM"), "sata": ()}
+GUEST_TOOLS = "virtio-win-guest-tools.exe"  # at the ISO's root: the drivers' services and QEMU's guest agent
 RELEASES = {"2019": "2k19", "2022": "2k22", "2025": "2k25"}
 TARGET = "drv"  # on one medium only: a driver reachable twice was reported to stop Setup
 
 
-def stage(iso_path: Path, release: str) -> dict[str, bytes]:
-    """The driver files for Windows Server *release*, by their paths on the answer ISO.
+def check(iso_path: Path) -> None:
+    """See that an ISO has virtio drivers for at least one release of Windows Server.
 
+    :raises UsageError: it has none, or can't be read.
+    """
+    problems = []
+    for release in RELEASES:
+        try:
+            stage(iso_path, release, "virtio-scsi")
+        except UsageError as error:
+            problems.append(error)
+    if len(problems) == len(RELEASES):
+        raise problems[-1]
+
+
+def stage(iso_path: Path, release: str, bus: str, within: str = "") -> dict[str, bytes]:
+    """The driver files for Windows Server *release*, by their paths on the answer ISO; the guest tools, too.
+
+    :param bus: of the node's disk; its driver must be there.
+    :param within: the folder of an installation medium that is laid out as virtio-win; else the ISO itself is.
     :raises UsageError: the ISO is not virtio-win, or has no drivers for that release.
     """
     iso = pycdlib.PyCdlib()
@@ -30,13 +49,18 @@ def stage(iso_path: Path, release: str) -> dict[str, bytes]:
     except Exception as error:  # pycdlib raises struct.error and others on damaged media
         raise UsageError(f"The driver ISO '{iso_path}' can't be read.", why=str(error)) from error
     try:
+        tree = _Tree(iso, within)
         files: dict[str, bytes] = {}
         for driver in DRIVERS:
-            folder = f"/{driver}/{RELEASES[release]}/amd64"
-            files.update(_read(iso, folder, f"{TARGET}/{driver}"))
+            for name in tree.names(f"/{driver}/{RELEASES[release]}/amd64"):
+                if not name.lower().endswith(".pdb"):
+                    content = tree.read(f"/{driver}/{RELEASES[release]}/amd64/{name}")
+                    files[f"{TARGET}/{driver}/{name}"] = content
+        if GUEST_TOOLS in tree.names("/"):
+            files[f"winlab/{GUEST_TOOLS}"] = tree.read(f"/{GUEST_TOOLS}")
     finally:
         iso.close()
-    missing = [driver for driver in NEEDED if not any(name.startswith(f"{TARGET}/{driver}/") for name in files)]
+    missing = [driver for driver in NEEDED[bus] if not any(name.startswith(f"{TARGET}/{driver}/") for name in files)]
     if missing:
         raise UsageError(
             f"The driver ISO '{iso_path}' has no {' and no '.join(missing)} for Windows Server {release}.",
@@ -45,19 +69,25 @@ def stage(iso_path: Path, release: str) -> dict[str, bytes]:
     return files
 
 
-def _read(iso: pycdlib.PyCdlib, folder: str, target: str) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
-    try:
-        children = list(iso.list_children(joliet_path=folder))
-    except pycdlib.pycdlibexception.PyCdlibException:
-        return {}
-    for child in children:
-        if child.is_dot() or child.is_dotdot() or child.is_dir():
-            continue
-        name = child.file_identifier().decode("utf-16-be").split(";")[0]
-        if name.lower().endswith(".pdb"):
-            continue
+class _Tree:
+    """The files of virtio-win: on an ISO of their own by Joliet, on an installation medium by UDF."""
+
+    def __init__(self, iso: pycdlib.PyCdlib, within: str) -> None:
+        self.iso = iso
+        self.within = within
+        self.kind = "udf_path" if within else "joliet_path"
+
+    def names(self, folder: str) -> list[str]:
+        """The files in a folder; none if there is no such folder."""
+        try:
+            children = list(self.iso.list_children(**{self.kind: f"{self.within}{folder}".rstrip("/") or "/"}))
+        except pycdlib.pycdlibexception.PyCdlibException:
+            return []
+        found = [child for child in children if child is not None and not child.is_dir()]
+        how = "utf-8" if self.within else "utf-16-be"
+        return [child.file_identifier().decode(how).split(";")[0] for child in found]
+
+    def read(self, path: str) -> bytes:
         content = io.BytesIO()
-        iso.get_file_from_iso_fp(content, joliet_path=f"{folder}/{name}")
-        files[f"{target}/{name}"] = content.getvalue()
-    return files
+        self.iso.get_file_from_iso_fp(content, **{self.kind: f"{self.within}{path}"})
+        return content.getvalue()

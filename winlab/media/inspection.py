@@ -13,7 +13,7 @@ import pycdlib
 from pycdlib.pycdlibexception import PyCdlibException
 
 from winlab import catalog
-from winlab.errors import UsageError, WinlabError
+from winlab.errors import UsageError
 from winlab.events import Progress
 from winlab.media import digest, windows_iso
 from winlab.media.wim import WimImage, read_images
@@ -159,12 +159,8 @@ def _boot(report: Report) -> None:
     if not any(entry.platform == UEFI for entry in report.boot):
         report.problems.append(Problem("UEFI can't boot it: its boot catalog has no entry for UEFI.", AGAIN))
         return
-    try:
-        report.prompts = windows_iso.no_prompt_patch(report.path) is not None
-    except WinlabError as error:
-        if report.files:
-            report.prompts = True
-            report.problems.append(Problem(error.what, error.cure or AGAIN))
+    if report.files:
+        report.prompts = windows_iso.asks_for_a_key(report.path)
 
 
 def _contents(report: Report) -> None:

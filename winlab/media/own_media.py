@@ -6,12 +6,15 @@ import hashlib
 import json
 from pathlib import Path
 
+from winlab import catalog, settings
 from winlab.catalog import Download, Evaluation, Recipe
 from winlab.errors import TransferError, UsageError
 from winlab.events import Progress
 from winlab.media import cache, digest, download, inspection
+from winlab.media import drivers as driver_iso
 from winlab.media.cache import Image
 
+DRIVERS = "virtio-win"  # the recipe of the virtio drivers
 NOWHERE = "https://nowhere.invalid"  # for what comes from a mirror or a local file alone
 
 
@@ -20,9 +23,52 @@ def key(sha256: str) -> str:
     return hashlib.sha256(json.dumps({"medium": sha256}).encode()).hexdigest()
 
 
+def chosen(recipe: Recipe) -> str | None:
+    """The SHA-256 of the medium that *recipe*'s nodes are installed from: the cache's newest, else the evaluation that
+    would be fetched; None if neither is known."""
+    image = find(recipe)
+    if image is not None:
+        return image.sha256
+    return recipe.evaluations[0].sha256 if recipe.evaluations else None
+
+
+def at_hand(recipe: Recipe, given: Path | None) -> Path | None:
+    """The medium that *recipe*'s nodes are installed from, if it is here: the person's (*given*), or the cache's."""
+    if given is not None:
+        return given
+    image = cache.lookup(recipe) or find(recipe)
+    return None if image is None else image.path
+
+
+def drivers() -> Path:
+    """The virtio drivers in the cache: those that came last, else where the published ones would be."""
+    recipe = catalog.get(DRIVERS)
+    image = find(recipe)
+    return image.path if image is not None else published(recipe)
+
+
+def published(recipe: Recipe) -> Path:
+    """Where a published image is in the cache, or will be."""
+    return settings.cache_dir() / "images" / cache.key(recipe) / f"image.{recipe.format}"
+
+
+def is_published(drivers: Path | None) -> bool:
+    """Whether drivers are the published ones in the cache, there or to come."""
+    return drivers == published(catalog.get(DRIVERS))
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a path is in winlab's cache of images, where something can still come to."""
+    return path.is_relative_to(settings.cache_dir() / "images")
+
+
 def find(recipe: Recipe) -> Image | None:
     """The medium for *recipe* that came last into the cache; None if there is none."""
-    there = [image for image in cache.entries() if image.recipe.name == recipe.name]
+    there = [
+        image
+        for image in cache.entries()
+        if (image.recipe.name, image.recipe.format) == (recipe.name, recipe.format)  # golden images are qcow2
+    ]
     return there[-1] if there else None
 
 
@@ -30,15 +76,12 @@ def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> I
     """Take an ISO into the cache: a copy, so that the person's own stays what it is.
 
     :param sha256: what it must have, as whoever offers it says.
-    :raises UsageError: winlab can't install *recipe*'s release from it, or it has another digest.
+    :raises UsageError: it is not what *recipe* needs, or has another digest.
     """
-    report = inspection.inspect(path)
-    report.require_usable()
-    if report.release != recipe.windows:
-        raise UsageError(
-            f"'{path}' is Windows Server {report.release}, not {recipe.windows}.",
-            cure=f"Add it as windows-{report.release}.",
-        )
+    if recipe.windows is not None:
+        _check_release(recipe, path)
+    else:
+        driver_iso.check(path)
     found = digest.sha256(path, progress)
     if sha256 is not None and found != sha256.lower():
         raise UsageError(
@@ -48,6 +91,16 @@ def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> I
         )
 
     return _keep(recipe, Download(url=f"{NOWHERE}/{path.name}", sha256=found), progress, None, path)
+
+
+def _check_release(recipe: Recipe, path: Path) -> None:
+    report = inspection.inspect(path)
+    report.require_usable()
+    if report.release != recipe.windows:
+        raise UsageError(
+            f"'{path}' is Windows Server {report.release}, not {recipe.windows}.",
+            cure=f"Add it as windows-{report.release}.",
+        )
 
 
 def pull(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pycdlib
 
 from winlab.errors import UsageError
-from winlab.media.wim import WimImage, read_images
+from winlab.media import udf
 
 SECTOR = 2048
 BOOT_RECORD = 17  # the sector that El Torito fixes for its boot record
@@ -24,7 +24,7 @@ ANCHOR_TAG, PARTITION_TAG = 2, 5
 LONGEST = 64  # sectors of a volume descriptor sequence that are looked at
 UEFI = 0xEF
 NO_PROMPT = "/efi/microsoft/boot/efisys_noprompt.bin"
-INSTALL_WIM = "/sources/install.wim"
+BOOT_FIX = "/boot/bootfix.bin"  # said to ask only where there is something else to boot
 
 
 @dataclass(frozen=True)
@@ -96,28 +96,6 @@ def stated_size(path: Path) -> int:
         return found
 
 
-def images(path: Path) -> list[WimImage]:
-    """The images in the medium's install.wim.
-
-    :raises UsageError: the file is not a Windows installation ISO; the message says what it is instead.
-    """
-    with opened(path) as iso:
-        if not iso.has_udf():
-            raise UsageError(
-                f"'{path}' is not a Windows installation ISO.",
-                why="It has no UDF file system; Microsoft's media have all their files there.",
-            )
-        try:
-            with iso.open_file_from_iso(udf_path=INSTALL_WIM) as file:
-                return read_images(file, f"'{INSTALL_WIM}' in '{path}'")
-        except pycdlib.pycdlibexception.PyCdlibException as error:
-            raise UsageError(
-                f"'{path}' has no {INSTALL_WIM}.",
-                why=str(error),
-                cure="Take a Windows Server ISO as Microsoft offers it; .esd and split .swm images can't be used.",
-            ) from error
-
-
 def boot_entries(path: Path) -> list[BootEntry]:
     """The bootable entries of the El Torito catalog; empty if there is none."""
     with path.open("rb") as file:
@@ -142,27 +120,51 @@ def boot_entries(path: Path) -> list[BootEntry]:
     return found
 
 
-def no_prompt_patch(path: Path) -> tuple[int, bytes] | None:
-    """What to write where, so that the medium boots under UEFI without asking for a key: (offset, four bytes).
+def no_prompt_patches(path: Path) -> list[tuple[int, bytes]]:
+    """What to write where, so that the medium boots without asking for a key: (offset, bytes), ...
 
-    None if it does so already. The patch points the UEFI entry at the image that Microsoft ships for this.
+    The UEFI entry is pointed at the image that Microsoft ships for this; and boot/bootfix.bin, which asks under BIOS,
+    gets a name under which it is not found. Empty if neither is there; see :func:`must_have_a_key`.
 
-    :raises UsageError: the medium has no UEFI entry, or no such image.
+    :raises UsageError: the medium can't be read.
     """
-    entries = [entry for entry in boot_entries(path) if entry.platform == UEFI]
-    if not entries:
-        raise UsageError(f"'{path}' can't be booted by UEFI.", why="Its boot catalog has no UEFI entry.")
+    found = []
     with opened(path) as iso:
-        try:
-            record = iso.get_record(udf_path=NO_PROMPT)
-        except pycdlib.pycdlibexception.PyCdlibException as error:
-            raise UsageError(
-                f"'{path}' has no {NO_PROMPT}.",
-                why="Windows Server media have it since 2016; it boots without asking for a key.",
-                cure="Take the ISO as Microsoft offers it.",
-            ) from error
-        assert record.inode is not None  # a file always has one
-        sector = record.inode.extent_location()
-    if entries[0].load_sector == sector:
+        entry, sector = _uefi(path), _no_prompt_sector(iso)
+        if entry is not None and sector is not None and entry.load_sector != sector:
+            found.append((entry.offset + 8, struct.pack("<I", sector)))
+        if (patch := udf.rename(path, iso, BOOT_FIX, "bootfix.off")) is not None:
+            found.append(patch)
+    return found
+
+
+def asks_for_a_key(path: Path) -> bool:
+    """Whether UEFI asks for a key before it boots the medium, as it is.
+
+    :raises UsageError: the medium can't be read.
+    """
+    with opened(path) as iso:
+        entry = _uefi(path)
+        return entry is not None and entry.load_sector != _no_prompt_sector(iso)
+
+
+def must_have_a_key(path: Path) -> bool:
+    """Whether UEFI asks for a key even with the overlay: the medium has no boot image that doesn't.
+
+    :raises UsageError: the medium can't be read.
+    """
+    with opened(path) as iso:
+        return _uefi(path) is not None and _no_prompt_sector(iso) is None
+
+
+def _uefi(path: Path) -> BootEntry | None:
+    return next((entry for entry in boot_entries(path) if entry.platform == UEFI), None)
+
+
+def _no_prompt_sector(iso: pycdlib.PyCdlib) -> int | None:
+    try:
+        record = iso.get_record(udf_path=NO_PROMPT)
+    except pycdlib.pycdlibexception.PyCdlibException:
         return None
-    return entries[0].offset + 8, struct.pack("<I", sector)
+    assert record.inode is not None  # a file always has one
+    return int(record.inode.extent_location())
