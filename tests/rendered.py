@@ -198,7 +198,7 @@ def _kubelet(versions: Versions, os: System) -> Iterator[Case]:
             # the machine that runs the test may still have cgroup v1, unlike winlab's guests
             {"kubelet.yaml": _kubelet_configuration(versions, suffix) + "failCgroupV1: false\n"},
             code=1,
-            says=r"invalid kubeconfig: stat .*missing",
+            says=r"invalid kubeconfig: (stat|GetFileAttributesEx) .*missing",
         )
 
 

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from winlab import plan, spec
+from winlab import golden, plan, spec
 from winlab.host.facts import HostFacts
 from winlab.media import cache
 from winlab.plan import Plan
@@ -23,6 +23,7 @@ KVM = HostFacts(
 
 def fixed_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cache keys depend on the builders' sources; golden files shall not."""
+    monkeypatch.setattr(golden, "programs", lambda: "programs")
     monkeypatch.setattr(cache, "key", lambda recipe: hashlib.sha256(recipe.name.encode()).hexdigest())
 
 

@@ -24,6 +24,11 @@ CASES: dict[str, tuple[HostFacts, str, list[str]]] = {
         "1-1-1",
         ["workers.os=windows-2025", "workers.drivers=/srv/virtio-win.iso", "workers.edition=standard-desktop"],
     ),
+    "windows-2022-bios-kvm": (
+        plans.KVM,
+        "1-1-1",
+        ["workers.drivers=/srv/virtio-win.iso", "workers.firmware=bios", "workers.bus=virtio-blk"],
+    ),
     "linux-workers-kvm": (plans.KVM, "3-2-1", ["workers.os=debian-13", "network.cidr=10.99.0.0/16"]),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from winlab import credentials, data
+from winlab import catalog, credentials, data
+from winlab.errors import UsageError
+from winlab.plan import NodePlan
 from winlab.render import linux, windows
 from winlab.render.templates import unattend_password
 
 NASTY = """<&"'>;$(x)`y`%PATH%{{ z }}\u00e4\u4e2d"""
+EDITIONS = ("standard-core", "standard-desktop", "datacenter-core", "datacenter-desktop")
 NS = {"u": "urn:schemas-microsoft-com:unattend"}
 
 
@@ -27,21 +31,78 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("system", ["windows-2019", "windows-2022", "windows-2025", "windows-rehearsal"])
-@pytest.mark.parametrize("edition", ["standard-core", "standard-desktop", "datacenter-core", "datacenter-desktop"])
-def test_answer_files_pass_the_checker(system: str, edition: str, checkers: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("firmware", ["uefi", "bios"])
+def test_answer_files_pass_the_checker(system: str, firmware: str, checkers: Path, tmp_path: Path) -> None:
+    """Every edition, bus, and kind of medium."""
     import unattend_check
 
     kubernetes = "1.34" if system == "windows-2019" else "1.36"
-    changes = (f"workers.os={system}", f"workers.edition={edition}", f"kubernetes.version={kubernetes}")
-    plan = plans.make(plans.KVM, "1-1-1", *changes)
-    node = plan.node("node-1")
-    assert node.windows is not None
+    keys = catalog.get(system).setup_keys
     path = tmp_path / "Autounattend.xml"
-    path.write_text(windows.answer_xml(node, NASTY))
-    code = unattend_check.main(
-        ["--strict", "--firmware", "uefi", "--eval", "--server", node.windows.release, "--password", NASTY, str(path)]
+    for edition, bus, evaluation in itertools.product(EDITIONS, ("virtio-scsi", "virtio-blk", "sata"), (True, False)):
+        key = None if evaluation else keys.get(edition.split("-")[0])
+        plan = plans.make(
+            plans.KVM, "1-1-1", f"workers.os={system}", f"workers.edition={edition}", f"workers.bus={bus}",
+            f"workers.firmware={firmware}", f"kubernetes.version={kubernetes}", "workers.drivers=/srv/virtio-win.iso",
+            *([f"workers.product_key={key}"] if key else []),
+        )  # fmt: skip
+        assert plan.builder is not None
+        installed, clone = (plan.builder.nodes[0], "windowsPE"), (plan.node("node-1"), "specialize")
+        for node, first in (installed, clone) if bus == "sata" else (installed,):  # a clone's is the same on every bus
+            assert node.windows is not None
+            path.write_text(windows.answer_xml(node, NASTY))
+            settings = etree.parse(path).find("u:settings", NS)
+            assert settings is not None
+            assert settings.get("pass") == first
+            medium = [] if key else ["--eval"]
+            about = ["--firmware", firmware, "--server", node.windows.release, "--password", NASTY]
+            assert unattend_check.main(["--strict", *about, *medium, str(path)]) == 0, (node.name, edition, bus, key)
+
+
+def own_template(folder: Path, text: str) -> NodePlan:
+    template = folder / "Autounattend.xml.j2"
+    template.write_text(text)
+    return plans.make(plans.KVM, "1-1-1", f"workers.template={template}").node("node-1")
+
+
+def test_a_template_of_one_s_own_extends_ours(tmp_path: Path) -> None:
+    node = own_template(
+        tmp_path,
+        """{% extends "winlab/Autounattend.xml.j2" %}
+        {% block specialize %}<component name="Mine"><Name>{{ computer_name }}</Name></component>{% endblock %}""",
     )
-    assert code == 0
+    root = etree.fromstring(windows.answer_xml(node, NASTY).encode())
+    assert root.findtext("u:settings[@pass='specialize']/u:component[@name='Mine']/u:Name", namespaces=NS) == "NODE-1"
+    assert root.findtext(".//u:ComputerName", namespaces=NS) == "NODE-1"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("<unattend>{{ colour }}</unattend>", "'colour' is undefined"),
+        ("{% if %}", "TemplateSyntaxError"),
+        ("<unattend>", "XMLSyntaxError"),
+        ("<html/>", "Its root is html"),
+        ('{% extends "winlab/none.j2" %}', "TemplateNotFound"),
+    ],
+)
+def test_bad_templates_are_named(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        windows.answer_xml(own_template(tmp_path, text), NASTY)
+    assert says in caught.value.why
+    assert "Autounattend.xml.j2" in caught.value.what
+
+
+@pytest.mark.parametrize("name", ["", "*", "A-NAME-THAT-IS-TOO-LONG"])
+def test_a_template_may_not_name_the_machine(tmp_path: Path, name: str) -> None:
+    text = (data.folder("unattend") / "windows/Autounattend.xml.j2").read_text()
+    node = own_template(tmp_path, text)
+    assert windows.answer_xml(node, NASTY)
+    assert node.windows is not None
+    assert node.windows.template is not None
+    node.windows.template.write_text(text.replace("{{ computer_name }}", name))
+    with pytest.raises(UsageError, match=r"Autounattend\.xml\.j2.* not 'NODE-1'"):
+        windows.answer_xml(node, NASTY)
 
 
 def test_powershell_passes_the_checker(checkers: Path) -> None:

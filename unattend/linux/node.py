@@ -35,6 +35,8 @@ SYSCTLS = {
 }
 # systemd-networkd would remove routes that CNI plug-ins and winlab made when it is restarted
 NETWORKD = "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n"
+ETCD_KEYS = "etc/kubernetes/pki/etcd"
+ETCD_SECONDS = 120  # a member is taken out when a majority knows it
 ROUTES_PROTOCOL = "171"  # by which winlab's routes are known; no routing daemon in rtnetlink.h has it
 MASQUERADE_UNIT = """\
 [Unit]
@@ -119,6 +121,8 @@ def digest_of(path: Path) -> str:
 
 class Node:
     """The node's file system below *root*, and how commands are run in it."""
+
+    etcd = ("127.0.0.1", 2379)
 
     def __init__(self, root: Path = Path("/"), runner: Callable[..., Ended] = run) -> None:
         self.root = root
@@ -551,6 +555,51 @@ def _is_done(node: Node, about: dict[str, str]) -> bool:
     raise NodeError(f"This node is part of a cluster already{where}.")
 
 
+def forget_member(node: Node, settings: Settings) -> Settings:
+    """Take a controller, by its address, out of etcd's members; asked of another one, where etcd runs.
+
+    A member that is gone counts for etcd's majority until then. By etcd's own HTTP interface (etcd.io, "gRPC gateway"):
+    its command-line program is not on every node.
+    """
+    peer = f"https://{settings['address']}:2380"
+    found = [row for row in _etcd(node, "list", {}).get("members", []) if peer in row.get("peerURLs", [])]
+    for row in found:
+        say(f"etcd forgets the member {row.get('name') or peer}")
+        end = time.monotonic() + ETCD_SECONDS
+        while True:
+            try:
+                _etcd(node, "remove", {"ID": row["ID"]})
+                break
+            except NodeError as error:  # it refuses for 5 s after it has met a member
+                if "unhealthy cluster" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(1)
+    return {"changed": bool(found)}
+
+
+def _etcd(node: Node, verb: str, question: Settings) -> Settings:
+    # here, since an emulated CPU takes seconds to load them
+    import http.client
+    import ssl
+
+    keys = node.path(ETCD_KEYS)
+    context = ssl.create_default_context(cafile=str(keys / "ca.crt"))
+    context.load_cert_chain(str(keys / "healthcheck-client.crt"), str(keys / "healthcheck-client.key"))
+    connection = http.client.HTTPSConnection(*node.etcd, timeout=ETCD_SECONDS, context=context)
+    try:
+        connection.request("POST", f"/v3/cluster/member/{verb}", json.dumps(question))
+        answer = connection.getresponse()
+        text = answer.read().decode(errors="replace")
+        if answer.status != http.client.OK:
+            raise NodeError(f"etcd member {verb}: {text}")
+        told: Settings = json.loads(text)
+        return told
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise NodeError(f"etcd member {verb}: {error}; has etcd lost its majority?") from error
+    finally:
+        connection.close()
+
+
 def cni(node: Node, settings: Settings) -> Settings:
     """Write CNI configurations; those that winlab wrote before and that are not named any more go."""
     files, before = settings["files"], node.note("cni", [])
@@ -701,6 +750,7 @@ VERBS: dict[str, Callable[[Node, Settings], Settings]] = {
     "status": status,
     "prepare": prepare,
     "run-kubeadm": run_kubeadm,
+    "forget-member": forget_member,
     "cni": cni,
     "routes": routes,
     "push": push,

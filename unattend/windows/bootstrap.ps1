@@ -56,6 +56,15 @@ try {
         }
     }
 
+    # QEMU's guest agent and the drivers' services. 3010: wants a restart
+    $tools = Join-Path $here 'virtio-win-guest-tools.exe'
+    if (Test-Path -Path $tools) {
+        Write-Phase 'phase=guest-tools'
+        $run = Start-Process -FilePath $tools -Wait -PassThru `
+            -ArgumentList '/install', '/quiet', '/norestart', '/log', 'C:\winlab\guest-tools.log'
+        if ($run.ExitCode -notin 0, 3010) { throw "The guest tools ended with exit code $($run.ExitCode)" }
+    }
+
     # Windows ignores DHCP's MTU (option 26). An adapter whose driver was only just installed takes a while to appear
     $adapters = @()
     for ($try = 0; $try -lt 60 -and $adapters.Count -eq 0; $try++) {
@@ -71,6 +80,8 @@ try {
     # WinRM over HTTPS only, with the certificate that winlab made for this node and already trusts
     Write-Phase 'phase=winrm'
     Enable-PSRemoting -Force -SkipNetworkProfileCheck | Out-Null
+    # What a golden image has of the machine that it was made on
+    Get-ChildItem -Path 'Cert:\LocalMachine\My' | Where-Object { $_.Issuer -like 'CN=winlab *' } | Remove-Item -Force
     $secret = ConvertTo-SecureString -String $node.pfx_password -AsPlainText -Force
     $certificate = Import-PfxCertificate -FilePath (Join-Path $here 'winrm.pfx') -Password $secret `
         -CertStoreLocation 'Cert:\LocalMachine\My'
@@ -115,6 +126,30 @@ try {
     # Remote commands of a local administrator get the whole token
     Set-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System' `
         -Name 'LocalAccountTokenFilterPolicy' -Value 1 -Type DWord
+
+    # What the person adds: files, which come from a CD read-only, then scripts. One that throws stops the lab
+    $files = Join-Path $here 'files'
+    if (Test-Path -Path $files) {
+        Write-Phase 'phase=files'
+        Copy-Item -Path "$files\*" -Destination 'C:\' -Recurse -Force
+        Get-ChildItem -Path $files -Recurse -File | ForEach-Object {
+            Set-ItemProperty -Path (Join-Path 'C:\' $_.FullName.Substring($files.Length)) -Name IsReadOnly -Value $false
+        }
+    }
+    $scripts = Join-Path $here 'scripts'
+    if (Test-Path -Path $scripts) {
+        Write-Phase 'phase=scripts'
+        Get-ChildItem -Path $scripts -Filter '*.ps1' | Sort-Object -Property Name | ForEach-Object { & $_.FullName }
+    }
+
+    # A profile that takes no inbound rules ("block all incoming connections") cuts winlab off: at once, or when a virtual
+    # switch makes Windows see a new network, which is Public
+    $closed = @(Get-NetFirewallProfile -PolicyStore ActiveStore | Where-Object {
+            $_.Name -ne 'Domain' -and "$($_.Enabled)" -eq 'True' -and "$($_.AllowInboundRules)" -eq 'False' })
+    if ($closed.Count -gt 0) {
+        throw ("the firewall takes no inbound rules in the profile $(@($closed | ForEach-Object { $_.Name }) -join ' and '): " +
+            "WinRM and ssh can't be reached")
+    }
 
     Set-Content -Path 'C:\winlab\ready.txt' -Value $node.node -Encoding ASCII
     Write-Phase 'phase=ready'

@@ -45,14 +45,7 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str) -> str:
         X.metadata(tags.element(plan, node)),
         X.memory(str(node.memory_mib), unit="MiB"),
         X.vcpu(str(node.cpus)),
-        X.os(
-            X.type("hvm", arch="x86_64", machine="q35"),
-            X.firmware(
-                X.feature(enabled="no", name="enrolled-keys"),
-                X.feature(enabled="no", name="secure-boot"),
-            ),
-            firmware="efi",
-        ),
+        _os(node),
         _features(node, kvm=kvm, windows=windows),
         _cpu(plan, kvm=kvm, windows=windows),
         _clock(kvm=kvm, windows=windows),
@@ -65,6 +58,16 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str) -> str:
     )
     text: str = etree.tostring(root, pretty_print=True, encoding="unicode")
     return text
+
+
+def _os(node: NodePlan) -> etree._Element:
+    found = X.os(X.type("hvm", arch="x86_64", machine="q35"))
+    if node.firmware == "uefi":
+        found.set("firmware", "efi")
+        # virtio-win is signed by attestation only, which Secure Boot on a server may refuse
+        features = (X.feature(enabled="no", name=name) for name in ("enrolled-keys", "secure-boot"))
+        found.append(X.firmware(*features))
+    return found
 
 
 def _features(node: NodePlan, *, kvm: bool, windows: bool) -> etree._Element:
@@ -115,12 +118,12 @@ def _devices(plan: Plan, node: NodePlan, vnc_password: str) -> etree._Element:
     if node.bus == "virtio-scsi" or node.os == "linux":
         devices.append(X.controller(type="scsi", index="0", model="virtio-scsi"))
     devices.append(X.controller(type="usb", index="0", model="qemu-xhci"))
-    target = {"virtio": "vda", "virtio-scsi": "sda", "sata": "sda"}[node.bus]
-    bus = "scsi" if node.bus == "virtio-scsi" else node.bus
+    target, bus = {"virtio-blk": ("vda", "virtio"), "virtio-scsi": ("sda", "scsi"), "sata": ("sda", "sata")}[node.bus]
     devices.append(_disk(node.volume("disk"), "disk", target, bus, boot=1))
     if node.os == "windows":
         # CDs sit on SATA: Windows Setup reads them without any driver
-        devices.append(_disk(node.volume("media"), "cdrom", "sdc", "sata", boot=2))
+        if node.has("media"):  # a clone has none
+            devices.append(_disk(node.volume("media"), "cdrom", "sdc", "sata", boot=2))
         devices.append(_disk(node.volume("answer"), "cdrom", "sdd", "sata"))
     else:
         # a disk, not a CD: Debian's cloud kernel has no AHCI; cloud-init goes by the label

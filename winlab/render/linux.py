@@ -20,7 +20,13 @@ def seed_files(plan: Plan, node: NodePlan, credentials: Credentials) -> dict[str
     user_data = (
         environment("linux")
         .get_template("user-data.yaml.j2")
-        .render(node=node, network=plan.network, credentials=credentials, identity=credentials.nodes[node.name])
+        .render(
+            node=node,
+            network=plan.network,
+            credentials=credentials,
+            identity=credentials.nodes[node.name],
+            emulated=plan.host.accelerator != "kvm",
+        )
     )
     meta_data = {"instance-id": node.uuid, "local-hostname": node.name}
     network = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 
 from winlab import data
 
@@ -17,10 +18,14 @@ def unattend_password(password: str, element: str) -> str:
     return base64.b64encode((password + element).encode("utf-16-le")).decode()
 
 
-def environment(system: str) -> Environment:
-    """Jinja's environment for ``linux`` or ``windows``. XML is escaped; a missing variable is an error."""
+def environment(system: str, own: Path | None = None) -> Environment:
+    """Jinja's environment for ``linux`` or ``windows``. XML is escaped; a missing variable is an error.
+
+    :param own: a folder of a person's own templates; they find winlab's with ``winlab/`` before the names.
+    """
+    ours = FileSystemLoader(data.folder("unattend") / system)
     made = Environment(
-        loader=FileSystemLoader(data.folder("unattend") / system),
+        loader=ours if own is None else ChoiceLoader([PrefixLoader({"winlab": ours}), FileSystemLoader(own)]),
         autoescape=system == "windows",
         undefined=StrictUndefined,
         trim_blocks=system == "linux",

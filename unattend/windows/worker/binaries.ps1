@@ -33,5 +33,6 @@ Invoke-Step {
         }
     }
     Start-Again $ran
+    Write-Text $InstalledFrom (Get-Sha256 (Join-Path $Payload 'payload.json')) | Out-Null
     return @{ changed = $changed }
 }

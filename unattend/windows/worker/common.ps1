@@ -10,6 +10,10 @@ $ContainerdFolder = 'C:\Program Files\containerd'
 $PluginFolder = 'C:\opt\cni\bin'
 $NetworkFolder = 'C:\etc\cni\net.d'
 $WinlabFolder = 'C:\winlab'
+# Holds the SHA-256 of the payload.json whose programs are installed: a golden image may have older ones than the CD
+$InstalledFrom = 'C:\winlab\payload.sha256'
+# Names the features that features.ps1 has seen to the end: a golden image may have been made for another network
+$FeaturesSet = 'C:\winlab\features.txt'
 $ContainerdLog = 'C:\var\log\containerd\containerd.log'
 $KubeadmLog = 'C:\var\log\kubeadm\join.log'
 # A key of this kind lives until the next start of Windows, and so says exactly what it should

@@ -86,5 +86,6 @@ Invoke-Step {
         }
         Start-Service -Name 'RemoteAccess'
     }
+    if (-not $restart) { Write-Text $FeaturesSet (($features | Sort-Object) -join ',') | Out-Null }
     return @{ restart = $restart }
 }

@@ -32,6 +32,7 @@ Invoke-Step {
         boot_id = $boot
         build = "$($version.CurrentBuild).$($version.UBR)"
         containers_feature = Get-FeatureState 'Containers'
+        features_set = "$(Get-Text $FeaturesSet)"
         restart_pending = Test-RestartPending
         containerd = @{
             service = Get-ServiceState 'containerd'
@@ -39,6 +40,8 @@ Invoke-Step {
             config_sha256 = Get-Sha256 "$ContainerdFolder\config.toml"
         }
         binaries = $binaries
+        installed_from = "$(Get-Text $InstalledFrom)"
+        cd = Get-Sha256 (Join-Path $Payload 'payload.json')
         pushed = $pushed
         kubelet = @{
             service = Get-ServiceState 'kubelet'

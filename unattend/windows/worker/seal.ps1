@@ -1,0 +1,83 @@
+# Makes this Windows the model of others: cleans up, then sysprep generalizes it and switches it off. Settings:
+# generalize, the text of the answer file for that pass alone; superseded, whether what updates have replaced goes,
+# which takes many minutes. The result comes before sysprep is done: then the machine
+# is off. sealed.ps1 says how far it is.
+. (Join-Path $PSScriptRoot 'common.ps1')
+
+$Sysprep = 'C:\Windows\System32\Sysprep'
+$Answers = 'C:\winlab\generalize.xml'
+
+# What waits for a restart stops sysprep
+function Test-AnyRestartPending {
+    $servicing = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending'
+    return (Test-RestartPending) -or (Test-Path -Path $servicing)
+}
+
+# For how many minutes the evaluation runs on; nothing for a licence without an end. The id is Windows' own
+function Get-Licence {
+    $filter = "ApplicationID='55c92734-d682-4d71-983e-d6ec3f16059f' AND PartialProductKey IS NOT NULL"
+    $product = Get-CimInstance -ClassName SoftwareLicensingProduct -Filter $filter | Select-Object -First 1
+    $service = Get-CimInstance -ClassName SoftwareLicensingService
+    $minutes = $null
+    if ($product -and $product.GracePeriodRemaining -gt 0) { $minutes = [int]$product.GracePeriodRemaining }
+    return @{ minutes = $minutes; rearms = [int]$service.RemainingWindowsReArmCount }
+}
+
+# Apps that are installed for a user, but not for all of them, stop sysprep (0x80073cf2). Server Core knows none
+function Remove-UserApps {
+    if (-not (Get-Command -Name 'Get-AppxPackage' -ErrorAction SilentlyContinue)) { return }
+    $all = @(Get-AppxProvisionedPackage -Online | ForEach-Object { $_.DisplayName })
+    Get-AppxPackage | Where-Object {
+        -not $_.IsFramework -and -not $_.NonRemovable -and
+            "$($_.SignatureKind)" -ne 'System' -and $all -notcontains $_.Name
+    } | ForEach-Object {
+        Write-Progressing "removing the app $($_.Name)"
+        Remove-AppxPackage -Package $_.PackageFullName
+    }
+}
+
+Invoke-Step {
+    $settings = Read-Settings @($input)
+    $text = "$($settings.generalize)"
+    if (-not $text) { throw 'settings.generalize is empty: it must be the text of an answer file.' }
+    if (Test-Joined) { throw 'This node has joined a cluster: what is made of it would carry its identity.' }
+    if (Test-AnyRestartPending) {
+        throw 'Windows must be restarted first: sysprep refuses while something waits for it.'
+    }
+    $licence = Get-Licence
+    $version = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
+
+    Write-Progressing 'cleaning up'
+    Stop-Running @('kube-proxy', 'kubelet', 'containerd') | Out-Null
+    Remove-UserApps
+    if ($settings.superseded) {
+        # With /ResetBase the updates that are in can't be taken out any more
+        Write-Progressing 'removing what updates have replaced'
+        Invoke-Native 'dism.exe' @('/Online', '/Cleanup-Image', '/StartComponentCleanup', '/ResetBase') {
+            param($line)
+            if ($line -match '\d%') { Write-Progressing "removing what updates have replaced: $($line.Trim(' =[]'))" }
+        } | Out-Null
+    }
+    # Neither answers before a clone's own bootstrap has given them keys
+    foreach ($name in 'sshd', 'WinRM') { Set-Service -Name $name -StartupType Manual }
+    Remove-Item -Force -ErrorAction SilentlyContinue -Path @(
+        'C:\ProgramData\ssh\ssh_host_*', 'C:\ProgramData\ssh\administrators_authorized_keys',
+        'C:\winlab\ready.txt', 'C:\winlab\bootstrap.log',
+        "$Sysprep\unattend.xml", 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml')
+    Remove-Item -Recurse -Force -ErrorAction SilentlyContinue -Path @(
+        'C:\Windows\Temp\*', 'C:\Windows\SoftwareDistribution\Download\*', "$Sysprep\Panther\*")
+    Optimize-Volume -DriveLetter C -ReTrim -ErrorAction SilentlyContinue
+
+    # A process of this session would end with it; one that WMI starts does not. /mode:vm: the clones have the same
+    # virtual hardware; with Hyper-V installed nothing else works
+    Write-Text $Answers $text | Out-Null
+    Write-Progressing 'starting sysprep'
+    $command = "$Sysprep\sysprep.exe /generalize /oobe /shutdown /quiet /mode:vm /unattend:$Answers"
+    $answer = Invoke-CimMethod -ClassName Win32_Process -MethodName Create -Arguments @{ CommandLine = $command }
+    if ($answer.ReturnValue -ne 0) { throw "sysprep.exe could not be started (code $($answer.ReturnValue))." }
+    return @{
+        build = "$($version.CurrentBuild).$($version.UBR)"
+        evaluation_minutes = $licence.minutes
+        rearms = $licence.rearms
+    }
+}

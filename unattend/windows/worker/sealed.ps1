@@ -1,0 +1,13 @@
+# How far sysprep is, after seal.ps1. Changes nothing and needs no settings. While it is at work the machine may answer
+# or not; when it is done the machine is off.
+. (Join-Path $PSScriptRoot 'common.ps1')
+
+Invoke-Step {
+    $log = 'C:\Windows\System32\Sysprep\Panther\setuperr.log'
+    $errors = @()
+    if (Test-Path -LiteralPath $log) { $errors = @(Get-Content -LiteralPath $log -Tail 20) }
+    return @{
+        running = $null -ne (Get-Process -Name 'sysprep' -ErrorAction SilentlyContinue)
+        errors = $errors
+    }
+}

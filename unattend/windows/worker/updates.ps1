@@ -1,0 +1,76 @@
+# Windows' own updates. No settings. While the result says "restart", Windows must be restarted and this script run
+# again.
+# Windows Update refuses remote sessions, so a task in the account SYSTEM does the work, and this script reports it.
+. (Join-Path $PSScriptRoot 'common.ps1')
+
+$Task = 'winlab-updates'
+$Script = "$WinlabFolder\updates.ps1"
+$Log = "$WinlabFolder\updates.log"
+$Outcome = "$WinlabFolder\updates.json"
+
+# What the task runs. Result code 2: it went well (OperationResultCode of the Windows Update Agent)
+$Work = @'
+$ErrorActionPreference = 'Stop'
+function Write-Line([string]$Text) { Add-Content -LiteralPath 'C:\winlab\updates.log' -Value $Text -Encoding ASCII }
+$result = @{ installed = @(); failed = @(); restart = $false; error = '' }
+try {
+    Set-Service -Name 'wuauserv' -StartupType Manual
+    $session = New-Object -ComObject 'Microsoft.Update.Session'
+    Write-Line 'looking for updates'
+    $found = $session.CreateUpdateSearcher().Search("IsInstalled=0 and IsHidden=0 and Type='Software'")
+    $wanted = New-Object -ComObject 'Microsoft.Update.UpdateColl'
+    foreach ($update in $found.Updates) {
+        if ($update.InstallationBehavior.CanRequestUserInput) { continue }
+        if (-not $update.EulaAccepted) { $update.AcceptEula() }
+        $wanted.Add($update) | Out-Null
+    }
+    if ($wanted.Count -gt 0) {
+        Write-Line "downloading $($wanted.Count) updates"
+        $downloader = $session.CreateUpdateDownloader()
+        $downloader.Updates = $wanted
+        $downloader.Download() | Out-Null
+        for ($i = 0; $i -lt $wanted.Count; $i++) {
+            $update = $wanted.Item($i)
+            Write-Line "installing $($update.Title)"
+            $one = New-Object -ComObject 'Microsoft.Update.UpdateColl'
+            $one.Add($update) | Out-Null
+            $installer = $session.CreateUpdateInstaller()
+            $installer.Updates = $one
+            $done = $installer.Install()
+            if ($done.RebootRequired) { $result.restart = $true }
+            $list = if ($done.ResultCode -eq 2) { 'installed' } else { 'failed' }
+            $result[$list] += "$($update.Title)"
+        }
+    }
+} catch {
+    $result.error = "$($_.Exception.Message)"
+}
+ConvertTo-Json -InputObject $result | Set-Content -LiteralPath 'C:\winlab\updates.json' -Encoding ASCII
+'@
+
+Invoke-Step {
+    New-Folder $WinlabFolder
+    Remove-Item -Force -ErrorAction SilentlyContinue -Path $Log, $Outcome
+    Write-Text $Script $Work | Out-Null
+    $action = New-ScheduledTaskAction -Execute 'powershell.exe' `
+        -Argument "-NoProfile -NonInteractive -ExecutionPolicy Bypass -File $Script"
+    Register-ScheduledTask -TaskName $Task -Action $action -User 'SYSTEM' -RunLevel Highest -Force | Out-Null
+    Start-ScheduledTask -TaskName $Task
+    $told = 0
+    while (-not (Test-Path -LiteralPath $Outcome)) {
+        Start-Sleep -Seconds 5
+        $lines = @(Get-Content -LiteralPath $Log -ErrorAction SilentlyContinue)
+        foreach ($line in $lines | Select-Object -Skip $told) { Write-Progressing $line }
+        $told = $lines.Count
+        # between its end and a look at the result there may be a moment
+        if ("$((Get-ScheduledTask -TaskName $Task).State)" -ne 'Running') {
+            Start-Sleep -Seconds 5
+            if (-not (Test-Path -LiteralPath $Outcome)) { throw 'The task for updates ended without a result.' }
+        }
+    }
+    Unregister-ScheduledTask -TaskName $Task -Confirm:$false
+    $result = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Outcome))
+    Remove-Item -Force -Path $Script, $Log, $Outcome
+    if ($result.error) { throw "Windows Update: $($result.error)" }
+    return @{ installed = @($result.installed); failed = @($result.failed); restart = [bool]$result.restart }
+}
