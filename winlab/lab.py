@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from winlab import catalog, engine
+from winlab import catalog, engine, goldens
 from winlab.artifacts.model import Obtained
 from winlab.cluster import bundling, joining, kubeconfig, lock, locking
+from winlab.durations import Durations, Forecast
 from winlab.engine import Step
-from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, UsageError, WinlabError
+from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, WinlabError
 from winlab.events import Event, Kind, Listener, Progress, Told
 from winlab.guest import base
-from winlab.media import drivers
 from winlab.net import ovn
 from winlab.net.tags import Tag
-from winlab.net.topology import topology
 from winlab.plan import Plan
 from winlab.state import LabState
-from winlab.steps import Context, boot, images, linux_nodes, machines, pods, ready, supply, windows_nodes
+from winlab.steps import (
+    Context,
+    boot,
+    foundation,
+    images,
+    linux_nodes,
+    machines,
+    pods,
+    ready,
+    supply,
+    windows_nodes,
+)
 from winlab.steps.supply import Origin, Supply
 from winlab.vm import domains
 from winlab.vm.connection import Connection, connected
@@ -30,7 +40,6 @@ from winlab.vm.domains import Machine
 from winlab.vm.volumes import Pool
 
 Until = Literal["guests", "cluster"]
-TCG_SCALE = 3.0  # how much slower a boot is under emulation, roughly (docs/evidence.md)
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,7 @@ def create(
     origin: Origin | None = None,
     locked: Path | None = None,
     admin: str = "",
+    consent: bool = False,
 ) -> None:
     """Make the lab, or carry on with it; what is there already stays as it is.
 
@@ -60,6 +70,7 @@ def create(
     :param origin: where Kubernetes' artifacts come from; by default what is at hand.
     :param locked: a lock file; whatever is not as it says is refused.
     :param admin: the kubeconfig of a cluster made elsewhere, for a plan that joins one.
+    :param consent: the terms of Microsoft's evaluation media were accepted: what lacks is fetched.
     :raises NotFoundError: there is no source for what the lab needs; nothing was touched.
     :raises ConflictError: there is a lab of that name from another plan, or another winlab is at it.
     :raises WinlabError: a step failed.
@@ -68,38 +79,59 @@ def create(
     origin = origin or Origin(mirror=mirror)
     if origin.bundle is not None:
         bundling.restore_images(plan, origin.bundle, Told(tell, "images of the bundle"))
-    check_media(plan)
-    check = _check_lock(plan, locked, Told(tell, "lock file")) if locked is not None else None
-    with connected() as conn, state.locked():
+        consent = False  # nothing is fetched then
+    goldens.check_media(plan, consent=consent, offline=origin.bundle is not None)
+    check, check_images = _check_lock(plan, locked, Told(tell, "lock file")) if locked is not None else (None, None)
+    with connected() as conn, state.locked(), ExitStack() as held:
         pool = Pool(conn)
         _refuse_other_plan(plan, conn)
+        built = goldens.lacking(plan, lambda: goldens.is_there(plan, pool, conn), held, Told(tell, "golden image"))
         _check_memory(plan, conn)
-        scale = 1.0 if plan.host.accelerator == "kvm" else TCG_SCALE
-        context = Context(plan, state, conn, pool, mirror, scale)
+        known = Durations(plan.host.accelerator)
+        context = Context(plan, state, conn, pool, mirror, plan.host.scale, known, consent, check_images)
         found = steps(context)
-        if until == "cluster":
+        if until == "cluster" or built is not None:
             source, why = supply.choose(plan, origin)
             source.check = check
             tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+        if until == "cluster":
             found += cluster_steps(context, source, admin)
+        if built is None:
+            found += goldens.upload_steps(context)
+        else:
+            found += goldens.build_steps(context, built, source, alone=until != "cluster")
 
         def listen(event: Event) -> None:
             if event.kind not in (Kind.CHECKING, Kind.PROGRESS):
                 state.record(event)
             tell(event)
 
-        engine.run(found, listen)
+        forecast = Forecast(known, [*plan.nodes, *(built.nodes if built is not None else ())])
+        engine.run(forecast.steps(found), forecast.listen(listen))
+        if built is not None:
+            LabState(built.lab).remove()
 
 
-def _check_lock(plan: Plan, path: Path, progress: Progress) -> Callable[[list[Obtained]], None]:
-    """Compare versions, media and images with the lock file now, and have artifacts compared when they are there.
+def _check_lock(
+    plan: Plan, path: Path, progress: Progress
+) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:
+    """Compare versions, media and images with the lock file now, and have artifacts and images compared when they are
+    there.
 
     :raises ConflictError: something differs; it is named.
     """
     held = lock.read(path)
     now = lock.collect(plan, [], media=locking.media(plan, progress), images=locking.images(plan))
     lock.require(held, now, path, whole=False)
-    return lambda obtained: lock.require(held, lock.collect(plan, obtained), path, whole=False)
+
+    def check(obtained: list[Obtained]) -> None:
+        lock.require(held, lock.collect(plan, obtained), path, whole=False)
+
+    def check_images() -> None:
+        now = lock.collect(plan, [], media=locking.fetched(plan), images=locking.images(plan))
+        lock.require(held, now, path, whole=False)
+
+    return check, check_images
 
 
 def cluster_steps(context: Context, source: Supply, admin: str = "") -> list[Step]:
@@ -111,59 +143,10 @@ def cluster_steps(context: Context, source: Supply, admin: str = "") -> list[Ste
     return found + ready.steps(context)
 
 
-def check_media(plan: Plan) -> None:
-    """See that all media can be had, before anything is touched.
-
-    :raises WinlabError: a medium is missing or not what it should be.
-    """
-    checked = set()
-    for node in plan.nodes:
-        windows = node.windows
-        if (node.image, windows and windows.media) in checked:
-            continue
-        checked.add((node.image, windows and windows.media))
-        if windows is not None and windows.media is not None:
-            images.check_windows_media(node, windows.media)
-        else:
-            images.require_source(catalog.get(node.image))
-        if windows is not None and windows.drivers is not None:
-            drivers.stage(windows.drivers, windows.release)
-        if windows is not None and windows.openssh is not None and not zipfile.is_zipfile(windows.openssh):
-            raise UsageError(
-                f"'{windows.openssh}' is not a ZIP file that can be read.",
-                cure="Give OpenSSH-Win64.zip as the Win32-OpenSSH project offers it.",
-            )
-
-
 def steps(context: Context) -> list[Step]:
-    """All steps that make the plan's lab."""
-    plan, state = context.plan, context.state
-
-    def make_credentials(progress: Progress) -> None:
-        progress.say("making keys, passwords and certificates")
-        if not state.credentials_fit(plan) and domains.machines(context.conn, plan.lab):
-            raise ConflictError(
-                f"The lab '{plan.lab}' has machines, and this account has no credentials for them.",
-                why="Another account made the lab, or its folder was lost.",
-                cure=f"Use that account; or run 'winlab destroy --lab {plan.lab}' and create it anew.",
-            )
-        state.ensure_credentials(plan)
-
-    def make_network(progress: Progress) -> None:
-        progress.say(f"switch, router, DHCP, DNS and NAT for {plan.network.cidr}")
-        with ovn.connect() as northbound:
-            northbound.apply(topology(plan))
-
-    def network_is_made() -> bool:
-        with ovn.connect() as northbound:
-            return northbound.lab_plan(plan.lab) == plan.digest
-
-    found = [
-        Step(machines.CREDENTIALS, make_credentials, lambda: state.has_credentials_for(plan), usual=2),
-        Step(machines.NETWORK, make_network, network_is_made, usual=1),
-        *images.steps(context),
-    ]
-    for node in plan.nodes:
+    """All steps that make the plan's guests answer."""
+    found = [*foundation.steps(context), *images.steps(context), *images.drivers_steps(context)]
+    for node in context.plan.nodes:
         usual = catalog.get(node.image).usual_boot_seconds
         found += [*machines.steps(context, node), boot.step(context, node, usual)]
         if node.os == "windows":
@@ -274,6 +257,7 @@ def destroy(lab: str, tell: Listener) -> list[str]:
         tell(Event(Kind.DONE, f"remove {kind} {name}"))
 
     problems: list[WinlabError] = []
+    goldens.abandon(lab, lambda other: removed.extend(destroy(other, tell)))
     with connected() as conn, state.locked():
         there = domains.machines(conn, lab)
         # first, since it is the machines that say which nodes are the lab's

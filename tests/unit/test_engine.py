@@ -1,3 +1,4 @@
+import signal
 import threading
 import time
 
@@ -105,6 +106,7 @@ def test_several_failures_are_all_told() -> None:
 
 
 def test_an_interrupt_stops_running_steps() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
     ended = threading.Event()
 
     def wait_for_ever(progress: Progress) -> None:
@@ -121,8 +123,11 @@ def test_an_interrupt_stops_running_steps() -> None:
 
             _thread.interrupt_main()
 
-    with pytest.raises(KeyboardInterrupt):
-        engine.run([Step("wait", wait_for_ever, never), Step("quick", nothing, never)], interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            engine.run([Step("wait", wait_for_ever, never), Step("quick", nothing, never)], interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert ended.is_set()
 
 

@@ -75,7 +75,7 @@ def of(lab: str) -> tuple[list[Tag], Means]:
         execute=execute,
         script=script,
         routes=routes,
-        scale=1.0 if read_facts().accelerator == "kvm" else labs.TCG_SCALE,
+        scale=read_facts().scale,
     )
 
 

@@ -23,7 +23,7 @@ from winlab.checks.pods import NAMESPACE, PORT, Seat
 from winlab.errors import WinlabError
 from winlab.net.tags import Tag
 
-ATTEMPTS = 3
+ATTEMPTS = 3  # scaled: agnhost itself gives each of them a few seconds, however slow its node is
 PAUSE = 2.0  # seconds between attempts, scaled
 LIMIT = 60.0  # seconds for one request; the API server itself tries 30 to reach a pod
 DOMAIN = "cluster.local"
@@ -200,7 +200,7 @@ class World:
 
         :raises CheckFailed: it failed at every attempt; the last reason.
         """
-        for _ in range(ATTEMPTS - 1):
+        for _ in range(round(ATTEMPTS * self.means.scale) - 1):
             try:
                 return action()
             except CheckFailed:

@@ -26,6 +26,9 @@ DEFAULT_RESOLVERS = ("1.1.1.1", "9.9.9.9")
 RESOLV_FILES = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 
 
+TCG_SCALE = 3.0
+
+
 class HostFacts(BaseModel):
     """The facts about this host that a plan depends on."""
 
@@ -52,6 +55,11 @@ class HostFacts(BaseModel):
     @classmethod
     def _are_addresses(cls, value: list[str]) -> list[str]:
         return [str(ipaddress.IPv4Address(address)) for address in value]
+
+    @property
+    def scale(self) -> float:
+        """How much slower than on hardware a guest runs here, roughly (docs/evidence.md): for usual times, limits."""
+        return 1.0 if self.accelerator == "kvm" else TCG_SCALE
 
     @property
     def external_network(self) -> ipaddress.IPv4Network:

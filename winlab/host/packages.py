@@ -40,6 +40,7 @@ RUN = (
 MEDIA = (
     Package("wimlib-imagex", "wimtools", "wimlib-utils"),
     Package("mcopy", "mtools", "mtools"),
+    Package("ntfscat", "ntfs-3g", "ntfsprogs"),  # reads Setup's logs off the disk of a machine that stopped
 )
 
 # To build Linux images, the stand-in media, and Kubernetes.

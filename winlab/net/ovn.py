@@ -17,7 +17,7 @@ from ovsdbapp.schema.ovn_northbound import impl_idl
 from winlab import settings
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 from winlab.net import tags
-from winlab.net.topology import SwitchPort, Topology
+from winlab.net.topology import Balancer, SwitchPort, Topology
 
 # seconds and counts: an API server that is gone is left out after some 15 s
 HEALTH_CHECK = {"interval": "5", "timeout": "10", "success_count": "1", "failure_count": "2"}
@@ -121,13 +121,14 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
         external = _external_switch(self.api, top.external_switch)
         dhcp = self._insert(txn, "DHCP_Options", cidr=top.dhcp_cidr, options=top.dhcp_options)
         dns = self._insert(txn, "DNS", records=top.dns)
+        balancers = self._balancers(txn)
         self._insert(
             txn,
             "Logical_Switch",
             name=top.switch,
             other_config=top.switch_config,
             dns_records=[dns],
-            load_balancer=self._balancers(txn, on_switch=True),
+            load_balancer=[row for one, row in balancers if one.on_switch],
             ports=[self._port(txn, port, dhcp) for port in top.ports],
         )
         hops = {"0.0.0.0/0": top.default_route, **dict.fromkeys(top.discarded, "discard")}
@@ -139,7 +140,8 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
             ports=self._router_ports(txn),
             nat=self._nats(txn),
             static_routes=[self._route(txn, prefix, hop) for prefix, hop in hops.items()],
-            load_balancer=self._balancers(txn, on_switch=False),
+            # also the switch's own: nobody else answers ARP for an address in its network that no port has
+            load_balancer=[row for _, row in balancers],
         )
         external.addvalue("ports", self._port(txn, top.external_port, dhcp))
 
@@ -168,23 +170,20 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
             row.dhcpv4_options = dhcp
         return row
 
-    def _balancers(self, txn: Any, *, on_switch: bool) -> list[Any]:
+    def _balancers(self, txn: Any) -> list[tuple[Balancer, Any]]:
         rows = []
         for one in self.topology.balancers:
-            if one.on_switch is not on_switch:
-                continue
             check = self._insert(txn, "Load_Balancer_Health_Check", vip=one.vip, options=HEALTH_CHECK)
-            rows.append(
-                self._insert(
-                    txn,
-                    "Load_Balancer",
-                    name=one.name,
-                    protocol="tcp",
-                    vips={one.vip: ",".join(one.backends)},
-                    ip_port_mappings={address: f"{port}:{one.prober}" for address, port in one.ports},
-                    health_check=[check],
-                )
+            row = self._insert(
+                txn,
+                "Load_Balancer",
+                name=one.name,
+                protocol="tcp",
+                vips={one.vip: ",".join(one.backends)},
+                ip_port_mappings={address: f"{port}:{one.prober}" for address, port in one.ports},
+                health_check=[check],
             )
+            rows.append((one, row))
         return rows
 
     def _router_ports(self, txn: Any) -> list[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from winlab.durations import Durations
 from winlab.plan import Plan
 from winlab.state import LabState
 from winlab.vm.connection import Connection
@@ -20,3 +22,7 @@ class Context:
     pool: Pool
     mirror: str | None
     scale: float  # how much slower than on hardware a guest runs here; for usual times only
+    known: Durations  # how long things took before
+    consent: bool = False  # the terms of Microsoft's evaluation media were accepted
+    check_images: Callable[[], None] | None = None  # against the lock file, whenever an image has come
+    suffix: str = ""  # of the names of steps that every lab has, where two labs are made at once

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from winlab import durations, settings
 from winlab.engine import Step
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
 from winlab.events import Progress
@@ -18,14 +19,22 @@ from winlab.guest import base
 from winlab.net import tags
 from winlab.plan import NodePlan
 from winlab.render.domain import serial_log
-from winlab.steps import Context
-from winlab.vm import domains
+from winlab.steps import Context, evidence, images, traps
+from winlab.steps.life import Life
+from winlab.vm import domains, screen
 
 POLL = 2.0
-STALL_SECONDS = 900.0  # on hardware; longer where guests are emulated. Windows is silent for minutes
+LOOK = 30.0  # seconds between two looks at the screen
 USUAL = {"linux": 40.0, "windows": 1200.0}
 PHASE = re.compile(r"winlab: phase=([\w-]+)")
 FAILURE = re.compile(r"winlab: error=([^\r\n]+)")
+# OVMF's own words when it starts a CD; Microsoft's boot image then asks for a key for about five seconds
+STARTS_CD = re.compile(r'BdsDxe: starting Boot\w+ "UEFI [^"]*DVD-ROM')
+# A Linux kernel's very last words; whatever starts after it writes more
+PANIC = re.compile(r"---\[ end Kernel panic - not syncing: ([^\r\n]+) \]---\s*\Z")
+OOPS = re.compile(r"\] ((?:Oops|BUG): [^\r\n]+)")
+RESETS = 2  # of an emulated machine
+PRESSES, PAUSE = 6, 0.25  # seconds
 REFUSED_SECONDS = 240.0  # a guest may refuse the login for a while: its server runs before its accounts are made
 READY = {
     # cloud-init's own marker, and Windows' from bootstrap.ps1
@@ -50,9 +59,13 @@ class _Wait:
     def __init__(self, context: Context, node: NodePlan) -> None:
         self.context = context
         self.node = node
-        self.limit = STALL_SECONDS * max(1.0, context.scale / 2)
+        self.limit = settings.stall_seconds() * max(1.0, context.scale / 2)
         self.tag = tags.of(context.plan, node)
         self.refusal: GuestError | None = None
+        self.needs_key = False
+        self.resets = 0
+        self.phase, self.phase_began, self.phase_usual = "", 0.0, 0.0
+        self.looked, self.seen = 0.0, b""
 
     def answers(self) -> bool:
         """Whether the node answers a login and says it is ready.
@@ -91,8 +104,16 @@ class _Wait:
             )
 
     def run(self, progress: Progress) -> None:
-        """Wait, and tell the phase as far as the serial port shows it."""
-        sign, since, refused_since = None, time.monotonic(), time.monotonic()
+        """Wait, and tell the phase as far as the serial port shows it; keep the evidence of a failure."""
+        try:
+            self._wait(progress)
+        except GuestError as error:
+            evidence.keep(self.context, self.node, error, progress)
+            raise
+
+    def _wait(self, progress: Progress) -> None:
+        self.needs_key = images.needs_key(self.node)
+        life, refused_since = Life(self.limit), time.monotonic()
         while True:
             state = domains.state(self.context.conn, self.node.domain)
             if state != "running":
@@ -106,15 +127,20 @@ class _Wait:
             phases = [match[1] for match in PHASE.finditer(text)]
             phase = phases[-1] if phases else "firmware and boot loader"
             if failure := FAILURE.search(text, text.rfind("winlab: phase=")):
+                trap = traps.recognise(failure[1]) if self.node.os == "windows" else None
                 raise GuestError(
                     f"The bootstrap in '{self.node.name}' failed.",
                     why=failure[1],
-                    cure="Destroy the lab and create it anew; or mend it in the guest, run winlab\\bootstrap.ps1 from "
-                    "its answer CD again, and then the same command.",
+                    cure=(f"{trap.cure} " if trap else "")
+                    + "Destroy the lab and create it anew; or mend it in the guest, run winlab\\bootstrap.ps1 from its "
+                    "answer CD again, and then the same command.",
                     evidence=f"winlab serial {self.node.name} --log; in the guest C:\\winlab\\bootstrap.log",
                 )
+            if panic := PANIC.search(text):
+                self._revive(panic, progress)
             refusal = f"; {self.refusal.what}" if self.refusal else ""
-            progress.say(f"waiting for {self.node.name} to answer at {self.node.floating}: {phase}{refusal}")
+            about = self._clock(phase) if self.node.os == "windows" else ""
+            progress.say(f"waiting for {self.node.name} to answer at {self.node.floating}: {phase}{about}{refusal}")
             # Windows that is not as far as its last phase need not be asked; Linux tells its last phase only once
             if (self.node.os == "linux" or phase == "ready") and self.answers():
                 return
@@ -122,17 +148,75 @@ class _Wait:
                 refused_since = time.monotonic()
             elif time.monotonic() - refused_since > REFUSED_SECONDS * max(1.0, self.context.scale / 2):
                 raise self.refusal
+            if self.needs_key and not phases and STARTS_CD.search(text):
+                self._press()
             now = (len(text), domains.written_bytes(self.context.conn, self.node.domain))
-            if now != sign:
-                sign, since = now, time.monotonic()
-            elif time.monotonic() - since > self.limit:
-                raise StalledError(
-                    f"'{self.node.name}' shows no sign of life since {self.limit / 60:.0f} min, in phase '{phase}'.",
-                    why="Nothing new on its serial port, nothing written to its disk.",
-                    cure=f"Look at its screen with 'winlab vnc {self.node.name}', then run the same command again.",
-                    evidence=f"winlab serial {self.node.name} --log; winlab screenshot {self.node.name} screen.png",
-                )
+            if life.has_stopped(now, moved=self._screen_moved()):
+                raise self._stalled(phase, progress)
             time.sleep(POLL)
+
+    def _clock(self, phase: str) -> str:
+        """How long a phase usually takes, where that is known; and learn how long the one before it took."""
+        if phase != self.phase:
+            now, known, kind = time.monotonic(), self.context.known, durations.kind(self.node)
+            if self.phase_began:  # not that in which winlab came to it
+                known.learn(f"phase {self.phase} {kind}", now - self.phase_began)
+            self.phase_began = now if self.phase else 0.0
+            self.phase, self.phase_usual = phase, known.usual(f"phase {phase} {kind}") or 0.0
+        return f", a phase of usually {self.phase_usual:.0f} s" if self.phase_usual else ""
+
+    def _screen_moved(self) -> bool:
+        """Whether something happened on the screen since the last look; a look costs time, so not at every call."""
+        if time.monotonic() - self.looked < LOOK:
+            return False
+        before, self.seen = self.seen, domains.look(self.context.conn, self.node.domain)
+        self.looked = time.monotonic()
+        return screen.differs(before, self.seen)
+
+    def _stalled(self, phase: str, progress: Progress) -> StalledError:
+        folder, logs = evidence.collect(self.context, self.node, progress)
+        lab = self.context.plan.lab
+        trap = traps.recognise(logs) if self.node.os == "windows" else None
+        why = "Nothing new on its serial port or screen, nothing written to its disk."
+        if phase == "ready" and self.node.os == "windows":
+            why = "It says that it is ready, but nothing answers there: the lab's network, or a firewall in the guest."
+        cure = f"Look at its screen with 'winlab vnc {self.node.name} --lab {lab}', then run the same command again."
+        if trap is not None:
+            why = trap.why
+            cure = f"{trap.cure} Then run 'winlab destroy --lab {lab}' and the same command again."
+        return StalledError(
+            f"'{self.node.name}' shows no sign of life since {self.limit:.0f} s, in phase '{phase}'.",
+            why=why,
+            cure=cure,
+            evidence=str(folder),
+        )
+
+    def _revive(self, panic: re.Match[str], progress: Progress) -> None:
+        """Reset an emulated machine whose kernel has given up.
+
+        QEMU's emulated CPUs let a kernel with several of them down now and then: one runs the breakpoint that another
+        had put there while it patched the code, and has taken away again (seen: QEMU 7.2, Linux 6.12, "Oops: int3").
+
+        :raises GuestError: it is not emulated, or was reset often enough.
+        """
+        node = self.node.name
+        if self.context.plan.host.accelerator == "kvm" or self.resets == RESETS:
+            oopses = OOPS.findall(panic.string)
+            raise GuestError(
+                f"The kernel of '{node}' has given up.",
+                why=panic[1] + (f"; before it: {oopses[-1]}" if oopses else ""),
+                cure=f"See 'winlab serial {node} --log'; destroy the lab and create it anew, or take another image.",
+                evidence=f"winlab serial {node} --log --lab {self.context.plan.lab}",
+            )
+        self.resets += 1
+        progress.say(f"the emulated kernel of {node} has given up ({panic[1]}): starting it again")
+        domains.reset(self.context.conn, self.node.domain)
+        time.sleep(POLL * 5)  # until the firmware says something
+
+    def _press(self) -> None:
+        for _ in range(PRESSES):
+            domains.press_enter(self.context.conn, self.node.domain)
+            time.sleep(PAUSE)
 
     def _serial(self) -> str:
         log = serial_log(self.context.plan.lab, self.node.name)

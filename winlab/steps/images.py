@@ -7,12 +7,14 @@ from pathlib import Path
 from winlab import catalog
 from winlab.catalog import Recipe
 from winlab.engine import Step
-from winlab.errors import NotFoundError, UsageError
+from winlab.errors import ConflictError
 from winlab.events import Progress
-from winlab.media import cache
-from winlab.plan import NodePlan
-from winlab.steps import Context
+from winlab.media import cache, own_media, windows_iso
+from winlab.plan import NodePlan, Plan
+from winlab.steps import Context, windows_media
 from winlab.vm import domains
+
+DRIVERS = "image virtio-win"
 
 
 def name(volume: str) -> str:
@@ -24,20 +26,26 @@ def steps(context: Context) -> list[Step]:
     """One step for each base volume."""
     first: dict[str, NodePlan] = {}
     for node in context.plan.nodes:
-        first.setdefault(node.volume("base").name, node)
+        if node.windows is None or node.windows.golden is None:  # those are golden.py's
+            first.setdefault(node.volume("base").name, node)
     return [_step(context, volume, node) for volume, node in first.items()]
 
 
 def _step(context: Context, volume: str, node: NodePlan) -> Step:
     def run(progress: Progress) -> None:
-        local = local_image(node, progress, context.mirror)
+        local = local_image(node, progress, context)
+        if context.check_images is not None:
+            context.check_images()
+            _refuse_other_content(context, volume, local)
         if node.windows is not None:
-            check_windows_media(node, local)
+            windows_media.check_build(context.plan, node, windows_media.check_medium(node, local))
         context.pool.upload_base(volume, local, progress.say)
 
     recipe = catalog.get(node.image)
 
     def done() -> bool:
+        if context.check_images is not None:
+            return False  # what is locked is compared with what the nodes stand on
         return context.pool.is_complete(volume) or all(
             domains.find(context.conn, node.domain) is not None
             for node in context.plan.nodes
@@ -47,70 +55,80 @@ def _step(context: Context, volume: str, node: NodePlan) -> Step:
     return Step(name(volume), run, done, usual=float(_usual(recipe, node)))
 
 
+def _refuse_other_content(context: Context, volume: str, local: Path) -> None:
+    """See that a base volume in the pool is the image that was compared with the lock file.
+
+    :raises ConflictError: it was made from another build of it.
+    """
+    if context.pool.is_complete(volume) and not context.pool.holds(volume, local):
+        raise ConflictError(
+            f"The base volume '{volume}' in the pool is not the image that is locked.",
+            why="It was uploaded from another build of the same recipe.",
+            cure="Destroy the labs that stand on it, run 'winlab image prune', and then the same command.",
+        )
+
+
 def _usual(recipe: Recipe, node: NodePlan) -> int:
-    if node.windows is not None and node.windows.media is not None:
-        return 60
+    if node.windows is not None and recipe.build is None:
+        return 60 if node.windows.media or own_media.find(recipe) else recipe.usual_seconds
     return 10 if cache.lookup(recipe) else recipe.usual_seconds
 
 
-def local_image(node: NodePlan, progress: Progress, mirror: str | None) -> Path:
-    """The node's image as a local file: the person's own medium, or the cache's.
+def drivers_steps(context: Context) -> list[Step]:
+    """The step that fetches the virtio drivers where the plan takes them from the cache."""
+    if not _takes_drivers(context.plan):
+        return []
+    recipe = catalog.get(own_media.DRIVERS)
+
+    def run(progress: Progress) -> None:
+        fetch_drivers(context.plan, progress, mirror=context.mirror)
+
+    return [Step(DRIVERS, run, own_media.published(recipe).exists, usual=float(recipe.usual_seconds))]
+
+
+def fetch_drivers(plan: Plan, progress: Progress, *, mirror: str | None = None) -> None:
+    """Fetch the virtio drivers into the cache, where the plan takes them from there and they are not there yet.
+
+    :raises TransferError: they can't be had.
+    """
+    if _takes_drivers(plan):
+        cache.obtain(catalog.get(own_media.DRIVERS), progress, mirror=mirror)
+
+
+def _takes_drivers(plan: Plan) -> bool:
+    """Whether a machine is installed with the published drivers; a clone has them in its golden image."""
+    installed = (node.windows for node in plan.nodes if node.windows is not None and node.has("media"))
+    return any(own_media.is_published(windows.drivers) for windows in installed)
+
+
+def local_image(node: NodePlan, progress: Progress, context: Context) -> Path:
+    """The node's image as a local file: the person's own medium, or the cache's, into which it comes if need be.
 
     :raises NotFoundError: it is Windows, and no medium was given; the message names the ways on.
+    """
+    return medium(node, progress, mirror=context.mirror, consent=context.consent)
+
+
+def medium(node: NodePlan, progress: Progress, *, mirror: str | None = None, consent: bool = False) -> Path:
+    """See :func:`local_image`.
+
+    :param consent: whether Microsoft's evaluation may be fetched.
     """
     if node.windows is not None and node.windows.media is not None:
         return node.windows.media
     recipe = catalog.get(node.image)
-    require_source(recipe)
-    return cache.obtain(recipe, progress, mirror=mirror if recipe.download else None).path
+    if recipe.build is not None or recipe.download is not None:
+        return cache.obtain(recipe, progress, mirror=mirror if recipe.download else None).path
+    if (image := own_media.find(recipe)) is not None:
+        return image.path
+    if not consent or not recipe.evaluations:
+        windows_media.require_source(recipe)
+    return own_media.pull(recipe, recipe.evaluations[0], progress, mirror=mirror).path
 
 
-def require_source(recipe: Recipe) -> None:
-    """See that the image can be had without the person's own medium.
-
-    :raises NotFoundError: it can't; the message names the ways on.
-    """
-    if recipe.download is None and recipe.build is None:
-        raise NotFoundError(
-            f"There are no media for '{recipe.name}'.",
-            why="winlab brings no Windows of its own.",
-            cure=f"Fetch Microsoft's evaluation with 'winlab image pull {recipe.name}'; or give an ISO of your own "
-            "with --iso PATH; or try everything without Windows with --rehearse.",
-        )
-
-
-def check_windows_media(node: NodePlan, medium: Path) -> None:
-    """See that Setup will find all answers on this medium: the image, its language, a product key or none.
-
-    :raises UsageError: it won't; the message says what to change.
-    """
-    from winlab.media import windows_iso
-    from winlab.render import windows
-
-    assert node.windows is not None
-    images = windows_iso.images(medium)
-    chosen = next((image for image in images if image.name == node.windows.image_name), None)
-    if chosen is None:
-        raise UsageError(
-            f"The medium '{medium}' has no image named '{node.windows.image_name}'.",
-            why="It has: " + ", ".join(f"'{image.name}'" for image in images),
-            cure="Choose with --os and --set workers.edition what the medium has, or take another ISO.",
-        )
-    # what follows would be asked by Setup on the screen, and nobody would answer
-    if chosen.is_evaluation and node.windows.product_key is not None:
-        raise UsageError(
-            f"'{medium}' is an evaluation, which takes no product key.",
-            cure="Leave workers.product_key out; or take volume licence media.",
-        )
-    if not chosen.is_evaluation and node.windows.product_key is None:
-        raise UsageError(
-            f"'{medium}' is no evaluation: Setup asks for a product key.",
-            why=f"Its image '{chosen.name}' is of the edition {chosen.edition or 'unknown'}.",
-            cure="Give one with --set workers.product_key=...; Microsoft publishes client setup keys for volume media.",
-        )
-    if chosen.language and chosen.language.lower() != windows.LANGUAGE.lower():
-        raise UsageError(
-            f"'{medium}' speaks {chosen.language}, and winlab answers Setup in {windows.LANGUAGE}.",
-            cure="Take the English medium; locale and keyboard can be chosen with workers.locale and workers.keyboard.",
-        )
-    windows_iso.no_prompt_patch(medium)  # says now what would stop the overlay later
+def needs_key(node: NodePlan) -> bool:
+    """Whether the firmware asks for a key before it boots the node's medium, whatever winlab does."""
+    if node.windows is None or node.firmware != "uefi" or not node.has("media"):
+        return False
+    medium = own_media.at_hand(catalog.get(node.image), node.windows.media)
+    return medium is not None and medium.exists() and windows_iso.must_have_a_key(medium)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,6 +22,8 @@ CONFIG = "kubeconfig"  # the step after which the host can talk to the API serve
 ADMIN = "/etc/kubernetes/admin.conf"
 # Programs in Go ask with EDNS, and such questions OVN's DNS (23.03) leaves to the lab's name servers
 HOSTS = 'read -r line && { grep -qxF "$line" /etc/hosts || echo "$line" >>/etc/hosts; }'
+POLL = 3.0
+API_LIMIT = 180.0  # seconds on hardware, from a controller that answers to its API server that does
 MACHINE = "winlab.internal/machine"  # a label: by it destroy knows the lab's nodes in a cluster made elsewhere
 
 
@@ -151,13 +154,22 @@ def _prepare(context: Context, node: NodePlan) -> Step:
     return Step(f"prepare {node.name}", run, asks(context, node, prepared), needs, usual=40 * context.scale)
 
 
-def _kubeadm(there: Node, arguments: list[str], configuration: str, progress: Progress) -> None:
+def _kubeadm(
+    there: Node,
+    arguments: list[str],
+    configuration: str,
+    progress: Progress,
+    leave: Callable[[], object] = lambda: None,
+) -> None:
     """Run kubeadm in a node; what it says is the progress.
 
     A try that was interrupted is undone first: kubeadm itself starts over only on a clean node.
+
+    :param leave: what of that try is undone elsewhere, before the node forgets it.
     """
     if there.run("status")["started"]:
         progress.say("an earlier try was interrupted: kubeadm reset")
+        leave()
         there.run("run-kubeadm", {"arguments": ["reset", "--force"], "configuration": ""}, progress.say)
     there.run("run-kubeadm", {"arguments": arguments, "configuration": configuration}, progress.say)
 
@@ -183,11 +195,31 @@ def _kubeconfig(context: Context, node: NodePlan) -> Step:
             text = there.execute(["sudo", "cat", ADMIN])
         own = kubeconfig.for_lab(text, context.plan.lab, context.plan.cluster.external)
         context.state.write(context.state.kubeconfig, own)
+        _await_api(context, progress)
 
     def done() -> bool:
         return context.state.kubeconfig.exists() and Kubectl.of(context.state).answers()
 
     return Step(CONFIG, run, done, (f"init {node.name}",), usual=2)
+
+
+def _await_api(context: Context, progress: Progress) -> None:
+    """Wait until the API server answers: after a restart of its controller that takes a while.
+
+    :raises ClusterError: it does not.
+    """
+    begun = time.monotonic()
+    while not Kubectl.of(context.state).answers():
+        where = context.plan.cluster.external
+        progress.say(f"waiting for the API server at {where}")
+        if time.monotonic() - begun > API_LIMIT * context.scale:
+            raise ClusterError(
+                f"The API server at {where} does not answer.",
+                why="Its controller runs, and kubeadm has made it.",
+                cure="Run the same command again; or destroy the lab and create it anew.",
+                evidence="winlab logs controller-1; winlab exec controller-1 -- sudo ctr -n k8s.io tasks ls",
+            )
+        time.sleep(POLL)
 
 
 def _given_kubeconfig(context: Context, admin: str) -> Step:
@@ -219,9 +251,16 @@ def _join_controller(context: Context, first: NodePlan, node: NodePlan, needs: t
                 {"arguments": ["init", "phase", "upload-certs", "--upload-certs"], "configuration": upload},
                 lambda _line: None,  # it prints the key
             )
+
+        def leave() -> None:
+            # kubeadm's reset does it only for a node that has come as far as a kubelet of its own; and two members of
+            # which one is gone have no majority: the whole cluster would stand still
+            with connected(context, first) as other:
+                other.run("forget-member", {"address": node.address}, progress.say)
+
         with credentials(context, key) as joining, connected(context, node) as there:
             text = kubeadm.join_controller(cluster(context), member(context, node), joining)
-            _kubeadm(there, ["join"], text, progress)
+            _kubeadm(there, ["join"], text, progress, leave)
 
     return Step(joined(node.name), run, asks(context, node, _is_joined), needs, usual=60 * context.scale)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from winlab import catalog
 from winlab.engine import Step
 from winlab.events import Progress
+from winlab.media import own_media
 from winlab.plan import NodePlan
 from winlab.render import domain as domain_file
 from winlab.render import linux, windows
@@ -24,16 +26,24 @@ def steps(context: Context, node: NodePlan) -> list[Step]:
     """The steps for one node: its disk, what it reads at first boot, its domain."""
     image = images.name(node.volume("base").name)
     disk = _step(context, node, "disk", _make_disk, (image,), usual=1)
+    credentials = f"{CREDENTIALS}{context.suffix}"
     if node.os == "linux":
-        parts = [disk, _step(context, node, "seed", _make_seed, (CREDENTIALS,), usual=1)]
-    else:
+        parts = [disk, _step(context, node, "seed", _make_seed, (credentials,), usual=1)]
+    elif node.has("media"):
         parts = [
             disk,
-            _step(context, node, "answer", _make_answer, (CREDENTIALS,), usual=1),
+            _step(context, node, "answer", _make_answer, (credentials, image, *_drivers(node)), usual=1),
             _step(context, node, "media", _make_media, (image,), usual=2),
         ]
-    needs = (NETWORK, *(part.name for part in parts))
+    else:
+        parts = [disk, _step(context, node, "answer", _make_answer, (credentials,), usual=1)]
+    needs = (f"{NETWORK}{context.suffix}", *(part.name for part in parts))
     return [*parts, Step(f"start {node.name}", _starter(context, node), _runs(context, node), needs, 3)]
+
+
+def _drivers(node: NodePlan) -> tuple[str, ...]:
+    """The step that fetches the node's drivers, where they come from the cache."""
+    return (images.DRIVERS,) if node.windows is not None and own_media.is_published(node.windows.drivers) else ()
 
 
 def _step(
@@ -64,20 +74,33 @@ def _make_seed(context: Context, node: NodePlan, progress: Progress) -> None:
 
 
 def _make_answer(context: Context, node: NodePlan, progress: Progress) -> None:
-    from winlab.media import drivers
-
-    assert node.windows is not None
     made = context.state.credentials()
-    files = windows.answer_files(context.plan, node, made, pfx=made.pfx(node.name))
-    if node.windows.drivers is not None:
-        progress.say("staging drivers")
-        files.update(drivers.stage(node.windows.drivers, node.windows.release))
-    if node.windows.openssh is not None:
-        files[windows.OPENSSH] = node.windows.openssh.read_bytes()
+    files: dict[str, bytes | Path] = {**windows.answer_files(context.plan, node, made, pfx=made.pfx(node.name))}
+    if node.has("media"):  # a clone has all that already
+        files |= additions(node, images.local_image(node, progress, context), progress)
     _upload_iso(context, node.volume("answer").name, windows.ANSWER_LABEL, files)
 
 
-def _upload_iso(context: Context, volume: str, label: str, files: dict[str, bytes]) -> None:
+def additions(node: NodePlan, medium: Path, progress: Progress) -> dict[str, bytes | Path]:
+    """What a Windows node gets with its answer file: drivers, OpenSSH, and what the person adds.
+
+    :raises UsageError: something is not what it should be.
+    """
+    from winlab.media import drivers, extras
+
+    assert node.windows is not None
+    files: dict[str, bytes | Path] = {**extras.stage(node.windows)}
+    if node.windows.drivers is not None:
+        progress.say("staging drivers")
+        files |= drivers.stage(node.windows.drivers, node.windows.release, node.bus)
+    elif (folder := catalog.get(node.image).virtio_drivers) is not None:
+        files |= drivers.stage(medium, node.windows.release, node.bus, folder)
+    if node.windows.openssh is not None:
+        files[windows.OPENSSH] = node.windows.openssh
+    return files
+
+
+def _upload_iso(context: Context, volume: str, label: str, files: Mapping[str, bytes | Path]) -> None:
     from winlab.media import small_iso
 
     with tempfile.TemporaryDirectory(prefix="winlab-") as folder:  # 0700: it holds secrets
@@ -91,7 +114,7 @@ def _make_media(context: Context, node: NodePlan, progress: Progress) -> None:
 
     volume = node.volume("media")
     assert volume.backing is not None
-    medium = images.local_image(node, progress, context.mirror)
+    medium = images.local_image(node, progress, context)
     with tempfile.TemporaryDirectory(prefix="winlab-") as folder:
         overlay = Path(folder) / "media.qcow2"
         noprompt.make(medium, overlay, context.pool.path(volume.backing))
@@ -103,7 +126,7 @@ def detach_step(context: Context, node: NodePlan) -> Step:
 
     Setup reads an answer file again where it finds one (after sysprep), and this one holds secrets.
     """
-    volumes = [node.volume(role).name for role in ("answer", "media")]
+    volumes = [volume.name for volume in node.volumes if volume.role in ("answer", "media")]
 
     def there() -> list[str]:
         # not the CD with Kubernetes, which comes into one of the drives afterwards

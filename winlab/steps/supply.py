@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from winlab.artifacts import choice
+from winlab.artifacts import choice, overrides, store
 from winlab.artifacts.build import BuildSource
 from winlab.artifacts.model import Artifact, ContainerImage, Obtained, Program, Source, System
 from winlab.artifacts.overrides import OverriddenSource
 from winlab.cluster import preload, versions, wanted
 from winlab.cluster.payload import PREFIX, Payload
 from winlab.engine import Step
-from winlab.errors import HostError, NotFoundError, UsageError
+from winlab.errors import ConflictError, HostError, NotFoundError, UsageError
 from winlab.events import Progress
 from winlab.plan import NodePlan, Plan
 from winlab.render.domain import PAYLOAD_DRIVE, STORE_DRIVE
@@ -57,7 +56,7 @@ class Origin:
     kind: choice.Kind | None = None
     bundle: Path | None = None
     mirror: str | None = None
-    own: tuple[Path, ...] = ()  # programs of the person's own: kubelet, kubeadm.exe ...
+    own: tuple[tuple[str, Path], ...] = ()  # programs of the person's own: (kubelet, PATH), for the file's system
 
 
 def choose(plan: Plan, origin: Origin) -> tuple[Supply, str]:
@@ -68,6 +67,11 @@ def choose(plan: Plan, origin: Origin) -> tuple[Supply, str]:
     """
     every = wanted.every(plan)
     versions_ = plan.cluster.versions
+    if plan.cluster.source is not None and origin.bundle is not None:
+        raise UsageError(
+            "kubernetes.source is built, and a bundle has what it was made from.",
+            cure="Leave kubernetes.source out of the spec (a bundle made with it holds what was built), or --bundle.",
+        )
     trees = {"k8s.io/kubernetes": plan.cluster.source} if plan.cluster.source else {}
     kind = origin.kind or ("build" if trees else None)
     if trees and kind != "build":
@@ -75,8 +79,13 @@ def choose(plan: Plan, origin: Origin) -> tuple[Supply, str]:
             f"kubernetes.source is built, and cannot come from the source '{kind}'.", cure="Leave out --source."
         )
     optional = [artifact for artifact in every if wanted.optional(artifact)]
-    own = {_meant(path, every): path for path in origin.own}
-    needed = [artifact for artifact in every if artifact not in own]
+    own: dict[overrides.Replaced, Path] = {}
+    for program, path in origin.own:
+        replaced = overrides.meant(program, path, every)
+        if replaced in own:
+            raise UsageError(f"Both '{own[replaced]}' and '{path}' are given for {replaced}.", cure="Give one of them.")
+        own[replaced] = path
+    needed = [artifact for artifact in every if not (isinstance(artifact, Program) and artifact in own)]
     source, why = choice.choose(
         needed,
         pins=versions.load().pins,
@@ -88,18 +97,6 @@ def choose(plan: Plan, origin: Origin) -> tuple[Supply, str]:
     )
     missing = frozenset(source.cannot(optional))
     return Supply(OverriddenSource(source, own) if own else source, missing), why
-
-
-def _meant(path: Path, every: list[Artifact]) -> Program:
-    """The program that a file of the person's own stands in for: by its name and the system it is for."""
-    system: System = "windows" if path.suffix.lower() == ".exe" else "linux"
-    for artifact in every:
-        if isinstance(artifact, Program) and (artifact.name, artifact.os) == (path.name.split(".")[0], system):
-            return artifact
-    raise UsageError(
-        f"'{path}' is not named like a program that the lab needs.",
-        why="It needs: " + ", ".join(sorted({a.file for a in every if isinstance(a, Program)})),
-    )
 
 
 def name(system: System) -> str:
@@ -116,11 +113,18 @@ def steps(context: Context, supply: Supply) -> list[Step]:
     found: list[Step] = []
     before: tuple[str, ...] = ()
     for payload in payloads:
-        found.append(_payload_step(context, supply, payload, before))
+        found.append(_system_step(context, supply, payload, before))
         before = (name(payload.os),)  # builds share the machine: the controllers' things first
     if context.plan.joins:
         found.append(_kubectl_step(context, supply))
-    return found + [_insert_step(context, supply, node) for node in context.plan.nodes]
+    return found + [insert_step(context, supply, node) for node in context.plan.nodes]
+
+
+def payload_step(context: Context, supply: Supply, system: System) -> Step:
+    """The step that brings one system's payload into the pool, by itself: for another machine than the plan's nodes,
+    so that it does not matter what those have."""
+    payload = next(one for one in wanted.payloads(context.plan) if one.os == system)
+    return replace(_system_step(context, supply, payload, ()), done=lambda: False)
 
 
 def _link_kubectl(context: Context, obtained: list[Obtained]) -> None:
@@ -139,7 +143,10 @@ def _kubectl_step(context: Context, supply: Supply) -> Step:
     def run(progress: Progress) -> None:
         _link_kubectl(context, supply.obtain([wanted.kubectl(context.plan.cluster.versions)], progress))
 
-    return Step(linux_nodes.KUBECTL, run, context.state.kubectl.exists, usual=60)
+    def done() -> bool:
+        return supply.check is None and context.state.kubectl.exists()
+
+    return Step(linux_nodes.KUBECTL, run, done, usual=60)
 
 
 def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progress) -> Path:
@@ -160,7 +167,7 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
     return source.obtain_all([wish], progress)[0].path
 
 
-def _payload_step(context: Context, supply: Supply, payload: wanted.Payload, needs: tuple[str, ...]) -> Step:
+def _system_step(context: Context, supply: Supply, payload: wanted.Payload, needs: tuple[str, ...]) -> Step:
     nodes = [node for node in context.plan.nodes if node.os == payload.os]
     links = payload.os == "linux" and not context.plan.joins
 
@@ -169,10 +176,12 @@ def _payload_step(context: Context, supply: Supply, payload: wanted.Payload, nee
         if links:
             _link_kubectl(context, obtained)
         made = Payload(payload.os, obtained, payload.plugins)
+        if supply.check is not None:
+            _refuse_other_payload(context, nodes, made.volume)
         if not context.pool.is_complete(made.volume):
             progress.say(f"writing the payload CD, {made.size >> 20} MiB")
-            with tempfile.TemporaryDirectory(prefix="winlab-", dir=context.state.folder) as folder:
-                path = Path(folder) / "payload.iso"
+            with store.workspace() as folder:
+                path = folder / "payload.iso"
                 made.write(path)
                 context.pool.upload_base(made.volume, path, progress.say)
         supply.volumes[payload.os] = made.volume
@@ -181,9 +190,23 @@ def _payload_step(context: Context, supply: Supply, payload: wanted.Payload, nee
 
     def done() -> bool:
         here = not links or context.state.kubectl.exists()
-        return here and all(_inserted(context, node) is not None for node in nodes)
+        # what is locked is compared with what the source gives now, also for a lab that has everything
+        return supply.check is None and here and all(_inserted(context, node) is not None for node in nodes)
 
     return Step(name(payload.os), run, done, needs, usual=USUAL[payload.os])
+
+
+def _refuse_other_payload(context: Context, nodes: list[NodePlan], volume: str) -> None:
+    """See that no node of the lab was made from other things than those that the lock file pins.
+
+    :raises ConflictError: one was.
+    """
+    others = [node.name for node in nodes if _inserted(context, node) not in (None, volume)]
+    if others:
+        raise ConflictError(
+            f"These nodes of the lab were made from other programs than those locked: {', '.join(others)}.",
+            cure=f"Run 'winlab destroy --lab {context.plan.lab}' first, or leave out --locked.",
+        )
 
 
 def _preloaded(context: Context, obtained: list[Obtained], progress: Progress) -> str | None:
@@ -193,8 +216,8 @@ def _preloaded(context: Context, obtained: list[Obtained], progress: Progress) -
     volume = preload.volume(images, programs["containerd"])
     if context.pool.is_complete(volume):
         return volume
-    with tempfile.TemporaryDirectory(prefix="winlab-", dir=context.state.folder) as folder:
-        disk, work = Path(folder) / "store.qcow2", Path(folder) / "work"
+    with store.workspace() as folder:
+        disk, work = folder / "store.qcow2", folder / "work"
         work.mkdir()
         try:
             preload.make(images, programs["containerd"].path, programs["ctr"].path, disk, work, progress)
@@ -222,7 +245,8 @@ def _add_store(context: Context, node: NodePlan, base: str) -> None:
     domains.attach(context.conn, node.domain, STORE_DRIVE, context.pool.path(volume))
 
 
-def _insert_step(context: Context, supply: Supply, node: NodePlan) -> Step:
+def insert_step(context: Context, supply: Supply, node: NodePlan) -> Step:
+    """The step that puts the payload CD into a node's drive."""
     target, bus = PAYLOAD_DRIVE[node.os]
 
     def run(progress: Progress) -> None:

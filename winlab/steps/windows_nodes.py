@@ -7,6 +7,7 @@ itself, and later its own certificate. The scripts are unattend/windows/worker/*
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,11 +21,15 @@ from winlab.engine import Step
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
 from winlab.events import Progress
 from winlab.plan import NodePlan
-from winlab.steps import Context, linux_nodes, pods
+from winlab.steps import Context, evidence, linux_nodes, pods
+from winlab.steps.life import Life
 from winlab.vm import domains
 
 POLL = 3.0
 SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
+# kubeadm's preflight check gives containerd two seconds for each answer, and has changed nothing when it fails
+TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
+TRIES = 4
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
 
 
@@ -41,6 +46,12 @@ def steps(context: Context, node: NodePlan) -> list[Step]:
         worker.step("cni", worker.cni, worker.has_cni, (f"join {name}",), 20),
         worker.step("proxy", worker.proxy, worker.has_proxy, (f"cni {name}",), 10),
     ]
+
+
+def updates_step(context: Context, node: NodePlan, before: str) -> Step:
+    """The step that installs Windows' own updates, with the restarts that they want."""
+    worker = _Worker(context, node)
+    return worker.step("updates", worker.updates, lambda _found: False, (before,), 3600)
 
 
 class _Worker:
@@ -75,15 +86,30 @@ class _Worker:
         assert self.node.windows is not None
         settings = {"features": list(self.profile.windows_features()), "release": self.node.windows.release}
         while there.run("features", settings, progress.say)["restart"]:  # it has more to do after some
-            before = there.run("status")
-            progress.say("restarting Windows, which finishes the features")
-            there.execute(["shutdown.exe /r /t 0"])
-            there.disconnect()
-            # a clock that is set right changes the boot time, too; the number only counts starts
-            self._await(there, progress, "to restart", partial(_started_anew, before))
+            self._restart(there, progress)
+
+    def updates(self, there: Node, progress: Progress) -> None:
+        while True:
+            found = there.run("updates", {}, progress.say)
+            for title in found["failed"]:
+                progress.say(f"not installed: {title}")
+            if not found["restart"]:
+                return
+            self._restart(there, progress)
+
+    def _restart(self, there: Node, progress: Progress) -> None:
+        before = there.run("status")
+        progress.say("restarting Windows")
+        there.execute(["shutdown.exe /r /t 0"])
+        there.disconnect()
+        # a clock that is set right changes the boot time, too; the number only counts starts
+        self._await(there, progress, "to restart", partial(_started_anew, before))
 
     def has_features(self, found: dict[str, Any]) -> bool:
-        return bool(found["containers_feature"] == "installed" and not found["restart_pending"])
+        # what waits for a restart was not seen to its end, nor were the features of another profile's golden image
+        there = set(str(found.get("features_set", "")).split(","))  # an older winlab's CD does not tell it
+        whole = there.issuperset(self.profile.windows_features())
+        return bool(found["containers_feature"] == "installed" and whole and not found["restart_pending"])
 
     def containerd(self, there: Node, progress: Progress) -> None:
         there.run("containerd", {"config": self._containerd_config()}, progress.say)
@@ -91,7 +117,7 @@ class _Worker:
     def has_containerd(self, found: dict[str, Any]) -> bool:
         service = found["containerd"]
         same = pods.same_files({"config": service["config_sha256"]}, {"config": self._containerd_config()})
-        return bool(service["service"] == "running" and service["sha256"] and same)
+        return bool(service["service"] == "running" and service["sha256"] and same and not _outdated(found))
 
     def _containerd_config(self) -> str:
         return containerd.config(self.context.plan.cluster.versions, "windows")
@@ -101,7 +127,8 @@ class _Worker:
 
     def has_binaries(self, found: dict[str, Any]) -> bool:
         there: dict[str, str] = found["binaries"]
-        return there.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
+        all_there = there.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
+        return all_there and found["installed_from"] == found["cd"]
 
     def kubelet(self, there: Node, progress: Progress) -> None:
         there.run("kubelet", {"command": kubelet.windows_command(self.member)}, progress.say)
@@ -110,6 +137,16 @@ class _Worker:
         return bool(found["kubelet"]["command"] == kubelet.windows_command(self.member))
 
     def join(self, there: Node, progress: Progress) -> None:
+        for attempt in range(1, TRIES + 1):
+            try:
+                self._join(there, progress)
+                return
+            except GuestError as error:
+                if attempt == TRIES or not TOO_LATE.search(error.why):
+                    raise
+                progress.say("containerd answered kubeadm too late; trying again")
+
+    def _join(self, there: Node, progress: Progress) -> None:
         with linux_nodes.credentials(self.context) as joining:
             text = kubeadm.join_worker(linux_nodes.cluster(self.context), self.member, joining)
             there.run("join", {"configuration": text, "name": self.node.name}, progress.say)
@@ -167,8 +204,7 @@ class _Worker:
 
     def _await(self, there: Node, progress: Progress, what: str, met: Callable[[dict[str, Any]], bool]) -> None:
         """Wait until the guest answers and *met* holds; give up when nothing moves in it any more."""
-        limit = SILENT_SECONDS * max(1.0, self.context.scale / 2)
-        sign, since = -1, time.monotonic()
+        life = Life(SILENT_SECONDS * max(1.0, self.context.scale / 2))
         while True:
             progress.say(f"waiting for {self.node.name} {what}")
             try:
@@ -179,16 +215,21 @@ class _Worker:
             except GuestError as error:  # services come up one by one: WinRM may answer before all else does
                 progress.say(f"waiting for {self.node.name} {what}; it says: {error.why.splitlines()[0]}")
             there.disconnect()
-            now = domains.written_bytes(self.context.conn, self.node.domain)
-            if now != sign:
-                sign, since = now, time.monotonic()
-            elif time.monotonic() - since > limit:
-                raise StalledError(
-                    f"'{self.node.name}' shows no sign of life since {limit / 60:.0f} min; winlab waits for it {what}.",
+            if life.has_stopped(domains.written_bytes(self.context.conn, self.node.domain)):
+                minutes = f"{life.limit / 60:.0f} min"
+                stalled = StalledError(
+                    f"'{self.node.name}' shows no sign of life since {minutes}; winlab waits for it {what}.",
                     cure=f"Look at its screen with 'winlab vnc {self.node.name}', then run the same command again.",
                     evidence=f"winlab serial {self.node.name} --log",
                 )
+                evidence.keep(self.context, self.node, stalled, progress)
+                raise stalled
             time.sleep(POLL)
+
+
+def _outdated(found: dict[str, Any]) -> bool:
+    """Whether the programs came from another CD than the one in the drive: a golden image may be older."""
+    return bool(found["installed_from"] and found["installed_from"] != found["cd"])
 
 
 def _started_anew(before: dict[str, Any], found: dict[str, Any]) -> bool:

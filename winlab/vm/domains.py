@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -14,6 +16,7 @@ from lxml import etree
 from winlab.errors import ConflictError, NotFoundError, WinlabError
 from winlab.net import tags
 from winlab.net.tags import Tag
+from winlab.vm import screen
 from winlab.vm.connection import explained
 
 STATES = {
@@ -25,6 +28,8 @@ STATES = {
     libvirt.VIR_DOMAIN_CRASHED: "crashed",
     libvirt.VIR_DOMAIN_PMSUSPENDED: "suspended",
 }
+
+KEY_ENTER = 28  # linux/input-event-codes.h
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,33 @@ def free_memory_mib(conn: libvirt.virConnect) -> int:
     return sum(int(found.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
 
 
+@contextmanager
+def paused(conn: libvirt.virConnect, name: str) -> Iterator[None]:
+    """Have a running domain stand still: QEMU then writes to its disks' files all that it has kept back."""
+    domain = get(conn, name)
+    running = bool(domain.isActive()) and domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
+    with explained(f"The domain '{name}' can't be paused."):
+        if running:
+            domain.suspend()
+        try:
+            yield
+        finally:
+            if running:
+                domain.resume()
+
+
+def press_enter(conn: libvirt.virConnect, name: str) -> None:
+    """Press the Enter key for a tenth of a second."""
+    with explained(f"No key can be sent to '{name}'."):
+        get(conn, name).sendKey(libvirt.VIR_KEYCODE_SET_LINUX, 100, [KEY_ENTER], 1, 0)
+
+
+def reset(conn: libvirt.virConnect, name: str) -> None:
+    """Press the reset button."""
+    with explained(f"'{name}' can't be reset."):
+        get(conn, name).reset(0)
+
+
 def vnc(conn: libvirt.virConnect, name: str) -> tuple[str, int]:
     """Where the domain's VNC server listens: address and port.
 
@@ -235,6 +267,19 @@ def written_bytes(conn: libvirt.virConnect, name: str) -> int:
 
 def screenshot(conn: libvirt.virConnect, name: str) -> bytes:
     """The domain's screen as PNG."""
+    kind, image = _screen(conn, name)
+    return image if kind == "image/png" else ppm_to_png(image)
+
+
+def look(conn: libvirt.virConnect, name: str) -> bytes:
+    """What is on the domain's screen, for comparing (:mod:`winlab.vm.screen`); empty if it can't be seen."""
+    try:
+        return screen.signature(_screen(conn, name)[1])
+    except WinlabError:
+        return b""
+
+
+def _screen(conn: libvirt.virConnect, name: str) -> tuple[str, bytes]:
     domain = get(conn, name)
     stream = conn.newStream(0)
     with explained(f"The screen of '{name}' can't be taken.", cure="The node must run: see 'winlab status'."):
@@ -243,8 +288,7 @@ def screenshot(conn: libvirt.virConnect, name: str) -> bytes:
         while chunk := stream.recv(1 << 16):
             parts.append(chunk)
         stream.finish()
-    image = b"".join(parts)
-    return image if kind == "image/png" else ppm_to_png(image)
+    return str(kind), b"".join(parts)
 
 
 def ppm_to_png(ppm: bytes) -> bytes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
 
 import libvirt
@@ -178,6 +179,40 @@ class Pool:
             # an offset past the end, or a log that was rotated under us: there is nothing to be read now
             return b"".join(parts)
         return b"".join(parts)
+
+    def download_to(self, name: str, target: Path, tell: Callable[[float], None]) -> None:
+        """Write the whole content of a volume to a local file; *tell* hears how far it is, 0 to 1.
+
+        :raises WinlabError: it broke off.
+        """
+        self.refresh()
+        size = self._allocation(name)  # about; for the progress only
+        with target.open("wb") as file, closing(self._chunks(name)) as chunks:
+            for chunk in chunks:
+                file.write(chunk)
+                tell(min(1.0, file.tell() / max(1, size)))
+
+    def holds(self, name: str, source: Path) -> bool:
+        """Whether a volume has the very content of a local file. Reads all of it.
+
+        :raises WinlabError: it can't be read.
+        """
+        with source.open("rb") as file, closing(self._chunks(name)) as chunks:
+            return all(file.read(len(chunk)) == chunk for chunk in chunks) and not file.read(1)
+
+    def _chunks(self, name: str) -> Generator[bytes, None, None]:
+        """The whole content of a volume, piece by piece; broken off where the caller stops."""
+        volume = self._get(name)
+        stream = self._conn.newStream(0)
+        with explained(f"The download of the volume '{name}' failed."):
+            try:
+                volume.download(stream, 0, 0, 0)
+                while chunk := stream.recv(CHUNK):
+                    yield chunk
+                stream.finish()
+            except BaseException:
+                stream.abort()
+                raise
 
     def delete(self, name: str) -> bool:
         """Delete a volume; whether it was there."""

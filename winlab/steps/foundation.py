@@ -1,0 +1,41 @@
+"""The steps that all else of a lab stands on: its credentials and its network."""
+
+from __future__ import annotations
+
+from winlab.engine import Step
+from winlab.errors import ConflictError
+from winlab.events import Progress
+from winlab.net import ovn
+from winlab.net.topology import topology
+from winlab.steps import Context, machines
+from winlab.vm import domains
+
+
+def steps(context: Context) -> list[Step]:
+    """Credentials and network."""
+    plan, state = context.plan, context.state
+
+    def make_credentials(progress: Progress) -> None:
+        progress.say("making keys, passwords and certificates")
+        if not state.credentials_fit(plan) and domains.machines(context.conn, plan.lab):
+            raise ConflictError(
+                f"The lab '{plan.lab}' has machines, and this account has no credentials for them.",
+                why="Another account made the lab, or its folder was lost.",
+                cure=f"Use that account; or run 'winlab destroy --lab {plan.lab}' and create it anew.",
+            )
+        state.ensure_credentials(plan)
+
+    def make_network(progress: Progress) -> None:
+        progress.say(f"switch, router, DHCP, DNS and NAT for {plan.network.cidr}")
+        with ovn.connect() as northbound:
+            northbound.apply(topology(plan))
+
+    def network_is_made() -> bool:
+        with ovn.connect() as northbound:
+            return northbound.lab_plan(plan.lab) == plan.digest
+
+    has_credentials = f"{machines.CREDENTIALS}{context.suffix}"
+    return [
+        Step(has_credentials, make_credentials, lambda: state.has_credentials_for(plan), usual=2),
+        Step(f"{machines.NETWORK}{context.suffix}", make_network, network_is_made, usual=1),
+    ]

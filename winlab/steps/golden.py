@@ -1,0 +1,230 @@
+"""Steps that make a golden image: install, prepare, seal, fetch, and remove the machine it was made in.
+
+The machine stands in a lab of its own, so that an interrupted build is carried on like any lab. Once sysprep has begun,
+nothing is done to the machine any more: its state says so.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from winlab import catalog, data, golden, run
+from winlab.engine import Step
+from winlab.errors import GuestError, StalledError, WinlabError
+from winlab.events import Progress
+from winlab.media import golden_cache
+from winlab.plan import NodePlan
+from winlab.steps import Context, boot, evidence, images, linux_nodes, machines, traps, windows_nodes
+from winlab.steps.life import Life
+from winlab.vm import domains
+from winlab.vm.volumes import Pool
+
+POLL = 3.0
+ASK = 15.0  # seconds between two questions to a machine that is being generalized
+SILENT_SECONDS = 1800.0  # generalizing writes little for long
+SEALED = "sealed.json"
+
+
+def is_sealed(context: Context) -> bool:
+    """Whether sysprep has begun in the builder's machine."""
+    return (context.state.folder / SEALED).exists()
+
+
+def steps(context: Context, insert: Step, target: str, key: str) -> list[Step]:
+    """All steps of a build.
+
+    :param context: the builder's.
+    :param insert: the step that gives the machine the payload CD.
+    :param target: the base volume that clones stand on.
+    :param key: of the golden image.
+    """
+    (node,) = context.plan.nodes
+    build = _Build(context, node, target, key)
+    if is_sealed(context):
+        made: list[Step] = []
+        before: tuple[str, ...] = ()
+    else:
+        made = _machine(context, node, insert)
+        before = (made[-1].name,)
+    sealed = Step(f"seal {node.name}", build.seal, build.is_off, before, usual=120 * min(2.0, context.scale))
+    fetched = Step(images.name(target), build.fetch, build.is_there, (sealed.name,), usual=300)
+    return [*made, sealed, fetched, Step(f"remove {node.name}", build.remove, build.is_gone, (fetched.name,), usual=3)]
+
+
+def _machine(context: Context, node: NodePlan, insert: Step) -> list[Step]:
+    """From nothing to a machine that is ready to be sealed."""
+    found = [
+        *machines.steps(context, node),
+        boot.step(context, node, catalog.get(node.image).usual_boot_seconds),
+        machines.detach_step(context, node),
+        insert,
+    ]
+    features, containerd, binaries = windows_nodes.steps(context, node)[:3]
+    assert node.windows is not None
+    if not node.windows.updates:
+        return [*found, features, containerd, binaries]
+    return [*found, features, containerd, binaries, windows_nodes.updates_step(context, node, binaries.name)]
+
+
+def upload_step(context: Context, target: str, key: str) -> Step:
+    """The step that brings a golden image of the cache into the pool."""
+
+    def work(progress: Progress) -> None:
+        image = golden_cache.find(key)
+        if image is None:
+            raise WinlabError(f"The golden image {key} is gone.", cure="Run the same command again: it makes it anew.")
+        context.pool.upload_base(target, image.path, progress.say)
+
+    return Step(images.name(target), work, lambda: context.pool.is_complete(target), usual=60)
+
+
+class _Build:
+    def __init__(self, context: Context, node: NodePlan, target: str, key: str) -> None:
+        self.context = context
+        self.node = node
+        self.target = target
+        self.key = key
+        self.note = context.state.folder / SEALED
+
+    def is_off(self) -> bool:
+        return self.note.exists() and domains.state(self.context.conn, self.node.domain) == "off"
+
+    def seal(self, progress: Progress) -> None:
+        """Have sysprep generalize the machine, and wait until it is off."""
+        with linux_nodes.connected(self.context, self.node) as there:
+            if not self.note.exists():
+                text = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
+                assert self.node.windows is not None
+                settings = {"generalize": text, "superseded": self.node.windows.updates}
+                found = there.run("seal", settings, progress.say)
+                self.context.state.write(self.note, json.dumps({**found, "time": time.time()}))
+            there.disconnect()
+            self._await_off(progress)
+
+    def _await_off(self, progress: Progress) -> None:
+        life = Life(SILENT_SECONDS * max(1.0, self.context.scale / 2))
+        asked = time.monotonic()
+        while (state := domains.state(self.context.conn, self.node.domain)) != "off":
+            progress.say("waiting for sysprep to generalize Windows and to switch it off")
+            if state not in ("running", "shutting down"):
+                error = GuestError(
+                    f"'{self.node.name}' is {state}, while sysprep generalizes it.",
+                    cure=f"Run 'winlab destroy --lab {self.context.plan.lab}' and the same command again.",
+                )
+                evidence.keep(self.context, self.node, error, progress)
+                raise error
+            if life.has_stopped(domains.written_bytes(self.context.conn, self.node.domain)):
+                raise self._stalled(life.limit, progress)
+            if time.monotonic() - asked > ASK:
+                asked = time.monotonic()
+                self._ask(progress)
+            time.sleep(POLL)
+
+    def _stalled(self, limit: float, progress: Progress) -> StalledError:
+        folder, logs = evidence.collect(self.context, self.node, progress)
+        trap = traps.recognise(logs)
+        look = f"Look at its screen with 'winlab vnc {self.node.name} --lab {self.context.plan.lab}'."
+        return StalledError(
+            f"sysprep in '{self.node.name}' shows no sign of life since {limit / 60:.0f} min.",
+            why=trap.why if trap else "",
+            cure=f"{trap.cure} {look}" if trap else look,
+            evidence=str(folder),
+        )
+
+    def _ask(self, progress: Progress) -> None:
+        """See that sysprep has not given up.
+
+        :raises GuestError: it has.
+        """
+        try:
+            with linux_nodes.connected(self.context, self.node) as there:
+                found = there.run("sealed")
+        except WinlabError:
+            return  # it is going down
+        if found["running"] or not found["errors"]:
+            return
+        self.note.unlink(missing_ok=True)  # so that the same command tries again
+        text = "\n".join(found["errors"])
+        trap = traps.recognise(text)
+        error = GuestError(
+            "sysprep could not generalize Windows.",
+            why=text,
+            cure=trap.cure
+            if trap
+            else "Mend the cause and run the same command again; or destroy "
+            f"the lab '{self.context.plan.lab}', so that it begins anew.",
+            evidence=r"C:\Windows\System32\Sysprep\Panther\setuperr.log in "
+            f"'winlab exec {self.node.name} --lab {self.context.plan.lab}'",
+        )
+        evidence.keep(self.context, self.node, error, progress)
+        raise error
+
+    def is_there(self) -> bool:
+        return golden_cache.find(self.key) is not None and self.context.pool.is_complete(self.target)
+
+    def fetch(self, progress: Progress) -> None:
+        """Bring the disk into the cache, compressed, and from there into the pool as a base volume."""
+        assert self.node.windows is not None
+        facts = json.loads(self.note.read_text(encoding="utf-8"))
+
+        def fill(output: Path) -> dict[str, Any]:
+            with tempfile.TemporaryDirectory(prefix="winlab-", dir=output.parent) as folder:
+                disk = Path(folder) / "disk.qcow2"
+                self.context.pool.download_to(
+                    self.node.volume("disk").name, disk, lambda part: progress.say("fetching the disk", part)
+                )
+                progress.say("compressing it")
+                options = ["-O", "qcow2", "-c", "-o", "compression_type=zstd"]
+                run.run(["qemu-img", "convert", "-f", "qcow2", *options, disk, output])
+            return self._manifest(facts)
+
+        image = golden_cache.keep(self.node, self.key, fill, progress)
+        self.context.pool.upload_base(self.target, image.path, progress.say)
+
+    def _manifest(self, facts: dict[str, Any]) -> dict[str, Any]:
+        windows = self.node.windows
+        assert windows is not None
+        minutes, sealed = facts["evaluation_minutes"], datetime.fromtimestamp(facts["time"], UTC)
+        ends = None if minutes is None else (sealed + timedelta(minutes=minutes)).isoformat(timespec="seconds")
+        return {
+            "build": facts["build"],
+            "edition": windows.image_name,
+            "evaluation_ends": ends,
+            "rearms": facts["rearms"],
+            "firmware": self.node.firmware,
+            "bus": self.node.bus,
+            "disk_mib": self.node.disk_mib,
+            "medium": self.node.volume("base").name,
+            "kubernetes": self.context.plan.cluster.versions.kubernetes,
+            "containerd": self.context.plan.cluster.versions.containerd,
+            "updates": windows.updates,
+            "programs": golden.programs(),
+            "inputs": golden.told(self.node),
+        }
+
+    def is_gone(self) -> bool:
+        return not domains.machines(self.context.conn, self.context.plan.lab)
+
+    def remove(self, progress: Progress) -> None:
+        """Remove the machine and all of its lab but the folder, which is locked."""
+        progress.say("its disk is in the cache now")
+        clear(self.context.plan.lab, self.context.pool, self.context.conn)
+        self.note.unlink(missing_ok=True)
+
+
+def clear(lab: str, pool: Pool, conn: Any) -> None:
+    """Remove the machine, network and volumes of a lab that made a golden image."""
+    from winlab.net import ovn
+
+    for machine in domains.machines(conn, lab):
+        domains.remove(conn, machine.domain)
+    with ovn.connect() as northbound:
+        northbound.remove(lab)
+    pool.refresh()
+    for name in pool.names(f"{lab}."):
+        pool.delete(name)

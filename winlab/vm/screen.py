@@ -1,0 +1,30 @@
+"""What a machine's screen says of it: whether it changes, and a picture for people."""
+
+from __future__ import annotations
+
+COLUMNS, ROWS = 64, 48  # points at which a screen is looked at
+SHADES = 8  # that are told apart
+MOVED = 0.02  # of the points have to differ: a cursor or a spinner alone is no progress
+
+
+def signature(ppm: bytes) -> bytes:
+    """A few thousand points of a picture (binary PPM, 8 bits), each as one of some shades; empty for another format."""
+    fields = ppm.split(maxsplit=4)
+    if len(fields) < 4 or fields[0] != b"P6" or fields[3] != b"255":
+        return b""
+    width, height = int(fields[1]), int(fields[2])
+    begin = len(ppm) - width * height * 3
+    points = bytearray()
+    for row in range(ROWS):
+        line = begin + (row * height // ROWS) * width * 3
+        for column in range(COLUMNS):
+            at = line + (column * width // COLUMNS) * 3
+            points.append(sum(ppm[at : at + 3]) * SHADES // 766)
+    return bytes(points)
+
+
+def differs(one: bytes, other: bytes) -> bool:
+    """Whether two signatures are of screens on which something happened."""
+    if len(one) != len(other):
+        return True
+    return sum(a != b for a, b in zip(one, other, strict=True)) > MOVED * len(one)
