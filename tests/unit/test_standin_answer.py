@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 
 import jinja2
@@ -18,6 +19,7 @@ IMAGES = tuple(
     for number, name in enumerate(("STANDARDCORE", "STANDARD", "DATACENTERCORE", "DATACENTER"), 1)
 )
 UEFI = plan.Machine(uefi=True, disks=(8 << 30,), images=IMAGES, evaluation=True)
+BIOS = replace(UEFI, uefi=False)
 STEPS = ("windowsPE", "offlineServicing", "specialize", "oobeSystem")
 
 
@@ -28,11 +30,23 @@ def encode(password: str, name: str) -> str:
 @pytest.fixture(scope="module")
 def text() -> str:
     """winlab's own answer file."""
+    return render("uefi")
+
+
+@pytest.fixture(scope="module")
+def bios_text() -> str:
+    """The same for a machine with a BIOS."""
+    return render("bios")
+
+
+def render(firmware: str) -> str:
     folder = data.folder("unattend") / "windows"
     environment = jinja2.Environment(autoescape=True, loader=jinja2.FileSystemLoader(folder))
     environment.filters["unattend_password"] = encode
     template = environment.get_template("Autounattend.xml.j2")
     return template.render(
+        firmware=firmware,
+        install=True,
         keyboard="0409:00000409",
         locale_name="en-US",
         language="en-US",
@@ -71,6 +85,12 @@ def test_partition_script(text: str) -> None:
     assert lines[0] == "label: gpt"
     assert lines[1].startswith("size=260MiB, type=C12A7328")
     assert lines[3].startswith("type=EBD0A0A2")
+
+
+def test_partition_script_of_a_bios(bios_text: str) -> None:
+    made = play(bios_text.encode(), BIOS)
+    assert made.target == 2
+    assert setup.script(made) == "label: dos\nsize=500MiB, type=7, bootable\ntype=7\n"
 
 
 MSR = "</Order>\n              <Type>MSR"
@@ -144,11 +164,36 @@ def test_refused(text: str, case: str) -> None:
 
 
 def test_efi_partition_on_a_bios_is_refused(text: str) -> None:
-    bios = plan.Machine(uefi=False, disks=(8 << 30,), images=IMAGES, evaluation=True)
     with pytest.raises(AnswerError) as caught:
-        play(text.encode(), bios)
+        play(text.encode(), BIOS)
     assert "BIOS" in caught.value.detail
     assert "0x80042565" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("<Active>true</Active>", "", "no NTFS partition is active"),
+        ("<Format>NTFS</Format>\n              <Active>", "<Format>FAT32</Format><Active>", "no NTFS partition is"),
+        ("<Type>Primary</Type>\n              <Size>500", "<Type>Logical</Type><Size>500", "primary partitions"),
+    ],
+)
+def test_disks_that_a_bios_can_t_start_are_refused(bios_text: str, old: str, new: str, says: str) -> None:
+    with pytest.raises(AnswerError) as caught:
+        play(change(bios_text, old, new), BIOS)
+    assert says in caught.value.detail
+
+
+def test_mbr_partitions_under_uefi_are_refused(bios_text: str) -> None:
+    with pytest.raises(AnswerError) as caught:
+        play(bios_text.encode(), UEFI)
+    assert "no active partition" in caught.value.detail
+
+
+def test_a_disk_without_a_driver_is_not_there(text: str) -> None:
+    with pytest.raises(AnswerError) as caught:
+        play(text.encode(), replace(UEFI, disks=(), blind=("1AF4:1048",)))
+    assert "no driver for PCI\\VEN_1AF4&DEV_1048" in caught.value.detail
 
 
 def test_element_in_the_wrong_pass_is_refused(text: str) -> None:

@@ -22,10 +22,11 @@ class Quiet(World):
         PORT.append(text)
 
     def adapters(self) -> list[Adapter]:
-        return []
+        return ADAPTERS
 
 
 PORT: list[str] = []
+ADAPTERS = [Adapter("eth0", "52:54:00:00:00:01", 1500, ())]
 
 
 @pytest.fixture
@@ -125,6 +126,33 @@ def test_another_error_of_the_script_is_told(state: Path, world: Quiet, folder: 
     with pytest.raises(bootstrap.RefusedError):
         bootstrap.play(folder, world, world.drives.letters["C"])
     assert PORT[-1].startswith("winlab: error=bootstrap: ")
+
+
+def test_what_the_person_adds(state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files come to their places; scripts of one's own can't be played."""
+    one = made(world)
+    monkeypatch.setattr(one, "start_winrm", lambda: None)
+    monkeypatch.setattr(one, "start_sshd", lambda: None)
+    (folder / "files/users/Public").mkdir(parents=True)
+    (folder / "files/users/Public/a.txt").write_text("a")
+    c = world.drives.letters["C"]
+    (c / "Users").mkdir(exist_ok=True)
+    play(one, folder, world)
+    assert (c / "Users/Public/a.txt").read_text() == "a"
+    assert PORT[-1] == "winlab: phase=ready\r\n"
+    (folder / "scripts").mkdir()
+    (folder / "scripts/01-own.ps1").write_text("Get-Date")
+    with pytest.raises(bootstrap.RefusedError, match=r"01-own\.ps1"):
+        play(one, folder, world)
+    assert PORT[-1].startswith("winlab: error=bootstrap: the stand-in runs no PowerShell")
+
+
+def test_without_a_driver_for_the_adapter_nothing_is_ready(
+    state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world, "adapters", list)
+    with pytest.raises(bootstrap.RefusedError, match="its driver is missing"):
+        bootstrap.play(folder, world, world.drives.letters["C"])
 
 
 def sshd(state: Path, world: World, monkeypatch: pytest.MonkeyPatch, listens: bool) -> Services:

@@ -142,8 +142,10 @@ def test_the_whole_way(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     assert worker.play("status")["containers_feature"] == "absent"
     assert worker.play("features", features=["Containers"], release="2022") == {"restart": True}
     assert worker.play("status")["restart_pending"] is True
+    assert worker.play("status")["features_set"] == ""
     worker.restart()
     assert worker.play("features", features=["Containers"], release="2022") == {"restart": False}
+    assert worker.play("status")["features_set"] == "Containers"
     for script, settings in (
         ("containerd", {"config": "version = 3\n"}),
         ("binaries", {}),

@@ -14,17 +14,21 @@ from winlab.errors import HostError
 from winlab.run import run
 
 FLOPPY = 1_474_560  # bytes of Microsoft's efisys.bin
+MBR_CODE = 440  # bytes of a master boot record that are code
 ETFSBOOT = 4096  # bytes of Microsoft's etfsboot.com: the 8 sectors that its boot catalog entry loads
 PACKAGES = "Install the packages gcc, gnu-efi, grub-efi-amd64-bin, grub-pc-bin and mtools."
 # QEMU 7.2 without KVM faults at cmpxchg16b with two CPUs, and at a user-mode IRETQ with SMAP.
+# Where addresses are the same each time, an emulator translates a program once, not at every start.
 # "panic": Windows, too, starts again by itself after it has stopped with a blue screen.
 KERNEL = (
     "console=ttyS0,115200 console=tty0 quiet loglevel=3 panic=5 clearcpuid=cx16,smap mitigations=off audit=0 "
-    "tsc=reliable no5lvl"
+    "tsc=reliable no5lvl norandmaps nokaslr"
 )
 _COMMON = "linux normal echo test search search_fs_file configfile minicmd"
 _EFI_MODULES = f"{_COMMON} udf fat part_gpt part_msdos efi_gop efi_uga all_video gzio".split()
 _BIOS_MODULES = f"{_COMMON} udf biosdisk vbe vga gzio".split()
+_BIOS_DISK_MODULES = ["linux", "normal", "echo", "test", "biosdisk", "part_msdos", "ntfs", "gzio"]
+_GRUB = Path("/usr/lib/grub/i386-pc")
 _SOURCE = Path(__file__).parent / "boot"
 
 
@@ -49,9 +53,9 @@ def media_config(offset: int) -> str:
     )
 
 
-def disk_config() -> str:
-    """GRUB's commands for the installed disk: everything is beside it on the EFI partition."""
-    return f"linux /EFI/Microsoft/Boot/vmlinuz {KERNEL} winlab.mode=disk\ninitrd /EFI/Microsoft/Boot/initrd.img\nboot\n"
+def disk_config(folder: str) -> str:
+    """GRUB's commands for the installed disk: everything is in *folder* on the system partition."""
+    return f"linux {folder}/vmlinuz {KERNEL} winlab.mode=disk\ninitrd {folder}/initrd.img\nboot\n"
 
 
 def _grub(target: str, modules: list[str], config: str, work: Path) -> bytes:
@@ -101,7 +105,20 @@ def programs(offset: int, work: Path) -> Programs:
 
 def disk_program(work: Path) -> bytes:
     """The EFI program of the installed disk."""
-    return _grub("x86_64-efi", _EFI_MODULES, disk_config(), work)
+    return _grub("x86_64-efi", _EFI_MODULES, disk_config("/EFI/Microsoft/Boot"), work)
+
+
+def bios_disk_program(work: Path) -> bytes:
+    """What stands behind the master boot record of a disk that a BIOS starts; its first sector loads the rest."""
+    return _grub("i386-pc", _BIOS_DISK_MODULES, f"set root=(hd0,msdos1)\n{disk_config('/Boot')}", work)
+
+
+def master_boot_record() -> bytes:
+    """GRUB's boot sector: loads the sector behind it. Its last 72 bytes belong to the disk."""
+    path = _GRUB / "boot.img"
+    if not path.is_file():
+        raise HostError("The files of GRUB for a BIOS are not there.", why=f"{path} was not found.", cure=PACKAGES)
+    return path.read_bytes()[:MBR_CODE]
 
 
 def floppy(files: dict[str, bytes], work: Path) -> bytes:

@@ -17,7 +17,7 @@ WANTED = (
     "ahci,ata_piix,sd_mod,sr_mod,nvme,udf,isofs,ntfs3,vfat,nls_cp437,nls_iso8859_1,nls_utf8,nls_ascii,"
     "squashfs,loop,overlay,efivarfs,button,evdev,xhci_pci,usbhid,hid_generic,af_packet"
 )
-APPLETS = "sh,mount,umount,modprobe,insmod,losetup,switch_root,sleep,mkdir,cat,sort,cp,echo"
+APPLETS = "sh,mount,umount,modprobe,insmod,losetup,switch_root,sleep,mkdir,cat,sort,cp,echo,dmesg,grep,reboot"
 
 Modules = dict[str, bytes]  # name, with underscores, to the module's ELF file
 

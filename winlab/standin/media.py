@@ -11,7 +11,7 @@ from winlab import data
 from winlab.catalog import BuildRequest, Recipe
 from winlab.errors import UsageError
 from winlab.media.apt import debian_mirror
-from winlab.standin import boot, initrd, iso, root, shims, wims
+from winlab.standin import boot, initrd, iso, root, shims, virtio, wims
 
 _HERE = Path(__file__).parent
 EI_CFG = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
@@ -69,11 +69,16 @@ def build(request: BuildRequest) -> None:
     say("compiling the shims for Wine")
     extra = {**_known(), **{f"shims/{name}": content for name, content in shims.make(work).items()}}
     made = root.build(mirror, list(request.options.get("packages", [])), extra, work, say)
+    request.packages.update(made.packages)
     say("making the boot programs")
     ramdisk = initrd.make(made.release, made.modules, made.busybox, (_HERE / "boot/ramdisk.sh").read_bytes())
-    loader = boot.disk_program(work)
+    loaders = {
+        "Windows/Boot/EFI/bootmgfw.efi": boot.disk_program(work),
+        "Windows/Boot/PCAT/bootmgr": boot.bios_disk_program(work),
+        "Windows/Boot/PCAT/mbr.bin": boot.master_boot_record(),
+    }
     tree, setup = work / "tree", work / "setup"
-    wims.tree(tree, made.squashfs, made.kernel, ramdisk, loader)
+    wims.tree(tree, made.squashfs, made.kernel, ramdisk, loaders)
     say("capturing install.wim")
     install, starter = work / "install.wim", work / "boot.wim"
     wims.install(install, tree)
@@ -105,6 +110,7 @@ def build(request: BuildRequest) -> None:
             "/sources/ei.cfg": EI_CFG,
             "/sources/boot.wim": starter,
             "/sources/install.wim": install,
+            **virtio.files(),
         },
     )
     partial.replace(request.output)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import winlab
 from winlab.errors import HostError, WinlabError
+from winlab.media.apt import installed
 from winlab.run import run, stream
 from winlab.standin import initrd
 
@@ -132,6 +133,7 @@ class Root:
     release: str
     modules: initrd.Modules
     busybox: bytes
+    packages: dict[str, str]
 
 
 def payload(target: Path, extra: dict[str, bytes]) -> None:
@@ -220,6 +222,7 @@ def build(mirror: str, packages: list[str], extra: dict[str, bytes], work: Path,
         member = archive.extractfile("./usr/bin/busybox")
         assert member is not None
         busybox = member.read()
+    packages_ = installed(tar)
     slim(tar, work / "slim.tar")
     tar.unlink()
     squeeze = 'exec mksquashfs - "$1" -tar -comp zstd -Xcompression-level 12 -b 256K -noappend -quiet <"$2"'
@@ -228,7 +231,7 @@ def build(mirror: str, packages: list[str], extra: dict[str, bytes], work: Path,
     say("reading the kernel's package")
     kernel, release, modules = _kernel(work / "kernel.deb")
     (work / "kernel.deb").unlink()
-    return Root(squashfs, kernel, release, modules, busybox)
+    return Root(squashfs, kernel, release, modules, busybox, packages_)
 
 
 def slim(source: Path, target: Path) -> None:

@@ -53,15 +53,15 @@ _FOLDERS = (
 )
 
 
-def tree(target: Path, squashfs: Path, kernel: bytes, initrd: bytes, loader: bytes) -> None:
-    """Lay out the folders that an installed Windows has, with the stand-in's own files in System32\\standin."""
+def tree(target: Path, squashfs: Path, kernel: bytes, initrd: bytes, loaders: dict[str, bytes]) -> None:
+    """Lay out the folders that an installed Windows has, with *loaders* by their paths, and the stand-in's own files in
+    System32\\standin."""
     for folder in _FOLDERS:
         (target / folder).mkdir(parents=True)
     hosts = "# Copyright (c) of nobody: the stand-in's own file.\r\n127.0.0.1 localhost\r\n"
     (target / "Windows/System32/drivers/etc/hosts").write_text(hosts, encoding="ascii", newline="")
     files = {
-        "Windows/Boot/EFI/bootmgfw.efi": loader,
-        "Windows/System32/winload.efi": loader,
+        **loaders,
         "Windows/System32/standin/vmlinuz": kernel,
         "Windows/System32/standin/initrd.img": initrd,
     }

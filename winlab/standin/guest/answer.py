@@ -154,6 +154,16 @@ def find(places: Iterable[Path], step: str = "windowsPE") -> tuple[Path, Node] |
     return None
 
 
+def refuse_second(taken: Path, places: Iterable[Path], step: str) -> None:
+    """Refuse a second answer file: which one counts depends on drive letters, and 2016 and before stop at it.
+
+    :raises AnswerError: there is one beside *taken*.
+    """
+    for other in places:
+        if other != taken:
+            raise invalid(str(taken), step, f"two answer files are there: {taken} and {other}")
+
+
 def components(root: Node, step: str) -> list[Node]:
     """The components of a pass that are for this architecture."""
     return [
@@ -325,6 +335,16 @@ def commands(node: Node, path: str, text: str) -> list[str]:
     that holds the command."""
     items = sorted(node.all(path), key=lambda item: number(item.value("Order") or "0"))
     return [item.value(text) for item in items]
+
+
+def driver_paths(root: Node) -> list[str]:
+    """Where the answer file has Windows PE look for drivers."""
+    return [
+        item.value("Path")
+        for item in component(root, "windowsPE", "Microsoft-Windows-PnpCustomizationsWinPE").all(
+            "DriverPaths/PathAndCredentials"
+        )
+    ]
 
 
 def encoding(data: bytes) -> str:

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 from winlab.run import run
+from winlab.standin.guest import driverstore, firewall
+from winlab.standin.guest.paths import match
 from winlab.standin.guest.world import STATE, C, World
 
 KNOWN = Path("/usr/lib/standin/known.json")
@@ -85,6 +87,12 @@ def _play(folder: Path, world: World, root: Path) -> None:
     node = json.loads((folder / "node.json").read_text(encoding="utf-8-sig"))
     mtu = int(node["mtu"])
     config = root / CONFIG
+    firewall.set_category(world.registry, firewall.PRIVATE)
+    driverstore.stage(driverstore.packages(folder.parent / "drv"), root)
+    if not world.adapters():
+        raise RefusedError("Windows has no network adapter: its driver is missing")
+    if (folder / "virtio-win-guest-tools.exe").exists():
+        world.serial("winlab: phase=guest-tools\r\n")  # the stand-in has the guest agent already
     (config / "standin-mtu").write_text(f"{mtu}\n")
     for adapter in world.adapters():
         run(["ip", "link", "set", "dev", adapter.name, "mtu", str(mtu)])
@@ -93,6 +101,7 @@ def _play(folder: Path, world: World, root: Path) -> None:
     chain, key = pem((folder / "winrm.pfx").read_bytes(), str(node["pfx_password"]))
     (config / "standin-winrm.crt").write_bytes(chain)
     (config / "standin-winrm.key").write_bytes(key)
+    firewall.add_rule(world.registry, "winlab-winrm", 5986, "winlab: WinRM over HTTPS")
     _reload("winrm")
 
     world.serial("winlab: phase=ssh\r\n")
@@ -100,12 +109,35 @@ def _play(folder: Path, world: World, root: Path) -> None:
     ssh.mkdir(parents=True, exist_ok=True)
     for name in SSH_FILES:
         shutil.copyfile(folder / name, ssh / name)
+    firewall.add_rule(world.registry, "winlab-sshd", 22, "winlab: OpenSSH")
     _reload("sshd")
 
     world.registry.add(_POLICIES, "LocalAccountTokenFilterPolicy", "REG_DWORD", "1")
+    if (folder / "files").is_dir():
+        world.serial("winlab: phase=files\r\n")
+        _copy(folder / "files", root)
+    if (folder / "scripts").is_dir():
+        world.serial("winlab: phase=scripts\r\n")
+        names = ", ".join(path.name for path in sorted((folder / "scripts").iterdir()))
+        raise RefusedError(f"the stand-in runs no PowerShell but winlab's own: {names}")
+    if closed := firewall.closed(world.registry):
+        raise RefusedError(
+            f"the firewall takes no inbound rules in the profile {' and '.join(closed)}: WinRM and ssh can't be reached"
+        )
     (root / "winlab/ready.txt").write_bytes(f"{node['node']}\r\n".encode("ascii"))
     run(["sync"])
     world.serial("winlab: phase=ready\r\n")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a tree to C:; the case of names that are there already does not matter."""
+    for path in sorted(source.iterdir()):
+        place = match(target, path.name)
+        if path.is_dir():
+            place.mkdir(exist_ok=True)
+            _copy(path, place)
+        else:
+            shutil.copyfile(path, place)
 
 
 def _tidy(world: World, root: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from winlab.errors import WinlabError
 from winlab.run import run
-from winlab.standin.guest import wine
+from winlab.standin.guest import firewall, wine
 from winlab.standin.guest.players import (
     CONTAINERD,
     CONTAINERD_LOG,
@@ -220,6 +220,7 @@ def make_network(machine: Machine, network: dict[str, Any]) -> bool:
         return False
     machine.tell(f"winlab: making the network '{network['name']}'; the connection may be lost for some seconds")
     (STATE / "drop").write_text(f"{DROP}\n")
+    firewall.set_category(machine.world.registry, firewall.PUBLIC)  # behind the virtual switch Windows sees a new one
     time.sleep(DROP)
     path.write_text(json.dumps({**made, network["name"]: network}))
     write(machine.c("winlab/network.log"), f"the stand-in has written the network '{network['name']}' down\n")

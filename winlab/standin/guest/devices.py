@@ -11,7 +11,7 @@ from pathlib import Path
 
 from winlab.errors import WinlabError
 from winlab.run import run
-from winlab.standin.guest import wine
+from winlab.standin.guest import driverstore, wine
 from winlab.standin.guest.world import STATE
 
 BLOCK = Path("/sys/class/block")
@@ -25,9 +25,11 @@ def _size(name: str) -> int:
     return int((BLOCK / name / "size").read_text()) * 512
 
 
-def disks() -> list[tuple[Path, int]]:
-    """Fixed disks in their order, with their sizes in bytes."""
-    found = []
+def disks(drivers: frozenset[str]) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
+    """Fixed disks in their order, with their sizes in bytes; and the devices whose disks are not seen for want of
+    *drivers*."""
+    found: list[tuple[Path, int]] = []
+    blind: set[str] = set()
     for pattern in ("sd*", "vd*", "nvme*n*"):
         for path in sorted(BLOCK.glob(pattern), key=lambda item: (len(item.name), item.name)):
             if (
@@ -35,8 +37,12 @@ def disks() -> list[tuple[Path, int]]:
                 and (path / "removable").read_text().strip() == "0"
                 and _size(path.name)
             ):
-                found.append((Path("/dev") / path.name, _size(path.name)))
-    return found
+                device = driverstore.hardware(path)
+                if driverstore.works(device, drivers):
+                    found.append((Path("/dev") / path.name, _size(path.name)))
+                else:
+                    blind.add(device)
+    return found, tuple(sorted(blind))
 
 
 def removable() -> list[Path]:

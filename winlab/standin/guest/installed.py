@@ -12,7 +12,18 @@ from pathlib import Path
 
 from winlab.errors import WinlabError
 from winlab.run import run, start
-from winlab.standin.guest import accounts, answer, clusterplayers, devices, plan, players, wine, winservices
+from winlab.standin.guest import (
+    accounts,
+    answer,
+    clusterplayers,
+    devices,
+    driverstore,
+    plan,
+    players,
+    sysprep,
+    wine,
+    winservices,
+)
 from winlab.standin.guest.answer import AnswerError
 from winlab.standin.guest.report import Log, bug, draw
 from winlab.standin.guest.services import Services
@@ -136,11 +147,15 @@ def _name(name: str) -> None:
 
 
 def network(name: str) -> None:
-    """Bring every adapter up and ask for an address by DHCP."""
+    """Bring every adapter up that has a driver, and ask for an address by DHCP."""
     run(["ip", "link", "set", "lo", "up"])
     kept = CONFIG / "standin-mtu"
+    drivers = driverstore.known(C)
     for path in sorted(Path("/sys/class/net").iterdir()):
         if path.name == "lo" or not (path / "device").exists():
+            continue
+        if not driverstore.works(device := driverstore.hardware(path), drivers):
+            write_port(f"setup: no driver for the adapter {device}\r\n")
             continue
         if kept.is_file():
             run(["ip", "link", "set", "dev", path.name, "mtu", kept.read_text().strip()])
@@ -152,8 +167,10 @@ def network(name: str) -> None:
 def _first_start(state: State, world: World) -> None:
     log = Log(PANTHER, "Windows Server 2022")
     try:
+        if state.values.get("phase") == sysprep.GENERALIZED and not _find_answers(state, log):
+            return
         root = answer.parse((PANTHER / "unattend.xml").read_bytes(), r"C:\Windows\Panther\unattend.xml", "specialize")
-        if state.values.get("phase") is None:
+        if not state.values.get("phase"):
             _specialize(root, state, world, log)
         _oobe(root, state, world, log)
     except AnswerError as error:
@@ -166,6 +183,20 @@ def _first_start(state: State, world: World) -> None:
         bug()
         log.refuse(UNEXPECTED, "a bug of the stand-in, see above")
         halt()
+
+
+def _find_answers(state: State, log: Log) -> bool:
+    """A clone's own answer file, cached as Windows does it; whether there is one."""
+    log.say("Windows was generalized: looking for an answer file")
+    discs = [path for path in sorted(devices.MEDIA.glob("[A-Z]")) if path.is_dir()]
+    data = sysprep.clone_answers(discs)
+    if data is None:
+        write_port("setup: waiting: no answer file was found, so Windows asks for region and password\r\n")
+        draw("Hi there", ["Before you get started, we need a few details.", "", "What's your home country/region?"])
+        return False
+    (PANTHER / "unattend.xml").write_bytes(data)
+    state.set(phase="")
+    return True
 
 
 def _specialize(root: answer.Node, state: State, world: World, log: Log) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from winlab.errors import WinlabError
 from winlab.run import run
-from winlab.standin.guest import cmdline
+from winlab.standin.guest import cmdline, firewall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,12 +229,46 @@ def _adapter(adapter: Adapter, everything: bool, servers: list[str]) -> str:
     return "".join(f"{line}\r\n" for line in lines)
 
 
+_INBOUND = {  # policy: DoNotAllowExceptions, DefaultInboundAction
+    "blockinbound": (0, 1),
+    "blockinboundalways": (1, 1),
+    "allowinbound": (0, 0),
+}
+
+
+def _advfirewall(shell: Shell, words: list[str], streams: Streams) -> int:
+    """``netsh advfirewall set PROFILES state on|off`` or ``... firewallpolicy INBOUND,allowoutbound``."""
+    which = words[0].removesuffix("s").removesuffix("profile") if words else ""
+    current = "private" if firewall.category(shell.world.registry) == firewall.PRIVATE else "public"
+    profiles = {"all": list(firewall.PROFILES), "current": [current]}.get(which, [which])
+    inbound, _, outbound = (words[2] if len(words) == 3 else "").partition(",")
+    values: dict[str, int] = {}
+    if words[1:] in (["state", "on"], ["state", "off"]):
+        values = {"EnableFirewall": int(words[2] == "on")}
+    elif words[1:2] == ["firewallpolicy"] and inbound in _INBOUND and outbound == "allowoutbound":
+        values = dict(zip(("DoNotAllowExceptions", "DefaultInboundAction"), _INBOUND[inbound], strict=True))
+    if not values or profiles[0] not in firewall.PROFILES:
+        streams.err(
+            "The following command was not found (of advfirewall, the stand-in knows only 'set ...profile state' and "
+            "'... firewallpolicy INBOUND,allowoutbound').\r\n"
+        )
+        return 1
+    for profile in profiles:
+        for name, value in values.items():
+            firewall.set_profile(shell.world.registry, profile, name, value)
+    streams.out("Ok.\r\n\r\n")
+    return 0
+
+
 def netsh(shell: Shell, rest: str, streams: Streams) -> int:
-    """``netsh interface ipv4 show subinterfaces`` only."""
+    """``netsh interface ipv4 show subinterfaces`` and some of ``netsh advfirewall set``."""
     words = [word.lower() for word in cmdline.split(rest)]
+    if words[:2] == ["advfirewall", "set"]:
+        return _advfirewall(shell, words[2:], streams)
     if words not in (["interface", "ipv4", "show", kind] for kind in ("subinterface", "subinterfaces")):
         streams.err(
-            "The following command was not found (the stand-in knows only 'interface ipv4 show subinterfaces').\r\n"
+            "The following command was not found (the stand-in knows only 'interface ipv4 show subinterfaces' and "
+            "'advfirewall set').\r\n"
         )
         return 1
     streams.out("\r\n   MTU  MediaSenseState   Bytes In  Bytes Out  Interface\r\n")

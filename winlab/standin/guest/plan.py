@@ -32,16 +32,21 @@ class Partition:
     format: str  # FAT32, NTFS or nothing
     label: str
     letter: str
+    active: bool = False
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What Setup sees: the firmware, the disks' sizes in order (bytes), the images, whether it is evaluation media."""
+    """What Setup sees: the firmware, the disks' sizes in order (bytes), the images, whether it is evaluation media.
+
+    ``blind``: the devices with disks for which it has no driver.
+    """
 
     uefi: bool
     disks: tuple[int, ...]
     images: tuple[Image, ...]
     evaluation: bool
+    blind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,8 @@ def _disk(setup: Node, machine: Machine) -> tuple[int, tuple[Partition, ...]]:
     if number >= len(machine.disks):
         raise AnswerError(
             _disk_message(number),
-            f"disk {number} does not exist; there are {len(machine.disks)}",
+            f"disk {number} does not exist; there are {len(machine.disks)}"
+            + "".join(f"; no driver for PCI\\VEN_{one.replace(':', '&DEV_')}" for one in machine.blind),
         )
     if not _true(node.value("WillWipeDisk")):
         raise AnswerError(_disk_message(number), "WillWipeDisk is not true: the stand-in installs on wiped disks only")
@@ -202,6 +208,7 @@ def _partition(disk: int, number: int, kind: str, item: Node, node: Node) -> Par
         change.value("Format").upper(),
         change.value("Label"),
         change.value("Letter").upper(),
+        _true(change.value("Active")),
     )
 
 
@@ -223,16 +230,20 @@ def _check_changes(disk: int, made: list[Partition], changes: list[Node]) -> Non
 
 
 def _check_layout(disk: int, made: list[Partition], machine: Machine) -> None:
+    (_check_gpt if machine.uefi else _check_mbr)(disk, made)
+    if any(item.size == 0 for item in made[:-1]):
+        raise AnswerError(_disk_message(disk), "only the last partition can have Extend")
+    needed = sum(item.size for item in made) * MIB
+    if needed > machine.disks[disk] - 2 * MIB:
+        raise AnswerError(_disk_message(disk, "0x80042414"), f"the partitions need {needed} bytes, the disk is smaller")
+
+
+def _check_gpt(disk: int, made: list[Partition]) -> None:
     kinds = [item.kind for item in made]
-    if not machine.uefi:
-        if "EFI" in kinds or "MSR" in kinds:
-            raise AnswerError(
-                _disk_message(disk),
-                "a partition of type EFI or MSR needs a GPT disk, and this computer started from a BIOS (MBR)",
-            )
-        raise AnswerError(_disk_message(disk), "the stand-in does not install on a computer with a BIOS")
     if "Extended" in kinds or "Logical" in kinds:
         raise AnswerError(_disk_message(disk), "a GPT disk has no extended or logical partitions")
+    if any(item.active for item in made):
+        raise AnswerError(_disk_message(disk), "a GPT disk has no active partition")
     efi = [item for item in made if item.kind == "EFI"]
     if not efi:
         raise AnswerError(
@@ -241,11 +252,23 @@ def _check_layout(disk: int, made: list[Partition], machine: Machine) -> None:
         )
     if efi[0].format != "FAT32" or 0 < efi[0].size < 100:
         raise AnswerError(_disk_message(disk), "the EFI partition must be FAT32 and have 100 MB or more")
-    if any(item.size == 0 for item in made[:-1]):
-        raise AnswerError(_disk_message(disk), "only the last partition can have Extend")
-    needed = sum(item.size for item in made) * MIB
-    if needed > machine.disks[disk] - 2 * MIB:
-        raise AnswerError(_disk_message(disk, "0x80042414"), f"the partitions need {needed} bytes, the disk is smaller")
+
+
+def _check_mbr(disk: int, made: list[Partition]) -> None:
+    kinds = [item.kind for item in made]
+    if "EFI" in kinds or "MSR" in kinds:
+        raise AnswerError(
+            _disk_message(disk),
+            "a partition of type EFI or MSR needs a GPT disk, and this computer started from a BIOS (MBR)",
+        )
+    if set(kinds) != {"Primary"} or len(made) > 4:
+        raise AnswerError(_disk_message(disk), "the stand-in makes one to four primary partitions on an MBR disk")
+    active = [item for item in made if item.active]
+    if len(active) != 1 or active[0].number != 1 or active[0].format != "NTFS":
+        raise AnswerError(
+            "Windows could not prepare the computer to boot into the next phase of installation.",
+            "this computer starts by a BIOS, and no NTFS partition is active, or it is not the first",
+        )
 
 
 def _target(setup: Node, disk: int, partitions: tuple[Partition, ...]) -> int:

@@ -6,6 +6,7 @@ Windows' features, registry fixes for the network, Defender, the firewall, Windo
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tarfile
@@ -25,6 +26,8 @@ PROGRAMS = "k"  # the folders of common.ps1, on C:
 CONTAINERD = "Program Files/containerd"
 PLUGINS = "opt/cni/bin"
 NETWORKS = "etc/cni/net.d"
+INSTALLED_FROM = "winlab/payload.sha256"
+FEATURES_SET = "winlab/features.txt"
 CONTAINERD_LOG = "var/log/containerd/containerd.log"
 CONTAINERD_COMMAND = (
     r'"C:\Program Files\containerd\containerd.exe" --run-service --log-file C:\var\log\containerd\containerd.log'
@@ -97,6 +100,7 @@ def status(machine: Machine, given: Settings) -> dict[str, Any]:
         "boot_id": number.read_text().strip() if number.is_file() else "",
         "build": f"{BUILD}.{REVISION}",
         "containers_feature": feature_state(machine),
+        "features_set": done.read_text() if (done := machine.c(FEATURES_SET)).is_file() else "",
         "restart_pending": feature_state(machine) == "pending",
         "containerd": {
             "service": machine.services.state("containerd"),
@@ -104,11 +108,19 @@ def status(machine: Machine, given: Settings) -> dict[str, Any]:
             "config_sha256": digest(machine.c(f"{CONTAINERD}/config.toml")),
         },
         "binaries": {path.name: digest(path) for path in sorted(homes[0].glob("*.exe"))},
+        "installed_from": kept.read_text() if (kept := machine.c(INSTALLED_FROM)).is_file() else "",
+        "cd": payload(machine),
         "pushed": [path.name.removesuffix(ORIGINAL) for home in homes for path in sorted(home.glob(f"*{ORIGINAL}"))],
         "kubelet": {**service("kubelet"), "joined": joined(machine)},
         "cni": {path.name: digest(path) for path in sorted(networks.glob("*")) if path.is_file()},
         "proxy": service("kube-proxy"),
     }
+
+
+def payload(machine: Machine) -> str:
+    """The SHA-256 of the CD's payload.json. Small, and not remembered: a CD's files are alike from CD to CD."""
+    path = machine.cd / "payload.json"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def features(machine: Machine, given: Settings) -> dict[str, Any]:
@@ -127,7 +139,10 @@ def features(machine: Machine, given: Settings) -> dict[str, Any]:
     if missing:
         machine.tell(f"winlab: installing {', '.join(missing)}")
         path.write_text(json.dumps({"features": [*have, *missing], "state": "pending"}))
-    return {"restart": feature_state(machine) == "pending"}
+    restart = feature_state(machine) == "pending"
+    if not restart:
+        write(machine.c(FEATURES_SET), ",".join(sorted(wanted)))
+    return {"restart": restart}
 
 
 def need_features(machine: Machine) -> None:
@@ -313,6 +328,7 @@ def binaries(machine: Machine, given: Settings) -> dict[str, Any]:
         install(machine.cd / "cni" / name, target / name, plugins[name])
     for name in ran:
         machine.services.start(name)
+    write(machine.c(INSTALLED_FROM), payload(machine))
     return {"changed": bool(old or older)}
 
 

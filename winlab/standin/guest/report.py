@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from pathlib import Path
@@ -58,6 +59,7 @@ class Log:
     def refuse(self, message: str, detail: str) -> None:
         """Setup's dialog: what Windows would show, with the detail that Windows keeps for its log."""
         self.write("Error", f"{message}\n{detail}")
+        os.sync()  # the log is what people look at, off the disk of a machine that stands
         write_port(f"setup: refused: {message}\r\nsetup: cause: {detail}\r\n")
         words, rows = message.split(), [""]
         for word in words:

@@ -117,9 +117,9 @@ def settings(text: str) -> Settings:
 
 def players() -> dict[str, Player]:
     """The players by the names of their scripts."""
-    from winlab.standin.guest import clusterplayers, players
+    from winlab.standin.guest import clusterplayers, players, sysprep
 
-    return {**players.PLAYERS, **clusterplayers.PLAYERS}
+    return {**players.PLAYERS, **clusterplayers.PLAYERS, **sysprep.PLAYERS}
 
 
 def play(name: str, machine: Machine, given: Settings) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from winlab.errors import WinlabError
 from winlab.run import start
-from winlab.standin.guest import accounts, winrmd
+from winlab.standin.guest import accounts, firewall, winrmd
+from winlab.standin.guest.registry import Registry
 from winlab.standin.guest.shell import Shell
 from winlab.standin.guest.winrm import Service
-from winlab.standin.guest.world import STATE, C, write_port
+from winlab.standin.guest.world import REGISTRY, STATE, C, write_port
 
 PID = Path("/run/sshd.pid")
 SSHD_LOG = STATE / "sshd.log"
@@ -67,6 +68,7 @@ class Services:
     def __init__(self, make: Callable[[], Shell], config: Path) -> None:
         self.service = Service(make)
         self.config = config
+        self.registry = Registry(config / REGISTRY)
         self.listener: winrmd.Server | None = None
         self.back = 0.0  # when WinRM, which was cut off, comes back (time.monotonic)
         self.sshd = 0
@@ -117,7 +119,10 @@ class Services:
             self.listener.server_close()
             self.listener = None
         self.listener = winrmd.listen(
-            self.service, self.config / "standin-winrm.crt", self.config / "standin-winrm.key"
+            self.service,
+            self.config / "standin-winrm.crt",
+            self.config / "standin-winrm.key",
+            allowed=lambda: firewall.allows(self.registry, winrmd.PORT),
         )
         threading.Thread(target=self.listener.serve_forever, daemon=True).start()
         # The first request should not wait for these
@@ -141,7 +146,9 @@ class Services:
         shutil.copyfile(C / "ProgramData/ssh/ssh_host_ed25519_key", key)
         key.chmod(0o600)
         SSHD_CONFIG_FILE.write_text(SSHD_CONFIG)
-        self.sshd = start(["/usr/sbin/sshd", "-D", "-e"], log=SSHD_LOG)
+        # sshd knows no firewall: where Windows' lets nobody in, it listens to this machine only
+        words = [] if firewall.allows(self.registry, 22) else ["-o", "ListenAddress=127.0.0.1"]
+        self.sshd = start(["/usr/sbin/sshd", "-D", "-e", *words], log=SSHD_LOG)
         # sshd writes its number when it listens, not before
         ended = _until(lambda: PID.is_file() or gone(self.sshd), 60)
         if not PID.is_file():

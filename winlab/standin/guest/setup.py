@@ -9,7 +9,7 @@ from pathlib import Path
 
 from winlab.errors import WinlabError
 from winlab.run import run
-from winlab.standin.guest import answer, devices, plan, wimread
+from winlab.standin.guest import answer, devices, driverstore, plan, wimread
 from winlab.standin.guest.answer import AnswerError
 from winlab.standin.guest.paths import Drives
 from winlab.standin.guest.registry import Registry
@@ -24,6 +24,7 @@ TYPES = {
     "MSR": "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",
     "Primary": "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7",
 }
+SECTOR, MBR_CODE, GAP = 512, 440, 1 << 20  # bytes; the first partition begins behind the gap
 LANGUAGE = [
     "Language to install:        English (United States)",
     "Time and currency format:   English (United States)",
@@ -67,7 +68,8 @@ def _setup(log: Log) -> None:
     for letter, folder, device in devices.letters(installation):
         drives.letters[letter] = folder
         roots["disc" if device.name.startswith("sr") else "disk"].append(folder)
-    found = answer.find(answer.candidates(roots["disk"], roots["disc"], devices.MEDIA / "sources"))
+    places = list(answer.candidates(roots["disk"], roots["disc"], devices.MEDIA / "sources"))
+    found = answer.find(places)
     if found is None:
         log.write("Info", "no answer file with a windowsPE pass was found")
         write_port("setup: waiting: no answer file was found, so Setup asks for the language\r\n")
@@ -75,18 +77,25 @@ def _setup(log: Log) -> None:
         halt()
         return
     path, root = found
+    answer.refuse_second(path, places, "windowsPE")
     shown = next(
         (f"{letter}:\\{path.name}" for letter, folder in drives.letters.items() if path.parent == folder), str(path)
     )
     log.say(f"answer file: {shown}")
     answer.check(root, "windowsPE", shown)
     answer.check(root, "offlineServicing", shown)
-    disks = devices.disks()
+    folders = [drives.real(wanted) for wanted in answer.driver_paths(root)]
+    packages = driverstore.collect(folder for folder in folders if folder is not None)
+    for package in packages:
+        lacks = f", which lacks {', '.join(package.missing)}" if package.missing else ""
+        log.say(f"driver: {package.inf.name}{lacks}")
+    disks, blind = devices.disks(driverstore.devices(packages))
     machine = plan.Machine(
         Path("/sys/firmware/efi").is_dir(),
         tuple(size for _, size in disks),
         wimread.images(WIM),
         evaluation(devices.MEDIA),
+        blind,
     )
     wanted = plan.make(root, machine)
     log.say(f"image: {wanted.image.name}")
@@ -100,7 +109,7 @@ def _setup(log: Log) -> None:
     target = devices.partition(disk, wanted.target)
     run(["wimlib-imagex", "apply", WIM, str(wanted.image.index), target])
     log.say("Getting files ready for installation")
-    _finish(disk, wanted, path.read_bytes(), log)
+    _finish(disk, wanted, path.read_bytes(), packages, log)
     log.say("Windows needs to restart to continue")
     run(["busybox", "reboot"])
     halt()
@@ -120,6 +129,10 @@ def execute(log: Log, world: World, command: str) -> int:
 
 def script(wanted: plan.Plan) -> str:
     """What sfdisk is told."""
+    if wanted.of("EFI") is None:
+        rows = [f"size={item.size}MiB, " if item.size else "" for item in wanted.partitions]
+        flags = [", bootable" if item.active else "" for item in wanted.partitions]
+        return "label: dos\n" + "".join(f"{row}type=7{flag}\n" for row, flag in zip(rows, flags, strict=True))
     lines = ["label: gpt"]
     for item in wanted.partitions:
         size = f"size={item.size}MiB, " if item.size else ""
@@ -146,14 +159,27 @@ def prepare(disk: Path, wanted: plan.Plan) -> None:
             run(["mkntfs", "--quick", "--quiet", "--label", item.label, device])
 
 
-def _finish(disk: Path, wanted: plan.Plan, data: bytes, log: Log) -> None:
-    """Boot files onto the EFI partition; answer file and logs into Panther."""
-    windows, system = Path("/c"), Path("/run/esp")
-    efi = wanted.of("EFI")
-    assert efi is not None  # plan.make saw to it
+def _finish(disk: Path, wanted: plan.Plan, data: bytes, packages: list[driverstore.Package], log: Log) -> None:
+    """Boot files onto the system partition; drivers into the store; answer file and logs into Panther."""
+    windows, system = Path("/c"), Path("/run/system")
     if not devices.mount(devices.partition(disk, wanted.target), windows, ("ntfs3",), "rw,noatime"):
         raise WinlabError("The new volume can't be mounted.")
-    if not devices.mount(devices.partition(disk, efi.number), system, ("vfat",), "rw"):
+    efi = wanted.of("EFI")
+    if efi is not None:
+        _boot_by_uefi(devices.partition(disk, efi.number), windows, system)
+    else:
+        _boot_by_bios(disk, wanted, windows, system)
+    driverstore.stage(packages, windows)
+    panther = windows / "Windows/Panther"
+    (panther / "unattend.xml").write_bytes(data)
+    log.say("Installing features and updates")
+    for item in PANTHER.iterdir():
+        shutil.copyfile(item, panther / item.name)
+    run(["umount", windows])
+
+
+def _boot_by_uefi(partition: Path, windows: Path, system: Path) -> None:
+    if not devices.mount(partition, system, ("vfat",), "rw"):
         raise WinlabError("The new EFI partition can't be mounted.")
     boot = system / "EFI/Microsoft/Boot"
     boot.mkdir(parents=True)
@@ -161,13 +187,34 @@ def _finish(disk: Path, wanted: plan.Plan, data: bytes, log: Log) -> None:
     loader = windows / "Windows/Boot/EFI/bootmgfw.efi"
     shutil.copyfile(loader, boot / "bootmgfw.efi")
     shutil.copyfile(loader, system / "EFI/Boot/bootx64.efi")
+    _fill(boot, windows)
+    run(["umount", system])
+
+
+def _boot_by_bios(disk: Path, wanted: plan.Plan, windows: Path, system: Path) -> None:
+    """The boot sector's code, the loader in the gap behind it, and the rest on the active partition."""
+    active = next(item for item in wanted.partitions if item.active)
+    own = active.number == wanted.target
+    if own:
+        system = windows
+    elif not devices.mount(devices.partition(disk, active.number), system, ("ntfs3",), "rw"):
+        raise WinlabError("The new system partition can't be mounted.")
+    folder = windows / "Windows/Boot/PCAT"
+    code, loader = (folder / "mbr.bin").read_bytes(), (folder / "bootmgr").read_bytes()
+    if len(code) > MBR_CODE or len(loader) > GAP - SECTOR:
+        raise WinlabError("The boot loader does not fit before the first partition.")
+    with disk.open("r+b", buffering=0) as device:
+        device.write(code)
+        device.seek(SECTOR)
+        device.write(loader.ljust(-(-len(loader) // SECTOR) * SECTOR, b"\0"))
+    shutil.copyfile(folder / "bootmgr", system / "bootmgr")
+    (system / "Boot").mkdir()
+    _fill(system / "Boot", windows)
+    if not own:
+        run(["umount", system])
+
+
+def _fill(boot: Path, windows: Path) -> None:
     for name in ("vmlinuz", "initrd.img"):
         shutil.copyfile(windows / "Windows/System32/standin" / name, boot / name)
     (boot / "BCD").write_bytes(b"regf" + b"\0" * 4092)
-    panther = windows / "Windows/Panther"
-    (panther / "unattend.xml").write_bytes(data)
-    log.say("Installing features and updates")
-    for item in PANTHER.iterdir():
-        shutil.copyfile(item, panther / item.name)
-    for folder in (system, windows):
-        run(["umount", folder])

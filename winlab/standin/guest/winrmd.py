@@ -7,6 +7,8 @@ import binascii
 import contextlib
 import socket
 import ssl
+from collections import deque
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -109,10 +111,21 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, address: tuple[str, int], handler: type[Handler], context: ssl.SSLContext) -> None:
+    def __init__(
+        self, address: tuple[str, int], handler: type[Handler], context: ssl.SSLContext, allowed: Callable[[], bool]
+    ) -> None:
         super().__init__(address, handler)
         self.tls = context
+        self.allowed = allowed
         self.open: set[socket.socket] = set()
+        self.unheard: deque[Any] = deque(maxlen=64)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection; one that the firewall does not let in gets no answer, and no end either."""
+        if client_address[0] == "127.0.0.1" or self.allowed():
+            super().process_request(request, client_address)
+        else:
+            self.unheard.append(request)
 
     def cut(self) -> None:
         """End all connections and the listener, as when the network adapter is taken away."""
@@ -136,9 +149,11 @@ class Server(ThreadingHTTPServer):
             return  # the other side has gone, or does not trust the certificate
 
 
-def listen(service: Service, chain: Path, key: Path, port: int = PORT) -> Server:
-    """Open the listener; ``serve_forever`` of what comes back serves."""
+def listen(
+    service: Service, chain: Path, key: Path, port: int = PORT, allowed: Callable[[], bool] = lambda: True
+) -> Server:
+    """Open the listener; ``serve_forever`` of what comes back serves. *allowed*: may others connect?"""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain, key)
     handler = type("BoundHandler", (Handler,), {"service": service})
-    return Server(("0.0.0.0", port), handler, context)  # noqa: S104  # the listener is for all addresses, as in Windows
+    return Server(("0.0.0.0", port), handler, context, allowed)  # noqa: S104  # the listener is for all addresses, as in Windows

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from winlab.run import run
+from winlab.standin.guest import driverstore
 from winlab.standin.guest.paths import Drives
 from winlab.standin.guest.registry import Registry
 
 C = Path("/c")
 STATE = Path("/run/standin")
+REGISTRY = "standin-registry.json"  # in System32\\config
 PORT = Path("/dev/ttyS0")
 NAME_KEY = r"HKEY_LOCAL_MACHINE\SYSTEM\CurrentControlSet\Control\ComputerName\ComputerName"
 
@@ -52,7 +54,7 @@ class World:
         """The machine this runs on."""
         letters = {"C": C}
         letters |= {path.name: path for path in sorted(Path("/media").glob("[A-Z]"))}
-        return cls(Drives(letters), Registry(C / "Windows/System32/config/standin-registry.json"), True)
+        return cls(Drives(letters), Registry(C / "Windows/System32/config" / REGISTRY), True)
 
     def settle(self) -> None:
         """Bring what was written to the disk: a machine that is reset loses nothing that a command has finished."""
@@ -92,10 +94,12 @@ class World:
         write_port(text)
 
     def adapters(self) -> list[Adapter]:
-        """The network adapters, in order."""
+        """The network adapters that have drivers, in order."""
         found = []
+        drivers = driverstore.known(C)
         for item in json.loads(run(["ip", "-j", "addr"]).stdout or "[]"):
-            if item.get("link_type") == "ether":
+            device = driverstore.hardware(Path("/sys/class/net") / item["ifname"])
+            if item.get("link_type") == "ether" and driverstore.works(device, drivers):
                 addresses = tuple((one["local"], one["prefixlen"]) for one in item.get("addr_info", []))
                 lease = read_pairs(STATE / f"lease.{item['ifname']}")
                 found.append(Adapter(item["ifname"], item.get("address", ""), item["mtu"], addresses, lease))

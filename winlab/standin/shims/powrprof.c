@@ -12,7 +12,7 @@
  *   NtQuerySystemInformation  Go's "am I a service?" wants the parent, services.exe, to be in session 0; Wine says 1.
  *   GetTokenInformation       Wine's token is not elevated, and kubeadm.exe's preflight wants an administrator.
  *
- * What this hides is listed in docs/standin.md.
+ * What this hides is listed in docs/evidence.md.
  */
 #include "windows.h"
 

@@ -1,0 +1,45 @@
+"""The stand-in's virtio drivers: .inf files laid out as virtio-win's, with nothing behind them.
+
+They are on the stand-in media, so that a rehearsal stages drivers as a real installation does.
+"""
+
+from __future__ import annotations
+
+FOLDER = "/standin/virtio-win"
+RELEASE = "2k22"
+# Driver: the .inf's name, the devices of virtio 0.9 and 1.0 (virtio 1.2, 4.1.2.1), and the programs that it names
+DRIVERS = {
+    "vioscsi": ("vioscsi.inf", ("1004", "1048"), ("vioscsi.sys",)),
+    "viostor": ("viostor.inf", ("1001", "1042"), ("viostor.sys",)),
+    "NetKVM": ("netkvm.inf", ("1000", "1041"), ("netkvm.sys", "netkvmp.exe")),
+}
+
+
+def files() -> dict[str, bytes]:
+    """The drivers' files by their paths on the media."""
+    found = {}
+    for driver, (name, devices, programs) in DRIVERS.items():
+        folder = f"{FOLDER}/{driver}/{RELEASE}/amd64"
+        found[f"{folder}/{name}"] = _inf(driver, devices, programs).encode("ascii")
+        for program in programs:
+            found[f"{folder}/{program}"] = b"winlab's stand-in: this is no driver\r\n"
+        found[f"{folder}/{driver.lower()}.pdb"] = b"debug symbols, which stay behind\r\n"
+    return found
+
+
+def _inf(driver: str, devices: tuple[str, ...], programs: tuple[str, ...]) -> str:
+    lines = [
+        "; winlab's stand-in for a virtio driver",
+        "[Version]",
+        'Signature = "$WINDOWS NT$"',
+        "Provider = winlab",
+        "[SourceDisksNames]",
+        "1 = disk",
+        "[SourceDisksFiles]",
+        *(f"{program} = 1" for program in programs),
+        "[Manufacturer]",
+        "winlab = Models, NTamd64",
+        "[Models.NTamd64]",
+        *(f"{driver} = Install, PCI\\VEN_1AF4&DEV_{device}" for device in devices),
+    ]
+    return "\r\n".join(lines) + "\r\n"
