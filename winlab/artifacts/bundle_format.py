@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from winlab.artifacts.model import Artifact, ContainerImage, Manifest, Obtained, Program, System
 from winlab.catalog import Recipe
+from winlab.media import cache
 from winlab.media.cache import Image
 
 _Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -78,10 +79,12 @@ class ManifestRow(FileRow):
 
 
 class MediaRow(FileRow):
-    """An image of winlab's catalog (qcow2, raw, iso), as the cache has it: its recipe and key."""
+    """An image of winlab's catalog (qcow2, raw, iso), as the cache has it: its recipe and key, and the distribution's
+    packages in one that was built."""
 
     key: _Hex
     recipe: Recipe
+    packages: dict[str, str] = {}
 
 
 class OwnMediaRow(_Row):
@@ -141,7 +144,8 @@ def artifact_row(obtained: Obtained) -> ProgramRow | ImageRow | ManifestRow:
 
 def media_row(image: Image) -> MediaRow:
     """The row of an image of the catalog."""
-    return MediaRow(sha256=image.sha256, size=image.size, key=image.key, recipe=image.recipe)
+    packages = cache.manifest(image).get("packages", {})
+    return MediaRow(sha256=image.sha256, size=image.size, key=image.key, recipe=image.recipe, packages=packages)
 
 
 def what(row: FileRow) -> str:

@@ -71,7 +71,10 @@ def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.Image:
             cure="A bundle fits the winlab that made it; make it again with this one.",
         )
     if there := next((image for image in cache.entries() if image.key == key), None):
-        return there
+        if there.sha256 == row.sha256:
+            return there
+        cache.remove(key)  # another build of the same recipe
+    progress.say(f"taking {row.recipe.name} out of the bundle")
     begun = time.time()
     final = settings.cache_dir() / "images" / key
     with store.workspace() as work:  # on the same file system as the cache of images
@@ -88,6 +91,7 @@ def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.Image:
             "origin": str(bundle.path),
             "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(begun)),
             "seconds": round(time.time() - begun, 1),
+            **({"packages": row.packages} if row.packages else {}),
         }
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         file.chmod(0o444)

@@ -109,6 +109,25 @@ def convert(path: Path, target: Path, os: System, *, work: Path, reference: str 
     :raises TransferError: the archive is damaged or cut off.
     :raises UsageError: it has no such image, or several, or the image has no name.
     """
+    blobs, manifest, name = extract(path, os, work=work, reference=reference)
+    pack(target, blobs, manifest, os, name)
+    return ContainerImage(name, os)
+
+
+def pack(target: Path, blobs: layout.Blobs, manifest: bytes, os: System, name: str) -> None:
+    """Write the image with this manifest, whose other parts are among *blobs*, as an OCI archive to *target*."""
+    digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
+    blobs.add(digest, manifest)
+    kind = json.loads(manifest).get("mediaType", layout.MANIFEST)
+    root = {**blobs.descriptor(digest, kind), "platform": {"architecture": "amd64", "os": os}}
+    layout.write(target, blobs, root, name)
+
+
+def extract(path: Path, os: System, *, work: Path, reference: str = "") -> tuple[layout.Blobs, bytes, str]:
+    """Take the image in *path*, for amd64, apart: its configuration and layers, its manifest, its name.
+
+    Parameters and errors as of :func:`convert`.
+    """
     archive = _Archive(path)
     found = archive.images()
     fit = [one for one in found if (one.os, one.architecture) == (os, "amd64")]
@@ -131,12 +150,7 @@ def convert(path: Path, target: Path, os: System, *, work: Path, reference: str 
         name = image.references[0]
     blobs = layout.Blobs(work)
     archive.extract([image.config, *image.layers], blobs)
-    digest = "sha256:" + hashlib.sha256(image.manifest).hexdigest()
-    blobs.add(digest, image.manifest)
-    kind = json.loads(image.manifest).get("mediaType", layout.MANIFEST)
-    root = {**blobs.descriptor(digest, kind), "platform": {"architecture": "amd64", "os": os}}
-    layout.write(target, blobs, root, name)
-    return ContainerImage(name, os)
+    return blobs, image.manifest, name
 
 
 def full_name(reference: str) -> str:

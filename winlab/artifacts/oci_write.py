@@ -12,9 +12,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from winlab.artifacts import layout
-from winlab.artifacts.oci import CONFIG, LAYER
+from winlab.artifacts.model import ContainerImage
+from winlab.artifacts.oci import CONFIG, LAYER, extract, pack
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar"
 EPOCH = "1970-01-01T00:00:00Z"
 
 
@@ -53,11 +55,7 @@ def write(target: Path, reference: str, items: Iterable[File | Folder], config: 
     :param work: an empty folder with room for the layer.
     """
     blobs = layout.Blobs(work)
-    scratch = work / "layer"
-    _write_layer(scratch, items)
-    with scratch.open("rb") as file:
-        layer = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
-    scratch.rename(blobs.path(layer))
+    layer = _layer(blobs, items)
     document: dict[str, Any] = {
         "architecture": "amd64",
         "os": "linux",
@@ -80,6 +78,34 @@ def write(target: Path, reference: str, items: Iterable[File | Folder], config: 
     }
     root = blobs.descriptor(_add(blobs, manifest), layout.MANIFEST)
     layout.write(target, blobs, {**root, "platform": {"architecture": "amd64", "os": "linux"}}, reference)
+
+
+def add_layer(source: Path, target: Path, image: ContainerImage, items: Iterable[File | Folder], *, work: Path) -> None:
+    """Write the image in the archive *source*, with one more layer of *items*, to *target*.
+
+    :param work: an empty folder with room for all of it.
+    :raises WinlabError: as :func:`winlab.artifacts.oci.extract`.
+    """
+    blobs, raw, name = extract(source, image.os, work=work, reference=image.reference)
+    layer = _layer(blobs, items)
+    manifest = json.loads(raw)
+    config = blobs.read_json(manifest["config"]["digest"])
+    config["rootfs"]["diff_ids"].append(layer)
+    config.setdefault("history", []).append({"created": EPOCH, "created_by": "winlab"})
+    kind = DOCKER_LAYER if "docker" in str(manifest.get("mediaType")) else LAYER
+    manifest["layers"].append(blobs.descriptor(layer, kind))
+    manifest["config"] = blobs.descriptor(_add(blobs, config), manifest["config"]["mediaType"])
+    pack(target, blobs, blobs.path(_add(blobs, manifest)).read_bytes(), image.os, name)
+
+
+def _layer(blobs: layout.Blobs, items: Iterable[File | Folder]) -> str:
+    """Put in a layer; its digest."""
+    scratch = blobs.folder / "layer"
+    _write_layer(scratch, items)
+    with scratch.open("rb") as file:
+        layer = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+    scratch.rename(blobs.path(layer))
+    return layer
 
 
 def _add(blobs: layout.Blobs, document: object) -> str:

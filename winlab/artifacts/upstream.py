@@ -1,4 +1,5 @@
-"""The sources ``upstream`` and ``mirror``: artifacts as their projects publish them, each pinned by its digest."""
+"""The sources ``upstream`` and ``mirror``: artifacts as their projects publish them, each compared with its
+pinned digest, or where none is known with the digest that its publisher gives (see :mod:`winlab.artifacts.pins`)."""
 
 from __future__ import annotations
 

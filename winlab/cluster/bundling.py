@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from winlab import catalog
+from winlab import catalog, golden
 from winlab.artifacts import bundle, choice
-from winlab.artifacts.build import BuildSource
 from winlab.artifacts.bundle import Bundle
 from winlab.artifacts.bundle_format import OwnMediaRow
 from winlab.artifacts.bundle_source import restore_image
 from winlab.artifacts.model import Artifact, Source
-from winlab.cluster import locking, versions, wanted
+from winlab.cluster import locking, wanted
+from winlab.errors import UsageError
 from winlab.events import Progress
-from winlab.media import cache
+from winlab.media import cache, own_media
 from winlab.plan import Plan
+from winlab.steps import supply
 
 
 def source(plan: Plan, kind: choice.Kind | None, mirror: str | None) -> tuple[Source, list[Artifact], str]:
@@ -22,18 +23,8 @@ def source(plan: Plan, kind: choice.Kind | None, mirror: str | None) -> tuple[So
 
     :raises NotFoundError: no source has everything.
     """
-    every = wanted.every(plan)
-    optional = {artifact for artifact in every if wanted.optional(artifact)}
-    chosen, why = choice.choose(
-        every,
-        pins=versions.load().pins,
-        build=lambda: BuildSource(plan.cluster.versions.kubernetes),
-        kind=kind,
-        mirror=mirror,
-        optional=optional,
-    )
-    missing = chosen.cannot(optional)
-    return chosen, [artifact for artifact in every if artifact not in missing], why
+    chosen, why = supply.choose(plan, supply.Origin(kind=kind, mirror=mirror))
+    return chosen.source, [artifact for artifact in wanted.every(plan) if artifact not in chosen.missing], why
 
 
 def create(
@@ -41,13 +32,22 @@ def create(
 ) -> Bundle:
     """Obtain everything and write the bundle; without *path* into the cache, where create finds it by itself.
 
+    :raises UsageError: it would hold Kubernetes of the person's own where other labs look for the published one.
     :raises WinlabError: something can't be had, or the bundle not be written.
     """
+    if plan.cluster.source is not None and path is None:
+        raise UsageError(
+            "A bundle with Kubernetes of your own does not go into the cache.",
+            why=f"Any lab of {plan.cluster.versions.kubernetes} would take it from there.",
+            cure="Say with --to FILE where to write it.",
+        )
     obtained = chosen.obtain_all(artifacts, progress)
-    media = [cache.obtain(recipe, progress, mirror=mirror) for recipe in _recipes(plan)]
+    media = [cache.obtain(recipe, progress, mirror=mirror) for recipe in recipes(plan)]
+    brought = {image.sha256 for image in media}  # the published drivers come into the bundle
     own = [
         OwnMediaRow(name=row.file, sha256=row.sha256, size=_size(plan, row.file))
         for row in locking.media(plan, progress)
+        if row.sha256 not in brought
     ]
     inputs = {
         "versions": plan.cluster.versions.model_dump(),
@@ -65,15 +65,18 @@ def restore_images(plan: Plan, path: Path, progress: Progress) -> None:
     :raises TransferError: one is damaged.
     """
     opened = bundle.open_bundle(path)
-    for recipe in _recipes(plan):
-        if cache.lookup(recipe) is None:
-            progress.say(f"taking {recipe.name} out of the bundle")
-            restore_image(opened, cache.key(recipe), progress)
+    for recipe in recipes(plan):
+        key = cache.key(recipe)
+        if opened.image(key) is None and cache.lookup(recipe) is not None:
+            continue  # an older bundle, and an image that was made here
+        restore_image(opened, key, progress)
 
 
-def _recipes(plan: Plan) -> list[catalog.Recipe]:
-    """The catalog's images that the plan needs; media of the person's own are none."""
+def recipes(plan: Plan) -> list[catalog.Recipe]:
+    """The catalog's images that the plan needs, with the published drivers; media of the person's own are none."""
     names = {node.image for node in plan.nodes if node.windows is None or node.windows.media is None}
+    if any(node.windows is not None and own_media.is_published(node.windows.drivers) for node in plan.nodes):
+        names.add(own_media.DRIVERS)
     recipes = [catalog.get(name) for name in sorted(names)]
     return [recipe for recipe in recipes if recipe.download is not None or recipe.build is not None]
 
@@ -81,7 +84,7 @@ def _recipes(plan: Plan) -> list[catalog.Recipe]:
 def _size(plan: Plan, name: str) -> int:
     for node in plan.nodes:
         if node.windows is not None:
-            for path in (node.windows.media, node.windows.drivers, node.windows.openssh):
-                if path is not None and path.name == name:
+            for path in (node.windows.media, *(path for _, path in golden.files(node.windows))):
+                if path is not None and path.name == name and path.exists():
                     return path.stat().st_size
     return 0

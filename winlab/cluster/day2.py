@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from winlab import engine
 from winlab import lab as labs
+from winlab.artifacts import store
+from winlab.cluster import bundling, lock, locking, logs, push, wanted
 from winlab.cluster import load as images
-from winlab.cluster import lock, locking, logs, push, wanted
 from winlab.cluster.drive import Drives
 from winlab.cluster.kubectl import Kubectl
 from winlab.cluster.lock import Lock
@@ -16,6 +15,7 @@ from winlab.cluster.push import Pushed
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Listener, Progress
 from winlab.host.facts import read_facts
+from winlab.media import cache
 from winlab.plan import Plan
 from winlab.state import LabState
 from winlab.steps.supply import Origin, choose
@@ -52,12 +52,12 @@ def load_image(lab: str, image: str, tell: Listener, *, name: str = "") -> dict[
     :raises WinlabError: a node refused.
     """
     state = LabState(lab)
-    with connected() as conn, images.workspace() as folder:
+    with connected() as conn, store.workspace() as folder:
         machines = labs.find(lab, conn)
         ready: list[images.Ready] = []
 
         def prepare(progress: Progress) -> None:
-            ready.extend(images.prepare(image, Path(folder), name=name, progress=progress))
+            ready.extend(images.prepare(image, folder, name=name, progress=progress))
 
         engine.run([engine.Step("image", prepare, lambda: False, usual=5)], tell)
         nodes = images.nodes_for(ready, machines)
@@ -99,10 +99,15 @@ def current_lock(plan: Plan, origin: Origin, spec: str, progress: Progress) -> L
     """
     supply, why = choose(plan, origin)
     progress.say(why)
+    if origin.bundle is not None:
+        bundling.restore_images(plan, origin.bundle, progress)
+    for recipe in bundling.recipes(plan):
+        if recipe.build is not None:  # only then it is known which packages it has; published ones have a digest
+            cache.obtain(recipe, progress)
     media = locking.media(plan, progress)
     obtained = supply.obtain(wanted.every(plan), progress)
     return lock.collect(plan, obtained, media=media, images=locking.images(plan), spec=spec, source=supply.source.name)
 
 
 def _scale() -> float:
-    return 1.0 if read_facts().accelerator == "kvm" else labs.TCG_SCALE
+    return read_facts().scale

@@ -20,7 +20,7 @@ from winlab.cluster import cni, foreign, kubeconfig, versions
 from winlab.cluster.cni.routed import Routed
 from winlab.cluster.foreign import ForeignCluster
 from winlab.cluster.kubectl import Kubectl
-from winlab.errors import ClusterError, NotFoundError, UsageError
+from winlab.errors import ClusterError, UsageError
 from winlab.events import Progress
 from winlab.net import addresses
 from winlab.net.tags import Tag
@@ -174,11 +174,13 @@ def leave(state: LabState, tags: Sequence[Tag]) -> tuple[list[str], str]:
     """
     if not tags or any(tag.role == "controller" for tag in tags):
         return [], ""
-    try:
-        kubectl = Kubectl.of(state)
-    except NotFoundError:
+    if not state.kubeconfig.exists():
         return [], ""  # it never came to a cluster
     names = ", ".join(tag.node for tag in tags)
+    own = str(state.kubectl) if state.kubectl.exists() else shutil.which("kubectl")  # the cache may have been cleared
+    if own is None:
+        return [], f"There is no kubectl here any more. In the cluster it joined, run: kubectl delete node {names}"
+    kubectl = Kubectl(Path(own), state.kubeconfig)
     if not kubectl.answers():
         return [], f"The cluster that the lab joined does not answer; there, run: kubectl delete node {names}"
     removed: list[str] = []

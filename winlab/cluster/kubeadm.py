@@ -40,6 +40,9 @@ SLOW_LEASE = {
     "leader-elect-renew-deadline": "45s",
     "leader-elect-retry-period": "5s",
 }
+# When it does end itself, the next start must not wait for its own old lease. Alpha, and a lab lives with that
+RELEASE_LEASE = {"feature-gates": "ControllerManagerReleaseLeaderElectionLockOnExit=true"}
+RELEASE_LEASE_SINCE = 36  # the minor version
 SLOW_IGNORED = ["NumCPU", "Mem"]
 PATCHES = "/etc/kubernetes/patches"
 # kubeadm has the kubelet ask etcd, API server and scheduler every second whether they are ready, and the kubelet end
@@ -48,6 +51,9 @@ SLOW_PROBES = {
     "livenessProbe": {"periodSeconds": 30, "timeoutSeconds": 60},
     "readinessProbe": {"periodSeconds": 20, "timeoutSeconds": 60},
 }
+# The API server makes much garbage while it starts: collecting it less often takes a fifth off its CPU time until it is
+# ready (measured with 1.36.3: 2.4 s to 2.0 s, outside an emulator), for 120 MB more memory (go.dev/doc/gc-guide)
+SLOW_GARBAGE = {"name": "GOGC", "value": "400"}
 READY_PROBED = ("etcd", "kube-apiserver", "kube-scheduler")
 
 
@@ -155,7 +161,7 @@ def patches(cluster: Cluster) -> dict[str, str]:
     found = {}
     for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
         probes = {key: value for key, value in SLOW_PROBES.items() if key == "livenessProbe" or name in READY_PROBED}
-        spec = {"containers": [{"name": name, **probes}]}
+        spec = {"containers": [{"name": name, "env": [SLOW_GARBAGE], **probes}]}
         found[f"{PATCHES}/{name}+strategic.yaml"] = yaml.safe_dump({"spec": spec})
     found[f"{PATCHES}/corednsdeployment+strategic.yaml"] = yaml.safe_dump({"spec": {"replicas": 1}})
     return found
@@ -222,8 +228,11 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
     }
     if cluster.emulated:
         row["encryptionAlgorithm"] = "ECDSA-P256"  # RSA keys take an emulated CPU a minute
-        election = {"extraArgs": _arguments(SLOW_LEASE)}
-        row |= {"controllerManager": election, "scheduler": election}
+        release = RELEASE_LEASE if versions.minor >= RELEASE_LEASE_SINCE else {}
+        row |= {
+            "controllerManager": {"extraArgs": _arguments(SLOW_LEASE | release)},
+            "scheduler": {"extraArgs": _arguments(SLOW_LEASE)},
+        }
     return row
 
 

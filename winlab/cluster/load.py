@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab import run, settings
+from winlab import run
 from winlab.artifacts import oci
 from winlab.artifacts.model import System
 from winlab.cluster import drive
@@ -174,10 +173,3 @@ def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
             drive.await_gone(node, image.file)
 
     return Step(f"load {machine.tag.node}", load, lambda: False, (f"CD for {image.os}",), usual=30)
-
-
-def workspace() -> tempfile.TemporaryDirectory[str]:
-    """A folder for images, in the cache: there is room, where /tmp may have none."""
-    base = settings.cache_dir()
-    base.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix="load-", dir=base)

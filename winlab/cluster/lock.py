@@ -11,7 +11,7 @@
     media:                              the person's own, by the node's image
     - {name: windows-2022, file: server.iso, sha256: ...}
     images:                             of the catalog; ``key`` stands for all that winlab makes or fetches it from
-    - {name: debian-13, key: ..., download: "sha512:...", sha256: ...}
+    - {name: debian-13, key: ..., download: "sha512:...", sha256: ..., packages: {apt: 3.0.3, ...}}
     programs:
     - {name: kubelet.exe, version: v1.36.3, os: windows, sha256: ..., origin: ...}
     containers:
@@ -42,6 +42,7 @@ HEAD = (
     "# What the lab beside this file is made of, by hash. Written by 'winlab lock';\n"
     "# 'winlab create --locked' refuses whatever differs. Keep it with the spec.\n"
 )
+NAMED = 5  # packages that a message names
 _HEX = r"^[0-9a-f]{64}$"
 
 
@@ -58,12 +59,14 @@ class Medium(_Row):
 
 
 class Image(_Row):
-    """An image of the catalog: its key in the cache, the digest of its download, the file where the cache has it."""
+    """An image of the catalog: its key in the cache, the digest of its download; the file where the cache has it, and
+    the distribution's packages in one that is built."""
 
     name: str
     key: str = Field(pattern=_HEX)
     download: str | None = None
     sha256: str | None = Field(None, pattern=_HEX)
+    packages: dict[str, str] = {}
 
 
 class Artifact(_Row):
@@ -122,7 +125,7 @@ def collect(
         versions=plan.cluster.versions,
         profile=plan.cluster.profile,
         media=tuple(sorted(set(media), key=lambda row: (row.name, row.file))),
-        images=tuple(sorted(set(images), key=lambda row: row.name)),
+        images=tuple(sorted({image.name: image for image in images}.values(), key=lambda row: row.name)),
         programs=_sorted(rows["programs"]),
         containers=_sorted(rows["containers"]),
         manifests=_sorted(rows["manifests"]),
@@ -269,6 +272,8 @@ def _inputs(lock: Lock) -> Iterator[tuple[str, Medium | Image | Artifact]]:
 def _differs(locked: Medium | Image | Artifact, now: Medium | Image | Artifact) -> str:
     """How an input differs, as the rest of a sentence; empty if it does not."""
     if isinstance(locked, Image) and isinstance(now, Image):
+        if locked.packages and now.packages and (locked.download, locked.key) == (now.download, now.key):
+            return _other_packages(locked.packages, now.packages)  # two builds from the same ones may differ in bytes
         for name in ("download", "key", "sha256"):
             before, after = getattr(locked, name), getattr(now, name)
             # the file's own digest is known only where the cache has it
@@ -281,6 +286,13 @@ def _differs(locked: Medium | Image | Artifact, now: Medium | Image | Artifact) 
     if locked.sha256 == now.sha256:
         return ""
     return f"has the SHA-256 {now.sha256}{_from(now)}, locked is {locked.sha256}{_from(locked)}"
+
+
+def _other_packages(locked: dict[str, str], now: dict[str, str]) -> str:
+    names = sorted(name for name in locked.keys() | now.keys() if locked.get(name) != now.get(name))
+    told = [f"{name} {now.get(name, 'missing')}, locked is {locked.get(name, 'none')}" for name in names[:NAMED]]
+    more = f"; and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"has other packages: {'; '.join(told)}{more}" if names else ""
 
 
 def _from(row: Medium | Image | Artifact) -> str:

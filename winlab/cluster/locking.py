@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from winlab import catalog
+from winlab import catalog, golden
 from winlab.cluster.lock import Image, Medium
 from winlab.events import Progress
-from winlab.media import cache, digest
+from winlab.media import cache, digest, own_media
 from winlab.plan import Plan
 
 
@@ -26,13 +26,18 @@ def images(plan: Plan) -> list[Image]:
             published = f"{kind}:{recipe.download.sha256 or recipe.download.sha512}"
         there = cache.lookup(recipe)
         found[recipe.name] = Image(
-            name=recipe.name, key=cache.key(recipe), download=published, sha256=there.sha256 if there else None
+            name=recipe.name,
+            key=cache.key(recipe),
+            download=published,
+            sha256=there.sha256 if there else None,
+            packages=cache.manifest(there).get("packages", {}) if there else {},
         )
     return list(found.values())
 
 
 def media(plan: Plan, progress: Progress) -> list[Medium]:
-    """The person's own files that the plan takes: media, drivers, OpenSSH. Reads all of each.
+    """The person's own files that the plan takes: media, drivers, OpenSSH, scripts, files and the template. Reads all
+    of each.
 
     :raises UsageError: one can't be read.
     """
@@ -40,9 +45,31 @@ def media(plan: Plan, progress: Progress) -> list[Medium]:
     for node in plan.nodes:
         if node.windows is None:
             continue
-        own = {"medium": node.windows.media, "drivers": node.windows.drivers, "OpenSSH": node.windows.openssh}
-        for what, path in own.items():
+        own: list[tuple[str, Path | None]] = [("medium", node.windows.media), *golden.files(node.windows)]
+        if (recipe := catalog.get(node.image)).evaluations:
+            own[0] = ("medium", own_media.at_hand(recipe, node.windows.media))
+        for what, path in own:
             name = f"{what} of {node.image}"
             if path is not None and (name, path) not in found:
-                found[name, path] = Medium(name=name, file=path.name, sha256=digest.sha256(path, progress))
+                found[name, path] = Medium(name=name, file=path.name, sha256=_digest(path, progress))
     return list(found.values())
+
+
+def fetched(plan: Plan) -> list[Medium]:
+    """The Windows media in the cache that the plan takes, by the digests that they came with. Reads nothing of them."""
+    found = []
+    for node in plan.nodes:
+        recipe = catalog.get(node.image)
+        if node.windows is None or node.windows.media is not None or not recipe.evaluations:
+            continue
+        if (image := own_media.find(recipe)) is not None:
+            found.append(Medium(name=f"medium of {node.image}", file=image.path.name, sha256=image.sha256))
+    return found
+
+
+def _digest(path: Path, progress: Progress) -> str:
+    """The SHA-256 of a file; of drivers that are still to be fetched, the one that they must have."""
+    published = catalog.get(own_media.DRIVERS).download
+    if not path.exists() and published is not None and published.sha256 and path == own_media.drivers():
+        return published.sha256
+    return digest.sha256(path, progress)

@@ -22,6 +22,8 @@ from winlab.state import LabState
 
 DRIVES = "D E F G H I J"
 TOLD = 12  # lines of a script's errors that are worth repeating
+TRIES, PAUSE = 20, 1.5  # seconds, for a CD that was just put in
+NO_FILE = 0xFFFD0000  # what powershell.exe ends with when the file of -File is not there
 Heard = Callable[[str], None]
 
 
@@ -109,6 +111,18 @@ class Node:
         return "\n".join(out.kept)
 
     def _run(self, script: str, settings: Mapping[str, object], heard: Heard) -> dict[str, Any]:
+        for attempt in range(TRIES):
+            try:
+                return self._try(script, settings, heard)
+            except _NoScriptError as error:
+                # a CD that was just put in may vanish once more for a moment, or come under another letter
+                self._place = ""
+                if attempt == TRIES - 1:
+                    raise error.error from error
+                time.sleep(PAUSE)
+        raise AssertionError("the last try returns or raises")
+
+    def _try(self, script: str, settings: Mapping[str, object], heard: Heard) -> dict[str, Any]:
         guest = self._connected()
         if not self._place:
             self._place = self._bring_scripts() if self.tag.os == "linux" else self._find_drive()
@@ -129,12 +143,13 @@ class Node:
         if code != 0:
             for line in pending:
                 heard(line)
-            raise GuestError(
+            error = GuestError(
                 f"'{script}' failed in '{self.tag.node}'.",
                 why="\n".join((err.kept or out.kept)[-TOLD:]) or f"It ended with exit code {code} and printed nothing.",
                 cure="Run the same command again, it carries on there; 'winlab logs' shows more.",
                 evidence=f"winlab logs {self.tag.node}",
             )
+            raise _NoScriptError(error) if code & 0xFFFFFFFF == NO_FILE and self.tag.os == "windows" else error
         try:
             result = json.loads(pending[0])
         except (IndexError, ValueError) as error:
@@ -169,15 +184,23 @@ class Node:
         :raises GuestError: no drive has it.
         """
         # a CD that was just put in takes Windows some seconds to see
-        for _ in range(20):
+        for _ in range(TRIES):
             found = self.execute([f"cmd.exe /c for %d in ({DRIVES}) do @if exist %d:\\payload.json echo %d:"]).split()
             if found:
                 return found[0]
-            time.sleep(1.5)
+            time.sleep(PAUSE)
         raise GuestError(
             f"'{self.tag.node}' does not see winlab's payload CD.",
             cure="Run the same command again: it puts the CD into the drive anew.",
         )
+
+
+class _NoScriptError(Exception):
+    """PowerShell did not find the script where the CD was a moment ago."""
+
+    def __init__(self, error: GuestError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _ignore(_line: str) -> None:

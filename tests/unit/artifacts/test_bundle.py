@@ -30,6 +30,7 @@ KUBELET = Program("kubelet", "v1.36.3", "linux")
 KUBELET_EXE = Program("kubelet", "v1.36.3", "windows")
 PAUSE = ContainerImage("registry.k8s.io/pause:3.10.2", "linux")
 YAML = Manifest("calico", "v3.32.1", "tigera-operator.yaml")
+PACKAGES = {"apt": "3.0.3"}
 QCOW2 = b"QFI\xfb" + b"disk" * 1000
 RECIPE = Recipe.model_validate(
     {
@@ -69,6 +70,7 @@ def parts(tmp_path: Path) -> list[Obtained | cache.Image | OwnMediaRow]:
     folder.mkdir()
     disk = folder / "disk.qcow2"
     disk.write_bytes(QCOW2)
+    (disk.parent / "manifest.json").write_text(json.dumps({"packages": PACKAGES}))
     return [
         obtained(KUBELET, ELF, folder),
         obtained(KUBELET_EXE, PE, folder),
@@ -107,9 +109,22 @@ def test_an_image_goes_to_where_the_cache_looks(made: Bundle, monkeypatch: pytes
     assert cache.lookup(RECIPE) == image
     assert image.path.read_bytes() == QCOW2
     assert restore_image(made, cache.key(RECIPE), Quiet()) == image
+    assert cache.manifest(image)["packages"] == PACKAGES
     with pytest.raises(NotFoundError, match="no image with the key") as caught:
         restore_image(made, "f" * 64, Quiet())
     assert "debian-x" in caught.value.why
+
+
+def test_another_build_of_the_image_in_the_cache_is_replaced(made: Bundle) -> None:
+    """Whoever gives a bundle means what is in it."""
+    image = restore_image(made, cache.key(RECIPE), Quiet())
+    file = image.path.parent / "manifest.json"
+    told = json.loads(file.read_text())
+    image.path.chmod(0o644)
+    image.path.write_bytes(b"another")
+    file.write_text(json.dumps({**told, "sha256": "0" * 64, "size": 7}))
+    assert restore_image(made, cache.key(RECIPE), Quiet()) == image
+    assert image.path.read_bytes() == QCOW2
 
 
 def test_the_same_members_give_the_same_bytes(made: Bundle, parts: list[Any], tmp_path: Path) -> None:
@@ -307,6 +322,7 @@ def test_the_catalogs_recipes_fit_in(tmp_path: Path) -> None:
     """Every recipe of the catalog survives the way through a bundle's list."""
     disk = tmp_path / "disk"
     disk.write_bytes(b"disk")
+    (tmp_path / "manifest.json").write_text("{}")
     digest = hashlib.sha256(b"disk").hexdigest()
     images = [
         cache.Image(catalog.get(name), f"{number:064x}", disk, digest, 4) for number, name in enumerate(catalog.names())

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from winlab.artifacts import bundle, store
+from winlab.artifacts import bundle
 from winlab.artifacts.choice import choose
-from winlab.artifacts.model import Artifact, Manifest, Obtained, Program
-from winlab.artifacts.overrides import OverriddenSource
+from winlab.artifacts.model import Artifact, Obtained, Program
 from winlab.artifacts.pins import Pins, ProgramPin
 from winlab.errors import HostError, NotFoundError, UsageError
 from winlab.events import Progress, Quiet
@@ -194,41 +193,3 @@ def test_a_named_bundle_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(b"hello")
     with pytest.raises(UsageError, match="no bundle of winlab"):
         choose([KUBELET], pins=PINS, build=Build, bundle_path=tmp_path / "x.tar")
-
-
-# --- own builds ---
-
-
-def test_own_builds_take_the_place_of_the_sources(tmp_path: Path) -> None:
-    mine = tmp_path / "my-kubelet"
-    mine.write_bytes(ELF)
-    source = OverriddenSource(Build(KUBELET, CRICTL), {KUBELET: mine})
-    assert source.name == "build"
-    assert list(source.cannot([KUBELET, KUBEADM, CRICTL])) == [CRICTL]
-    got = source.obtain_all([KUBEADM, KUBELET, Manifest("p", "v", "m")], Quiet())
-    assert [one.origin for one in got] == ["built", f"your own build '{mine}'", "built"]
-    assert got[1].path.read_bytes() == ELF
-    assert got[1].path.name == "kubelet"
-    mine.write_bytes(ELF + b"!")  # built again
-    again = source.obtain(KUBELET, Quiet())
-    assert again.path.read_bytes() == ELF + b"!"
-    assert again.sha256 != got[1].sha256
-    assert len(store.entries()) == 2
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (PE, "a Windows program"),
-        (ELF[:18] + b"\xb7\0" + ELF[20:], "arm64"),
-        (b"#!/bin/sh", "script"),
-        (None, "No such"),
-    ],
-)
-def test_own_builds_for_something_else_are_refused(tmp_path: Path, content: bytes | None, words: str) -> None:
-    mine = tmp_path / "kubelet"
-    if content is not None:
-        mine.write_bytes(content)
-    with pytest.raises(UsageError, match=r"can't be taken for kubelet v1 \(linux\)") as caught:
-        OverriddenSource(Build(), {KUBELET: mine})
-    assert words in caught.value.why

@@ -16,12 +16,13 @@ import yaml
 from day2_fakes import Api
 from test_foreign import CA
 
-from winlab import engine, lab, plan, spec
+from winlab import engine, goldens, lab, plan, spec
 from winlab.artifacts.model import ContainerImage, Manifest, Program
 from winlab.cluster import cni, joining, kubeadm, kubelet, wanted
 from winlab.cluster.foreign import ForeignCluster
 from winlab.cluster.kubectl import Kubectl
-from winlab.errors import ClusterError, NotFoundError, UsageError
+from winlab.durations import Durations
+from winlab.errors import ClusterError, UsageError
 from winlab.net import addresses, tags
 from winlab.net.topology import topology
 from winlab.plan import Plan
@@ -156,13 +157,14 @@ def test_no_control_plane_and_no_manifests_are_obtained() -> None:
 
 
 def context(made: Plan) -> Context:
-    return Context(made, LabState("lab"), cast(Any, None), cast(Any, None), None, 1.0)
+    return Context(made, LabState("lab"), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
 
 
 @pytest.mark.parametrize("changes", [(REHEARSAL,), ("workers.os=debian-13",), (REHEARSAL, "linux_workers.count=2")])
 def test_the_steps_fit_together(changes: tuple[str, ...]) -> None:
     there = context(make(*changes))
-    steps = [*lab.steps(there), *lab.cluster_steps(there, Supply(cast(Any, None)), "admin")]
+    steps = [*lab.steps(there), *goldens.upload_steps(there)]
+    steps += lab.cluster_steps(there, Supply(cast(Any, None)), "admin")
     engine._check(steps)
     names = {step.name for step in steps}
     assert {"kubectl", "kubeconfig", "ready node-1", "cluster objects"} <= names
@@ -173,7 +175,7 @@ def test_the_steps_fit_together(changes: tuple[str, ...]) -> None:
 
 def test_the_steps_of_a_lab_of_its_own_are_as_they_were() -> None:
     there = context(plans.make(plans.TCG, "3-1-1", REHEARSAL))
-    steps = [*lab.steps(there), *lab.cluster_steps(there, Supply(cast(Any, None)))]
+    steps = [*lab.steps(there), *goldens.upload_steps(there), *lab.cluster_steps(there, Supply(cast(Any, None)))]
     engine._check(steps)
     assert "kubectl" not in {step.name for step in steps}
 
@@ -438,12 +440,20 @@ def node(name: str = "node-1", **changes: Any) -> dict[str, Any]:
     return row | changes
 
 
+def came() -> LabState:
+    """The folder of a lab that came to a cluster."""
+    state = LabState("lab")
+    state.write(state.kubeconfig, "apiVersion: v1")
+    state.kubectl.touch()
+    return state
+
+
 def leave(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], *changes: str) -> tuple[list[str], str, Api]:
     made = make(REHEARSAL, *changes)
     api = Api(answers)
     monkeypatch.setattr(api, "answers", lambda: "down" not in answers, raising=False)
-    monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
-    removed, left = joining.leave(LabState("lab"), [tags.of(made, one) for one in made.nodes])
+    monkeypatch.setattr(joining, "Kubectl", lambda *_: api)
+    removed, left = joining.leave(came(), [tags.of(made, one) for one in made.nodes])
     return removed, left, api
 
 
@@ -485,9 +495,26 @@ def test_labs_with_controllers_and_labs_without_a_cluster_ask_nobody(monkeypatch
     assert joining.leave(LabState("lab"), [tags.of(own, one) for one in own.nodes]) == ([], "")
     assert joining.leave(LabState("lab"), []) == ([], "")
 
-    def missing(_state: LabState) -> Kubectl:
-        raise NotFoundError("none")
-
-    monkeypatch.setattr(Kubectl, "of", missing)
     made = make(REHEARSAL)
     assert joining.leave(LabState("lab"), [tags.of(made, one) for one in made.nodes]) == ([], "")
+
+
+def test_without_the_lab_s_kubectl_the_person_s_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache that it lay in may have been cleared."""
+    made, state, seen = make(REHEARSAL), came(), []
+    state.kubectl.unlink()
+    state.kubectl.symlink_to("gone")
+    tag = tags.of(made, made.node("node-1"))
+
+    def kubectl(program: Path, _kubeconfig: Path) -> Api:
+        seen.append(program)
+        api = Api({"get node node-1": node()})
+        monkeypatch.setattr(api, "answers", lambda: True, raising=False)
+        return api
+
+    monkeypatch.setattr(joining, "Kubectl", kubectl)
+    monkeypatch.setattr(joining.shutil, "which", lambda _: "/usr/bin/kubectl")
+    assert joining.leave(state, [tag]) == (["node-1"], "")
+    assert seen == [Path("/usr/bin/kubectl")]
+    monkeypatch.setattr(joining.shutil, "which", lambda _: None)
+    assert "kubectl delete node node-1" in joining.leave(state, [tag])[1]

@@ -70,8 +70,24 @@ def test_what_only_an_emulator_may_have() -> None:
         assert word in slow
     assert "leader-elect" not in real
     assert "leader-elect-lease-duration" in slow
+    assert slow.count("ReleaseLeaderElectionLockOnExit") == 1  # the controller manager's
+    older = dataclasses.replace(EMULATED, versions=versions.get("1.35"))
+    assert "feature-gates" not in kubeadm.init(older, rendered.CONTROLLER, rendered.TOKEN)
     assert "timeouts" in kubeadm.join_worker(EMULATED, rendered.WINDOWS, rendered.CREDENTIALS)
     assert "timeouts" not in kubeadm.join_worker(CLUSTER, rendered.WINDOWS, rendered.CREDENTIALS)
+
+
+def test_static_pods_are_patched_only_under_an_emulator() -> None:
+    assert kubeadm.patches(CLUSTER) == {}
+    found = {
+        Path(path).name.partition("+")[0]: yaml.safe_load(text) for path, text in kubeadm.patches(EMULATED).items()
+    }
+    (server,) = found["kube-apiserver"]["spec"]["containers"]
+    assert server["name"] == "kube-apiserver"
+    assert server["env"] == [{"name": "GOGC", "value": "400"}]
+    assert server["readinessProbe"]["periodSeconds"] == 20
+    (manager,) = found["kube-controller-manager"]["spec"]["containers"]
+    assert "readinessProbe" not in manager  # kubeadm gives it none
 
 
 @pytest.mark.parametrize(("linux_workers", "taints"), [(0, []), (1, None), (3, None)])

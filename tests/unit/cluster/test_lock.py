@@ -128,6 +128,24 @@ def test_an_image_that_the_cache_does_not_have_is_judged_by_its_key() -> None:
     assert lock.compare(made(images=(absent,)), made()) == []
 
 
+@pytest.mark.parametrize(
+    ("now", "says"),
+    [
+        ({"apt": "3.0.3", "sudo": "1.9"}, None),
+        ({"apt": "3.0.4", "sudo": "1.9"}, "has other packages: apt 3.0.4, locked is 3.0.3."),
+        ({"apt": "3.0.3"}, "has other packages: sudo missing, locked is 1.9."),
+        ({"apt": "3.0.3", "sudo": "1.9", **{f"p{n}": "1" for n in range(7)}}, "p4 1, locked is none; and 2 more."),
+        ({}, "has the SHA-256"),
+    ],
+)
+def test_an_image_that_was_built_is_judged_by_its_packages(now: dict[str, str], says: str | None) -> None:
+    """Two builds from the same packages may differ in bytes."""
+    before = Image(name="debian-13", key="b" * 64, sha256="d" * 64, packages={"apt": "3.0.3", "sudo": "1.9"})
+    after = before.model_copy(update={"sha256": "e" * 64, "packages": now})
+    found = lock.compare(made(images=(before,)), made(images=(after,)))
+    assert found == [] if says is None else says in found[0]
+
+
 def test_a_part_lacks_nothing() -> None:
     part = made(obtained(KUBELET), images=(), media=())
     assert len(lock.compare(made(), part)) == 4
@@ -204,3 +222,16 @@ def test_media_of_a_plan_are_read_whole(tmp_path: Path) -> None:
     iso.unlink()
     with pytest.raises(UsageError, match="can't be read"):
         locking.media(made_plan, Quiet())
+
+
+def test_what_a_person_adds_to_windows_is_pinned_too(tmp_path: Path) -> None:
+    (tmp_path / "mine.ps1").write_text("1")
+    (tmp_path / "tree/etc").mkdir(parents=True)
+    (tmp_path / "tree/etc/a.txt").write_text("2")
+    words = [f"workers.scripts=[{tmp_path}/mine.ps1]", f"workers.files={tmp_path}/tree"]
+    made_plan = plan("workers.os=windows-rehearsal", *words)
+    rows = {row.name: row.sha256 for row in locking.media(made_plan, Quiet())}
+    assert rows == {
+        "script 0 of windows-rehearsal": hashlib.sha256(b"1").hexdigest(),
+        "files/etc/a.txt of windows-rehearsal": hashlib.sha256(b"2").hexdigest(),
+    }

@@ -147,3 +147,40 @@ def test_a_line_is_heard_at_once(login: Callable[[str, Guest], Node]) -> None:
 
     assert login("linux", Hanging({})).run("prepare", None, heard.append) == {"changed": False}
     assert heard == ["copying kubelet"]
+
+
+def test_a_cd_that_vanishes_for_a_moment_is_looked_for_again(
+    login: Callable[[str, Guest], Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just after it was put in; and it may come back under another letter."""
+    monkeypatch.setattr(nodes, "PAUSE", 0)
+    guest = Guest(
+        {
+            "for %d": (0, b"E:", b""),
+            "-File E:": (-196608, b"", b"The argument to the -File parameter does not exist."),
+            "-File F:": (0, b'{"ok": 1}', b""),
+        }
+    )
+    node = login("windows", guest)
+    tries: list[str] = []
+
+    def moved(command: Sequence[str], *streams: Any, **others: Any) -> int:
+        if "-File" in " ".join(command):
+            tries.append(" ".join(command))
+            if len(tries) == 2:
+                guest.answers["for %d"] = (0, b"F:", b"")
+        return Guest.execute(guest, command, *streams, **others)
+
+    monkeypatch.setattr(guest, "execute", moved)
+    assert node.run("status") == {"ok": 1}
+    assert len(tries) == 3
+
+
+def test_a_cd_that_does_not_come_back_is_told(
+    login: Callable[[str, Guest], Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "PAUSE", 0)
+    guest = Guest({"for %d": (0, b"E:", b""), "-File": (0xFFFD0000, b"", b"does not exist.")})
+    with pytest.raises(GuestError, match="'status' failed") as caught:
+        login("windows", guest).run("status")
+    assert "does not exist" in caught.value.why

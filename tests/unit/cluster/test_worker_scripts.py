@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import io
 import json
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import guest_script
 import pytest
 
 from winlab import data
@@ -21,7 +21,7 @@ from winlab.cluster import containerd, kubelet, proxy
 
 WORKER = data.folder("unattend") / "windows/worker"
 STEPS = ("features", "containerd", "binaries", "kubelet", "join", "cni", "proxy")
-OTHERS = ("status", "routes", "push", "load", "logs")
+OTHERS = ("status", "routes", "push", "load", "logs", "updates", "seal", "sealed")
 
 
 def text(name: str) -> str:
@@ -68,7 +68,7 @@ def test_every_script_answers_by_the_contract(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*STEPS, *OTHERS])
 def test_only_scripts_with_settings_read_them(name: str) -> None:
-    wants = name not in ("status", "binaries", "load")
+    wants = name not in ("status", "binaries", "load", "updates", "sealed")
     assert ("Read-Settings @($input)" in text(name)) is wants
     assert ("$settings." in text(name)) is wants
 
@@ -173,13 +173,7 @@ TOKEN = "abcdef.0123456789abcdef"
 
 @pytest.fixture(scope="module")
 def node_py() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("winlab_node", data.folder("unattend") / "linux/node.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["winlab_node"] = module
-    spec.loader.exec_module(module)
-    return module
+    return guest_script.load()
 
 
 class Runner:

@@ -1,0 +1,87 @@
+"""What goes into a bundle besides artifacts, and what a lab from a bundle must not want from the internet."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import plans
+import pytest
+from isos import BOOT, EVAL, make_server_medium, make_wim
+
+from winlab import catalog, goldens
+from winlab.cluster import bundling
+from winlab.errors import NotFoundError, UsageError
+from winlab.events import Quiet
+from winlab.media import own_media
+from winlab.plan import Plan
+from winlab.steps import supply
+
+NAME = "Windows Server 2022 SERVERDATACENTERCORE"
+
+
+@pytest.fixture(autouse=True)
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
+    plans.fixed_keys(monkeypatch)
+
+
+def make(*changes: str) -> Plan:
+    return plans.make(plans.KVM, "1-1-1", *changes)
+
+
+def medium(folder: Path) -> Path:
+    wim = make_wim([NAME], edition="ServerDatacenterEval", language="en-US")
+    return make_server_medium(folder / "w.iso", wim=wim, files={"boot.wim": BOOT, "EI.CFG": EVAL})
+
+
+def test_the_published_drivers_go_with_it() -> None:
+    published = own_media.published(catalog.get(own_media.DRIVERS))
+    names = [recipe.name for recipe in bundling.recipes(make(f"workers.drivers={published}"))]
+    assert names == ["debian-13", "virtio-win"]
+    assert [recipe.name for recipe in bundling.recipes(make("workers.drivers=/srv/mine.iso"))] == ["debian-13"]
+
+
+def test_kubernetes_of_one_s_own_does_not_lie_where_other_labs_look(tmp_path: Path) -> None:
+    plan = make(f"kubernetes.source={tmp_path}")
+    with pytest.raises(UsageError, match="does not go into the cache") as caught:
+        bundling.create(plan, None, cast(Any, None), [], None, Quiet())
+    assert "--to FILE" in caught.value.cure
+
+
+def test_it_is_built_from_the_person_s_own_tree(tmp_path: Path) -> None:
+    plan = make(f"kubernetes.source={tmp_path}")
+    with pytest.raises(UsageError, match=r"kubernetes\.source is built"):
+        bundling.source(plan, "upstream", None)
+    with pytest.raises(UsageError, match="a bundle has what it was made from") as caught:
+        supply.choose(plan, supply.Origin(bundle=tmp_path / "b.tar"))
+    assert "Leave kubernetes.source out" in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ([], "gets OpenSSH from the internet"),
+        (["workers.openssh={zip}", "workers.updates=true"], "updates come from the internet"),
+        (["workers.openssh={zip}"], None),
+    ],
+)
+def test_what_windows_would_fetch_is_said_before(tmp_path: Path, changes: list[str], says: str | None) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "OpenSSH-Win64.zip", "w") as file:
+        file.writestr("OpenSSH-Win64/sshd.exe", "x")
+    filled = [change.format(zip=tmp_path / "OpenSSH-Win64.zip") for change in changes]
+    plan = make(f"workers.media={medium(tmp_path)}", *filled)
+    goldens.check_media(plan)
+    with pytest.raises(UsageError, match=says) if says else ExitStack():
+        goldens.check_media(plan, offline=True)
+
+
+def test_consent_fetches_nothing_beside_a_bundle() -> None:
+    plan = make("workers.os=windows-2025")
+    goldens.check_media(plan, consent=True)
+    with pytest.raises(NotFoundError, match="a bundle has none") as caught:
+        goldens.check_media(plan, consent=True, offline=True)
+    assert "--accept-eula" not in caught.value.cure
