@@ -36,7 +36,7 @@ test-unit: $(VENV)/.installed
 	$(BIN)/pytest --timeout 60 tests/unit
 
 test-integration: $(VENV)/.installed
-	$(SUDO) env CI="$(CI)" $(BIN)/pytest tests/integration
+	$(SUDO) env CI="$(CI)" $(BIN)/pytest --durations=25 tests/integration
 
 test: check test-unit test-integration
 

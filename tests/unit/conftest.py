@@ -18,6 +18,7 @@ def _touch_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("WINLAB_CACHE", str(home / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(home / "state"))
+    monkeypatch.setenv("WINLAB_LIBVIRT_URI", "none:///system")  # libvirt's own code connects behind the guard's back
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setattr(tempfile, "tempdir", str(home))
     guard.base = base

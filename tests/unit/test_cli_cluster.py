@@ -151,7 +151,10 @@ def test_lock_writes_renews_and_checks(
     spec = tmp_path / "spec.yaml"
     spec.write_text("workers: {count: 1}\n")
     args = ("lock", "--spec", str(spec), "--rehearse")
+    built: list[str] = []
+    monkeypatch.setattr(day2.cache, "obtain", lambda recipe, _: built.append(recipe.name))
     assert winlab(monkeypatch, *args) == 0
+    assert built == ["debian-13", "windows-rehearsal"]  # only then their packages are known
     path = tmp_path / "winlab.lock"
     assert f"'{path}' is written" in capsys.readouterr().out
     assert winlab(monkeypatch, *args) == 0

@@ -19,10 +19,12 @@ from winlab.cli.common import (
     Mirror,
     Node,
     Output,
+    Own,
     Rehearse,
     Spec,
     System,
     make_plan,
+    own_programs,
     print_json,
     watched,
 )
@@ -147,6 +149,9 @@ def lock(
     mirror: Mirror = None,
     source: From = None,
     bundle: BundleFile = None,
+    kubelet: Own = None,
+    kubeadm: Own = None,
+    kube_proxy: Own = None,
     file: Annotated[
         Path | None, typer.Option("--file", help="Default: winlab.lock beside the spec's file.", metavar="FILE")
     ] = None,
@@ -161,7 +166,7 @@ def lock(
     made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
     path = file or locks.beside(spec)
     before = locks.read(path) if check or path.exists() else None
-    origin = Origin(source.value if source else None, bundle, mirror)
+    origin = Origin(source.value if source else None, bundle, mirror, own_programs(kubelet, kubeadm, kube_proxy))
     now = watched("inputs", lambda voice: day2.current_lock(made, origin, spec, voice), output, 600)
     if check and before is not None:
         locks.require(before, now, path)

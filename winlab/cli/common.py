@@ -82,6 +82,12 @@ def _complete_images() -> list[str]:
     return catalog.names()
 
 
+def _complete_systems() -> list[str]:
+    from winlab import catalog
+
+    return catalog.systems()
+
+
 Lab = Annotated[
     str,
     typer.Option("--lab", envvar="WINLAB_LAB", help="The lab's name.", autocompletion=_complete_labs, metavar="NAME"),
@@ -106,7 +112,7 @@ Changes = Annotated[
 ]
 System = Annotated[
     str | None,
-    typer.Option("--os", help="The workers' system: an image from images/.", autocompletion=_complete_images),
+    typer.Option("--os", help="The workers' system: an image from images/.", autocompletion=_complete_systems),
 ]
 Iso = Annotated[str | None, typer.Option("--iso", help="A Windows Server ISO of your own; it stays as it is.")]
 Rehearse = Annotated[
@@ -128,6 +134,13 @@ From = Annotated[
 BundleFile = Annotated[
     Path | None,
     typer.Option("--bundle", help="Take everything from this bundle, and nothing from the internet.", metavar="FILE"),
+]
+Own = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A program of your own in place of the source's; the file tells which system it is for. Can be repeated.",
+        metavar="PATH",
+    ),
 ]
 UntilWhen = Annotated[Until, typer.Option("--until", help="Stop earlier: when the guests answer.")]
 IMAGE_NAME = typer.Argument(help="The image's name.", autocompletion=_complete_images)
@@ -167,10 +180,18 @@ def make_plan(
 
     :raises UsageError: they contradict each other, or the spec is not valid.
     """
+    return plan_of(make_spec(spec, changes, system, iso, rehearse), lab, facts)
+
+
+def plan_of(spec: SpecModel, lab: str, facts: HostFacts | None = None) -> Plan:
+    """The plan of a spec for the recorded host, or one with other *facts*.
+
+    :raises UsageError: the spec can't be had on this host.
+    """
     from winlab import plan
     from winlab.host.facts import read_facts
 
-    return plan.make(make_spec(spec, changes, system, iso, rehearse), lab, facts or read_facts())
+    return plan.make(spec, lab, facts or read_facts())
 
 
 def make_spec(spec: str, changes: list[str] | None, system: str | None, iso: str | None, rehearse: bool) -> SpecModel:
@@ -190,23 +211,33 @@ def make_spec(spec: str, changes: list[str] | None, system: str | None, iso: str
         every.append(f"workers.os={'windows-rehearsal' if rehearse else system}")
     if iso:
         every.append("workers.media=" + json.dumps(str(Path(iso).expanduser().resolve())))
-    found = specs.load(spec, every)
-    medium = _medium_in_cache(found)
-    return found if medium is None else specs.load(spec, [*every, "workers.media=" + json.dumps(str(medium))])
+    return _with_drivers(specs.load(spec, every))
 
 
-def _medium_in_cache(spec: SpecModel) -> Path | None:
-    """The medium that 'image add' or 'image pull' has brought, where the spec needs one and names none."""
+def _with_drivers(spec: SpecModel) -> SpecModel:
+    """The spec with the virtio drivers in the cache, or to come there, where nothing speaks against them.
+
+    A medium from the cache may have been fetched, and drivers can be then; one of the person's own takes those that are
+    there.
+    """
     from winlab import catalog
     from winlab.media import own_media
 
-    if spec.workers.count == 0 or spec.workers.media is not None:
-        return None
-    recipe = catalog.get(spec.workers.os)
-    if recipe.windows is None or recipe.build is not None or recipe.download is not None:
-        return None
-    image = own_media.find(recipe)
-    return None if image is None else image.path
+    workers, recipe = spec.workers, catalog.get(spec.workers.os)
+    if workers.drivers is not None or workers.bus == "sata" or recipe.windows is None or recipe.build is not None:
+        return spec
+    drivers = own_media.drivers()
+    if workers.media is not None and not drivers.exists():
+        return spec
+    return spec.model_copy(update={"workers": workers.model_copy(update={"drivers": drivers})})
+
+
+def own_programs(
+    kubelet: list[Path] | None, kubeadm: list[Path] | None, kube_proxy: list[Path] | None
+) -> tuple[tuple[str, Path], ...]:
+    """The person's own programs, by the names of their flags."""
+    given = {"kubelet": kubelet, "kubeadm": kubeadm, "kube-proxy": kube_proxy}
+    return tuple((program, path.expanduser()) for program, paths in given.items() for path in paths or ())
 
 
 def watched(name: str, work: Callable[[Progress], T], output: Output, usual: float) -> T:

@@ -1,69 +1,181 @@
-"""Commands for images: list, build, prune."""
+"""Commands for images: list, show, build, add, pull, rm, export, import, prune."""
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winlab.cli.common import IMAGE_NAME, Format, Mirror, Output, print_json, print_table
+from winlab.cli import consent
+from winlab.cli.common import (
+    IMAGE_NAME,
+    BundleFile,
+    Changes,
+    Format,
+    From,
+    Iso,
+    Mirror,
+    Output,
+    Source,
+    print_json,
+    print_table,
+)
+from winlab.cli.consent import AcceptEula
 
 if TYPE_CHECKING:
     from winlab.catalog import Recipe
     from winlab.media.cache import Image
-
-TERMS = (
-    "Evaluation media of Windows Server are free for 180 days, for evaluation alone; the terms stand at "
-    "https://www.microsoft.com/evalcenter."
-)
+    from winlab.media.stock import Item
 
 app = typer.Typer(help="The images that nodes are made from.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_images(output: Format = Output.TABLE) -> None:
-    """Show all image recipes, and which of them are in the cache."""
+    """Show all image recipes, and the images in the cache."""
     from winlab import catalog
-    from winlab.media import cache, own_media
+    from winlab.media import stock
 
-    rows = []
-    for name in catalog.names():
-        recipe = catalog.get(name)
-        source = "build" if recipe.build else "download" if recipe.download else "pull, or your own ISO"
-        found = cache.lookup(recipe) if recipe.build or recipe.download else own_media.find(recipe)
-        size = f"{found.size >> 20} MiB" if found else "-"
-        rows.append([name, recipe.os, source, size, recipe.summary])
+    recipes = [catalog.get(name) for name in catalog.names()]
+    sources = ["build" if one.build else "download" if one.download else "pull, or your own ISO" for one in recipes]
+    there = stock.items()
     if output is Output.JSON:
-        print_json([dict(zip(("name", "os", "source", "cached", "summary"), row, strict=True)) for row in rows])
+        print_json(
+            {
+                "recipes": [
+                    {"name": one.name, "os": one.os, "source": source, "summary": one.summary}
+                    for one, source in zip(recipes, sources, strict=True)
+                ],
+                "images": [_plain(one) for one in there],
+            }
+        )
+        return
+    print_table(
+        ["NAME", "OS", "SOURCE", "SUMMARY"],
+        [[one.name, one.os, source, one.summary] for one, source in zip(recipes, sources, strict=True)],
+    )
+    print_table(
+        ["IN CACHE", "KEY", "KIND", "SIZE", "MADE", "STATE"],
+        [
+            [one.name, one.key, one.kind, f"{one.image.size >> 20} MiB", str(one.manifest.get("made", "")), one.state]
+            for one in there
+        ],
+    )
+
+
+def _plain(item: Item) -> dict[str, object]:
+    return {
+        "name": item.name,
+        "key": item.image.key,
+        "kind": item.kind,
+        "size": item.image.size,
+        "sha256": item.image.sha256,
+        "made": item.manifest.get("made"),
+        "state": item.state,
+        "golden": item.manifest.get("golden"),
+    }
+
+
+WHICH = typer.Argument(metavar="IMAGE", help="A name, or a key from 'winlab image list'.", show_default=False)
+
+
+@app.command()
+def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
+    """Show all that is known of an image in the cache."""
+    from winlab.media import stock
+
+    item = stock.find(which)
+    if output is Output.JSON:
+        print_json({**item.manifest, "kind": item.kind, "state": item.state, "path": str(item.image.path)})
+        return
+    facts = {name: value for name, value in item.manifest.items() if name not in ("recipe", "golden")}
+    rows = [["name", item.name], ["kind", item.kind], ["path", str(item.image.path)], ["state", item.state or "good"]]
+    rows += [[name, str(value)] for name, value in facts.items()]
+    rows += [[f"golden: {name}", str(value)] for name, value in item.manifest.get("golden", {}).items()]
+    print_table(["WHAT", "VALUE"], rows)
+
+
+@app.command()
+def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
+    """Remove an image from the cache; labs that stand on it keep what they have in the pool."""
+    from winlab.media import cache, stock
+
+    item = stock.find(which)
+    freed = cache.remove(item.image.key)
+    if output is Output.JSON:
+        print_json({"freed_bytes": freed})
     else:
-        print_table(["NAME", "OS", "SOURCE", "IN CACHE", "SUMMARY"], rows)
+        print(f"{freed >> 20} MiB are free again.")
+
+
+@app.command()
+def export(
+    which: Annotated[str, WHICH],
+    to: Annotated[Path, typer.Option("--to", help="Where to write it.", metavar="FILE", show_default=False)],
+    output: Format = Output.TABLE,
+) -> None:
+    """Write an image to a file, for another machine."""
+    from winlab.cli.common import watched
+    from winlab.media import stock
+
+    item = stock.find(which)
+    watched(f"export {item.name}", lambda voice: stock.export(item, to, voice), output, 60)
+    if output is Output.TABLE:
+        print(to)
+
+
+@app.command("import")
+def bring(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="What 'image export' wrote.", show_default=False)],
+    output: Format = Output.TABLE,
+) -> None:
+    """Take an exported image into the cache."""
+    from winlab.cli.common import watched
+    from winlab.media import stock
+
+    item = watched(f"import {path.name}", lambda voice: stock.bring(path, voice), output, 60)
+    if output is Output.TABLE:
+        print(f"{item.name}: {item.key}")
 
 
 @app.command()
 def build(
     name: Annotated[str, IMAGE_NAME],
     mirror: Mirror = None,
-    source: Annotated[
+    local: Annotated[
         Path | None, typer.Option("--from", help="A local file to take instead of downloading.", metavar="FILE")
     ] = None,
+    medium: Annotated[
+        bool, typer.Option("--medium", help="Of Windows only the installation medium, no golden image.")
+    ] = False,
+    changes: Changes = None,
+    iso: Iso = None,
+    source: From = None,
+    bundle: BundleFile = None,
+    accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Build or download an image into the cache; quick if it is there."""
+    """Build or download what nodes of an image are made from; quick if it is there.
+
+    Of Windows that is a golden image: installed, with containerd and Kubernetes, generalized; labs clone it.
+    """
     from winlab import catalog, engine
     from winlab.cli.progress import shown
     from winlab.engine import Step
     from winlab.events import Progress
     from winlab.media import cache
-    from winlab.steps.images import require_source
+    from winlab.steps.windows_media import require_source
 
     recipe = catalog.get(name)
+    if recipe.windows is not None and not medium:
+        _build_golden(name, mirror, changes, iso, source, bundle, accept_eula, output)
+        return
     require_source(recipe)
 
     def obtain(progress: Progress) -> None:
-        cache.obtain(recipe, progress, mirror=mirror if recipe.download else None, source=source)
+        cache.obtain(recipe, progress, mirror=mirror if recipe.download else None, source=local)
 
     with shown(output) as tell:
         step = Step(f"image {name}", obtain, lambda: cache.lookup(recipe) is not None, usual=recipe.usual_seconds)
@@ -71,6 +183,33 @@ def build(
     found = cache.lookup(recipe)
     if output is Output.TABLE and found is not None:
         print(found.path)
+
+
+def _build_golden(
+    name: str,
+    mirror: str | None,
+    changes: list[str] | None,
+    iso: str | None,
+    source: Source | None,
+    bundle: Path | None,
+    accept_eula: bool,
+    output: Output,
+) -> None:
+    from winlab import goldens, settings
+    from winlab.cli.common import make_spec, plan_of
+    from winlab.cli.progress import shown
+    from winlab.steps.supply import Origin
+
+    spec = make_spec("1-1-1", changes, name, iso, False)
+    plan = plan_of(spec, settings.DEFAULT_LAB)
+    fetch = consent.to_fetch(spec, accept_eula)
+    origin = Origin(source.value if source else None, bundle, mirror)
+    with shown(output) as tell:
+        made = goldens.build(plan, tell, origin, consent=fetch)
+    if output is Output.TABLE:
+        print(made.path)
+    else:
+        print_json({"key": made.key, "path": str(made.path), **made.facts})
 
 
 @app.command()
@@ -82,12 +221,12 @@ def add(
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Take a Windows ISO of your own into the cache; create uses it from then on."""
+    """Take an ISO of your own into the cache, of Windows or of the virtio drivers; create uses it from then on."""
     from winlab.cli.common import watched
     from winlab.errors import UsageError
     from winlab.media import own_media
 
-    recipe = _windows(name)
+    recipe = _brought(name)
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise UsageError(f"'{sha256}' is no SHA-256.", cure="It has 64 digits and letters a to f.")
     image = watched(f"image {name}", lambda voice: own_media.add(recipe, iso, sha256, voice), output, 60)
@@ -97,24 +236,34 @@ def add(
 @app.command()
 def pull(
     name: Annotated[str, IMAGE_NAME],
-    accept_eula: Annotated[
-        bool, typer.Option("--accept-eula", help="You have read Microsoft's terms for evaluations, and accept them.")
-    ] = False,
+    accept_eula: AcceptEula = False,
     mirror: Mirror = None,
     source: Annotated[
         Path | None, typer.Option("--from", help="A local file to take instead of downloading.", metavar="FILE")
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Fetch Microsoft's evaluation ISO into the cache; create uses it from then on. What broke off is carried on."""
+    """Fetch Microsoft's evaluation ISO, or the virtio drivers, into the cache; create uses it from then on.
+
+    What broke off is carried on.
+    """
     from winlab.cli.common import watched
     from winlab.errors import NotFoundError
-    from winlab.media import own_media
+    from winlab.media import cache, own_media
 
-    recipe = _windows(name)
+    recipe = _brought(name)
+    if recipe.download is not None:
+        image = watched(
+            f"image {name}",
+            lambda voice: cache.obtain(recipe, voice, mirror=mirror, source=source),
+            output,
+            recipe.usual_seconds,
+        )
+        _say(image, output)
+        return
     if not recipe.evaluations:
         raise NotFoundError(f"No evaluation of '{name}' is known.", cure="Give an ISO of your own with 'image add'.")
-    _require_consent(accept_eula)
+    consent.require(accept_eula)
     evaluation = recipe.evaluations[0]
     image = watched(
         f"image {name}",
@@ -125,39 +274,19 @@ def pull(
     _say(image, output)
 
 
-def _windows(name: str) -> Recipe:
+def _brought(name: str) -> Recipe:
+    """A recipe for something that comes as an ISO: Windows' installation media, the virtio drivers."""
     from winlab import catalog
     from winlab.errors import UsageError
 
     recipe = catalog.get(name)
-    if recipe.windows is None or recipe.build is not None:
+    if recipe.os == "linux" or recipe.build is not None:
+        names = [one for one in catalog.names() if (row := catalog.get(one)).os != "linux" and row.build is None]
         raise UsageError(
             f"'{name}' needs no medium of yours.",
-            cure=f"Run 'winlab image build {name}'. Media are for windows-2019, windows-2022 and windows-2025.",
+            cure=f"Run 'winlab image build {name}'. Media are for {', '.join(names)}.",
         )
     return recipe
-
-
-def _require_consent(given: bool) -> None:
-    """See that the person has accepted Microsoft's terms; on a terminal they are asked for once.
-
-    :raises UsageError: they have not, or there is nobody to ask.
-    """
-    from winlab import settings
-    from winlab.errors import UsageError
-
-    note = settings.state_dir() / "evaluation-terms-accepted"
-    if not given and not note.exists():
-        if sys.stdin.isatty() and sys.stderr.isatty():
-            given = typer.confirm(f"{TERMS} Do you accept them?", err=True)
-        if not given:
-            raise UsageError(
-                "Microsoft's evaluation media come with terms that only you can accept.",
-                why=TERMS,
-                cure="Say --accept-eula, or get the ISO yourself and give it with 'winlab image add NAME --iso PATH'.",
-            )
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.touch()
 
 
 def _say(image: Image, output: Output) -> None:

@@ -1,4 +1,4 @@
-"""Commands for Windows installation media: inspect."""
+"""Commands for Windows installation media: inspect, build."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winlab.cli.common import Format, Output, print_json, print_table
+from winlab.cli import consent
+from winlab.cli.common import Changes, Format, Iso, Mirror, Output, Rehearse, System, print_json, print_table
 
 if TYPE_CHECKING:
+    from winlab.events import Progress
     from winlab.media.inspection import Report
     from winlab.media.wim import WimImage
 
@@ -41,6 +43,40 @@ def inspect(
     else:
         _print(report, tree=tree)
     report.require_usable()
+
+
+@app.command()
+def build(
+    to: Annotated[Path, typer.Option("--to", help="Where to write it.", metavar="FILE", show_default=False)],
+    name: Annotated[str, typer.Option("--name", help="The computer's name.", metavar="NAME")] = "winlab",
+    system: System = None,
+    iso: Iso = None,
+    rehearse: Rehearse = False,
+    changes: Changes = None,
+    mirror: Mirror = None,
+    accept_eula: consent.AcceptEula = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Export one self-contained ISO that installs Windows unattended, for use outside winlab.
+
+    Its passwords and keys are new, and come into a folder beside it: NAME.credentials.
+    """
+    from winlab import alone
+    from winlab.cli.common import make_spec, watched
+
+    spec = make_spec("1-1-1", changes, system, iso, rehearse)
+    machine = alone.make(spec, name)
+    fetch = consent.to_fetch(spec, accept_eula)
+
+    def export(progress: Progress) -> alone.Export:
+        return alone.export(machine, to, progress, mirror=mirror, consent=fetch)
+
+    made = watched(f"iso {to.name}", export, output, 60)
+    if output is Output.JSON:
+        print_json({"iso": str(made.iso), "credentials": str(made.credentials), "computer": machine.node.name.upper()})
+    else:
+        print(f"{made.iso} installs {machine.image}.")
+        print(f"The Administrator's password, the ssh key and the certificate to trust are in {made.credentials}.")
 
 
 def _plain(report: Report, *, tree: bool) -> dict[str, Any]:
@@ -82,6 +118,9 @@ def _print(report: Report, *, tree: bool) -> None:
 
     kind = {True: "evaluation: no product key", False: "volume or retail: takes a product key", None: "unknown"}
     key = {True: "asks for a key", False: "asks for no key", None: "can't boot it"}
+    if report.prompts:
+        silent = report.has(NO_PROMPTS[0])
+        key[True] += ", which winlab's overlay prevents" if silent else ", which winlab presses"
     platforms = {0: "BIOS", 0xEF: "UEFI"}
     rows = [
         ["file", f"{report.path}, {report.size} bytes"],

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from winlab import settings
+from winlab.cli import consent
 from winlab.cli.common import (
     BundleFile,
     Changes,
@@ -25,6 +26,7 @@ from winlab.cli.common import (
     make_spec,
     watched,
 )
+from winlab.cli.consent import AcceptEula
 
 
 def join(
@@ -53,6 +55,7 @@ def join(
     source: From = None,
     bundle: BundleFile = None,
     until: UntilWhen = Until.CLUSTER,
+    accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Make a lab of workers that join a cluster made elsewhere by kubeadm."""
@@ -69,6 +72,7 @@ def join(
     state = LabState(plan.check_lab_name(lab))
     joining.check_changes(changes or [])
     spec = make_spec(f"1-{workers}-1", changes, os, iso, rehearse)
+    fetch = consent.to_fetch(spec, accept_eula)
     admin = joining.chosen(kubeconfig, context, lab)
     origin = Origin(source.value if source else None, bundle, mirror)
     begun = time.monotonic()
@@ -80,7 +84,7 @@ def join(
     with shown(output) as tell:
         for note in joining.notes(made, cluster):
             tell(Event(Kind.NOTE, "", note))
-        labs.create(made, tell, mirror=mirror, until=until.value, origin=origin, admin=admin)
+        labs.create(made, tell, mirror=mirror, until=until.value, origin=origin, admin=admin, consent=fetch)
     if output is Output.TABLE:
         what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
         print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")

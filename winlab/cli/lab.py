@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from winlab import settings
+from winlab.cli import consent
 from winlab.cli.common import (
     BundleFile,
     Changes,
@@ -19,23 +20,21 @@ from winlab.cli.common import (
     Lab,
     Mirror,
     Output,
+    Own,
     Rehearse,
     Spec,
     System,
     Until,
     UntilWhen,
     make_plan,
+    make_spec,
+    own_programs,
+    plan_of,
     print_json,
     print_table,
 )
+from winlab.cli.consent import AcceptEula
 from winlab.errors import ExitCode
-
-Own = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="A program of your own in place of the source's (.exe: Windows). Can be repeated.", metavar="PATH"
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -64,10 +63,13 @@ def create(
         bool, typer.Option("--locked", help="Refuse whatever is not as winlab.lock beside the spec says.")
     ] = False,
     until: UntilWhen = Until.CLUSTER,
+    accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Make a lab, or carry on with one that was interrupted."""
-    made = make_plan(lab, spec, changes, os, iso, rehearse)
+    wanted = make_spec(spec, changes, os, iso, rehearse)
+    made = plan_of(wanted, lab)
+    fetch = consent.to_fetch(wanted, accept_eula)
     from winlab import lab as labs
     from winlab.cli.progress import clock, shown
     from winlab.cluster import lock
@@ -79,9 +81,9 @@ def create(
         if made.host.accelerator == "tcg":
             tell(Event(Kind.NOTE, "", "KVM can't be used on this host: guests are emulated, which is slow."))
         held = lock.beside(spec) if locked else None
-        own = (*(kubelet or ()), *(kubeadm or ()), *(kube_proxy or ()))
+        own = own_programs(kubelet, kubeadm, kube_proxy)
         origin = Origin(source.value if source else None, bundle, mirror, own)
-        labs.create(made, tell, mirror=mirror, until=until.value, origin=origin, locked=held)
+        labs.create(made, tell, mirror=mirror, until=until.value, origin=origin, locked=held, consent=fetch)
     if output is Output.TABLE:
         what = "the cluster is Ready" if until is Until.CLUSTER else "all nodes answer"
         print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
@@ -108,6 +110,8 @@ def plan(
 ) -> None:
     """Show everything that would exist, without touching anything."""
     made = make_plan(lab, spec, changes, os, iso, rehearse)
+    if (note := consent.assumed(made)) is not None:
+        print(note, file=sys.stderr)
     if render is not None:
         from winlab.render.folder import write
 
@@ -187,7 +191,7 @@ def destroy(lab: Lab = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> N
     from winlab.cli.progress import shown
     from winlab.plan import check_lab_name
 
-    check_lab_name(lab)
+    check_lab_name(lab, own=True)
     with shown(output) as tell:
         removed = labs.destroy(lab, tell)
     if output is Output.TABLE:
