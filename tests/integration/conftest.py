@@ -1,25 +1,33 @@
-"""A real host and real labs, made once for all integration tests by the commands that people use.
+"""A real host, a golden image and real labs, made once for all integration tests by the commands that people use.
 
-Two labs stand side by side: ``it-a`` (1-1-1, rehearsal, made by root) and ``it-b`` (1-0-1, made by a member of the
-group ``libvirt`` who is not root). They have the same inner addresses, and end where the guests answer.
+Two labs stand side by side: ``it-a`` (1-1-1, rehearsal, its worker a clone of the golden image, made by root from a
+bundle alone) and ``it-b`` (1-0-1, made by a member of the group ``libvirt`` who is not root). They have the same inner
+addresses; the first is a whole cluster, the second ends where the guests answer.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import subprocess  # noqa: TID251 - makes a user
+import secrets
+import subprocess  # noqa: TID251 - makes a user, removes the golden image's volume
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pycdlib
 import pytest
-from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Labs, Winlab, traces
+from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, Winlab, stand_in_medium, text, traces
 
+from winlab import catalog
 from winlab.events import Quiet
 from winlab.host import packages
+from winlab.media import cache
 
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
+SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
+POOL = Path("/var/lib/winlab/pool")
 MEMBER = "winlab-it"  # a user of the tests' own
 
 
@@ -32,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _packages() -> None:
     """The distribution's packages: whichever test comes first finds them."""
     assert os.geteuid() == 0, "integration tests need root: they install packages and set up the host"
-    packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO), Quiet())
+    packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO, SEVENZIP), Quiet())
 
 
 @pytest.fixture(scope="session")
@@ -80,34 +88,90 @@ def member(host: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Win
 
 
 @pytest.fixture(scope="session")
-def labs(winlab: Winlab, member: Winlab) -> Iterator[Labs]:
+def golden(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
+    """Made by its command with nothing else at work, anew in each run: a file that no image had before is in it."""
+    files = tmp_path_factory.mktemp("files")
+    own = secrets.token_hex()
+    (files / "winlab-it").mkdir()
+    (files / "winlab-it/own.txt").write_text(own)
+    flags = ("--set", f"workers.files={files}")
+    volumes = _golden_volumes()
+    path = winlab.ok("image", "build", "windows-rehearsal", *flags).strip()
+    rows = json.loads(winlab.ok("image", "list", "--output", "json"))["images"]
+    row = next(row for row in rows if row["key"] == Path(path).parent.name)
+    yield Golden(row, flags, own)
+    winlab("image", "rm", str(row["key"]))
+    for volume in _golden_volumes() - volumes:
+        subprocess.run(["virsh", "-c", "qemu:///system", "vol-delete", volume, "winlab"], check=False)
+
+
+@pytest.fixture(scope="session")
+def standin_root(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in's root file system, unpacked."""
+    path = stand_in_medium(winlab)
+    folder = tmp_path_factory.mktemp("standin")
+    disc = pycdlib.PyCdlib()
+    disc.open(str(path))
+    with (folder / "install.wim").open("wb") as file:
+        disc.get_file_from_iso_fp(file, udf_path="/sources/install.wim")
+    disc.close()
+    inside = "/Windows/System32/standin/root.sqfs"
+    where = f"--dest-dir={folder}"
+    subprocess.run(
+        ["wimlib-imagex", "extract", folder / "install.wim", "1", inside, where], check=True, capture_output=True
+    )
+    subprocess.run(["unsquashfs", "-q", "-n", "-d", folder / "root", folder / "root.sqfs"], check=True)
+    return folder / "root"
+
+
+def _golden_volumes() -> set[str]:
+    return {path.name for path in POOL.glob("base-*-golden-*")}
+
+
+@pytest.fixture(scope="session")
+def bundle(winlab: Winlab, golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that the first lab needs, in one file, from what this machine has or builds."""
+    path = tmp_path_factory.mktemp("bundle") / "it-a.bundle"
+    for image in ("debian-13", "windows-rehearsal"):
+        winlab.ok("image", "build", image, "--medium")
+    winlab.ok("bundle", "create", *SPEC_A, *golden.flags, "--to", str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def labs(
+    winlab: Winlab, member: Winlab, golden: Golden, bundle: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Labs]:
     """Two labs with the same inner addresses, up and answering."""
     for user, lab in ((winlab, LAB_A), (member, LAB_B)):
         user.ok("destroy", "--lab", lab)
     before = traces()
-    # the images first: the member's lab stands on what is in the pool
-    winlab.ok("image", "build", "debian-13")
-    with ThreadPoolExecutor() as pool:
-        rehearsal = pool.submit(winlab.ok, "create", *SPEC_A, "--lab", LAB_A)
-        _wait_for_base("debian-13")
-        other = pool.submit(member.interrupted, "start controller-1", "create", *SPEC_B, "--lab", LAB_B)
-        interrupted = other.result()
-        printed_b = member.ok("create", *SPEC_B, "--lab", LAB_B)
-        printed_a = rehearsal.result()
+    spec = (*SPEC_A, *golden.flags)
+    empty = Winlab(env={**winlab.env, "WINLAB_CACHE": str(tmp_path_factory.mktemp("cache"))})
+    try:
+        with ThreadPoolExecutor() as pool:
+            rehearsal = pool.submit(empty, "create", *spec, "--lab", LAB_A, "--bundle", str(bundle))
+            _wait_for_base("debian-13")
+            other = pool.submit(member.interrupted, "start controller-1", "create", *SPEC_B, "--lab", LAB_B)
+            interrupted = other.result()
+            printed_b = member.ok("create", *SPEC_B, "--lab", LAB_B)
+            printed_a = text(rehearsal.result())
+            said_a = rehearsal.result().stderr
+        yield Labs(_on(winlab, LAB_A), _on(member, LAB_B), printed_a, said_a, printed_b, interrupted, before, spec)
+    finally:
+        for user, lab in ((winlab, LAB_A), (member, LAB_B)):
+            user("destroy", "--lab", lab)
 
-    def on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str]]:
-        return lambda command, *args: user(command, "--lab", lab, *args)
 
-    yield Labs(on(winlab, LAB_A), on(member, LAB_B), printed_a, printed_b, interrupted, before)
-    for user, lab in ((winlab, LAB_A), (member, LAB_B)):
-        user("destroy", "--lab", lab)
+def _on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    return lambda command, *args: user(command, "--lab", lab, *args)
 
 
 def _wait_for_base(image: str) -> None:
     """Until the base volume is whole: the member has no image of its own to upload."""
-    pool = Path("/var/lib/winlab/pool")
+    key = cache.key(catalog.get(image))[:16]  # others may be older
     for _ in range(600):
-        if any(path.name.startswith(f"base-{image}-") for path in pool.glob("*.complete")):
+        if any(path.name.startswith(f"base-{image}-{key}") for path in POOL.glob("*.complete")):
             return
         time.sleep(0.5)
     raise AssertionError(f"the base volume of {image} did not come")

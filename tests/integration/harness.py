@@ -10,9 +10,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from winlab import catalog
+from winlab.media import cache
 
 LAB_A, LAB_B = "it-a", "it-b"
-SPEC_A = ("--spec", "1-1-1", "--rehearse", "--until", "guests")
+SPEC_A = ("--spec", "1-1-1", "--rehearse")  # and the golden image's flags
 SPEC_B = ("--spec", "1-0-1", "--until", "guests")
 
 
@@ -43,6 +47,8 @@ class Winlab:
             stdin=subprocess.DEVNULL,
             text=True,
             env={**os.environ, **self.env},
+            # whoever started the tests in the background has made their children deaf to it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert process.stdout is not None
         with process:
@@ -97,12 +103,52 @@ def traces() -> Traces:
 
 
 @dataclass(frozen=True)
+class Golden:
+    """A golden image as the command tells it, the flags that mean it, and the file that came into it."""
+
+    row: dict[str, Any]
+    flags: tuple[str, ...]
+    own: str
+
+
+@dataclass(frozen=True)
 class Labs:
     """Both labs, what creating them printed, and the host before."""
 
     a: Callable[..., subprocess.CompletedProcess[str]]
     b: Callable[..., subprocess.CompletedProcess[str]]
     printed_a: str
+    said_a: str  # on the standard error: the progress
     printed_b: str
     interrupted_b: int  # the exit code of the first create, after Ctrl-C
     before: Traces
+    spec_a: tuple[str, ...]  # what the first lab was made with
+
+
+def text(done: subprocess.CompletedProcess[str]) -> str:
+    """What a command printed; it must have ended well."""
+    assert done.returncode == 0, f"{done.args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def get(labs: Labs, *words: str) -> Any:
+    """What ``kubectl get`` says in the first lab."""
+    return json.loads(text(labs.a("kubectl", "--", "get", *words, "--output=json")))
+
+
+def nodes(labs: Labs) -> dict[str, Any]:
+    """The first lab's nodes, by their names."""
+    return {row["metadata"]["name"]: row for row in get(labs, "nodes")["items"]}
+
+
+def is_ready(node: Any) -> bool:
+    """Whether a node's condition Ready is True."""
+    return any(row["type"] == "Ready" and row["status"] == "True" for row in node["status"]["conditions"])
+
+
+def stand_in_medium(winlab: Winlab) -> Path:
+    """The stand-in's ISO in the cache, built if need be."""
+    winlab.ok("image", "build", "windows-rehearsal", "--medium")
+    image = cache.lookup(catalog.get("windows-rehearsal"))
+    assert image is not None
+    return image.path

@@ -6,12 +6,8 @@ import json
 import subprocess  # noqa: TID251 - looks at what was built, and runs it
 from pathlib import Path
 
-import pycdlib
-import pytest
-from harness import Winlab
+from windows_wine import enter
 
-from winlab import catalog
-from winlab.media import cache
 from winlab.standin import shims
 
 # What the installed system does at its start (installed.py), with a C: of its own, then two questions
@@ -43,38 +39,8 @@ subprocess.run(["wineserver", "-k"], check=False)
 """
 
 
-@pytest.fixture(scope="module")
-def root(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in's root file system, unpacked."""
-    winlab.ok("image", "build", "windows-rehearsal")
-    image = cache.lookup(catalog.get("windows-rehearsal"))
-    assert image is not None
-    folder = tmp_path_factory.mktemp("standin")
-    disc = pycdlib.PyCdlib()
-    disc.open(str(image.path))
-    with (folder / "install.wim").open("wb") as file:
-        disc.get_file_from_iso_fp(file, udf_path="/sources/install.wim")
-    disc.close()
-    inside = "/Windows/System32/standin/root.sqfs"
-    where = f"--dest-dir={folder}"
-    subprocess.run(
-        ["wimlib-imagex", "extract", folder / "install.wim", "1", inside, where], check=True, capture_output=True
-    )
-    subprocess.run(["unsquashfs", "-q", "-n", "-d", folder / "root", folder / "root.sqfs"], check=True)
-    return folder / "root"
-
-
-def test_wine_starts_as_windows_server_2022(root: Path) -> None:
-    script = (
-        'mount --bind /dev "$1/dev"; mount -t proc proc "$1/proc"; for f in c run tmp; do mount -t tmpfs none "$1/$f"; '
-        'done; exec chroot "$1" env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin PYTHONPATH=/usr/lib/standin python3 -c "$2"'
-    )
-    for name in ("dev", "proc", "c", "run", "tmp"):
-        (root / name).mkdir(exist_ok=True)
-    command = ["unshare", "--mount", "--pid", "--fork", "sh", "-ec", script, "sh", str(root), PLAY]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+def test_wine_starts_as_windows_server_2022(standin_root: Path, tmp_path: Path) -> None:
+    found = json.loads(enter(standin_root, PLAY, tmp_path).splitlines()[-1])
     assert "Microsoft Windows 10.0.20348" in found["ver"]
     assert (found["build"], found["revision"], found["boots"]) == ("20348", "0xaca", "0x7")
     assert found["service"] == r"C:\Windows\System32\svchost.exe -k trial"
@@ -85,19 +51,19 @@ def test_wine_starts_as_windows_server_2022(root: Path) -> None:
     assert found["seen"] == [f"{kept}/kept", f"{kept}/y.txt", "/run/volume/d/x.txt"]
 
 
-def test_wine_is_small(root: Path) -> None:
+def test_wine_is_small(standin_root: Path) -> None:
     """Wine's 750 modules are 700 MB: the closure of what is needed is a tenth of that."""
-    modules = list((root / "usr/lib/x86_64-linux-gnu/wine/x86_64-windows").iterdir())
+    modules = list((standin_root / "usr/lib/x86_64-linux-gnu/wine/x86_64-windows").iterdir())
     assert 50 < len(modules) < 120
     assert sum(path.stat().st_size for path in modules) < 80 << 20
     assert {"kernel32.dll", "services.exe", "ncrypt.dll", "xcopy.exe"} <= {path.name for path in modules}
 
 
-def test_the_shims(tmp_path: Path, root: Path) -> None:
+def test_the_shims(tmp_path: Path, standin_root: Path) -> None:
     """The linker of this host makes Windows DLLs; the media have the same."""
     made = shims.make(tmp_path)
     for name, content in made.items():
-        assert (root / "usr/lib/standin/wine/windows/system32" / name).read_bytes() == content
+        assert (standin_root / "usr/lib/standin/wine/windows/system32" / name).read_bytes() == content
         (tmp_path / name).write_bytes(content)
         shown = subprocess.run(["objdump", "-p", tmp_path / name], capture_output=True, text=True, check=True).stdout
         assert "file format pei-x86-64" in shown

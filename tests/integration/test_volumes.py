@@ -62,3 +62,26 @@ def test_what_a_killed_winlab_left_is_taken_over(content: Path, monkeypatch: pyt
         assert not pool.is_complete(NAME)
         pool.upload_base(NAME, content, lambda _text, _fraction: None)
         assert pool.download(NAME) == content.read_bytes()
+
+
+def test_a_volume_is_compared_with_a_file(content: Path) -> None:
+    """Also where it breaks off at once: the connection is as good as before."""
+    from winlab.vm.connection import connected
+    from winlab.vm.volumes import Pool
+
+    whole = content.read_bytes()
+    with connected() as conn:
+        pool = Pool(conn)
+        pool.upload_base(NAME, content, lambda *_: None)
+        other = content.with_name("other")
+        for piece, same in (
+            (whole, True),
+            (b"\0" + whole[1:] if whole[0] else b"\1" + whole[1:], False),
+            (whole[:-1], False),
+            (whole + b"x", False),
+            (whole, True),
+        ):
+            other.write_bytes(piece)
+            assert pool.holds(NAME, other) is same
+        pool.download_to(NAME, other, lambda _: None)
+        assert other.read_bytes() == whole

@@ -2,88 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
 import subprocess  # noqa: TID251 - runs QEMU by hand
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from harness import Winlab
+from bare import machine
+from harness import Winlab, stand_in_medium
 
-from winlab import catalog
-from winlab.media import cache, noprompt, windows_iso
+from winlab.media import noprompt, windows_iso
 
 PROMPT = "Press any key to boot from CD or DVD"
 SETUP = "setup: Windows Setup has started"
-LIMIT = 300  # a bound for a machine that hangs, no expectation
 
 
 @pytest.fixture(scope="module")
 def medium(host: None, winlab: Winlab) -> Path:
-    winlab.ok("image", "build", "windows-rehearsal")
-    image = cache.lookup(catalog.get("windows-rehearsal"))
-    assert image is not None
-    return image.path
-
-
-class Machine:
-    """A bare machine with a CD: no libvirt, no network, no disk."""
-
-    def __init__(self, folder: Path) -> None:
-        self.serial = folder / "serial"
-        self._monitor = folder / "monitor"
-
-    def text(self) -> str:
-        return self.serial.read_text(errors="replace") if self.serial.exists() else ""
-
-    def wait_for(self, *words: str) -> str:
-        """Wait until one of the words is on the serial port; which."""
-        end = time.monotonic() + LIMIT
-        while time.monotonic() < end:
-            for word in words:
-                if word in self.text():
-                    return word
-            time.sleep(0.3)
-        raise AssertionError(f"none of {words} in:\n{self.text()[-2000:]}")
-
-    def key(self, name: str) -> None:
-        with socket.socket(socket.AF_UNIX) as monitor:
-            monitor.connect(str(self._monitor))
-            monitor.recv(1024)
-            monitor.sendall(f"sendkey {name}\n".encode())
-            time.sleep(0.3)
-
-
-@contextmanager
-def machine(folder: Path, cd: Path, *, uefi: bool) -> Iterator[Machine]:
-    firmware: list[str] = []
-    if uefi:
-        variables = folder / "vars.fd"
-        shutil.copy("/usr/share/OVMF/OVMF_VARS_4M.fd", variables)
-        firmware = [
-            *("-drive", "if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.fd"),
-            *("-drive", f"if=pflash,format=raw,file={variables}"),
-        ]
-    kind = "qcow2" if cd.suffix == ".qcow2" else "raw"
-    process = subprocess.Popen(
-        [
-            *("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1024"),
-            *("-nodefaults", "-vga", "std", "-display", "none", "-no-reboot"),
-            *("-serial", f"file:{folder}/serial", "-monitor", f"unix:{folder}/monitor,server,nowait"),
-            *("-drive", f"if=none,id=cd,format={kind},readonly=on,file={cd}"),
-            *("-device", "ide-cd,drive=cd,bus=ide.0,bootindex=1"),
-            *firmware,
-        ],
-        stdin=subprocess.DEVNULL,
-    )
-    try:
-        yield Machine(folder)
-    finally:
-        process.kill()
-        process.wait()
+    return stand_in_medium(winlab)
 
 
 def test_catalog_is_as_microsofts(medium: Path) -> None:

@@ -1,0 +1,41 @@
+"""A golden image, made by its command. Labs that stand on it: test_lab.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess  # noqa: TID251 - virsh, which knows nothing of winlab's images
+from pathlib import Path
+
+from harness import Golden, Winlab
+
+POOL = Path("/var/lib/winlab/pool")
+
+
+def test_its_manifest_says_what_it_is(golden: Golden) -> None:
+    facts = golden.row["golden"]
+    assert facts["edition"] == "Windows Server 2022 SERVERDATACENTERCORE"
+    assert facts["build"] == "20348.2762"
+    assert facts["kubernetes"] == "v1.36.3"
+    assert facts["inputs"]["medium"] == facts["medium"]
+    assert any(name.endswith("winlab-it/own.txt") for name in facts["inputs"]["files"])
+    assert golden.row["state"] in ("evaluation ends in 179 days", "evaluation ends in 180 days")
+
+
+def test_the_machine_it_was_made_in_is_gone(golden: Golden, winlab: Winlab) -> None:
+    listed = subprocess.run(["virsh", "list", "--all", "--name"], capture_output=True, text=True, check=True).stdout
+    lab = f"golden-{golden.row['golden']['key'][:8]}"  # others may be at work on images of their own
+    assert lab not in listed
+    assert not list(POOL.glob(f"{lab}.*"))
+    assert lab not in winlab.ok("list")
+
+
+def test_it_can_be_taken_to_another_machine(golden: Golden, winlab: Winlab, tmp_path: Path) -> None:
+    file = tmp_path / "golden.tar"
+    winlab.ok("image", "export", str(golden.row["key"]), "--to", str(file))
+    other = Winlab(env={**winlab.env, "WINLAB_CACHE": str(tmp_path / "cache")})
+    other.ok("image", "import", str(file))
+    (brought,) = json.loads(other.ok("image", "list", "--output", "json"))["images"]
+    assert brought == golden.row
+    assert "golden: build" in other.ok("image", "show", "windows-rehearsal")
+    other.ok("image", "rm", "windows-rehearsal")
+    assert json.loads(other.ok("image", "list", "--output", "json"))["images"] == []

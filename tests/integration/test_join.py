@@ -1,0 +1,128 @@
+"""A worker joins a control plane that winlab did not make, by the commands that people use, and leaves it again."""
+
+from __future__ import annotations
+
+import json
+import subprocess  # noqa: TID251 - reads what winlab wrote with tools of others
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from control_plane import NAME, PODS, PORT, ControlPlane
+from harness import Golden, Traces, Winlab, traces
+
+LAB = "it-j"
+
+
+@pytest.fixture(scope="module")
+def elsewhere(host: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    from winlab.host.facts import read_facts
+
+    made = ControlPlane(tmp_path_factory.mktemp("elsewhere"), read_facts().external_gateway)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def command(elsewhere: ControlPlane, golden: Golden) -> list[str]:
+    server = f"{elsewhere.address}:{PORT}"
+    words = ["join", "--kubeconfig", str(elsewhere.admin), "--server", server, "--rehearse"]
+    return [*words, *golden.flags, "--lab", LAB]
+
+
+@pytest.fixture(scope="module")
+def before(winlab: Winlab, elsewhere: ControlPlane) -> Traces:
+    winlab.ok("destroy", "--lab", LAB)
+    return traces()
+
+
+@pytest.fixture(scope="module")
+def joined(before: Traces, winlab: Winlab, command: list[str]) -> Iterator[str]:
+    yield winlab.ok(*command)
+    winlab("destroy", "--lab", LAB)
+
+
+def test_without_the_server_s_address_nothing_is_touched(
+    before: Traces, winlab: Winlab, elsewhere: ControlPlane
+) -> None:
+    done = winlab("join", "--kubeconfig", str(elsewhere.admin), "--rehearse", "--lab", LAB)
+    assert done.returncode == 2, done.stderr
+    assert NAME in done.stderr
+    assert f"--server ADDRESS:{PORT}" in done.stderr
+    assert traces() == before
+
+
+def test_the_node_is_ready(joined: str, elsewhere: ControlPlane) -> None:
+    (node,) = elsewhere.get("nodes")["items"]
+    assert node["metadata"]["name"] == "node-1"
+    assert {row["type"]: row["status"] for row in node["status"]["conditions"]}["Ready"] == "True"
+    assert node["metadata"]["labels"]["kubernetes.io/os"] == "windows"
+    assert node["spec"]["podCIDR"].startswith(PODS.removesuffix(".0.0/16"))
+    assert {"type": "InternalIP", "address": "10.77.0.101"} in node["status"]["addresses"]
+    assert "node-1" in joined
+
+
+def test_the_cluster_got_a_runtime_class_and_nothing_else(joined: str, elsewhere: ControlPlane) -> None:
+    assert [row["metadata"]["name"] for row in elsewhere.get("runtimeclasses")["items"]] == ["windows-2022"]
+    assert [row["metadata"]["name"] for row in elsewhere.get("daemonsets", "-A")["items"]] == ["kube-proxy"]
+    # kubeadm's own phase made one token; winlab's are gone
+    tokens = elsewhere.get("secrets", "-n", "kube-system", "--field-selector=type=bootstrap.kubernetes.io/token")
+    assert len(tokens["items"]) == 1
+
+
+def test_the_worker_knows_the_server_by_its_name_and_no_administrator(
+    joined: str, winlab: Winlab, elsewhere: ControlPlane
+) -> None:
+    kubeconfig = winlab.ok("exec", "node-1", "--lab", LAB, "--", "type C:\\etc\\kubernetes\\kubelet.conf")
+    assert f"https://{NAME}:{PORT}" in kubeconfig
+    listed = winlab.ok("exec", "node-1", "--lab", LAB, "--", "dir /b C:\\etc\\kubernetes & dir /b C:\\k")
+    assert "admin" not in listed.lower().replace("administrator", "")
+    assert "join.yaml" not in listed
+
+
+def test_the_lab_s_router_has_the_route(joined: str, elsewhere: ControlPlane) -> None:
+    share = elsewhere.get("node", "node-1")["spec"]["podCIDR"]
+    routes = subprocess.run(
+        ["ovn-nbctl", "--db=unix:/run/winlab/ovnnb.sock", "lr-route-list", f"winlab-{LAB}-router"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert [line.split()[1] for line in routes.splitlines() if share in line] == ["10.77.0.101"]
+
+
+def test_the_kubeconfig_is_a_copy_for_its_owner_alone(
+    joined: str, winlab: Winlab, elsewhere: ControlPlane, state: Path
+) -> None:
+    path = state / "labs" / LAB / "kubeconfig"
+    assert path.stat().st_mode & 0o777 == 0o600
+    printed = yaml.safe_load(winlab.ok("kubeconfig", "--lab", LAB))
+    original = yaml.safe_load(elsewhere.admin.read_text())
+    assert printed["users"][0]["user"] == original["users"][0]["user"]
+    assert printed["current-context"] == f"winlab-{LAB}"
+    assert "node-1" in winlab.ok("kubectl", "--lab", LAB, "--", "get", "nodes")
+
+
+def test_again_changes_nothing(joined: str, winlab: Winlab, command: list[str]) -> None:
+    done = winlab.ok(*command, "--output", "json")
+    events: list[dict[str, Any]] = [json.loads(line) for line in done.splitlines()]
+    kinds = {event["step"]: event["kind"] for event in events if event["step"]}
+    kinds.pop("look at the cluster")
+    assert set(kinds.values()) == {"skipped"}
+
+
+def test_another_lab_can_t_have_the_name(joined: str, winlab: Winlab, command: list[str]) -> None:
+    done = winlab(*command[:-1], "it-m")
+    assert done.returncode == 2, done.stderr
+    assert "nodes of the same names already: node-1" in done.stderr
+    assert "it-m" not in winlab.ok("list")
+
+
+def test_destroy_takes_the_node_out(joined: str, before: Traces, winlab: Winlab, elsewhere: ControlPlane) -> None:
+    printed = winlab.ok("destroy", "--lab", LAB, "--output", "json")
+    assert "remove node node-1" in printed
+    assert elsewhere.get("nodes")["items"] == []
+    assert traces() == before

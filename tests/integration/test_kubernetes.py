@@ -1,0 +1,164 @@
+"""The lab's cluster, made from Go modules: its Linux controller, and everything that people do with it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess  # noqa: TID251 - reads what winlab wrote with tools of others
+from pathlib import Path
+
+import yaml
+from harness import LAB_A, Golden, Labs, Winlab, get, is_ready, nodes, text
+from lxml import etree
+
+from winlab.artifacts import store
+from winlab.artifacts.model import ContainerImage
+from winlab.settings import cache_dir
+
+
+def test_create_ends_with_a_ready_controller(labs: Labs) -> None:
+    found = nodes(labs)
+    node = found["controller-1"]
+    assert is_ready(node), node["status"]["conditions"]
+    info = node["status"]["nodeInfo"]
+    assert info["kubeletVersion"] == "v1.36.3"
+    assert info["containerRuntimeVersion"] == "containerd://2.3.7"
+    for word in (*found, "v1.36.3"):
+        assert word in labs.printed_a
+
+
+def test_the_lab_came_from_the_bundle_alone(labs: Labs, bundle: Path) -> None:
+    """Its create had an empty cache."""
+    assert f"comes from bundle: '{bundle}'" in labs.said_a
+
+
+def test_the_router_carries_the_routes_of_the_pods(labs: Labs) -> None:
+    """Profile l3: each node's share by its address, and nothing else."""
+    shares = {node["spec"]["podCIDR"]: name for name, node in nodes(labs).items()}
+    routes = subprocess.run(
+        ["ovn-nbctl", "--db=unix:/run/winlab/ovnnb.sock", "lr-route-list", f"winlab-{LAB_A}-router"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    found = {
+        line.split()[0]: line.split()[1] for line in routes.splitlines() if "10.244." in line and "discard" not in line
+    }
+    addresses = {"controller-1": "10.77.0.11", "node-1": "10.77.0.101"}
+    assert found == {share: addresses[name] for share, name in shares.items()}
+
+
+def test_the_kubeconfig_is_the_owner_s_alone(labs: Labs, state: Path) -> None:
+    path = state / "labs" / LAB_A / "kubeconfig"
+    assert path.stat().st_mode & 0o777 == 0o600
+    printed = yaml.safe_load(text(labs.a("kubeconfig")))
+    assert printed == yaml.safe_load(path.read_text())
+    assert printed["current-context"] == f"winlab-{LAB_A}"
+
+
+def test_kubeconfig_is_merged_and_the_rest_left_alone(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
+    own = tmp_path / "config"
+    own.write_text(
+        "# mine\napiVersion: v1\nkind: Config\ncurrent-context: mine\ncontexts:\n- name: mine\n  context: {}\n"
+    )
+    user = Winlab(env={**winlab.env, "KUBECONFIG": str(own)})
+    user.ok("kubeconfig", "--lab", LAB_A, "--merge")
+    merged = yaml.safe_load(own.read_text())
+    assert merged["current-context"] == "mine"
+    assert [row["name"] for row in merged["contexts"]] == ["mine", f"winlab-{LAB_A}"]
+    kubectl = Path(winlab.env["WINLAB_STATE"]) / "labs" / LAB_A / "kubectl"
+    done = subprocess.run(
+        # /readyz would answer anonymous callers, too, and with "no" where etcd is slow
+        [kubectl, "--context", f"winlab-{LAB_A}", "auth", "whoami", "--output=jsonpath={.status.userInfo.username}"],
+        env={**os.environ, "KUBECONFIG": str(own)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "kubernetes-admin", done.stderr
+
+
+def test_readiness(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
+    report = tmp_path / "readiness.xml"
+    printed = winlab.ok("test", "readiness", "--lab", LAB_A, "--junit", str(report))
+    assert "R1" in printed
+    suite = etree.parse(report).getroot()
+    assert suite.xpath("count(//failure)") == 0
+    assert suite.xpath("count(//testcase)") > 5
+
+
+def test_smoke(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
+    """Pods and services on Linux; the rows for Windows' own kernel say that there is none."""
+    report = tmp_path / "smoke.xml"
+    printed = winlab.ok("test", "smoke", "--lab", LAB_A, "--output", "json", "--junit", str(report))
+    rows = {row["id"]: row["outcome"] for row in json.loads(printed)["results"]}
+    assert {rows[name] for name in ("L4", "L5", "L6", "L7", "L11")} == {"passed"}, rows
+    assert {rows[name] for name in ("N1", "N2", "N3", "N4", "N6", "N8")} == {"passed"}, rows
+    assert rows["1"] == rows["4"] == "not-in-a-rehearsal"
+    assert etree.parse(report).getroot().xpath("count(//failure)") == 0
+
+
+def test_a_program_is_swapped_and_comes_back(labs: Labs, tmp_path: Path) -> None:
+    """A kubelet.exe of one's own: a Windows program does not mind what is appended to it."""
+    cached = sorted((cache_dir() / "artifacts/files").glob("*/kubelet.exe"))
+    originals = {_sha256(path) for path in cached}
+    mine = tmp_path / "kubelet.exe"
+    mine.write_bytes(cached[0].read_bytes() + b"\nmine")
+    assert _sha256(mine) in text(labs.a("push", str(mine), "node-1"))
+    restored = text(labs.a("push", "kubelet.exe", "node-1", "--restore"))
+    assert any(digest in restored for digest in originals)
+    assert "It is Ready" in restored
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def test_a_program_for_the_wrong_system_is_refused(labs: Labs, tmp_path: Path) -> None:
+    wrong = tmp_path / "kubelet.exe"
+    wrong.write_bytes(Path("/bin/true").read_bytes())
+    done = labs.a("push", str(wrong), "node-1")
+    assert done.returncode == 2, done.stderr
+    assert "kubelet.exe" in done.stderr
+
+
+def test_an_image_of_one_s_own_is_loaded(labs: Labs) -> None:
+    name = "example.test/mine:v1"
+    archive = next(
+        entry.obtained.path
+        for entry in store.entries()
+        if isinstance(image := entry.obtained.artifact, ContainerImage)
+        and (image.os, "/pause:" in image.reference) == ("linux", True)
+    )
+    assert name in text(labs.a("load", str(archive), "--name", name))
+    images = text(labs.a("exec", "controller-1", "--", "sudo ctr -n k8s.io images ls -q"))
+    assert name in images.splitlines()
+
+
+def test_locked(labs: Labs, winlab: Winlab, golden: Golden, bundle: Path, tmp_path: Path) -> None:
+    """A lock made from the bundle holds for the lab that came from it; a drift is refused, and named."""
+    spec, lock = tmp_path / "lab.yaml", tmp_path / "winlab.lock"
+    spec.write_text("controllers: {count: 1}\nworkers: {count: 1}\nhypervisors: 1\n")
+    words = ("--spec", str(spec), "--rehearse", *golden.flags, "--bundle", str(bundle))
+    winlab.ok("lock", *words)
+    winlab.ok("lock", *words, "--check")
+    winlab.ok("create", *words, "--locked", "--lab", LAB_A)
+    locked = yaml.safe_load(lock.read_text())
+    changed = next(
+        row for row in locked["programs"] if (row["os"], row["name"].startswith("kubelet")) == ("windows", True)
+    )
+    lock.write_text(lock.read_text().replace(changed["sha256"], "f" * 64))
+    done = winlab("create", *words, "--locked", "--lab", LAB_A)
+    assert done.returncode == 6, done.stderr
+    assert changed["name"] in done.stderr
+
+
+def test_secrets_of_the_join_are_in_no_log(labs: Labs, state: Path) -> None:
+    journal = (state / "labs" / LAB_A / "journal.jsonl").read_text()
+    minted = get(labs, "secrets", "--namespace=kube-system")["items"]
+    for row in minted:
+        if row["type"] == "bootstrap.kubernetes.io/token":
+            value = base64.b64decode(row["data"]["token-secret"]).decode()
+            assert value not in journal
+            # in brackets: sudo itself logs its command lines
+            pattern = f"{value[:-1]}[{value[-1]}]"
+            command = f"sudo grep -rlE {pattern} /var/log /etc /run/winlab /var/lib/winlab /var/lib/kubelet"
+            assert labs.a("exec", "controller-1", "--", command).stdout == ""

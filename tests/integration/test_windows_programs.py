@@ -1,0 +1,84 @@
+"""The real Windows programs of every known-good minor, under Wine, read what winlab renders for Windows; and Windows'
+commands in the answer files are real ones."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import rendered
+from lxml import etree
+from windows_wine import Answer, call
+
+from winlab import plan, spec
+from winlab.artifacts.build import BuildSource
+from winlab.artifacts.model import Program
+from winlab.cluster import versions
+from winlab.events import Quiet
+from winlab.host.facts import HostFacts
+from winlab.render import windows
+
+KUBERNETES = ("kubeadm", "kubelet", "kube-proxy", "kube-log-runner")
+NS = {"u": "urn:schemas-microsoft-com:unattend"}
+
+
+def ask(cases: list[rendered.Case], minor: str, root: Path, drive: Path) -> list[Answer]:
+    """Run all cases, each in a folder of its own on D:, by the programs of the minor, built by winlab's own source."""
+    chosen = versions.get(minor)
+    wanted = [Program(name, chosen.kubernetes, "windows") for name in KUBERNETES]
+    wanted.append(Program("containerd", chosen.containerd, "windows"))
+    (drive / "bin").mkdir()
+    for item in BuildSource(chosen.kubernetes).obtain_all(wanted, Quiet()):
+        shutil.copyfile(item.path, drive / "bin" / item.artifact.file)
+    calls = []
+    for number, case in enumerate(cases):
+        folder = drive / str(number)
+        folder.mkdir()
+        for name, text in case.files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        arguments = [argument.replace("{folder}", f"D:\\{number}") for argument in case.arguments]
+        calls.append([f"D:\\bin\\{case.program}.exe", *arguments])
+    return call(root, drive, calls)
+
+
+@pytest.mark.parametrize("minor", versions.names())
+def test_the_real_windows_programs_take_what_is_rendered_and_refuse_what_is_wrong(
+    minor: str, standin_root: Path, tmp_path: Path
+) -> None:
+    chosen = versions.get(minor)
+    cases = [*rendered.cases(chosen, "windows"), *rendered.refusals(chosen, "windows")]
+    problems: list[str] = []
+    for number, (case, answer) in enumerate(zip(cases, ask(cases, minor, standin_root, tmp_path), strict=True)):
+        problems += case.problems(tmp_path / str(number), answer.code, answer.output, answer.errors)
+    assert not problems, "\n".join(problems)
+
+
+def test_the_answer_file_s_commands_are_windows_own(standin_root: Path, tmp_path: Path) -> None:
+    """reg.exe and cmd.exe do what the answer file has them do: a key, two values, and lines on the serial port."""
+    made = plan.make(spec.load("1-1-1", ["workers.os=windows-2022"]), "lab", HostFacts())
+    assert made.builder is not None
+    root = etree.fromstring(windows.answer_xml(made.builder.nodes[0], "x").encode())
+    lines = [
+        str(one.text) for one in root.iterfind(".//u:Path", NS) if str(one.text).startswith(("reg.exe", "cmd.exe"))
+    ]
+    lines += [str(one.text) for one in root.iterfind(".//u:CommandLine", NS) if str(one.text).startswith("cmd.exe /c")]
+    added = [shlex.split(line.replace("\\", "\\\\")) for line in lines if line.startswith("reg.exe")]
+    said = [line for line in lines if line.startswith("cmd.exe") and line.endswith(">COM1")]
+    assert len(added) >= 3
+    assert len(said) >= 3
+    asked = [["reg.exe", "query", words[2], *(words[3:5] if words[3] == "/v" else [])] for words in added]
+    # a file stands in for the port
+    told = [["cmd.exe", "/c", line.removeprefix("cmd.exe /c ").replace(">COM1", r">>D:\port.txt")] for line in said]
+    answers = call(standin_root, tmp_path, [*added, *asked, *told])
+    for words, answer in zip([*added, *asked, *told], answers, strict=True):
+        assert answer.code == 0, (words, answer)
+    for words, answer in zip(added, answers[len(added) :], strict=False):
+        if words[3] == "/v":
+            row = next(line.split() for line in answer.output.splitlines() if words[4] in line)
+            assert row == [words[4], words[6], f"0x{int(words[8]):x}"]
+    serial = (tmp_path / "port.txt").read_text().splitlines()
+    assert [line.strip() for line in serial] == [
+        f"winlab: phase={name}" for name in ("windowsPE", "specialize", "firstLogon")
+    ]
