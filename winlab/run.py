@@ -49,6 +49,10 @@ class CommandError(WinlabError):
         self.result = result
 
 
+class OverdueError(HostError):
+    """A command was killed, since it took longer than it might."""
+
+
 def find(program: str) -> str | None:
     """The path of a program, looked for in PATH and the administrator's folders; None if there is none."""
     path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
@@ -86,7 +90,7 @@ def run(
     :param check: raise :class:`CommandError` if the exit code is not 0.
     :param timeout: seconds; past it the command is killed.
     :param env: variables added to this process's own.
-    :raises HostError: the program is not installed, or took longer than *timeout*.
+    :raises HostError: the program is not installed, or took longer than *timeout* (:class:`OverdueError`).
     """
     words = _resolve(args, cure)
     begun = time.monotonic()
@@ -104,7 +108,7 @@ def run(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise HostError(
+        raise OverdueError(
             f"'{shlex.join(words)}' did not end within {timeout:.0f} s.", cure=cure, causes=[error]
         ) from error
     result = Result(tuple(words), done.returncode, done.stdout, done.stderr, time.monotonic() - begun)

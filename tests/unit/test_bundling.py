@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import plans
@@ -41,6 +42,21 @@ def test_the_published_drivers_go_with_it() -> None:
     names = [recipe.name for recipe in bundling.recipes(make(f"workers.drivers={published}"))]
     assert names == ["debian-13", "virtio-win"]
     assert [recipe.name for recipe in bundling.recipes(make("workers.drivers=/srv/mine.iso"))] == ["debian-13"]
+
+
+def test_what_is_built_does_not_come_from_the_mirror(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: dict[str, str | None] = {}
+
+    def obtain(recipe: catalog.Recipe, progress: object, *, mirror: str | None) -> SimpleNamespace:
+        asked[recipe.name] = mirror
+        return SimpleNamespace(sha256="0" * 64)
+
+    monkeypatch.setattr(bundling.cache, "obtain", obtain)
+    monkeypatch.setattr(bundling.bundle, "write", lambda *_: None)
+    source = SimpleNamespace(obtain_all=lambda *_: [])
+    made = make(f"workers.drivers={own_media.published(catalog.get(own_media.DRIVERS))}")
+    bundling.create(made, tmp_path / "b.tar", cast(Any, source), [], "https://mirror.example", Quiet())
+    assert asked == {"debian-13": None, "virtio-win": "https://mirror.example"}
 
 
 def test_kubernetes_of_one_s_own_does_not_lie_where_other_labs_look(tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ from winlab.events import Kind, Listener
 from winlab.net.tags import Tag
 
 KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
-CNI_DAEMONSETS = ("calico-node", "calico-node-windows", "kube-flannel-ds", "kube-flannel-ds-windows-amd64")
+# the last one is that of other recipes for flannel, which a joined cluster may have
+FLANNEL_DAEMONSETS = ("kube-flannel-ds", "kube-flannel-ds-windows", "kube-flannel-ds-windows-amd64")
+CNI_DAEMONSETS = ("calico-node", "calico-node-windows", *FLANNEL_DAEMONSETS)
 SYSTEM = "kube-system"
 LOOK = 5.0  # seconds between looks
 SLOW_LOOK = 15.0  # seconds between logins to the same Windows node

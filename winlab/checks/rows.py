@@ -24,6 +24,7 @@ REBOOT_SECONDS = 900.0  # for a Windows node to be gone, back and Ready, with it
 class Need(StrEnum):
     """What a row needs of the lab."""
 
+    LINUX = "linux"  # a Linux node
     WINDOWS = "windows"  # a Windows node
     KERNEL = "kernel"  # a real Windows on it
     TWO_LINUX = "two-linux"  # two Linux nodes
@@ -50,12 +51,15 @@ class Case:
 
     def unmet(self, world: World) -> tuple[Outcome, str] | None:
         """Why the row can't be run in this lab, as its outcome and in words; None if it can."""
+        linux = {tag.node for tag in world.tags if tag.os == "linux"}
         for need in self.needs:
+            if need is Need.LINUX and not linux:
+                return Outcome.NOT_APPLICABLE, "the lab has no Linux node"
             if need is Need.WINDOWS and not world.windows:
                 return Outcome.NOT_APPLICABLE, "the lab has no Windows node"
             if need is Need.KERNEL and world.standin:
                 return Outcome.REHEARSAL, "the Windows node is the stand-in, which runs no pods"
-            if need is Need.TWO_LINUX and len({tag.node for tag in world.tags if tag.os == "linux"}) < 2:
+            if need is Need.TWO_LINUX and len(linux) < 2:
                 return Outcome.NOT_APPLICABLE, "the lab has no second Linux node"
             if need is Need.ASKED and self.id not in world.asked_for:
                 return Outcome.NOT_APPLICABLE, f"it restarts a node: only with --only {self.id}"
@@ -195,35 +199,37 @@ def _facts(check: Callable[[World], str]) -> Callable[[World, Case], str]:
 
 WINDOWS = (Need.WINDOWS,)
 KERNEL = (Need.WINDOWS, Need.KERNEL)
+BOTH = (Need.LINUX, *KERNEL)
+LINUX = (Need.LINUX,)
 TWO = (Need.TWO_LINUX,)
 L1, L2, W1, W2 = "linux-1", "linux-2", "windows-1", "windows-2"
 
 ROWS = (
-    Case("1", "pod to pod", L1, W1, KERNEL, pod_to_pod, (L1, W1)),
-    Case("2", "pod to pod", W1, L1, KERNEL, pod_to_pod, (L1, W1)),
+    Case("1", "pod to pod", L1, W1, BOTH, pod_to_pod, (L1, W1)),
+    Case("2", "pod to pod", W1, L1, BOTH, pod_to_pod, (L1, W1)),
     Case("3", "pod to pod", W1, W2, KERNEL, pod_to_pod, (W1, W2)),
-    Case("4", "pod to service", L1, W1, KERNEL, pod_to_service, (L1, W1)),
-    Case("5", "pod to service", W1, L1, KERNEL, pod_to_service, (L1, W1)),
-    Case("6", "pod to service by name", W1, L1, KERNEL, pod_to_name, (L1, W1)),
+    Case("4", "pod to service", L1, W1, BOTH, pod_to_service, (L1, W1)),
+    Case("5", "pod to service", W1, L1, BOTH, pod_to_service, (L1, W1)),
+    Case("6", "pod to service by name", W1, L1, BOTH, pod_to_name, (L1, W1)),
     Case("6b", "name of the outside", W1, "DNS", (*KERNEL, Need.OUTSIDE), outside_name, (W1,)),
     Case("7", "Linux node to pod", "API server", W1, KERNEL, node_to_pod, (W1,)),
-    Case("8", "NodePort of a Linux node", "host", W1, KERNEL, partial(node_port, at=L1), (W1,)),
+    Case("8", "NodePort of a Linux node", "host", W1, BOTH, partial(node_port, at=L1), (W1,)),
     Case("9", "NodePort of a Windows node", "host", W1, KERNEL, partial(node_port, at=W1), (W1,), Outcome.RECORDED),
     Case("10", "TCP to the outside", W1, "outside", (*KERNEL, Need.OUTSIDE), outside_tcp, (W1,)),
     Case("11", "log and exec", "API server", W1, KERNEL, logs_and_exec, (W1,)),
-    Case("12", "1 MiB each way", L1, W1, KERNEL, transfer, (L1, W1)),
+    Case("12", "1 MiB each way", L1, W1, BOTH, transfer, (L1, W1)),
     Case("13", "Windows node to service", "node", W1, KERNEL, windows_node_to_service, (W1,), Outcome.UNSUPPORTED),
-    Case("14", "rows 1 to 6 after a restart", W1, L1, (*KERNEL, Need.ASKED), reboot, (L1, W1, W2)),
+    Case("14", "rows 1 to 6 after a restart", W1, L1, (*BOTH, Need.ASKED), reboot, (L1, W1, W2)),
     Case("L1", "pod to pod", L1, L2, TWO, pod_to_pod, (L1, L2)),
     Case("L2", "pod to pod", L2, L1, TWO, pod_to_pod, (L1, L2)),
-    Case("L4", "pod to service", L1, L2, (), pod_to_service, (L1, L2)),
-    Case("L5", "pod to service", L2, L1, (), pod_to_service, (L1, L2)),
-    Case("L6", "pod to service by name", L1, L2, (), pod_to_name, (L1, L2)),
-    Case("L6b", "name of the outside", L1, "DNS", (Need.OUTSIDE,), outside_name, (L1,)),
-    Case("L7", "Linux node to pod", "API server", L1, (), node_to_pod, (L1,)),
+    Case("L4", "pod to service", L1, L2, LINUX, pod_to_service, (L1, L2)),
+    Case("L5", "pod to service", L2, L1, LINUX, pod_to_service, (L1, L2)),
+    Case("L6", "pod to service by name", L1, L2, LINUX, pod_to_name, (L1, L2)),
+    Case("L6b", "name of the outside", L1, "DNS", (Need.LINUX, Need.OUTSIDE), outside_name, (L1,)),
+    Case("L7", "Linux node to pod", "API server", L1, LINUX, node_to_pod, (L1,)),
     Case("L8", "NodePort of another node", "host", L2, TWO, partial(node_port, at=L1), (L2,)),
-    Case("L10", "TCP to the outside", L1, "outside", (Need.OUTSIDE,), outside_tcp, (L1,)),
-    Case("L11", "log and exec", "API server", L1, (), logs_and_exec, (L1,)),
+    Case("L10", "TCP to the outside", L1, "outside", (Need.LINUX, Need.OUTSIDE), outside_tcp, (L1,)),
+    Case("L11", "log and exec", "API server", L1, LINUX, logs_and_exec, (L1,)),
     Case("L12", "1 MiB each way", L1, L2, TWO, transfer, (L1, L2)),
     Case("N1", "Ready, with its labels", "Windows nodes", "", WINDOWS, _facts(node_rows.labels)),
     Case("N2", "taint keeps Linux pods away", "Windows nodes", "", WINDOWS, _facts(node_rows.taint)),

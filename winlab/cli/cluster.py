@@ -165,7 +165,7 @@ def lock(
 
     made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
     path = file or locks.beside(spec)
-    before = locks.read(path) if check or path.exists() else None
+    before = locks.read(path) if check else locks.replaced(path)
     origin = Origin(source.value if source else None, bundle, mirror, own_programs(kubelet, kubeadm, kube_proxy))
     now = watched("inputs", lambda voice: day2.current_lock(made, origin, spec, voice), output, 600)
     if check and before is not None:

@@ -42,7 +42,7 @@ def create(
             cure="Say with --to FILE where to write it.",
         )
     obtained = chosen.obtain_all(artifacts, progress)
-    media = [cache.obtain(recipe, progress, mirror=mirror) for recipe in recipes(plan)]
+    media = [cache.obtain(recipe, progress, mirror=mirror if recipe.download else None) for recipe in recipes(plan)]
     brought = {image.sha256 for image in media}  # the published drivers come into the bundle
     own = [
         OwnMediaRow(name=row.file, sha256=row.sha256, size=_size(plan, row.file))
@@ -83,6 +83,9 @@ def recipes(plan: Plan) -> list[catalog.Recipe]:
 
 def _size(plan: Plan, name: str) -> int:
     for node in plan.nodes:
+        for evaluation in catalog.get(node.image).evaluations:
+            if evaluation.file == name:
+                return evaluation.size or 0
         if node.windows is not None:
             for path in (node.windows.media, *(path for _, path in golden.files(node.windows))):
                 if path is not None and path.name == name and path.exists():

@@ -10,6 +10,7 @@ from winlab.cluster.node import Node
 from winlab.errors import WinlabError
 
 LINES = 8  # of each log
+EVENTS = 5
 TELLING = ("error", "fail", "unable", "refused", "denied", "not found", "timed out", "panic")
 
 
@@ -42,12 +43,9 @@ def explain(kubectl: Kubectl, guest: Node, node: str) -> str:
             for row in conditions(found)
             if (row["type"] == "Ready") != (row["status"] == "True")
         ]
-        events = kubectl.get("events", "--all-namespaces", f"--field-selector=involvedObject.name={node}")["items"]
-        facts += [
-            f"event {row.get('reason', '')}: {row.get('message', '')}"
-            for row in events[-5:]
-            if row.get("type") == "Warning"
-        ]
+        selector = f"--field-selector=involvedObject.name={node},type=Warning"
+        events = kubectl.get("events", "--all-namespaces", selector, "--sort-by=.metadata.creationTimestamp")["items"]
+        facts += [f"event {row.get('reason', '')}: {row.get('message', '')}" for row in events[-EVENTS:]]
     except WinlabError as error:
         facts.append(f"the API server: {error.what}")
     try:

@@ -14,6 +14,7 @@ from winlab.errors import ClusterError, NotFoundError
 from winlab.state import LabState
 
 LIMIT = 60  # seconds that the API server has for one request
+CURE = "See that the controllers run: 'winlab status'."
 
 
 class Kubectl:
@@ -44,7 +45,7 @@ class Kubectl:
     def run(self, *words: str, stdin: str | None = None, limit: float = LIMIT) -> str:
         """What kubectl printed.
 
-        :raises ClusterError: it failed.
+        :raises ClusterError: it failed, or did not end in twice *limit*.
         """
         command = [f"--request-timeout={limit:.0f}s", *words]  # first: what follows "exec ... --" is not kubectl's
         try:
@@ -53,8 +54,10 @@ class Kubectl:
             raise ClusterError(
                 f"kubectl {' '.join(words[:3])} failed.",
                 why=(error.result.stderr or error.result.stdout).strip()[-1500:],
-                cure="See that the controllers run: 'winlab status'.",
+                cure=CURE,
             ) from error
+        except run.OverdueError as error:
+            raise ClusterError(f"kubectl {' '.join(words[:3])} did not end.", why=error.what, cure=CURE) from error
 
     def get(self, *words: str) -> Any:
         """What ``kubectl get ... --output json`` says.

@@ -197,6 +197,21 @@ def read(path: Path) -> Lock:
         ) from error
 
 
+def replaced(path: Path) -> Lock | None:
+    """The lock file that a new one takes the place of; None if there is none, or one that can't be understood.
+
+    :raises UsageError: what is there is none of winlab's.
+    """
+    try:
+        return read(path)
+    except NotFoundError:
+        return None
+    except UsageError:
+        if path.is_file() and path.read_bytes().startswith(HEAD.encode()):
+            return None  # damaged, or of another winlab
+        raise
+
+
 def write(path: Path, lock: Lock) -> bool:
     """Write a lock file, all at once; whether something changed. The same lock gives the same bytes.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from winlab import catalog, golden
+from winlab.catalog import Evaluation
 from winlab.cluster.lock import Image, Medium
 from winlab.events import Progress
 from winlab.media import cache, digest, own_media
@@ -37,7 +38,7 @@ def images(plan: Plan) -> list[Image]:
 
 def media(plan: Plan, progress: Progress) -> list[Medium]:
     """The person's own files that the plan takes: media, drivers, OpenSSH, scripts, files and the template. Reads all
-    of each.
+    of each; of evaluation media and drivers that are still to be fetched, the published digests.
 
     :raises UsageError: one can't be read.
     """
@@ -48,11 +49,20 @@ def media(plan: Plan, progress: Progress) -> list[Medium]:
         own: list[tuple[str, Path | None]] = [("medium", node.windows.media), *golden.files(node.windows)]
         if (recipe := catalog.get(node.image)).evaluations:
             own[0] = ("medium", own_media.at_hand(recipe, node.windows.media))
+            if own[0][1] is None:
+                found.update(_to_come(node.image, recipe.evaluations[0]))
         for what, path in own:
             name = f"{what} of {node.image}"
             if path is not None and (name, path) not in found:
                 found[name, path] = Medium(name=name, file=path.name, sha256=_digest(path, progress))
     return list(found.values())
+
+
+def _to_come(image: str, evaluation: Evaluation) -> dict[tuple[str, Path], Medium]:
+    """The medium that create fetches once the terms are accepted."""
+    assert evaluation.sha256 is not None
+    medium = Medium(name=f"medium of {image}", file=evaluation.file, sha256=evaluation.sha256)
+    return {(medium.name, Path(medium.file)): medium}
 
 
 def fetched(plan: Plan) -> list[Medium]:

@@ -131,8 +131,9 @@ def topology(plan: Plan) -> Topology:
         ),
         default_route=net.external_gateway,
         # A service or pod that nobody knows (yet) must not be looked for outside, where somebody may have its address:
-        # seen with CoreDNS, which was quicker than kube-proxy and met a stranger at 10.96.0.1
-        discarded=(plan.cluster.service_cidr, plan.cluster.pod_cidr),
+        # seen with CoreDNS, which was quicker than kube-proxy and met a stranger at 10.96.0.1. In a cluster made
+        # elsewhere the pods that this router does not know are outside.
+        discarded=(plan.cluster.service_cidr, *(() if plan.joins else (plan.cluster.pod_cidr,))),
         balancers=_balancers(plan),
         chassis=plan.host.chassis,
         nats=(

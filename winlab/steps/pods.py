@@ -25,6 +25,7 @@ from winlab.steps.supply import Supply
 OBJECTS = "cluster objects"
 ROUTES = "pod routes"
 POLL = 3.0
+LIMIT = 120  # seconds for the API server to serve kinds that it was told of
 
 
 def name(node: str) -> str:
@@ -66,14 +67,19 @@ def await_share(context: Context, node: NodePlan, progress: Progress) -> NodeNet
     """As :func:`share`, once the node has its pod network."""
     begun = time.monotonic()
     while True:
-        # the kubelet registers its node some moments after kubeadm is done
-        own = next((one for one in shares(context) if one.name == node.name), None)
-        if own is not None and own.pod_cidr is not None:
-            return own
-        progress.say("waiting for the controller manager to give the node a pod network")
+        why = "the controller manager has not given it one"
+        try:
+            # the kubelet registers its node some moments after kubeadm is done
+            own = next((one for one in shares(context) if one.name == node.name), None)
+            if own is not None and own.pod_cidr is not None:
+                return own
+        except ClusterError as error:  # a busy API server: it starts again, and is asked again
+            why = error.what
+        progress.say(f"waiting for the node's pod network: {why}")
         if time.monotonic() - begun > 300 * context.scale:
             raise ClusterError(
                 f"'{node.name}' was given no pod network.",
+                why=why,
                 cure="See 'winlab kubectl -- -n kube-system logs -l component=kube-controller-manager'.",
             )
         time.sleep(POLL)
@@ -101,6 +107,9 @@ def _objects(context: Context, supply: Supply) -> Step:
             progress.say(str(manifest))
             text = supply.obtain([manifest], progress)[0].path.read_text(encoding="utf-8")
             kubectl.apply([row for row in yaml.safe_load_all(text) if row])
+        if published:  # the profile's own objects may be of the kinds that these define
+            progress.say("waiting for the API server to know the published kinds")
+            kubectl.run("wait", "--for=condition=Established", "crd", "--all", f"--timeout={LIMIT}s", limit=LIMIT)
         progress.say("runtime classes and the objects of the CNI profile")
         kubectl.apply(wanted())
         for patch in patches:

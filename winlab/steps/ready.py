@@ -70,7 +70,10 @@ def _dns(context: Context) -> Step:
     def run(progress: Progress) -> None:
         begun = time.monotonic()
         while True:
-            there, why = available()
+            try:
+                there, why = available()
+            except ClusterError as error:  # a busy API server: it starts again, and is asked again
+                there, why = False, error.what
             if there:
                 return
             progress.say(f"waiting for cluster DNS: {why}")

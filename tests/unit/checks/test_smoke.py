@@ -104,6 +104,14 @@ def test_a_lab_with_one_linux_node() -> None:
     assert found["N1"] == found["1"] == (Outcome.NOT_APPLICABLE, "the lab has no Windows node")
 
 
+def test_a_lab_that_brought_windows_alone_into_a_cluster_made_elsewhere() -> None:
+    found = run(Cluster(WINDOWS))
+    for row in ("1", "4", "8", "L1", "L4", "L7", "L11"):
+        assert found[row][0] is Outcome.NOT_APPLICABLE, (row, found[row])
+    assert found["L7"][1] == "the lab has no Linux node"
+    assert {found[row][0] for row in ("7", "11", "N4")} == {Outcome.PASSED}
+
+
 def test_without_a_way_out_the_outside_is_not_asked() -> None:
     found = run(Cluster(*HYBRID), "10,6b,L10", reaches=lambda host, port: False)
     assert {result[0] for result in found.values()} == {Outcome.NOT_APPLICABLE}

@@ -62,6 +62,7 @@ def test_workers_alone() -> None:
     assert (cluster.pod_cidr, cluster.service_cidr) == ("10.200.0.0/16", "10.96.0.0/12")
     assert (cluster.dns, cluster.domain, cluster.profile) == ("10.96.0.10", "their.domain", "l3")
     assert topology(made).balancers == ()
+    assert topology(made).discarded == ("10.96.0.0/12",)  # the cluster's own pods are outside, and can be reached
 
 
 def test_a_prefix_names_machine_and_node() -> None:

@@ -9,6 +9,7 @@ import plans
 import pytest
 import yaml
 
+from winlab import catalog
 from winlab.artifacts.model import Artifact, ContainerImage, Manifest, Obtained, Program
 from winlab.cluster import lock, locking
 from winlab.cluster.lock import Image, Lock, Medium
@@ -222,6 +223,23 @@ def test_media_of_a_plan_are_read_whole(tmp_path: Path) -> None:
     iso.unlink()
     with pytest.raises(UsageError, match="can't be read"):
         locking.media(made_plan, Quiet())
+
+
+def test_an_evaluation_that_create_would_fetch_is_pinned_by_its_known_digest() -> None:
+    """Else 'lock' and then 'create --locked --accept-eula' would refuse what they just fetched."""
+    (row,) = (row for row in locking.media(plan("workers.os=windows-2022"), Quiet()) if row.name.startswith("medium"))
+    evaluation = catalog.get("windows-2022").evaluations[0]
+    assert (row.file, row.sha256) == (evaluation.file, evaluation.sha256)
+
+
+def test_a_damaged_lock_is_replaced_and_what_is_none_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "winlab.lock"
+    assert lock.replaced(path) is None
+    path.write_text(f"{lock.HEAD}format: 1\nprofile: [")
+    assert lock.replaced(path) is None
+    path.write_text("controllers: {count: 1}\n")
+    with pytest.raises(UsageError):
+        lock.replaced(path)
 
 
 def test_what_a_person_adds_to_windows_is_pinned_too(tmp_path: Path) -> None:
