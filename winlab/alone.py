@@ -79,10 +79,11 @@ def export(alone: Alone, to: Path, progress: Progress, *, mirror: str | None = N
     windows_media.check(alone.plan, consent=consent, joins=False)
     medium = images.medium(alone.node, progress, mirror=mirror, consent=consent)
     windows_media.check_medium(alone.node, medium)
+    node = windows_media.with_key(alone.node, medium)
     images.fetch_drivers(alone.plan, progress, mirror=mirror)
     generated = credentials.generate(alone.plan)
     files: dict[str, bytes | Path] = {
-        **windows.answer_files(alone.plan, alone.node, generated, pfx=generated.pfx(alone.node.name)),
+        **windows.answer_files(alone.plan, node, generated, pfx=generated.pfx(node.name)),
         **machines.additions(alone.node, medium, progress),
     }
     partial = to.with_name(f"{to.name}.part")

@@ -71,6 +71,10 @@ def test_the_answer_file_s_commands_are_windows_own(standin_root: Path, tmp_path
     asked = [["reg.exe", "query", words[2], *(words[3:5] if words[3] == "/v" else [])] for words in added]
     # a file stands in for the port
     told = [["cmd.exe", "/c", line.removeprefix("cmd.exe /c ").replace(">COM1", r">>D:\port.txt")] for line in said]
+    errors = tmp_path / "$WINDOWS.~BT/Sources/Panther/setuperr.log"
+    errors.parent.mkdir(parents=True)
+    errors.write_text("one\r\n")
+    told.append(["cmd.exe", "/v:on", "/c", watched(lines)])
     answers = call(standin_root, tmp_path, [*added, *asked, *told])
     for words, answer in zip([*added, *asked, *told], answers, strict=True):
         assert answer.code == 0, (words, answer)
@@ -78,7 +82,24 @@ def test_the_answer_file_s_commands_are_windows_own(standin_root: Path, tmp_path
         if words[3] == "/v":
             row = next(line.split() for line in answer.output.splitlines() if words[4] in line)
             assert row == [words[4], words[6], f"0x{int(words[8]):x}"]
+    assert (tmp_path / "errors.txt").read_text().split() == ["one", "one", "two"]  # told when it has grown, not else
     serial = (tmp_path / "port.txt").read_text().splitlines()
     assert [line.strip() for line in serial] == [
         f"winlab: phase={name}" for name in ("windowsPE", "specialize", "firstLogon")
     ]
+
+
+def watched(lines: list[str]) -> str:
+    """The command that copies Setup's log of errors, three rounds of it; after the second the log has grown."""
+    (line,) = (line for line in lines if line.startswith("cmd.exe /v:on"))
+    script = line.removeprefix('cmd.exe /v:on /c "').removesuffix('"')
+    changes = {
+        "(1,0,2)": "(1,1,3)",
+        "(X:": "(D:",
+        ">COM1": r">>D:\errors.txt",
+        "ping -n 9 127.0.0.1>nul": r"if %i==2 echo two>>D:\$WINDOWS.~BT\Sources\Panther\setuperr.log",
+    }
+    for old, new in changes.items():
+        assert script.count(old) == 1, (old, script)
+        script = script.replace(old, new)
+    return script

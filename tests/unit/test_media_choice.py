@@ -47,6 +47,22 @@ def test_media_that_fit(tmp_path: Path, edition: str, channel: bytes, key: str |
 
 
 @pytest.mark.parametrize(
+    ("edition", "channel", "given", "gets"),
+    [
+        ("ServerDatacenter", VOLUME, None, DATACENTER),
+        ("ServerDatacenter", VOLUME, KEY, KEY),
+        ("ServerDatacenterEval", EVAL, None, None),
+    ],
+)
+def test_the_key_that_setup_gets(tmp_path: Path, edition: str, channel: bytes, given: str | None, gets: str) -> None:
+    """Beside an answer file Setup ignores EI.cfg, and would ask on the screen."""
+    changes = [f"workers.product_key={given}"] if given else []
+    found = windows_media.with_key(node(*changes), medium(tmp_path, edition=edition, channel=channel))
+    assert found.windows is not None
+    assert found.windows.product_key == gets
+
+
+@pytest.mark.parametrize(
     ("about", "changes", "says"),
     [
         ({"edition": "ServerDatacenterEval"}, [f"workers.product_key={KEY}"], "takes no product key"),

@@ -10,7 +10,7 @@ import jinja2
 import pytest
 
 from winlab import data
-from winlab.standin.guest import accounts, answer, plan, setup
+from winlab.standin.guest import accounts, answer, plan, report, setup
 from winlab.standin.guest.answer import AnswerError
 
 PASSWORD = "Lab-Passw0rd!"
@@ -76,7 +76,8 @@ def test_own_answer_file_is_obeyed(text: str) -> None:
         answer.check(root, step)
     made = plan.make(root, UEFI)
     assert (made.disk, made.target, made.image.index) == (0, 3, 2)
-    assert made.commands == ("cmd.exe /c echo winlab: phase=windowsPE>COM1",)
+    assert plan.first_commands(root) == ["cmd.exe /c echo winlab: phase=windowsPE>COM1"]
+    assert plan.tells_errors(root)
     assert [item.kind for item in made.partitions] == ["EFI", "MSR", "Primary"]
 
 
@@ -372,3 +373,27 @@ def test_commands_come_in_order(text: str) -> None:
 def test_fat_clusters(size: int, sectors: int) -> None:
     assert setup.cluster(size) == sectors
     assert size in (0, 40) or (size * 2048 - 2 * 2048) // sectors > 65_525
+
+
+def test_what_runs_beside_setup_is_winlab_s_own_command_or_refused(text: str) -> None:
+    other = change(text, "ping -n 9", "ping -n 99")
+    with pytest.raises(AnswerError, match="cannot continue"):
+        plan.tells_errors(answer.parse(other))
+    start, _, rest = text.partition("<RunAsynchronous>")
+    without = start + rest.partition("</RunAsynchronous>")[2]
+    assert not plan.tells_errors(answer.parse(without.encode()))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_refusal_comes_to_the_serial_port_only_by_that_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(report, "write_port", said.append)
+    monkeypatch.setattr(report.os, "sync", lambda: None)
+    log = report.Log(tmp_path, screen=tmp_path / "screen")
+    log.told = told
+    log.refuse("No images are available.", "a key on evaluation media")
+    assert ("a key on evaluation media" in "".join(said)) == told
+    assert "a key on evaluation media" in (tmp_path / report.ERRORS).read_text()
+    assert "No images are available." in (tmp_path / "screen").read_text()

@@ -48,21 +48,28 @@ try {
         Write-Warning "The network's profile stays as it is: $_"
     }
 
-    # Drivers that Windows PE did not carry over. 259: nothing to do; 3010: wants a restart
+    # Drivers that Windows PE did not carry over. 259: nothing to do; 3010: wants a restart. Some releases of virtio-win
+    # bring drivers that Windows refuses; without an adapter it ends below. The person's own must be taken
     $drivers = Join-Path (Split-Path -Parent $here) 'drv'
     if (Test-Path -Path $drivers) {
         Get-ChildItem -Path $drivers -Recurse -Filter '*.inf' | ForEach-Object {
-            Invoke-Native 'pnputil.exe' @('/add-driver', $_.FullName, '/install') @(0, 259, 3010)
+            $inf = $_.FullName
+            try {
+                Invoke-Native 'pnputil.exe' @('/add-driver', $inf, '/install') @(0, 259, 3010)
+            } catch {
+                if ($inf -like "$drivers\own-*") { throw }
+                Write-Warning "A driver is left out: $_"
+            }
         }
     }
 
-    # QEMU's guest agent and the drivers' services. 3010: wants a restart
+    # QEMU's guest agent and the drivers' services, which nothing here needs. 3010: wants a restart
     $tools = Join-Path $here 'virtio-win-guest-tools.exe'
     if (Test-Path -Path $tools) {
         Write-Phase 'phase=guest-tools'
         $run = Start-Process -FilePath $tools -Wait -PassThru `
             -ArgumentList '/install', '/quiet', '/norestart', '/log', 'C:\winlab\guest-tools.log'
-        if ($run.ExitCode -notin 0, 3010) { throw "The guest tools ended with exit code $($run.ExitCode)" }
+        if ($run.ExitCode -notin 0, 3010) { Write-Warning "The guest tools ended with exit code $($run.ExitCode)" }
     }
 
     # Windows ignores DHCP's MTU (option 26). An adapter whose driver was only just installed takes a while to appear
@@ -102,7 +109,17 @@ try {
             Expand-Archive -Path $package -DestinationPath 'C:\Program Files' -Force
             & 'C:\Program Files\OpenSSH-Win64\install-sshd.ps1'
         } else {
-            Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0' | Out-Null
+            # From Windows Update, by an adapter that may only just have come
+            for ($try = 1; $try -le 5; $try++) {
+                try {
+                    Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0' | Out-Null
+                    break
+                } catch {
+                    if ($try -eq 5) { throw "OpenSSH can't be had (workers.openssh=FILE brings it): $_" }
+                    Write-Warning "OpenSSH is tried again in 30 s: $_"
+                    Start-Sleep -Seconds 30
+                }
+            }
         }
     }
     $ssh = 'C:\ProgramData\ssh'

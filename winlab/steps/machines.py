@@ -13,7 +13,7 @@ from winlab.media import own_media
 from winlab.plan import NodePlan
 from winlab.render import domain as domain_file
 from winlab.render import linux, windows
-from winlab.steps import Context, images
+from winlab.steps import Context, images, windows_media
 from winlab.vm import domains
 
 CREDENTIALS = "credentials"
@@ -75,9 +75,12 @@ def _make_seed(context: Context, node: NodePlan, progress: Progress) -> None:
 
 def _make_answer(context: Context, node: NodePlan, progress: Progress) -> None:
     made = context.state.credentials()
-    files: dict[str, bytes | Path] = {**windows.answer_files(context.plan, node, made, pfx=made.pfx(node.name))}
+    added: dict[str, bytes | Path] = {}
     if node.has("media"):  # a clone has all that already
-        files |= additions(node, images.local_image(node, progress, context), progress)
+        medium = images.local_image(node, progress, context)
+        added = additions(node, medium, progress)
+        node = windows_media.with_key(node, medium)
+    files = {**windows.answer_files(context.plan, node, made, pfx=made.pfx(node.name)), **added}
     _upload_iso(context, node.volume("answer").name, windows.ANSWER_LABEL, files)
 
 

@@ -142,6 +142,24 @@ def check_medium(node: NodePlan, medium: Path) -> WimImage:
     return chosen
 
 
+def with_key(node: NodePlan, medium: Path) -> NodePlan:
+    """The node with the product key that Setup is to get: the person's own; on volume media without one Microsoft's
+    public client setup key of the edition.
+
+    Beside an answer file Setup ignores the EI.cfg that makes a medium one of volume licences
+    (https://learn.microsoft.com/windows-hardware/manufacture/desktop/windows-setup-edition-configuration-and-product-id-files--eicfg-and-pidtxt).
+    """
+    assert node.windows is not None
+    if node.windows.product_key is not None:
+        return node
+    report = inspection.inspect(medium)
+    chosen = next((image for image in report.images if image.name == node.windows.image_name), None)
+    if report.channel != "volume" or chosen is None or chosen.is_evaluation:
+        return node
+    key = catalog.get(node.image).setup_keys.get(FAMILIES.get(chosen.edition, ""))
+    return node.model_copy(update={"windows": node.windows.model_copy(update={"product_key": key})})
+
+
 def _check_key(node: NodePlan, medium: Path, chosen: WimImage, channel: str | None) -> None:
     """What is wrong here would be asked by Setup on the screen, and nobody would answer.
 

@@ -10,6 +10,10 @@ from winlab.standin.guest.answer import number as integer
 
 SETUP = "Microsoft-Windows-Setup"
 LOCALE = "Microsoft-Windows-International-Core-WinPE"
+TELL_ERRORS = (
+    r'cmd.exe /v:on /c "for /l %i in (1,0,2) do ((for %f in (X:\$WINDOWS.~BT\Sources\Panther\setuperr.*) do '
+    r'if not %~zf==!s! (type %f>COM1&set s=%~zf))&ping -n 9 127.0.0.1>nul)"'
+)
 MIB = 1 << 20
 
 
@@ -57,7 +61,6 @@ class Plan:
     partitions: tuple[Partition, ...]
     target: int  # the partition that gets Windows
     image: Image
-    commands: tuple[str, ...]
 
     def of(self, kind: str) -> Partition | None:
         """The first partition of a kind."""
@@ -103,13 +106,24 @@ def make(root: Node, machine: Machine) -> Plan:
             "UserData/AcceptEula is not true, so Setup asks",
         )
     disk, partitions = _disk(setup, machine)
-    return Plan(
-        disk,
-        partitions,
-        _target(setup, disk, partitions),
-        image,
-        tuple(commands(setup, "RunSynchronous/RunSynchronousCommand", "Path")),
-    )
+    return Plan(disk, partitions, _target(setup, disk, partitions), image)
+
+
+def first_commands(root: Node) -> list[str]:
+    """What Setup runs before it looks at keys, images and disks."""
+    return commands(component(root, "windowsPE", SETUP), "RunSynchronous/RunSynchronousCommand", "Path")
+
+
+def tells_errors(root: Node) -> bool:
+    """Whether the answer file has winlab's own command that copies Setup's log of errors to the serial port.
+
+    :raises AnswerError: it has another that runs beside Setup: the stand-in plays none but this one.
+    """
+    beside = commands(component(root, "windowsPE", SETUP), "RunAsynchronous/RunAsynchronousCommand", "Path")
+    for command in beside:
+        if command != TELL_ERRORS:
+            raise AnswerError("Windows Setup cannot continue. Setup will now close.", f"not played here: {command}")
+    return bool(beside)
 
 
 def _check_key(setup: Node, machine: Machine) -> None:

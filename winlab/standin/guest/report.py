@@ -39,6 +39,7 @@ class Log:
         self.title = title
         self.screen = screen
         self.lines: list[str] = []
+        self.told = False  # whether a command of the answer file copies the log of errors to the serial port
         folder.mkdir(parents=True, exist_ok=True)
 
     def say(self, text: str) -> None:
@@ -60,7 +61,8 @@ class Log:
         """Setup's dialog: what Windows would show, with the detail that Windows keeps for its log."""
         self.write("Error", f"{message}\n{detail}")
         os.sync()  # the log is what people look at, off the disk of a machine that stands
-        write_port(f"setup: refused: {message}\r\nsetup: cause: {detail}\r\n")
+        if self.told:
+            write_port((self.folder / ERRORS).read_text(encoding="utf-8"))
         words, rows = message.split(), [""]
         for word in words:
             if len(rows[-1]) + len(word) > 70:

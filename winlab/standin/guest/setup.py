@@ -17,7 +17,7 @@ from winlab.standin.guest.report import Log, draw
 from winlab.standin.guest.shell import Shell, Streams
 from winlab.standin.guest.world import STATE, World, write_port
 
-PANTHER = Path("/tmp/panther")  # noqa: S108  # X:\$WINDOWS.~BT\Sources\Panther, in memory
+PANTHER = Path("/tmp/$WINDOWS.~BT/Sources/Panther")  # noqa: S108  # on X:, in memory
 WIM = devices.MEDIA / "sources/install.wim"
 TYPES = {
     "EFI": "C12A7328-F81F-11D2-BA4B-00A0C93EC93B",
@@ -84,6 +84,10 @@ def _setup(log: Log) -> None:
     log.say(f"answer file: {shown}")
     answer.check(root, "windowsPE", shown)
     answer.check(root, "offlineServicing", shown)
+    log.told = plan.tells_errors(root)
+    world = World(drives, Registry(Path("/tmp/registry.json")))  # noqa: S108  # Windows PE's own, lost at its end
+    for command in plan.first_commands(root):
+        execute(log, world, command)
     folders = [drives.real(wanted) for wanted in answer.driver_paths(root)]
     packages = driverstore.collect(folder for folder in folders if folder is not None)
     for package in packages:
@@ -99,9 +103,6 @@ def _setup(log: Log) -> None:
     )
     wanted = plan.make(root, machine)
     log.say(f"image: {wanted.image.name}")
-    world = World(drives, Registry(Path("/tmp/registry.json")))  # noqa: S108  # Windows PE's own, lost at its end
-    for command in wanted.commands:
-        execute(log, world, command)
     disk = disks[wanted.disk][0]
     log.say(f"disk {wanted.disk}: creating {len(wanted.partitions)} partitions")
     prepare(disk, wanted)
