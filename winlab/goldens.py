@@ -148,6 +148,8 @@ def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) 
         builder = lacking(plan, lambda: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
         if builder is not None:
             source, why = supply.choose(plan, origin)
+            if source.bundle is not None and not offline:
+                bundling.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
             tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
             fetch = consent and not offline
             known = Durations(plan.host.accelerator)

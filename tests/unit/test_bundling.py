@@ -15,7 +15,7 @@ from winlab import catalog, goldens
 from winlab.cluster import bundling
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Quiet
-from winlab.media import own_media
+from winlab.media import cache, own_media
 from winlab.plan import Plan
 from winlab.steps import supply
 
@@ -57,6 +57,23 @@ def test_what_is_built_does_not_come_from_the_mirror(monkeypatch: pytest.MonkeyP
     made = make(f"workers.drivers={own_media.published(catalog.get(own_media.DRIVERS))}")
     bundling.create(made, tmp_path / "b.tar", cast(Any, source), [], "https://mirror.example", Quiet())
     assert asked == {"debian-13": None, "virtio-win": "https://mirror.example"}
+
+
+def test_a_bundle_in_the_cache_brings_the_images_that_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its programs would come from it, and the images from a network that there may not be."""
+    debian, drivers = catalog.get("debian-13"), catalog.get(own_media.DRIVERS)
+    in_bundle, in_cache = {cache.key(debian), cache.key(drivers)}, {drivers.name}
+    opened = SimpleNamespace(image=lambda key: key if key in in_bundle else None)
+    brought: list[str] = []
+    monkeypatch.setattr(bundling.bundle, "open_bundle", lambda _: opened)
+    monkeypatch.setattr(bundling, "restore_image", lambda _bundle, key, _progress: brought.append(key))
+    monkeypatch.setattr(bundling.cache, "lookup", lambda recipe: recipe.name in in_cache or None)
+    made = make(f"workers.drivers={own_media.published(drivers)}")
+    bundling.restore_lacking(made, Path("b.tar"), Quiet())
+    assert brought == [cache.key(debian)]
+    in_bundle.clear()
+    bundling.restore_lacking(made, Path("b.tar"), Quiet())  # what it lacks is fetched or built as ever
+    assert brought == [cache.key(debian)]
 
 
 def test_kubernetes_of_one_s_own_does_not_lie_where_other_labs_look(tmp_path: Path) -> None:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from winlab import run
 from winlab.artifacts import build_images, debs, store, toolchain
-from winlab.artifacts.gomodule import GoModule, Target, check_c, check_source, compile_all
+from winlab.artifacts.gomodule import GoModule, Target, check_c, check_published, check_source, compile_all
 from winlab.artifacts.model import Artifact, ContainerImage, Manifest, Obtained, Program, System
 from winlab.artifacts.parts import PARTS, Part, part, systems, tag
 from winlab.artifacts.toolchain import Go
-from winlab.errors import NotFoundError, UsageError
+from winlab.errors import NotFoundError, UsageError, WinlabError
 from winlab.events import Progress
 
 _UNTRIED = "its Go modules were out of reach where winlab was made, so that a build of it was never seen to work"
 _UNBUILT = {"crictl": _UNTRIED, "containerd-shim-runhcs-v1": _UNTRIED, "flannel": _UNTRIED}
+CURE = "'winlab host setup --install' installs what winlab needs."
 _ELSEWHERE = "the sources 'upstream', 'mirror' and 'bundle' have it"
 
 
@@ -66,6 +68,42 @@ class BuildSource:
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
         """What of *wanted* is never built here, with the reasons. Quick; looks at nothing."""
         return {artifact: reason for artifact in wanted if (reason := self._refusal(artifact))}
+
+    def unready(self, wanted: Sequence[Artifact]) -> str | None:
+        """Why what the cache lacks of *wanted* can't be built on this machine as it is; None if nothing is known
+        against it. Asks for Go, the C compiler and mmdebstrap where they are needed, and for one module: seconds."""
+        lacking = dict.fromkeys(self._lacking(wanted))
+        try:
+            for group in lacking:
+                if group.part.cgo:
+                    check_c(group.part.tags)
+            if run.find("mmdebstrap") is None and any(self._needs_packages(artifact) for artifact in wanted):
+                return "Debian's packages for an image can't be fetched: mmdebstrap is not installed. " + CURE
+            for group in lacking:
+                if group.part.own is None:
+                    check_published(group.module)
+                    break
+        except WinlabError as error:
+            return " ".join(filter(None, (error.what, error.why, error.cure)))
+        return None
+
+    def _lacking(self, wanted: Iterable[Artifact]) -> Iterator[_Group]:
+        """What would be compiled."""
+        for artifact in wanted:
+            if isinstance(artifact, Program):
+                programs = [artifact]
+            elif isinstance(artifact, ContainerImage) and self._image_at_hand(artifact) is None:
+                programs = list(self._layout(artifact).programs)
+            else:
+                continue
+            for program in programs:
+                group = self._group(program)
+                if self._at_hand(group, program) is None:
+                    yield group
+
+    def _needs_packages(self, artifact: Artifact) -> bool:
+        image = artifact if isinstance(artifact, ContainerImage) else None
+        return image is not None and bool(self._layout(image).packages) and self._image_at_hand(image) is None
 
     def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
         """Build one artifact, or take it from the cache. For several, :meth:`obtain_all` is much faster.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,6 +19,13 @@ from winlab.errors import NotFoundError, UsageError, WinlabError
 
 Kind = Literal["upstream", "mirror", "bundle", "build"]
 PROBE_SECONDS = 3.0
+
+
+class Builder(Source, Protocol):
+    """The source ``build``, which may turn out to be out of reach."""
+
+    def unready(self, wanted: Sequence[Artifact]) -> str | None:
+        """Why what the cache lacks of *wanted* can't be built on this machine as it is; None if it may be."""
 
 
 def unreachable(url: str) -> str | None:
@@ -43,7 +50,7 @@ def choose(
     wanted: Sequence[Artifact],
     *,
     pins: Pins,
-    build: Callable[[], Source],
+    build: Callable[[], Builder],
     kind: Kind | None = None,
     bundle_path: Path | None = None,
     mirror: str | None = None,
@@ -154,9 +161,13 @@ class _Search:
             self.reasons.append(f"{where}: {why}")
             self.passed.append(why)
             return None
-        return source, self._because(f"{where}: {urlsplit(place).netloc} answers", named)
+        answers = f"{where}: {urlsplit(place).netloc} answers"
+        if self.mirror and (vouched := source.vouched(self.needed)):
+            answers += f" (for {vouched} of {len(self.needed)} artifacts nothing but its own lists of digests vouches"
+            answers += ", over a connection that anybody on the way can alter)" if place.startswith("http:") else ")"
+        return source, self._because(answers, named)
 
-    def built(self, build: Callable[[], Source], *, named: bool) -> tuple[Source, str] | None:
+    def built(self, build: Callable[[], Builder], *, named: bool) -> tuple[Source, str] | None:
         """A build on this machine."""
         try:
             source = build()
@@ -164,6 +175,9 @@ class _Search:
             self.reasons.append(f"build: {' '.join(filter(None, (error.what, error.why)))}")
             return None
         if self._lacks("build", source, ""):
+            return None
+        if why := source.unready(self.needed):
+            self.reasons.append(f"build: {why}")
             return None
         return source, self._because("build: from Go modules, on this machine", named)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,7 +18,7 @@ from winlab import run
 from winlab.artifacts import toolchain
 from winlab.artifacts.model import System
 from winlab.artifacts.toolchain import Go
-from winlab.errors import HostError, TransferError, UsageError
+from winlab.errors import HostError, TransferError, UsageError, WinlabError
 from winlab.events import Progress
 from winlab.media.download import check_space
 
@@ -151,6 +152,27 @@ def check_source(module: GoModule) -> None:
         )
 
 
+def check_published(module: GoModule) -> None:
+    """See that a Go is at hand for the module, and that its proxy (or Go's cache) has the version. Quick.
+
+    :raises HostError: there is no Go.
+    :raises TransferError: the version can't be had.
+    """
+    toolchain.require("1.21")
+    go = next(iter(toolchain.here()), None)
+    if module.source is not None or go is None:  # which Go it needs is told by a Go
+        return
+    command = [str(go.program), "list", "-m", "-json", f"{module.path}@{module.version}"]
+    with tempfile.TemporaryDirectory(prefix="winlab-") as folder:
+        try:
+            environment = _environment("-mod=mod", own=True)
+            answer = run.run(command, env=environment, cwd=Path(folder), timeout=toolchain.PROBE_SECONDS).stdout
+        except WinlabError as error:
+            why = _reason(error.result) if isinstance(error, run.CommandError) else error.what
+            raise _unpublished(module, why, error) from error
+    toolchain.require(str(json.loads(answer).get("GoVersion") or "1.21"))
+
+
 def check_c(tags: tuple[str, ...]) -> None:
     """See that C code, which only runc has, can be compiled and linked statically with what these tags need.
 
@@ -209,18 +231,22 @@ def _prepare(module: GoModule, folder: Path, progress: Progress) -> tuple[str, s
     try:
         go, answer = _with_go(download, progress)
     except run.CommandError as error:
-        raise TransferError(
-            f"The Go module {module.path} {module.version} can't be fetched.",
-            why=_reason(error.result),
-            cure="Does that version exist? Is Go's module proxy reachable (GOPROXY names another; so do http_proxy and"
-            " https_proxy)?",
-            causes=[error],
-        ) from error
+        raise _unpublished(module, _reason(error.result), error) from error
     edit = run.run([str(go.program), "mod", "edit", "-json", str(answer["GoMod"])], env=environment, cwd=folder)
     gomod = json.loads(edit.stdout)
     (folder / "go.mod").write_text(wrapper(gomod, module.version), encoding="utf-8")
     released = json.loads(Path(answer["Info"]).read_text(encoding="utf-8"))["Time"]
     return str(released), str(gomod.get("Go") or "1.21")
+
+
+def _unpublished(module: GoModule, why: str, error: WinlabError) -> TransferError:
+    return TransferError(
+        f"The Go module {module.path} {module.version} can't be fetched.",
+        why=why,
+        cure="Does that version exist? Is Go's module proxy reachable (GOPROXY names another; so do http_proxy and"
+        " https_proxy)?",
+        causes=[error],
+    )
 
 
 def _reason(result: run.Result) -> str:

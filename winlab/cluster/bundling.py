@@ -72,6 +72,17 @@ def restore_images(plan: Plan, path: Path, progress: Progress) -> None:
         restore_image(opened, key, progress)
 
 
+def restore_lacking(plan: Plan, path: Path, progress: Progress) -> None:
+    """As :func:`restore_images`, of a bundle that nobody named: what the cache has stays, what the bundle lacks too.
+
+    :raises TransferError: one is damaged.
+    """
+    opened = bundle.open_bundle(path)
+    for recipe in recipes(plan):
+        if cache.lookup(recipe) is None and opened.image(cache.key(recipe)) is not None:
+            restore_image(opened, cache.key(recipe), progress)
+
+
 def recipes(plan: Plan) -> list[catalog.Recipe]:
     """The catalog's images that the plan needs, with the published drivers; media of the person's own are none."""
     names = {node.image for node in plan.nodes if node.windows is None or node.windows.media is None}

@@ -13,12 +13,13 @@ KUBERNETES = {
     "linux": ("kubeadm", "kubelet", "kubectl"),
     "windows": ("kubeadm", "kubelet", "kubectl", "kube-proxy", "kube-log-runner"),
 }
+WINDOWS_SHIM = "containerd-shim-runhcs-v1"  # starts Windows' containers
 CONTAINERD = {
     "linux": ("containerd", "containerd-shim-runc-v2", "ctr"),
-    "windows": ("containerd", "ctr", "containerd-shim-runhcs-v1"),
+    "windows": ("containerd", "ctr", WINDOWS_SHIM),
 }
 # A node becomes Ready without them: a tool for people, and what starts containers of Windows, which has no source in Go
-OPTIONAL = frozenset({"crictl", "containerd-shim-runhcs-v1"})
+OPTIONAL = frozenset({"crictl", WINDOWS_SHIM})
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
 REGISTRY = "registry.k8s.io"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from winlab.artifacts import choice, overrides, store
 from winlab.artifacts.build import BuildSource
+from winlab.artifacts.bundle_source import BundleSource
 from winlab.artifacts.model import Artifact, ContainerImage, Obtained, Program, Source, System
 from winlab.artifacts.overrides import OverriddenSource
 from winlab.cluster import preload, versions, wanted
@@ -34,6 +35,8 @@ class Supply:
     volumes: dict[System, str] = field(default_factory=dict)
     store: str | None = None  # the disk with containerd's store, where this host could make one
     check: Callable[[list[Obtained]], None] | None = None  # against the lock file
+    own: bool = False  # whether programs of the person's own are among it
+    bundle: Path | None = None  # the one that it is taken from
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     def obtain(self, artifacts: list[Artifact], progress: Progress) -> list[Obtained]:
@@ -96,7 +99,18 @@ def choose(plan: Plan, origin: Origin) -> tuple[Supply, str]:
         optional=optional,
     )
     missing = frozenset(source.cannot(optional))
-    return Supply(OverriddenSource(source, own) if own else source, missing), why
+    why += _left_out(missing)
+    taken = source.bundle.path if isinstance(source, BundleSource) else None
+    return Supply(OverriddenSource(source, own) if own else source, missing, own=bool(own), bundle=taken), why
+
+
+def _left_out(missing: frozenset[Artifact]) -> str:
+    """What a person should know of what the lab will lack."""
+    if not missing:
+        return ""
+    names = ", ".join(sorted(str(artifact) for artifact in missing))
+    shim = any(isinstance(artifact, Program) and artifact.name == wanted.WINDOWS_SHIM for artifact in missing)
+    return f" It lacks {names}" + (": nodes become Ready, and Windows runs no pods." if shim else ".")
 
 
 def name(system: System) -> str:
@@ -170,14 +184,16 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
 def _system_step(context: Context, supply: Supply, payload: wanted.Payload, needs: tuple[str, ...]) -> Step:
     nodes = [node for node in context.plan.nodes if node.os == payload.os]
     links = payload.os == "linux" and not context.plan.joins
+    # What is locked, or given by a flag, is compared with what the nodes have, also in a lab that has everything
+    compared = supply.check is not None or supply.own
 
     def run(progress: Progress) -> None:
         obtained = supply.obtain(list(payload.artifacts), progress)
         if links:
             _link_kubectl(context, obtained)
         made = Payload(payload.os, obtained, payload.plugins)
-        if supply.check is not None:
-            _refuse_other_payload(context, nodes, made.volume)
+        if compared:
+            _refuse_other_payload(context, nodes, made.volume, supply)
         if not context.pool.is_complete(made.volume):
             progress.say(f"writing the payload CD, {made.size >> 20} MiB")
             with store.workspace() as folder:
@@ -190,22 +206,26 @@ def _system_step(context: Context, supply: Supply, payload: wanted.Payload, need
 
     def done() -> bool:
         here = not links or context.state.kubectl.exists()
-        # what is locked is compared with what the source gives now, also for a lab that has everything
-        return supply.check is None and here and all(_inserted(context, node) is not None for node in nodes)
+        return not compared and here and all(_inserted(context, node) is not None for node in nodes)
 
     return Step(name(payload.os), run, done, needs, usual=USUAL[payload.os])
 
 
-def _refuse_other_payload(context: Context, nodes: list[NodePlan], volume: str) -> None:
-    """See that no node of the lab was made from other things than those that the lock file pins.
+def _refuse_other_payload(context: Context, nodes: list[NodePlan], volume: str, supply: Supply) -> None:
+    """See that no node of the lab was made from other things than those that the lock file pins or flags give.
 
     :raises ConflictError: one was.
     """
     others = [node.name for node in nodes if _inserted(context, node) not in (None, volume)]
     if others:
+        destroy = f"'winlab destroy --lab {context.plan.lab}'"
+        locked = supply.check is not None
         raise ConflictError(
-            f"These nodes of the lab were made from other programs than those locked: {', '.join(others)}.",
-            cure=f"Run 'winlab destroy --lab {context.plan.lab}' first, or leave out --locked.",
+            "These nodes of the lab were made from other programs than those "
+            f"{'locked' if locked else 'given now'}: {', '.join(others)}.",
+            cure=f"Run {destroy} first, or leave out --locked."
+            if locked
+            else f"Swap a program on a running node with 'winlab push'; or run {destroy} first.",
         )
 
 

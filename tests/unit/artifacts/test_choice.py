@@ -38,11 +38,15 @@ class Build:
 
     name = "build"
 
-    def __init__(self, *never: Artifact) -> None:
+    def __init__(self, *never: Artifact, unready: str | None = None) -> None:
         self.never = never
+        self.why = unready
 
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
         return {artifact: "no module has it" for artifact in wanted if artifact in self.never}
+
+    def unready(self, wanted: Sequence[Artifact]) -> str | None:
+        return self.why
 
     def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
         return Obtained(artifact, Path("/built"), "0" * 64, 1, "built")
@@ -82,6 +86,16 @@ def test_upstream_where_it_answers() -> None:
     assert asked == ["https://dl.example/kubelet"]
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_mirror_is_told_by_what_vouches_for_it(scheme: str) -> None:
+    listed = {"sha256": None, "sums_url": "https://dl.example/kubeadm.sha256"}
+    pins = Pins(programs=(pin(KUBELET), pin(KUBEADM).model_copy(update=listed)))
+    mirror = f"{scheme}://m.example"
+    _, reason = choose([KUBELET, KUBEADM], pins=pins, build=no_build, mirror=mirror, probe=answers)
+    assert "(for 1 of 2 artifacts nothing but its own lists of digests vouches" in reason
+    assert ("anybody on the way can alter" in reason) == (scheme == "http")
+
+
 def test_a_build_where_nobody_answers() -> None:
     source, reason = choose([KUBELET], pins=PINS, build=Build, probe=silent)
     assert source.name == "build"
@@ -89,6 +103,17 @@ def test_a_build_where_nobody_answers() -> None:
         "build: from Go modules, on this machine, since there is no bundle in the cache and dl.example did not answer"
         " within 3 s."
     )
+
+
+def test_a_build_that_could_not_begin_is_no_source() -> None:
+    """Else create would find out when the first guests run already."""
+
+    def build() -> Build:
+        return Build(unready="There is no Go.")
+
+    with pytest.raises(NotFoundError, match="There is no source") as caught:
+        choose([KUBELET], pins=PINS, build=build, probe=silent)
+    assert "build: There is no Go." in caught.value.why
 
 
 def test_a_build_of_what_is_not_published() -> None:

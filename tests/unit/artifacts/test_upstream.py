@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import tarfile
 import threading
@@ -202,9 +203,24 @@ def test_what_is_not_pinned_is_said_before(tmp_path: Path) -> None:
         source.obtain(other, Quiet())
 
 
-def test_a_folder_brings_programs_and_is_checked(tmp_path: Path) -> None:
-    import hashlib
+def test_what_a_mirror_alone_vouches_for_is_taken_by_nobody_else(tmp_path: Path) -> None:
+    """Another's list of digests, beside another's file, says nothing of what the publisher has."""
+    content = elf()
+    listed = {"sha256": None, "sums_url": "https://dl.example/v1/kubelet.sha256"}
+    pin = KUBELET.model_copy(update=listed)
+    (tmp_path / "kubelet").write_bytes(content)
+    (tmp_path / "kubelet.sha256").write_text(hashlib.sha256(content).hexdigest())
+    mirror = upstream.UpstreamSource(Pins(programs=(pin,)), str(tmp_path))
+    mirror.obtain(pin.artifact, Quiet())
+    assert mirror.at_hand(pin.artifact)
+    assert not upstream.UpstreamSource(Pins(programs=(pin,))).at_hand(pin.artifact)
+    pinned = KUBELET.model_copy(update={"sha256": hashlib.sha256(content).hexdigest()})
+    upstream.UpstreamSource(Pins(programs=(pinned,)), str(tmp_path)).obtain(pin.artifact, Quiet())
+    assert upstream.UpstreamSource(Pins(programs=(pinned,))).at_hand(pin.artifact)  # its digest is winlab's own
+    assert (mirror.vouched([pin.artifact]), upstream.UpstreamSource(Pins(programs=(pinned,))).vouched([])) == (1, 0)
 
+
+def test_a_folder_brings_programs_and_is_checked(tmp_path: Path) -> None:
     content = elf(183)
     pin = KUBELET.model_copy(update={"sha256": hashlib.sha256(content).hexdigest()})
     (tmp_path / "kubelet").write_bytes(content)

@@ -140,3 +140,16 @@ def test_a_lab_of_other_programs_is_refused(there: Context, tmp_path: Path) -> N
     IN_DRIVE[there.plan.node("node-1").domain] = "base-kubernetes-windows-0000000000000000.iso"
     with pytest.raises(ConflictError, match=r"other programs than those locked: node-1\."):
         step(there, source).run(Quiet())
+
+
+def test_a_program_of_one_s_own_does_not_pass_a_finished_lab_by(there: Context, tmp_path: Path) -> None:
+    """Else 'create --kubelet MINE' would say that all is done, with the old kubelet."""
+    (tmp_path / "x").touch()
+    source = Supply(cast(Any, Source(tmp_path / "x")), own=True)
+    have(there, source)
+    assert not step(there, source).done()
+    step(there, source).run(Quiet())
+    IN_DRIVE[there.plan.node("node-1").domain] = "base-kubernetes-windows-0000000000000000.iso"
+    with pytest.raises(ConflictError, match=r"other programs than those given now: node-1\.") as caught:
+        step(there, source).run(Quiet())
+    assert "winlab push" in caught.value.cure
