@@ -91,7 +91,12 @@ def programs() -> str:
 def volume(node: NodePlan) -> str:
     """The name of the base volume of a clone's golden image."""
     assert node.windows is not None
-    return f"base-{node.image}-golden-{node.windows.golden}.qcow2"
+    return base_volume(node.image, str(node.windows.golden))
+
+
+def base_volume(image: str, key_: str) -> str:
+    """The name of the base volume of the golden image of a recipe with this key."""
+    return f"base-{image}-golden-{key_}.qcow2"
 
 
 def clone(node: NodePlan) -> NodePlan:

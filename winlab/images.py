@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from lxml import etree
 
+from winlab import golden
 from winlab.catalog import Recipe
 from winlab.cluster.payload import PREFIX
-from winlab.errors import HostError
+from winlab.errors import ConflictError, HostError
 from winlab.media import cache, golden_cache
+from winlab.media.stock import Item
 from winlab.render.domain import PAYLOAD_DRIVE
 from winlab.vm import domains
 from winlab.vm.connection import Connection, connected
@@ -33,12 +36,37 @@ def prune_all(recipes: Iterable[Recipe]) -> int:
     newest = {one.image.recipe.name: one.image.key for one in golden_cache.entries()}  # which comes last
     kept.update(newest.values())
     freed = cache.prune(kept)
-    try:
-        with connected() as conn:
-            _prune_pool(Pool(conn), domains.files(conn), waiting=_one_waits(conn))
-    except HostError:
-        pass  # a host without libvirt has no volumes to prune
+    with suppress(HostError), connected() as conn:  # a host without libvirt has no volumes to prune
+        _prune_pool(Pool(conn), domains.files(conn), waiting=_one_waits(conn))
     return freed
+
+
+def remove(item: Item) -> int:
+    """Remove an image from the cache; a golden one first from the pool, where create would find it.
+
+    :returns: how many bytes of the cache were freed.
+    :raises ConflictError: labs stand on it, or another winlab is at it; it stays where it is.
+    """
+    if item.golden is not None:
+        with suppress(HostError), connected() as conn:  # a host without libvirt has no volume of it
+            _remove_base(Pool(conn), golden.base_volume(item.name, item.golden.key))
+    return cache.remove(item.image.key)
+
+
+def _remove_base(pool: Pool, name: str) -> None:
+    pool.refresh()
+    if not pool.exists(name):
+        return
+    labs = sorted({above.split(".")[0] for above in _standing(pool).get(str(pool.path(name)), ())})
+    if labs:
+        raise ConflictError(
+            "Labs stand on this golden image.",
+            why=f"They are: {', '.join(labs)}.",
+            cure="Remove them first: " + ", ".join(f"'winlab destroy --lab {lab}'" for lab in labs) + ".",
+        )
+    if not pool.is_complete(name) and not pool.is_abandoned(name):
+        raise ConflictError("Another winlab is uploading this image.", cure="Wait for it to end, or interrupt it.")
+    _delete(pool, name)
 
 
 def _one_waits(conn: Connection) -> bool:
@@ -52,7 +80,7 @@ def _one_waits(conn: Connection) -> bool:
 
 def _prune_pool(pool: Pool, inserted: set[str], *, waiting: bool) -> None:
     pool.refresh()
-    used = inserted | {path for name in pool.names() if (path := _backing(pool, name))}
+    used = inserted | _standing(pool).keys()
     for name in pool.names("base-"):
         if waiting and name.startswith(PREFIX):
             continue
@@ -60,8 +88,21 @@ def _prune_pool(pool: Pool, inserted: set[str], *, waiting: bool) -> None:
             if not pool.exists(name.removesuffix(MARKER)):
                 pool.delete(name)
         elif str(pool.path(name)) not in used and (pool.is_complete(name) or pool.is_abandoned(name)):
-            pool.delete(name + MARKER)
-            pool.delete(name)
+            _delete(pool, name)
+
+
+def _delete(pool: Pool, name: str) -> None:
+    pool.delete(name + MARKER)
+    pool.delete(name)
+
+
+def _standing(pool: Pool) -> dict[str, list[str]]:
+    """The volumes that stand on others, by the paths of those."""
+    found: dict[str, list[str]] = {}
+    for name in pool.names():
+        if path := _backing(pool, name):
+            found.setdefault(path, []).append(name)
+    return found
 
 
 def _backing(pool: Pool, name: str) -> str | None:

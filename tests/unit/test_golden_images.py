@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import plans
 import pytest
+from clones import REHEARSAL, clone, keep, make
 
-from winlab import catalog, engine, golden, goldens, lab
+from winlab import catalog, engine, golden, goldens, images, lab
 from winlab.durations import Durations
-from winlab.errors import NotFoundError, TransferError, UsageError
+from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.media import cache, golden_cache, own_media, stock
-from winlab.plan import NodePlan, Plan, check_lab_name
+from winlab.plan import Plan, check_lab_name
 from winlab.render import domain, folder
 from winlab.state import LabState
 from winlab.steps import Context
 from winlab.steps.supply import Supply
 from winlab.vm import domains
-
-REHEARSAL = "workers.os=windows-rehearsal"
-
 
 MADE: set[str] = set()  # the domains that the hypervisor has
 
@@ -37,14 +34,6 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
     plans.fixed_keys(monkeypatch)
-
-
-def make(*changes: str, lab_name: str = "lab", source: str = "1-2-1") -> Plan:
-    return plans.make(plans.TCG, source, *changes, lab=lab_name)
-
-
-def clone(plan: Plan) -> NodePlan:
-    return plan.node("node-1")
 
 
 def key(*changes: str, lab_name: str = "lab") -> str:
@@ -242,20 +231,6 @@ def test_an_image_that_is_there_is_not_made_again() -> None:
     assert step.name == "image windows-rehearsal-golden"
 
 
-def keep(
-    plan: Plan, *, days: int | None = 90, programs: str | None = None, build: str = "20348.2762"
-) -> golden_cache.Golden:
-    node = clone(plan)
-    assert node.windows is not None
-    ends = None if days is None else (datetime.now(UTC) + timedelta(days=days, minutes=5)).isoformat()
-
-    def fill(output: Path) -> dict[str, Any]:
-        output.write_bytes(b"a disk")
-        return {"build": build, "evaluation_ends": ends, "programs": programs or golden.programs()}
-
-    return golden_cache.keep(node, str(node.windows.golden), fill, Quiet())
-
-
 def test_without_media_nothing_is_needed_but_the_image() -> None:
     """What was imported, or made before the medium went, will do."""
     plan = make("workers.os=windows-2022")
@@ -315,9 +290,6 @@ def test_an_image_goes_to_another_machine_and_is_checked(tmp_path: Path, monkeyp
 
 
 def test_prune_keeps_the_newest_golden_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    from winlab import images
-    from winlab.errors import HostError
-
     def none() -> None:
         raise HostError("no libvirt")
 
@@ -353,8 +325,6 @@ def test_a_lab_that_stands_needs_no_newer_image(monkeypatch: pytest.MonkeyPatch)
 def test_prune_leaves_the_payload_that_a_machine_will_get(
     monkeypatch: pytest.MonkeyPatch, medium: str, left: list[str]
 ) -> None:
-    from winlab import images
-
     names = ["base-kubernetes-windows-1.iso", "base-a.iso"]
 
     class There(Pool):

@@ -99,11 +99,14 @@ def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
 
 @app.command()
 def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
-    """Remove an image from the cache; labs that stand on it keep what they have in the pool."""
-    from winlab.media import cache, stock
+    """Remove an image from the cache, a golden one from the pool, too. Labs keep what else they have in the pool.
 
-    item = stock.find(which)
-    freed = cache.remove(item.image.key)
+    A golden image that labs stand on stays.
+    """
+    from winlab import images
+    from winlab.media import stock
+
+    freed = images.remove(stock.find(which))
     if output is Output.JSON:
         print_json({"freed_bytes": freed})
     else:

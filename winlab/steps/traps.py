@@ -94,7 +94,7 @@ TRAPS = (
     Trap(
         r"0xC004F009|evaluation period",
         "The evaluation is over.",
-        "Build the golden image anew: 'winlab image rm KEY', then create.",
+        "Build the golden image anew: destroy the labs that stand on it, 'winlab image rm KEY', then create.",
     ),
 )
 

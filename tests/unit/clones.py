@@ -1,0 +1,38 @@
+"""Plans with clones of golden images, and golden images in the cache, for tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import plans
+
+from winlab import golden
+from winlab.events import Quiet
+from winlab.media import golden_cache
+from winlab.plan import NodePlan, Plan
+
+REHEARSAL = "workers.os=windows-rehearsal"
+
+
+def make(*changes: str, lab_name: str = "lab", source: str = "1-2-1") -> Plan:
+    return plans.make(plans.TCG, source, *changes, lab=lab_name)
+
+
+def clone(plan: Plan) -> NodePlan:
+    return plan.node("node-1")
+
+
+def keep(
+    plan: Plan, *, days: int | None = 90, programs: str | None = None, build: str = "20348.2762"
+) -> golden_cache.Golden:
+    node = clone(plan)
+    assert node.windows is not None
+    ends = None if days is None else (datetime.now(UTC) + timedelta(days=days, minutes=5)).isoformat()
+
+    def fill(output: Path) -> dict[str, Any]:
+        output.write_bytes(b"a disk")
+        return {"build": build, "evaluation_ends": ends, "programs": programs or golden.programs()}
+
+    return golden_cache.keep(node, str(node.windows.golden), fill, Quiet())
