@@ -92,7 +92,19 @@ class _Build:
         self.note = context.state.folder / SEALED
 
     def is_off(self) -> bool:
-        return self.note.exists() and domains.state(self.context.conn, self.node.domain) == "off"
+        """Whether sysprep has switched the machine off. That is written down: libvirt forgets why a machine is off."""
+        if not self.note.exists() or domains.state(self.context.conn, self.node.domain) != "off":
+            return False
+        facts = self._facts()
+        if not facts.get("finished"):
+            if not domains.was_shut_down(self.context.conn, self.node.domain):
+                return False
+            self.context.state.write(self.note, json.dumps({**facts, "finished": True}))
+        return True
+
+    def _facts(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.note.read_text(encoding="utf-8"))
+        return found
 
     def seal(self, progress: Progress) -> None:
         """Have sysprep generalize the machine, and wait until it is off."""
@@ -112,18 +124,25 @@ class _Build:
         while (state := domains.state(self.context.conn, self.node.domain)) != "off":
             progress.say("waiting for sysprep to generalize Windows and to switch it off")
             if state not in ("running", "shutting down"):
-                error = GuestError(
-                    f"'{self.node.name}' is {state}, while sysprep generalizes it.",
-                    cure=f"Run 'winlab destroy --lab {self.context.plan.lab}' and the same command again.",
-                )
-                evidence.keep(self.context, self.node, error, progress)
-                raise error
+                raise self._interrupted(f"The machine is {state}.", progress)
             if life.has_stopped(domains.written_bytes(self.context.conn, self.node.domain)):
                 raise self._stalled(life.limit, progress)
             if time.monotonic() - asked > ASK:
                 asked = time.monotonic()
                 self._ask(progress)
             time.sleep(POLL)
+        if not self.is_off():
+            why = "Nothing tells that sysprep switched it off: it lost its power, or libvirt was started anew since."
+            raise self._interrupted(why, progress)
+
+    def _interrupted(self, why: str, progress: Progress) -> GuestError:
+        error = GuestError(
+            f"Generalizing '{self.node.name}' was interrupted.",
+            why=why,
+            cure=f"Run 'winlab destroy --lab {self.context.plan.lab}' and the same command again.",
+        )
+        evidence.keep(self.context, self.node, error, progress)
+        return error
 
     def _stalled(self, limit: float, progress: Progress) -> StalledError:
         folder, logs = evidence.collect(self.context, self.node, progress)
@@ -170,7 +189,7 @@ class _Build:
     def fetch(self, progress: Progress) -> None:
         """Bring the disk into the cache, compressed, and from there into the pool as a base volume."""
         assert self.node.windows is not None
-        facts = json.loads(self.note.read_text(encoding="utf-8"))
+        facts = self._facts()
 
         def fill(output: Path) -> dict[str, Any]:
             with tempfile.TemporaryDirectory(prefix="winlab-", dir=output.parent) as folder:

@@ -105,6 +105,15 @@ def state(conn: libvirt.virConnect, name: str) -> str:
     return "gone" if domain is None else STATES.get(domain.state()[0], "unknown")
 
 
+def was_shut_down(conn: libvirt.virConnect, name: str) -> bool:
+    """Whether the domain is off because its guest went down in order, not by a loss of power or of its process.
+
+    libvirt knows that until it is started anew itself.
+    """
+    found, reason = get(conn, name).state()
+    return bool(found == libvirt.VIR_DOMAIN_SHUTOFF and reason == libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN)
+
+
 def inserted(conn: libvirt.virConnect, name: str) -> dict[str, Path]:
     """The files of the CDs in the domain's drives, by the drives' target names."""
     domain = find(conn, name)
