@@ -11,9 +11,9 @@ from winlab import engine, locks, state
 from winlab.cluster import bundling, versions
 from winlab.durations import Durations, Forecast
 from winlab.engine import Step
-from winlab.errors import ConflictError, HostError, WinlabError
+from winlab.errors import ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Event, Kind, Listener, Progress, Told
-from winlab.media import golden_cache
+from winlab.media import golden_cache, stock
 from winlab.plan import GOLDEN, NodePlan, Plan
 from winlab.state import LabState
 from winlab.steps import Context, foundation, golden, images, supply, windows_media
@@ -24,6 +24,7 @@ from winlab.vm.volumes import Pool
 
 WANTED_BY = "wanted-by"  # in a builder's folder: the lab whose create began it
 SUFFIX = " of the golden image"
+SOON = 14  # days: an evaluation that ends within them is told of
 
 
 def clone(plan: Plan) -> NodePlan | None:
@@ -39,10 +40,11 @@ def is_there(plan: Plan, pool: Pool, conn: Connection) -> bool:
     assert node.windows is not None
     if pool.is_complete(node.volume("base").name) or golden_cache.find(str(node.windows.golden)) is not None:
         return True
-    return _all_made(plan, conn)
+    return all_made(plan, conn)
 
 
-def _all_made(plan: Plan, conn: Connection) -> bool:
+def all_made(plan: Plan, conn: Connection) -> bool:
+    """Whether all of the plan's Windows machines are made, so that no golden image is cloned any more."""
     clones = [node for node in plan.nodes if node.windows is not None]
     return all(domains.find(conn, node.domain) is not None for node in clones)
 
@@ -68,6 +70,29 @@ def check_media(plan: Plan, *, consent: bool = False, offline: bool = False) -> 
     except WinlabError:
         if not _is_settled(plan):
             raise
+
+
+def check_evaluation(plan: Plan, tell: Listener) -> None:
+    """See that the evaluation of the golden image goes on, and tell if not for long. Of one that is in the pool alone
+    nothing is known.
+
+    :raises UsageError: it is over; nothing was touched.
+    """
+    node = clone(plan)
+    made = None if node is None or node.windows is None else golden_cache.find(str(node.windows.golden))
+    if made is None or made.days_left is None:
+        return
+    key = made.image.key[: stock.SHORT]
+    anew = f"Run 'winlab image rm {key}' and the same command again: it makes a new one."
+    if made.days_left < 0:
+        raise UsageError(
+            f"The evaluation of Windows in the golden image {key} is over.",
+            why=f"It ended at {made.facts['evaluation_ends']}, and its clones' ends with it.",
+            cure=anew,
+        )
+    if made.days_left < SOON:
+        text = f"The evaluation of Windows in the golden image {key} ends in {made.days_left} days. {anew}"
+        tell(Event(Kind.NOTE, "", text))
 
 
 def _is_settled(plan: Plan) -> bool:
@@ -109,7 +134,7 @@ def upload_steps(context: Context) -> list[Step]:
         return []
     assert node.windows is not None
     step = golden.upload_step(context, node.volume("base").name, str(node.windows.golden))
-    return [replace(step, done=lambda: step.done() or _all_made(context.plan, context.conn))]
+    return [replace(step, done=lambda: step.done() or all_made(context.plan, context.conn))]
 
 
 def build_steps(context: Context, builder: Plan, source: Supply, *, alone: bool) -> list[Step]:
@@ -143,6 +168,7 @@ def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) 
     if origin.bundle is not None:
         bundling.restore_images(plan.builder, origin.bundle, Told(tell, "images of the bundle"))
     check_media(plan, consent=consent, offline=offline)
+    check_evaluation(plan, tell)
     with connected() as conn, ExitStack() as held:
         pool = Pool(conn)
         builder = lacking(plan, lambda: golden_cache.find(key) is not None, held, Told(tell, "golden image"))

@@ -88,6 +88,8 @@ def create(
     with connected() as conn, state.locked(), ExitStack() as held:
         pool = Pool(conn)
         _refuse_other_plan(plan, conn)
+        if not goldens.all_made(plan, conn):
+            goldens.check_evaluation(plan, tell)
         built = goldens.lacking(plan, lambda: goldens.is_there(plan, pool, conn), held, Told(tell, "golden image"))
         _check_memory(plan, conn)
         known = Durations(plan.host.accelerator)

@@ -9,10 +9,11 @@ import plans
 import pytest
 from clones import REHEARSAL, clone, keep, make
 
-from winlab import golden, goldens, images, settings
-from winlab.errors import ConflictError
-from winlab.events import Quiet
+from winlab import golden, goldens, images, lab, settings
+from winlab.errors import ConflictError, UsageError
+from winlab.events import Event, Kind, Quiet
 from winlab.media import stock
+from winlab.steps.supply import Origin
 from winlab.vm import volumes
 from winlab.vm.connection import connected
 
@@ -73,3 +74,49 @@ def test_without_libvirt_the_cache_s_copy_is_removed() -> None:
     keep(make(REHEARSAL))
     assert images.remove(stock.find("windows-rehearsal")) > 0
     assert stock.items() == []
+
+
+class Passed(Exception):
+    """It was checked, and the work would begin."""
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch, pool: volumes.Pool) -> None:
+    def begun(*_: object) -> None:
+        raise Passed
+
+    monkeypatch.setattr(goldens, "lacking", begun)
+
+
+@pytest.mark.usefixtures("stopped")
+def test_an_image_whose_evaluation_is_over_is_not_cloned(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make(REHEARSAL)
+    key = keep(plan, days=-1).image.key[: stock.SHORT]
+    for command in (lambda: lab.create(plan, lambda _: None), lambda: goldens.build(plan, lambda _: None, Origin())):
+        with pytest.raises(UsageError, match="is over") as caught:
+            command()
+        assert f"winlab image rm {key}" in caught.value.cure
+    monkeypatch.setattr(goldens, "all_made", lambda *_: True)  # a lab that stands clones nothing
+    with pytest.raises(Passed):
+        lab.create(plan, lambda _: None)
+
+
+@pytest.mark.usefixtures("stopped")
+@pytest.mark.parametrize(("days", "told"), [(0, 1), (13, 1), (14, 0), (None, 0)])
+def test_an_evaluation_that_ends_soon_is_told_of(days: int | None, told: int) -> None:
+    plan = make(REHEARSAL)
+    keep(plan, days=days)
+    events: list[Event] = []
+    with pytest.raises(Passed):
+        lab.create(plan, events.append)
+    assert [(one.kind, f"ends in {days} days" in one.text) for one in events] == [(Kind.NOTE, True)] * told
+
+
+@pytest.mark.usefixtures("stopped")
+def test_an_image_that_is_in_the_pool_alone_is_taken_as_it_is(pool: volumes.Pool) -> None:
+    plan = make(REHEARSAL)
+    base = golden.volume(clone(plan))
+    for name in (base, base + volumes.MARKER):
+        pool.create_disk(name, 1)
+    with pytest.raises(Passed):
+        lab.create(plan, lambda _: None)
