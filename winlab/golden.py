@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from winlab import data
+from winlab import catalog, data
 from winlab.errors import UsageError
-from winlab.media import own_media
+from winlab.media import golden_cache, own_media
 from winlab.net import addresses
 from winlab.plan import GOLDEN, NodePlan, Plan, VolumePlan, WindowsPlan, identity
 
@@ -27,7 +27,25 @@ OWN = {"computer_name", "golden", "media", "drivers", "openssh", "scripts", "fil
 
 def key(node: NodePlan) -> str:
     """The 16 hex digits that name the golden image of a Windows node that is installed by itself."""
-    return hashlib.sha256(json.dumps(inputs(node), sort_keys=True).encode()).hexdigest()[:16]
+    return _digest(inputs(node))
+
+
+def _digest(found: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _made_elsewhere(node: NodePlan) -> str | None:
+    """The key of the newest golden image in the cache that only its medium can tell from the one which the node would
+    need, where no medium is given or in the cache; None if there is none, or a medium says which one it is."""
+    assert node.windows is not None
+    recipe = catalog.get(node.image)
+    if recipe.build or recipe.download or own_media.at_hand(recipe, node.windows.media) is not None:
+        return None
+    ours = inputs(node)
+    for one in reversed(golden_cache.entries()):
+        if one.image.recipe.name == recipe.name and one.key == _digest({**ours, "medium": one.facts.get("medium")}):
+            return one.key
+    return None
 
 
 def inputs(node: NodePlan) -> dict[str, Any]:
@@ -103,7 +121,8 @@ def clone(node: NodePlan) -> NodePlan:
     """The node as a clone of its golden image; Linux nodes stay as they are."""
     if node.windows is None:
         return node
-    made = node.model_copy(update={"windows": node.windows.model_copy(update={"golden": key(node)})})
+    name = _made_elsewhere(node) or key(node)
+    made = node.model_copy(update={"windows": node.windows.model_copy(update={"golden": name})})
     base, disk = volume(made), node.volume("disk")
     volumes = (
         VolumePlan(name=base, role="base", format="qcow2"),

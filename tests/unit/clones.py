@@ -33,6 +33,11 @@ def keep(
 
     def fill(output: Path) -> dict[str, Any]:
         output.write_bytes(b"a disk")
-        return {"build": build, "evaluation_ends": ends, "programs": programs or golden.programs()}
+        return {
+            "build": build,
+            "evaluation_ends": ends,
+            "programs": programs or golden.programs(),
+            "medium": plan.builder.nodes[0].volume("base").name if plan.builder else None,
+        }
 
     return golden_cache.keep(node, str(node.windows.golden), fill, Quiet())

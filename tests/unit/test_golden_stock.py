@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import plans
 import pytest
 from clones import REHEARSAL, clone, keep, make
 
-from winlab import golden, goldens, images, lab, settings
+from winlab import catalog, golden, goldens, images, lab, settings
 from winlab.errors import ConflictError, UsageError
 from winlab.events import Event, Kind, Quiet
-from winlab.media import stock
+from winlab.media import cache, golden_cache, own_media, stock
+from winlab.plan import Plan
 from winlab.steps.supply import Origin
 from winlab.vm import volumes
 from winlab.vm.connection import connected
@@ -120,3 +126,52 @@ def test_an_image_that_is_in_the_pool_alone_is_taken_as_it_is(pool: volumes.Pool
         pool.create_disk(name, 1)
     with pytest.raises(Passed):
         lab.create(plan, lambda _: None)
+
+
+WINDOWS = "workers.os=windows-2022"
+
+
+def golden_key(plan: Plan) -> str | None:
+    windows = clone(plan).windows
+    assert windows is not None
+    return windows.golden
+
+
+def iso(folder: Path, text: str) -> Path:
+    path = folder / f"{text}.iso"
+    path.write_text(text)
+    return path
+
+
+def test_without_a_medium_an_image_from_any_medium_will_do(tmp_path: Path) -> None:
+    """The newest, if only the medium tells it from what the plan asks for."""
+    default = golden_key(make(WINDOWS))
+    wanted = (WINDOWS, "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
+    for age, name, others in ((3, "old", ()), (2, "new", ()), (1, "bios", ("workers.firmware=bios",))):
+        made = keep(make(*wanted, f"workers.media={iso(tmp_path, name)}", *others))
+        os.utime(made.path.parent, (time.time() - age, time.time() - age))
+    found = make(*wanted)
+    assert golden_key(found) == golden_key(make(*wanted, f"workers.media={tmp_path / 'new.iso'}"))
+    assert clone(found).volume("disk").backing == golden.volume(clone(found))
+    goldens.check_media(found)
+    assert golden_key(make(WINDOWS)) == default
+    assert golden_key(make(WINDOWS, "workers.product_key=BBBBB-BBBBB-CCCCC-DDDDD-EEEEE")) not in _keys_there()
+    assert golden_key(make(*wanted, "workers.firmware=bios")) in _keys_there()
+
+
+def _keys_there() -> set[str]:
+    return {one.key for one in golden_cache.entries()}
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_medium_that_is_there_decides(tmp_path: Path, cached: bool) -> None:
+    keep(make(WINDOWS, f"workers.media={iso(tmp_path, 'old')}"))
+    assert golden_key(make(WINDOWS)) in _keys_there()
+    other = iso(tmp_path, "other")
+    if cached:
+        sha256 = hashlib.sha256(other.read_bytes()).hexdigest()
+        recipe = catalog.get("windows-2022")
+        cache.keep(recipe, own_media.key(sha256), lambda to: (sha256, shutil.copy(other, to).name), Quiet())
+        assert golden_key(make(WINDOWS)) not in _keys_there()
+    else:
+        assert golden_key(make(WINDOWS, f"workers.media={other}")) not in _keys_there()
