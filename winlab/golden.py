@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,12 @@ def volume(node: NodePlan) -> str:
 def base_volume(image: str, key_: str) -> str:
     """The name of the base volume of the golden image of a recipe with this key."""
     return f"base-{image}-golden-{key_}.qcow2"
+
+
+def key_of(volume: str) -> str | None:
+    """The key of the golden image that a base volume holds; None if it holds something else."""
+    found = re.fullmatch(r"base-.+-golden-([0-9a-f]{16})\.qcow2", volume)
+    return found[1] if found else None
 
 
 def clone(node: NodePlan) -> NodePlan:

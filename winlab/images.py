@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from lxml import etree
-
 from winlab import golden
 from winlab.catalog import Recipe
 from winlab.cluster.payload import PREFIX
@@ -100,11 +98,6 @@ def _standing(pool: Pool) -> dict[str, list[str]]:
     """The volumes that stand on others, by the paths of those."""
     found: dict[str, list[str]] = {}
     for name in pool.names():
-        if path := _backing(pool, name):
-            found.setdefault(path, []).append(name)
+        if path := pool.backing(name):
+            found.setdefault(str(path), []).append(name)
     return found
-
-
-def _backing(pool: Pool, name: str) -> str | None:
-    path = etree.fromstring(pool.describe(name).encode()).findtext("backingStore/path")
-    return None if path is None else str(path)

@@ -337,8 +337,8 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
         def path(self, name: str) -> Path:
             return Path("/pool") / name
 
-        def describe(self, _name: str) -> str:
-            return "<volume/>"
+        def backing(self, _name: str) -> Path | None:
+            return None
 
         def delete(self, name: str) -> None:
             if name in names:

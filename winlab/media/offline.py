@@ -1,6 +1,7 @@
 """Reading files of a Windows that does not answer, from its disk: the machine is not asked, nor changed.
 
-The disk is fetched from the pool as libvirt gives it, the NTFS partitions are found in its partition table (UEFI
+The disk is fetched from the pool as libvirt gives it, and that of a clone put on a copy of its base which may be read
+(in the pool only root and QEMU may read). The NTFS partitions are found in its partition table (UEFI
 specification 5.3, "GPT"; MBR), and ntfscat of ntfs-3g reads the files. A machine that runs goes on writing: what is
 read then may be a moment old.
 """
@@ -13,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from winlab import run
+from winlab.errors import HostError
+from winlab.media.download import check_space
 
 SECTOR = 512
 GPT = b"EFI PART"
@@ -22,14 +25,32 @@ NTFS = b"NTFS    "  # at byte 3 of the first sector
 LARGEST = 64 << 20  # bytes of a log that are kept
 
 
-def read(disk: Path, names: Sequence[str], work: Path) -> dict[str, bytes]:
-    """The files *names* (``Windows/Panther/setuperr.log``) that the qcow2 file *disk* has; those that are not there are
-    left out, and all of them where ntfscat is not installed.
+def check_tools() -> None:
+    """See that what reads NTFS is installed, before gigabytes are fetched for it.
 
-    :param work: an empty folder for what is in between; as large as the disk's content.
+    :raises HostError: it is not.
     """
     if run.find("ntfscat") is None:
-        return {}
+        raise HostError("The program 'ntfscat' is not installed.", cure="Install the package ntfs-3g.")
+
+
+def put_on(disk: Path, base: Path, kind: str) -> None:
+    """Have the qcow2 file *disk* stand on the file *base*, which has the content of the base that it was made on.
+
+    :param kind: of *base*: ``qcow2`` or ``raw``.
+    """
+    run.run(["qemu-img", "rebase", "-u", "-f", "qcow2", "-F", kind, "-b", base.resolve(), disk])
+
+
+def read(disk: Path, names: Sequence[str], work: Path) -> dict[str, bytes]:
+    """The files *names* (``Windows/Panther/setuperr.log``) that the qcow2 file *disk* has; those that are not there are
+    left out.
+
+    :param work: a folder for what is in between: up to twice the disk's content.
+    :raises HostError: it has no room for that.
+    """
+    measured = run.run(["qemu-img", "measure", "--output", "json", "-O", "qcow2", "-f", "qcow2", disk])
+    check_space(work, 2 * int(json.loads(measured.stdout)["required"]))
     whole = work / "disk.raw"
     run.run(["qemu-img", "convert", "-O", "raw", disk, whole])
     found: dict[str, bytes] = {}

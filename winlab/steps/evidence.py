@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from winlab import golden
 from winlab.engine import Stopped
 from winlab.errors import WinlabError
 from winlab.events import Progress
-from winlab.media import offline
+from winlab.media import golden_cache, offline
+from winlab.media.download import check_space
 from winlab.plan import NodePlan
 from winlab.render.domain import serial_log
 from winlab.steps import Context
 from winlab.vm import domains
+from winlab.vm.volumes import Pool
 
 LOGS = (
     "Windows/Panther/setuperr.log",
@@ -24,32 +28,78 @@ LOGS = (
     "Windows/System32/Sysprep/Panther/setupact.log",
     "winlab/bootstrap.log",
 )
+MISSING = "missing.txt"  # what could not be had, and why
 
 
 def collect(context: Context, node: NodePlan, progress: Progress) -> tuple[Path, str]:
     """Write the evidence into the lab's folder; that folder, and the logs' texts for whoever looks for a known cause.
 
-    What can't be had is left out.
+    What can't be had is left out, and a file says so.
     """
     folder = context.state.folder / "evidence" / node.name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     texts: list[str] = []
+    missing: list[str] = []
+
+    @contextmanager
+    def part(what: str) -> Iterator[None]:
+        try:
+            yield
+        except (WinlabError, OSError) as error:
+            missing.append(f"{what}: {error}\n")
+            progress.say(f"{what} can't be had: {str(error).splitlines()[0]}")
+
     progress.say(f"keeping the evidence in {folder}")
-    with suppress(WinlabError):
+    with part("the screen"):
         (folder / "screen.png").write_bytes(domains.screenshot(context.conn, node.domain))
-    serial = context.pool.download(serial_log(context.plan.lab, node.name))
-    (folder / "serial.log").write_bytes(serial)
-    texts.append(serial.decode(errors="replace"))
+    with part("the serial port's log"):
+        serial = context.pool.download(serial_log(context.plan.lab, node.name))
+        (folder / "serial.log").write_bytes(serial)
+        texts.append(serial.decode(errors="replace"))
     if node.os == "windows":
-        with suppress(WinlabError), tempfile.TemporaryDirectory(prefix="winlab-", dir=folder) as work:
-            disk = Path(work) / "disk.qcow2"
-            progress.say("reading Windows Setup's logs off the disk")
-            with domains.paused(context.conn, node.domain):
-                context.pool.download_to(node.volume("disk").name, disk, lambda _: None)
-            for name, content in offline.read(disk, LOGS, Path(work)).items():
+        with part("Windows' logs"), tempfile.TemporaryDirectory(prefix="winlab-", dir=folder) as work:
+            for name, content in _logs(context, node, Path(work), progress).items():
                 (folder / name.removeprefix("Windows/").replace("/", "-")).write_bytes(content)
                 texts.append(text(content))
+    (folder / MISSING).unlink(missing_ok=True)
+    if missing:
+        (folder / MISSING).write_text("".join(missing), encoding="utf-8")
     return folder, "\n".join(texts)
+
+
+def _logs(context: Context, node: NodePlan, work: Path, progress: Progress) -> dict[str, bytes]:
+    offline.check_tools()
+    volume, disk = node.volume("disk"), work / "disk.qcow2"
+    progress.say("reading Windows Setup's logs off the disk")
+    with domains.paused(context.conn, node.domain):
+        _fetch(context.pool, volume.name, disk)
+    # not the plan's backing: that is what a disk would be made on now
+    if (backing := context.pool.backing(volume.name)) is not None:
+        base = _base(context.pool, backing.name, work, progress)
+        offline.put_on(disk, base, "qcow2" if backing.suffix == ".qcow2" else "raw")
+    found = offline.read(disk, LOGS, work)
+    if not found:
+        raise WinlabError("The disk has none of them.", why="Setup writes them once Windows' partition is made.")
+    return found
+
+
+def _base(pool: Pool, volume: str, work: Path, progress: Progress) -> Path:
+    """A local file with the content of the base volume: the cache's golden image, or else a copy."""
+    key = golden.key_of(volume)
+    kept = None if key is None else golden_cache.find(key)
+    # one that was removed and made again has the same key, but not the same content
+    if kept is not None:
+        progress.say("comparing the golden image in the cache with the one in the pool")
+        if pool.holds(volume, kept.path):
+            return kept.path
+    progress.say("fetching the golden image that the disk stands on")
+    _fetch(pool, volume, work / "base")
+    return work / "base"
+
+
+def _fetch(pool: Pool, volume: str, target: Path) -> None:
+    check_space(target.parent, pool.allocation(volume))
+    pool.download_to(volume, target, lambda _: None)
 
 
 def keep(context: Context, node: NodePlan, error: WinlabError, progress: Progress) -> None:

@@ -83,9 +83,10 @@ class Pool:
         """The volume's size as a guest sees it, in bytes."""
         return int(self._get(name).info()[1])
 
-    def describe(self, name: str) -> str:
-        """The volume as libvirt's XML."""
-        return str(self._get(name).XMLDesc(0))
+    def backing(self, name: str) -> Path | None:
+        """Where the hypervisor has the file that a volume stands on; None if it stands on none."""
+        path = etree.fromstring(self._get(name).XMLDesc(0).encode()).findtext("backingStore/path")
+        return None if path is None else Path(path)
 
     def create_disk(self, name: str, capacity_mib: int | None, backing: str | None = None) -> None:
         """Make a qcow2 volume, empty or over *backing*. An old one of that name is replaced.
@@ -125,7 +126,7 @@ class Pool:
                 if error.get_error_code() != libvirt.VIR_ERR_STORAGE_VOL_EXIST:
                     raise _no_volume(name, error) from error
                 tell("another winlab is uploading it", None)
-                size = self._allocation(name)
+                size = self.allocation(name)
                 if size != grown:
                     grown, since = size, time.monotonic()
                 elif time.monotonic() - since > ABANDONED:
@@ -137,11 +138,12 @@ class Pool:
 
     def is_abandoned(self, name: str) -> bool:
         """Whether a base volume without its marker has stopped growing. Takes some seconds."""
-        before = self._allocation(name)
+        before = self.allocation(name)
         time.sleep(5)
-        return not self.is_complete(name) and self._allocation(name) == before
+        return not self.is_complete(name) and self.allocation(name) == before
 
-    def _allocation(self, name: str) -> int:
+    def allocation(self, name: str) -> int:
+        """How many bytes of the pool the volume takes; -1 if there is no such volume."""
         volume = self._find(name)
         return -1 if volume is None else int(volume.info()[2])
 
@@ -186,7 +188,7 @@ class Pool:
         :raises WinlabError: it broke off.
         """
         self.refresh()
-        size = self._allocation(name)  # about; for the progress only
+        size = self.allocation(name)  # about; for the progress only
         with target.open("wb") as file, closing(self._chunks(name)) as chunks:
             for chunk in chunks:
                 file.write(chunk)
