@@ -24,7 +24,9 @@ from winlab.steps import Context, evidence
 from winlab.vm import domains
 
 BASE = b"the golden image"
+ACTIVITY = b"2026-01-01 10:00:00, Info       IBS    selected image\r\n"
 LOG = b"2026-01-01 10:00:00, Error      IBS    0x80070570\r\n"
+FILES = {"Windows/Panther/setuperr.log": LOG, "$WINDOWS.~BT/Sources/Panther/setupact.log": ACTIVITY}
 
 
 class Pool:
@@ -77,9 +79,9 @@ class Programs:
             table = (b"\0" * 446 + row).ljust(2 * offline.SECTOR, b"\0")
             Path(words[-1]).write_bytes(table + b"\xeb\x52\x90NTFS    ".ljust(offline.SECTOR, b"\0"))
         else:
-            there = words[-2] == "Windows/Panther/setuperr.log"
-            Path(words[-1]).write_bytes(LOG if there else b"")
-            return Result(tuple(words), 0 if there else 1, "", "", 0.0)
+            content = FILES.get(words[-2])
+            Path(words[-1]).write_bytes(content or b"")
+            return Result(tuple(words), 0 if content else 1, "", "", 0.0)
         return Result(tuple(words), 0, "", "", 0.0)
 
 
@@ -110,11 +112,14 @@ def test_a_clone_s_disk_is_put_on_a_base_that_may_be_read(
     monkeypatch.setattr(offline, "run", programs)
     folder, logs = evidence.collect(context, node, Quiet())
     assert (folder / "Panther-setuperr.log").read_bytes() == LOG
+    assert (folder / "WINDOWS.~BT-Sources-Panther-setupact.log").read_bytes() == ACTIVITY
     assert "0x80070570" in logs
+    assert "selected image" not in logs
     assert cast(Any, context.pool).fetched == [node.volume("disk").name, golden.volume(node)][:fetched]
     assert programs.base is not None
     assert (programs.base == file) is (fetched == 1)
-    assert sorted(path.name for path in folder.iterdir()) == ["Panther-setuperr.log", "screen.png", "serial.log"]
+    names = {"Panther-setuperr.log", "WINDOWS.~BT-Sources-Panther-setupact.log", "screen.png", "serial.log"}
+    assert {path.name for path in folder.iterdir()} == names
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,31 @@ def test_known_causes_come_with_their_cures(log: str, cure: str) -> None:
     assert cure in found.cure
 
 
+ACTIVITY = """\
+2026-01-01 10:00:00, Info       IBS    Callback_ImageInstall: selected image index 2
+2026-01-01 10:00:01, Info       IBS    disk 0 is a GPT disk
+2026-01-01 10:00:02, Warning    IBS    the password policy was not read
+2026-01-01 10:00:03, Error                 IBS    Setup failed{}
+2026-01-01 10:00:04, Info       SYSPRP RebootPending: no
+"""
+
+
+@pytest.mark.parametrize("name", [log for log in evidence.LOGS if log.endswith("setupact.log")])
+def test_what_harmless_entries_say_is_no_cause(name: str) -> None:
+    assert traps.recognise(ACTIVITY) is not None
+    assert traps.recognise(evidence.telling(name, ACTIVITY.encode("utf-16"))) is None
+    for more in (": 0x80070570", "\r\nError code: 0x80070570"):
+        trap = traps.recognise(evidence.telling(name, ACTIVITY.format(more).encode()))
+        assert trap is not None
+        assert "--sha256" in trap.cure
+
+
+@pytest.mark.parametrize("name", [log for log in evidence.LOGS if not log.endswith("setupact.log")])
+def test_all_of_the_other_logs_counts(name: str) -> None:
+    text = "the password policy of Windows refuses it"
+    assert evidence.telling(name, text.encode()) == text
+
+
 def test_other_causes_are_not_guessed() -> None:
     assert traps.recognise("IBS Info: all went well, disk 0 was formatted") is None
 

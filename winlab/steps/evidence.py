@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ from winlab.vm import domains
 from winlab.vm.volumes import Pool
 
 LOGS = (
+    "$WINDOWS.~BT/Sources/Panther/setuperr.log",  # of Windows PE, once it has made Windows' partition
+    "$WINDOWS.~BT/Sources/Panther/setupact.log",
     "Windows/Panther/setuperr.log",
     "Windows/Panther/setupact.log",
     "Windows/Panther/UnattendGC/setuperr.log",
@@ -28,11 +31,13 @@ LOGS = (
     "Windows/System32/Sysprep/Panther/setupact.log",
     "winlab/bootstrap.log",
 )
+ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, *(\w+)")  # of Panther's logs: a time and a level
 MISSING = "missing.txt"  # what could not be had, and why
 
 
 def collect(context: Context, node: NodePlan, progress: Progress) -> tuple[Path, str]:
-    """Write the evidence into the lab's folder; that folder, and the logs' texts for whoever looks for a known cause.
+    """Write the evidence into the lab's folder; that folder, and what the logs tell to whoever looks for a known
+    cause.
 
     What can't be had is left out, and a file says so.
     """
@@ -59,8 +64,8 @@ def collect(context: Context, node: NodePlan, progress: Progress) -> tuple[Path,
     if node.os == "windows":
         with part("Windows' logs"), tempfile.TemporaryDirectory(prefix="winlab-", dir=folder) as work:
             for name, content in _logs(context, node, Path(work), progress).items():
-                (folder / name.removeprefix("Windows/").replace("/", "-")).write_bytes(content)
-                texts.append(text(content))
+                (folder / name.removeprefix("Windows/").lstrip("$").replace("/", "-")).write_bytes(content)
+                texts.append(telling(name, content))
     (folder / MISSING).unlink(missing_ok=True)
     if missing:
         (folder / MISSING).write_text("".join(missing), encoding="utf-8")
@@ -107,6 +112,22 @@ def keep(context: Context, node: NodePlan, error: WinlabError, progress: Progres
     with suppress(WinlabError, OSError, Stopped):
         folder, _ = collect(context, node, progress)
         error.evidence = "; ".join(filter(None, (str(folder), error.evidence)))
+
+
+def telling(name: str, content: bytes) -> str:
+    """What of a log may tell a cause: all of it; of a log of activity only the errors, since what is harmless has the
+    same words ("selected image", "password policy")."""
+    whole = text(content)
+    if not name.endswith("setupact.log"):
+        return whole
+    kept: list[str] = []
+    is_error = False
+    for line in whole.splitlines():
+        if entry := ENTRY.match(line):
+            is_error = entry[1] in ("Error", "Fatal")
+        if is_error:  # a line without a time goes on with the entry before it
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def text(content: bytes) -> str:
