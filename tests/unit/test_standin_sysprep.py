@@ -68,10 +68,14 @@ def test_sysprep_refuses_other_answer_files(machine: Machine, text: str, says: s
         sysprep.seal(machine, {"generalize": text})
 
 
-def test_sysprep_refuses_what_waits_for_a_restart(machine: Machine) -> None:
+def test_sysprep_does_not_begin_while_a_restart_is_due(machine: Machine) -> None:
     players.features(machine, {"release": "2022", "features": ["Containers"]})
-    with pytest.raises(ScriptError, match="must be restarted first"):
-        sysprep.seal(machine, {"generalize": GENERALIZE})
+    assert sysprep.seal(machine, {"generalize": GENERALIZE}) == {"restart": True}
+    assert isinstance(machine.world, Computer)
+    assert machine.world.asked == []
+    players.settle_features(machine.config)
+    assert not sysprep.seal(machine, {"generalize": GENERALIZE})["restart"]
+    assert machine.world.asked == ["poweroff"]
 
 
 def test_sysprep_refuses_a_node_of_a_cluster(machine: Machine) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from winlab import catalog, data, golden, run
+from winlab.cluster.node import Node
 from winlab.engine import Step
 from winlab.errors import GuestError, StalledError, WinlabError
 from winlab.events import Progress
@@ -28,6 +29,7 @@ POLL = 3.0
 ASK = 15.0  # seconds between two questions to a machine that is being generalized
 SILENT_SECONDS = 1800.0  # generalizing writes little for long
 SEALED = "sealed.json"
+RESTARTS = 2  # of a Windows in which something waits for one, before sysprep
 
 
 def is_sealed(context: Context) -> bool:
@@ -110,13 +112,31 @@ class _Build:
         """Have sysprep generalize the machine, and wait until it is off."""
         with linux_nodes.connected(self.context, self.node) as there:
             if not self.note.exists():
-                text = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
-                assert self.node.windows is not None
-                settings = {"generalize": text, "superseded": self.node.windows.updates}
-                found = there.run("seal", settings, progress.say)
+                found = self._start_sysprep(there, progress)
                 self.context.state.write(self.note, json.dumps({**found, "time": time.time()}))
             there.disconnect()
             self._await_off(progress)
+
+    def _start_sysprep(self, there: Node, progress: Progress) -> dict[str, Any]:
+        """Restart Windows while something waits for that, since sysprep refuses then; start sysprep.
+
+        :raises GuestError: something waits for a restart again and again.
+        """
+        text = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
+        assert self.node.windows is not None
+        settings = {"generalize": text, "superseded": self.node.windows.updates}
+        restarts = 0
+        while (found := there.run("seal", settings, progress.say))["restart"]:
+            if restarts == RESTARTS:
+                raise GuestError(
+                    f"Something in '{self.node.name}' waits for a restart again and again, and sysprep refuses then.",
+                    why=f"It was restarted {RESTARTS} times.",
+                    cure="Run the same command again; or leave out what wants the restarts (workers.updates, "
+                    f"workers.scripts). 'winlab destroy --lab {self.context.plan.lab}' begins anew.",
+                )
+            restarts += 1
+            windows_nodes.restart(self.context, self.node, there, progress)
+        return found
 
     def _await_off(self, progress: Progress) -> None:
         life = Life(SILENT_SECONDS * max(1.0, self.context.scale / 2))

@@ -84,7 +84,7 @@ TRAPS = (
     Trap(
         r"RebootPending",
         "Windows waits for a restart.",
-        "Run the same command again.",
+        "Run the same command again: it restarts Windows before it tries sysprep again.",
     ),
     Trap(
         r"0x8007001f",

@@ -54,6 +54,11 @@ def updates_step(context: Context, node: NodePlan, before: str) -> Step:
     return worker.step("updates", worker.updates, lambda _found: False, (before,), 3600)
 
 
+def restart(context: Context, node: NodePlan, there: Node, progress: Progress) -> None:
+    """Restart Windows, and wait until it answers again."""
+    _Worker(context, node).restart(there, progress)
+
+
 class _Worker:
     def __init__(self, context: Context, node: NodePlan) -> None:
         self.context = context
@@ -86,7 +91,7 @@ class _Worker:
         assert self.node.windows is not None
         settings = {"features": list(self.profile.windows_features()), "release": self.node.windows.release}
         while there.run("features", settings, progress.say)["restart"]:  # it has more to do after some
-            self._restart(there, progress)
+            self.restart(there, progress)
 
     def updates(self, there: Node, progress: Progress) -> None:
         while True:
@@ -95,9 +100,9 @@ class _Worker:
                 progress.say(f"not installed: {title}")
             if not found["restart"]:
                 return
-            self._restart(there, progress)
+            self.restart(there, progress)
 
-    def _restart(self, there: Node, progress: Progress) -> None:
+    def restart(self, there: Node, progress: Progress) -> None:
         before = there.run("status")
         progress.say("restarting Windows")
         there.execute(["shutdown.exe /r /t 0"])

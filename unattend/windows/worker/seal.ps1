@@ -1,7 +1,7 @@
 # Makes this Windows the model of others: cleans up, then sysprep generalizes it and switches it off. Settings:
 # generalize, the text of the answer file for that pass alone; superseded, whether what updates have replaced goes,
-# which takes many minutes. The result comes before sysprep is done: then the machine
-# is off. sealed.ps1 says how far it is.
+# which takes many minutes. While the result says "restart", nothing was done: Windows must be restarted and this script
+# run again. Else the result comes before sysprep is done: then the machine is off. sealed.ps1 says how far it is.
 . (Join-Path $PSScriptRoot 'common.ps1')
 
 $Sysprep = 'C:\Windows\System32\Sysprep'
@@ -41,9 +41,7 @@ Invoke-Step {
     $text = "$($settings.generalize)"
     if (-not $text) { throw 'settings.generalize is empty: it must be the text of an answer file.' }
     if (Test-Joined) { throw 'This node has joined a cluster: what is made of it would carry its identity.' }
-    if (Test-AnyRestartPending) {
-        throw 'Windows must be restarted first: sysprep refuses while something waits for it.'
-    }
+    if (Test-AnyRestartPending) { return @{ restart = $true } }
     $licence = Get-Licence
     $version = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
 
@@ -76,6 +74,7 @@ Invoke-Step {
     $answer = Invoke-CimMethod -ClassName Win32_Process -MethodName Create -Arguments @{ CommandLine = $command }
     if ($answer.ReturnValue -ne 0) { throw "sysprep.exe could not be started (code $($answer.ReturnValue))." }
     return @{
+        restart = $false
         build = "$($version.CurrentBuild).$($version.UBR)"
         evaluation_minutes = $licence.minutes
         rearms = $licence.rearms

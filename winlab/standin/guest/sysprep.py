@@ -35,7 +35,7 @@ IDENTITY = (
 
 
 def seal(machine: Machine, given: Settings) -> dict[str, Any]:
-    """seal.ps1: clean up, generalize, switch off."""
+    """seal.ps1: clean up, generalize, switch off; nothing of that while a restart is due."""
     text = str(given.get("generalize", ""))
     if not text.strip():
         raise ScriptError("settings.generalize is empty: it must be the text of an answer file.")
@@ -44,7 +44,7 @@ def seal(machine: Machine, given: Settings) -> dict[str, Any]:
     if joined(machine):
         raise ScriptError("This node has joined a cluster: what is made of it would carry its identity.")
     if feature_state(machine) == "pending":
-        raise ScriptError("Windows must be restarted first: sysprep refuses while something waits for it.")
+        return {"restart": True}
     try:
         root = answer.parse(text.encode(), r"C:\winlab\generalize.xml", "generalize")
         if answer.passes(root) != {"generalize"}:
@@ -63,7 +63,7 @@ def seal(machine: Machine, given: Settings) -> dict[str, Any]:
     (machine.config / STATE_FILE).write_text(json.dumps({"phase": GENERALIZED}))
     machine.world.settle()
     machine.world.power("poweroff", SWITCH_OFF)
-    return {"build": f"{BUILD}.{REVISION}", "evaluation_minutes": EVALUATION, "rearms": 5}
+    return {"restart": False, "build": f"{BUILD}.{REVISION}", "evaluation_minutes": EVALUATION, "rearms": 5}
 
 
 def sealed(machine: Machine, given: Settings) -> dict[str, Any]:
