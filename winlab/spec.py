@@ -15,7 +15,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from winlab import catalog, data
+from winlab import catalog, data, time_zones
 from winlab.errors import UsageError
 from winlab.sizes import Mib
 
@@ -76,9 +76,9 @@ class Workers(_Model):
 
     @field_validator("time_zone")
     @classmethod
-    def _printable(cls, value: str) -> str:
-        if not value or any(ord(char) < 32 for char in value):
-            raise ValueError("should be the name of a Windows time zone, such as UTC or 'W. Europe Standard Time'")
+    def _known_to_windows(cls, value: str) -> str:
+        if problem := time_zones.problem(value):
+            raise ValueError(problem)
         return value
 
 

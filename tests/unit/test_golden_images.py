@@ -64,7 +64,8 @@ def test_what_is_in_the_image_decides_its_key_and_nothing_else_does(tmp_path: Pa
     script.write_text("1")
     changes = [
         "workers.edition=standard-core", "workers.firmware=bios", "workers.bus=virtio-blk", "workers.disk=9GiB",
-        "workers.locale=de-DE", "workers.time_zone=x", f"workers.scripts=[{script}]", "workers.updates=true",
+        "workers.locale=de-DE", "workers.time_zone=Tokyo Standard Time",
+        f"workers.scripts=[{script}]", "workers.updates=true",
     ]  # fmt: skip
     keys = [key(REHEARSAL, change) for change in changes]
     assert len({same, *keys}) == len(changes) + 1

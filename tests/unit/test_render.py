@@ -114,8 +114,10 @@ def test_powershell_passes_the_checker(checkers: Path) -> None:
 
 
 def test_nasty_values_survive_in_the_answer_file() -> None:
-    plan = plans.make(plans.KVM, "1-1-1", f"workers.time_zone={json.dumps(NASTY)}")
-    root = etree.fromstring(windows.answer_xml(plan.node("node-1"), NASTY).encode())
+    node = plans.make(plans.KVM, "1-1-1").node("node-1")
+    assert node.windows is not None
+    node = node.model_copy(update={"windows": node.windows.model_copy(update={"time_zone": NASTY})})
+    root = etree.fromstring(windows.answer_xml(node, NASTY).encode())
     assert root.findtext(".//u:TimeZone", namespaces=NS) == NASTY
     value = root.findtext(".//u:AdministratorPassword/u:Value", namespaces=NS)
     assert base64.b64decode(value).decode("utf-16-le") == NASTY + "AdministratorPassword"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winlab import spec
+from winlab import spec, time_zones
 from winlab.errors import ExitCode, UsageError
 
 
@@ -82,6 +82,47 @@ def test_refused_changes(change: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         spec.load("1-60-1", [change])
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["UTC", "UTC-11", "W. Europe Standard Time", "Pacific Standard Time_dstoff"])
+def test_time_zones_of_windows(name: str) -> None:
+    assert spec.load("1-1-1", [f"workers.time_zone={name}"]).workers.time_zone == name
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("Europe/Berlin", "is an IANA name; Windows calls this zone 'W. Europe Standard Time'"),
+        ("Asia/Kolkata", "calls this zone 'India Standard Time'"),
+        ("Asia/Calcutta", "calls this zone 'India Standard Time'"),
+        ("Etc/UTC", "calls this zone 'UTC'"),
+        ("Europe/Vienna", "Windows has names of its own, such as UTC"),
+        ("W. Europe Standrad Time", "did you mean 'W. Europe Standard Time'"),
+        ("pacific standard time", "did you mean 'Pacific Standard Time'"),
+        ("Coordinated Universal Time", "Windows has no time zone 'Coordinated Universal Time'"),
+        ("x", "there are UTC, 'W. Europe Standard Time' and others"),
+        ("''", "Windows has no time zone ''"),
+        ('"UTC\\n"', "Windows has no time zone 'UTC\\n'"),
+    ],
+)
+def test_other_names_of_time_zones_are_refused(name: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        spec.load("1-1-1", [f"workers.time_zone={name}"])
+    assert f"--set workers.time_zone={name}: workers.time_zone: " in caught.value.why
+    assert says in caught.value.why
+
+
+def test_the_list_of_time_zones_is_whole() -> None:
+    zones = time_zones.zones()
+    assert len(zones) == 141
+    assert all(name == name.strip() and name for name in zones)
+    assert {name for name, iana in zones.items() if not iana} == {
+        "Kamchatka Standard Time",
+        "Mid-Atlantic Standard Time",
+    }
+    iana = [one for names in zones.values() for one in names]
+    assert len(iana) == len(set(iana))
+    assert time_zones.EXAMPLE in zones
 
 
 def test_linux_workers_have_no_windows_fields() -> None:
