@@ -80,9 +80,6 @@ def create(
     if origin.bundle is not None:
         bundling.restore_images(plan, origin.bundle, Told(tell, "images of the bundle"))
         consent = False  # nothing is fetched then
-    chosen = supply.choose(plan, origin) if until == "cluster" else None
-    if chosen is not None and chosen[0].bundle is not None and origin.bundle is None:
-        bundling.restore_lacking(plan, chosen[0].bundle, Told(tell, "images of the bundle"))
     goldens.check_media(plan, consent=consent, offline=origin.bundle is not None)
     check, check_images = _check_lock(plan, locked, Told(tell, "lock file")) if locked is not None else (None, None)
     with connected() as conn, state.locked(), ExitStack() as held:
@@ -95,17 +92,18 @@ def create(
         known = Durations(plan.host.accelerator)
         context = Context(plan, state, conn, pool, mirror, plan.host.scale, known, consent, check_images)
         found = steps(context)
-        if chosen is None and built is not None:
-            chosen = supply.choose(plan, origin)
-        if chosen is not None:
-            chosen[0].check = check
-            tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {chosen[1]}"))
-        if until == "cluster" and chosen is not None:
-            found += cluster_steps(context, chosen[0], admin)
-        if built is not None and chosen is not None:
-            found += goldens.build_steps(context, built, chosen[0], alone=until != "cluster")
-        else:
+        if until == "cluster" or built is not None:
+            source, why = supply.choose(plan, origin)
+            source.check = check
+            if source.bundle is not None and origin.bundle is None:
+                bundling.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
+            tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+        if until == "cluster":
+            found += cluster_steps(context, source, admin)
+        if built is None:
             found += goldens.upload_steps(context)
+        else:
+            found += goldens.build_steps(context, built, source, alone=until != "cluster")
 
         def listen(event: Event) -> None:
             if event.kind not in (Kind.CHECKING, Kind.PROGRESS):

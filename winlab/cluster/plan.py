@@ -60,6 +60,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     for release in releases:
         versions.check(chosen, release, None, profile)
     _check_rehearsal(spec, nodes, profile)
+    _check_support(nodes, profile)
     pods = cni.network(
         cni.get(profile),
         lab_cidr=spec.network.cidr,
@@ -90,6 +91,15 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     )
 
 
+def _check_support(nodes: Sequence[NodePlan], profile: str) -> None:
+    """See that nobody is known to fail with the profile on these systems, whichever versions were chosen.
+
+    :raises UsageError: it is known not to work.
+    """
+    for node in nodes:
+        cni.require_support(cni.get(profile), node.os, node.windows.release if node.windows is not None else "")
+
+
 def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, foreign: ForeignCluster) -> ClusterPlan:
     """What workers alone have to know of the cluster made elsewhere that they join.
 
@@ -99,6 +109,7 @@ def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, for
     profile = _joined_profile(spec, nodes, foreign)
     for release in sorted({node.windows.release for node in nodes if node.windows is not None}):
         versions.check(chosen, release, None, profile)
+    _check_support(nodes, profile)
     pods = cni.network(
         cni.get(profile),
         lab_cidr=spec.network.cidr,

@@ -84,6 +84,15 @@ def test_linux_workers_stand_beside_windows() -> None:
         (("workers.os=windows-2019",), "kubernetes.version=1.34"),
         (("kubernetes.pod_cidr=10.77.0.0/20",), "overlap"),
         (("linux_workers.os=windows-2022",), "a Linux worker runs Linux"),
+        (
+            (
+                "kubernetes.version=v1.36.1",
+                "kubernetes.untested=true",
+                "workers.os=windows-2025",
+                "network.cni=flannel-vxlan",
+            ),
+            "can't be had with this system",
+        ),
     ],
 )
 def test_refused_before_anything_is_touched(changes: tuple[str, ...], says: str) -> None:

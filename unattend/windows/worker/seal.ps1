@@ -60,7 +60,8 @@ Invoke-Step {
     foreach ($name in 'sshd', 'WinRM') { Set-Service -Name $name -StartupType Manual }
     Remove-Item -Force -ErrorAction SilentlyContinue -Path @(
         'C:\ProgramData\ssh\ssh_host_*', 'C:\ProgramData\ssh\administrators_authorized_keys',
-        'C:\winlab\ready.txt', 'C:\winlab\bootstrap.log',
+        'C:\winlab\ready.txt', 'C:\winlab\bootstrap.log', # else their errors are taken for a clone's
+        'C:\Windows\Panther\setup*.log', 'C:\Windows\Panther\UnattendGC\setup*.log',
         "$Sysprep\unattend.xml", 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml')
     Remove-Item -Recurse -Force -ErrorAction SilentlyContinue -Path @(
         'C:\Windows\Temp\*', 'C:\Windows\SoftwareDistribution\Download\*', "$Sysprep\Panther\*")

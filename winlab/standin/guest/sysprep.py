@@ -29,6 +29,8 @@ IDENTITY = (
     "Windows/System32/config/standin-winrm.key",
     "winlab/ready.txt",
     "winlab/bootstrap.log",
+    "Windows/Panther/setupact.log",
+    "Windows/Panther/setuperr.log",
     "Windows/Panther/unattend.xml",
     "Windows/Panther/unattend-original.xml",
 )
