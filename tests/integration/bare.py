@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LIMIT = 300  # a bound for a machine that hangs, no expectation
+LIMIT = 900  # a bound for a machine that hangs, no expectation
 
 
 class Machine:

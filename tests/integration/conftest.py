@@ -170,7 +170,7 @@ def _on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str
 def _wait_for_base(image: str) -> None:
     """Until the base volume is whole: the member has no image of its own to upload."""
     key = cache.key(catalog.get(image))[:16]  # others may be older
-    for _ in range(600):
+    for _ in range(3600):  # a bound for a test that hangs, no expectation
         if any(path.name.startswith(f"base-{image}-{key}") for path in POOL.glob("*.complete")):
             return
         time.sleep(0.5)

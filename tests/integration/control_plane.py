@@ -20,7 +20,7 @@ API = "kubeadm.k8s.io/v1beta4"
 NAME = "elsewhere.example"  # which no name server knows
 PODS, SERVICES = "10.200.0.0/16", "10.201.0.0/16"
 PORT, ETCD_PORT, MANAGER_PORT = 26443, 22379, 27257
-READY_SECONDS = 120.0
+READY_SECONDS = 600.0
 
 
 class ControlPlane:

@@ -37,6 +37,19 @@ def children(process: int | str) -> list[str]:
     return Path(f"/proc/{process}/task/{process}/children").read_text().split()
 
 
+def alone(outer: int) -> str:
+    """Process 1 of the namespace that *outer* made, once it is pause and has no children any more."""
+    seen: object = None
+    end = time.monotonic() + 60  # a bound for a test that hangs, no expectation
+    while time.monotonic() < end:
+        if inner := children(outer):
+            seen = Path(f"/proc/{inner[0]}/comm").read_text().strip(), children(inner[0])
+            if seen == ("pause", []):
+                return inner[0]
+        time.sleep(0.1)
+    raise AssertionError(seen)
+
+
 def output(*words: str | Path) -> str:
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     return done.stdout + done.stderr
@@ -77,11 +90,9 @@ def test_plugins_for_windows_are_programs_of_windows(built: dict[Program, Obtain
 
 def test_the_second_time_all_is_there(built: dict[Program, Obtained]) -> None:
     said = Said()
-    begun = time.monotonic()
     again = BuildSource("v1.36.3").obtain_all(list(built), said)
     assert again == list(built.values())
-    assert time.monotonic() - begun < 5
-    assert said.lines == []
+    assert said.lines == []  # nothing was compiled
 
 
 def test_the_same_bytes_come_out_again(built: dict[Program, Obtained], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,12 +143,9 @@ def test_pause_reaps_and_ends(built: dict[ContainerImage, Obtained], tmp_path: P
     # as in a pod: process 1 of a namespace, with a child that it did not start
     script = f"sleep 0.2 & exec {tmp_path}/pause"
     with subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script]) as outer:
-        time.sleep(1)
-        (inner,) = children(outer.pid)
-        assert Path(f"/proc/{inner}/comm").read_text().strip() == "pause"
-        assert children(inner) == []  # sleep is gone, and no zombie of it is left
+        inner = alone(outer.pid)  # sleep is gone, and no zombie of it is left
         os.kill(int(inner), 15)
-        assert outer.wait(5) == 0
+        assert outer.wait(60) == 0
 
 
 def test_debian_packages_work_in_an_image(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from winlab.net import ovn
 from winlab.net.topology import topology
 
 LAB = "it-lb"
-LIMIT = 120  # seconds until OVN must know who is there: a bound for a test that hangs, no expectation
+LIMIT = 600  # seconds until OVN must know who is there: a bound for a test that hangs, no expectation
 SERVER = """
 import socketserver, sys
 class Handler(socketserver.BaseRequestHandler):
