@@ -72,10 +72,11 @@ def test_create_is_told_all_of_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Made, config: Path
 ) -> None:
     args = ["--kubeconfig", str(config), "--rehearse", "--workers", "2", "--prefix", "win", "--lab", "mine"]
-    assert join(monkeypatch, *args, "--source", "build") == 0
+    assert join(monkeypatch, *args, "--source", "build", "--kubelet", "/mine/kubelet.exe") == 0
     assert [node.name for node in made.plan.nodes] == ["win-1", "win-2"]
     assert made.plan.lab == "mine"
     assert made.options["origin"].kind == "build"
+    assert made.options["origin"].own == (("kubelet", Path("/mine/kubelet.exe")),)
     assert made.options["until"] == "cluster"
     assert yaml.safe_load(made.options["admin"])["users"][0]["user"] == {"token": "secret"}
     captured = capsys.readouterr()

@@ -19,11 +19,13 @@ from winlab.cli.common import (
     Lab,
     Mirror,
     Output,
+    Own,
     Rehearse,
     System,
     Until,
     UntilWhen,
     make_spec,
+    own_programs,
     watched,
 )
 from winlab.cli.consent import AcceptEula
@@ -54,6 +56,9 @@ def join(
     mirror: Mirror = None,
     source: From = None,
     bundle: BundleFile = None,
+    kubelet: Own = None,
+    kubeadm: Own = None,
+    kube_proxy: Own = None,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
@@ -74,7 +79,7 @@ def join(
     spec = make_spec(f"1-{workers}-1", changes, os, iso, rehearse)
     fetch = consent.to_fetch(spec, accept_eula)
     admin = joining.chosen(kubeconfig, context, lab)
-    origin = Origin(source.value if source else None, bundle, mirror)
+    origin = Origin(source.value if source else None, bundle, mirror, own_programs(kubelet, kubeadm, kube_proxy))
     begun = time.monotonic()
     cluster = watched(
         "look at the cluster", lambda voice: joining.look(state, admin, server, spec, origin, voice), output, 10
