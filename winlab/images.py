@@ -39,16 +39,20 @@ def prune_all(recipes: Iterable[Recipe]) -> int:
     return freed
 
 
-def remove(item: Item) -> int:
+def remove(item: Item) -> tuple[int, str]:
     """Remove an image from the cache; a golden one first from the pool, where create would find it.
 
-    :returns: how many bytes of the cache were freed.
+    :returns: how many bytes of the cache were freed; and why the pool was not looked at, if it was not.
     :raises ConflictError: labs stand on it, or another winlab is at it; it stays where it is.
     """
+    left = ""
     if item.golden is not None:
-        with suppress(HostError), connected() as conn:  # a host without libvirt has no volume of it
-            _remove_base(Pool(conn), golden.base_volume(item.name, item.golden.key))
-    return cache.remove(item.image.key)
+        try:
+            with connected() as conn:
+                _remove_base(Pool(conn), golden.base_volume(item.name, item.golden.key))
+        except HostError as error:
+            left = error.what
+    return cache.remove(item.image.key), left
 
 
 def _remove_base(pool: Pool, name: str) -> None:

@@ -16,7 +16,8 @@ LIMIT = 900  # a bound for a machine that hangs, no expectation
 class Machine:
     """A bare machine with a CD: no libvirt, no network, no disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
         self.serial = folder / "serial"
         self._monitor = folder / "monitor"
 
@@ -30,6 +31,7 @@ class Machine:
             for word in words:
                 if word in self.text():
                     return word
+            assert self.process.poll() is None, f"QEMU ended with {self.process.returncode}:\n{self.text()[-2000:]}"
             time.sleep(0.3)
         raise AssertionError(f"none of {words} in:\n{self.text()[-2000:]}")
 
@@ -79,7 +81,7 @@ def machine(folder: Path, cd: Path, *, uefi: bool, bus: str = "") -> Iterator[Ma
         stdin=subprocess.DEVNULL,
     )
     try:
-        yield Machine(folder)
+        yield Machine(folder, process)
     finally:
         process.kill()
         process.wait()

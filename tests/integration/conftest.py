@@ -13,7 +13,7 @@ import secrets
 import subprocess  # noqa: TID251 - makes a user, removes the golden image's volume
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pycdlib
@@ -151,7 +151,7 @@ def labs(
     try:
         with ThreadPoolExecutor() as pool:
             rehearsal = pool.submit(empty, "create", *spec, "--lab", LAB_A, "--bundle", str(bundle))
-            _wait_for_base("debian-13")
+            _wait_for_base("debian-13", rehearsal)
             other = pool.submit(member.interrupted, "start controller-1", "create", *SPEC_B, "--lab", LAB_B)
             interrupted = other.result()
             printed_b = member.ok("create", *SPEC_B, "--lab", LAB_B)
@@ -167,11 +167,9 @@ def _on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str
     return lambda command, *args: user(command, "--lab", lab, *args)
 
 
-def _wait_for_base(image: str) -> None:
-    """Until the base volume is whole: the member has no image of its own to upload."""
+def _wait_for_base(image: str, creating: Future[subprocess.CompletedProcess[str]]) -> None:
+    """Until the base volume is whole that *creating* uploads: the member has no image of its own."""
     key = cache.key(catalog.get(image))[:16]  # others may be older
-    for _ in range(3600):  # a bound for a test that hangs, no expectation
-        if any(path.name.startswith(f"base-{image}-{key}") for path in POOL.glob("*.complete")):
-            return
+    while not any(path.name.startswith(f"base-{image}-{key}") for path in POOL.glob("*.complete")):
+        assert not creating.done(), text(creating.result())
         time.sleep(0.5)
-    raise AssertionError(f"the base volume of {image} did not come")

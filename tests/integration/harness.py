@@ -146,6 +146,16 @@ def is_ready(node: Any) -> bool:
     return any(row["type"] == "Ready" and row["status"] == "True" for row in node["status"]["conditions"])
 
 
+def worked(printed: str) -> dict[str, str]:
+    """The steps of a command with ``--output json`` that had something to do, and how they ended.
+
+    Without those that only look: a busy machine may answer the first question too late, and the second in time.
+    """
+    kinds = {event["step"]: event["kind"] for event in map(json.loads, printed.splitlines()) if event["step"]}
+    looks = ("boot ", "ready ", "cluster DNS")
+    return {step: kind for step, kind in kinds.items() if kind != "skipped" and not step.startswith(looks)}
+
+
 def stand_in_medium(winlab: Winlab) -> Path:
     """The stand-in's ISO in the cache, built if need be."""
     winlab.ok("image", "build", "windows-rehearsal", "--medium")

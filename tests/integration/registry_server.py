@@ -187,11 +187,10 @@ def registry(
     with (folder / f"{port}.log").open("wb") as log:
         process = subprocess.Popen([program, "serve", file], stdout=log, stderr=log)
     try:
-        for _ in range(200):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+        end = time.monotonic() + 120  # a bound for a server that hangs, no expectation
+        while not _listens(port):
             assert process.poll() is None, (folder / f"{port}.log").read_text()
+            assert time.monotonic() < end, (folder / f"{port}.log").read_text()
             time.sleep(0.05)
         yield f"localhost:{port}"
     finally:
@@ -249,3 +248,8 @@ class Pusher:
             manifests.append({**descriptor, "platform": platform})
         kind = "application/vnd.oci.image.index.v1+json"
         return str(self.manifest(name, tag, {"schemaVersion": 2, "mediaType": kind, "manifests": manifests})["digest"])
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

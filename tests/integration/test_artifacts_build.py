@@ -142,10 +142,13 @@ def test_pause_reaps_and_ends(built: dict[ContainerImage, Obtained], tmp_path: P
         layer.extract("pause", tmp_path, filter="tar")
     # as in a pod: process 1 of a namespace, with a child that it did not start
     script = f"sleep 0.2 & exec {tmp_path}/pause"
-    with subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script]) as outer:
-        inner = alone(outer.pid)  # sleep is gone, and no zombie of it is left
-        os.kill(int(inner), 15)
-        assert outer.wait(60) == 0
+    with subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]) as outer:
+        try:
+            inner = alone(outer.pid)  # sleep is gone, and no zombie of it is left
+            os.kill(int(inner), 15)
+            assert outer.wait(60) == 0
+        finally:
+            outer.kill()
 
 
 def test_debian_packages_work_in_an_image(tmp_path: Path) -> None:

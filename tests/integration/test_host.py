@@ -53,7 +53,7 @@ exec chroot . /bin/sh -euc '
 """
 
 PRELUDE = """
-import json, os, sys, grp
+import contextlib, json, os, sys, grp
 from pathlib import Path
 from winlab import settings
 from winlab.errors import WinlabError
@@ -74,16 +74,24 @@ def teardown(**options):
     module.teardown(told, **options)
     return told.lines
 
+def processes():
+    "The names of all that run; not what has ended, and nobody has asked how."
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+            if rest.split()[0] != "Z": found.append(name)
+    return sorted(found)
+
 def state():
     "What teardown must put back."
     links = sorted(link["ifname"] for link in json.loads(run(["ip", "-j", "addr"]).stdout))
-    processes = sorted(path.read_text().strip() for path in Path("/proc").glob("[0-9]*/comm"))
     files = [str(path) for top in ("/etc/winlab", "/var/lib/winlab", "/run/winlab", "/etc/libvirt/storage")
              for path in [Path(top), *Path(top).rglob("*")] if path.exists() and path.name != "autostart"]
     kvm = os.stat("/dev/kvm")
     sysctl = [Path(f"/proc/sys/net/ipv4/{name}").read_text() for name in ("ip_forward", "conf/all/arp_ignore")]
-    return {"links": links, "processes": processes, "files": files, "kvm": [kvm.st_gid, kvm.st_mode], "sysctl": sysctl,
-            "nft": run(["nft", "list", "ruleset"]).stdout}
+    return {"links": links, "processes": processes(), "files": files, "kvm": [kvm.st_gid, kvm.st_mode],
+            "sysctl": sysctl, "nft": run(["nft", "list", "ruleset"]).stdout}
 
 def reboot():
     "As far as processes, links and /run go; nothing runs setup after it, for there is no systemd."

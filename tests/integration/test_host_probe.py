@@ -27,7 +27,9 @@ def test_the_kvm_probe_notices_a_guest_that_stands_still(monkeypatch: pytest.Mon
 
 def test_the_kvm_probe_notices_a_guest_that_resets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kvmprobe, "payload", lambda: bytes(kvmprobe.SIZE - 16) + b"\x0f\x0b" + bytes(14))
-    assert not kvmprobe.probe("tcg", 5).works
+    found = kvmprobe.probe("tcg", kvmprobe.TCG_LIMIT)
+    assert not found.works
+    assert "exit code" in found.why
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess  # noqa: TID251 - reads what winlab wrote with tools of others
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from control_plane import NAME, PODS, PORT, ControlPlane
-from harness import Golden, Traces, Winlab, traces
+from harness import Golden, Traces, Winlab, traces, worked
 
 LAB = "it-j"
 
@@ -108,10 +106,9 @@ def test_the_kubeconfig_is_a_copy_for_its_owner_alone(
 
 def test_again_changes_nothing(joined: str, winlab: Winlab, command: list[str]) -> None:
     done = winlab.ok(*command, "--output", "json")
-    events: list[dict[str, Any]] = [json.loads(line) for line in done.splitlines()]
-    kinds = {event["step"]: event["kind"] for event in events if event["step"]}
-    kinds.pop("look at the cluster")
-    assert set(kinds.values()) == {"skipped"}
+    found = worked(done)
+    found.pop("look at the cluster")
+    assert found == {}
 
 
 def test_another_lab_can_t_have_the_name(joined: str, winlab: Winlab, command: list[str]) -> None:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import subprocess  # noqa: TID251 - reads what winlab wrote with tools of others
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from harness import LAB_A, Golden, Labs, Winlab, get, is_ready, nodes, text
 from lxml import etree
 
 from winlab.artifacts import store
-from winlab.artifacts.model import ContainerImage
-from winlab.settings import cache_dir
+from winlab.artifacts.model import ContainerImage, Program
+from winlab.cluster import versions
 
 
 def test_create_ends_with_a_ready_controller(labs: Labs) -> None:
@@ -97,13 +98,13 @@ def test_smoke(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
 
 def test_a_program_is_swapped_and_comes_back(labs: Labs, tmp_path: Path) -> None:
     """A kubelet.exe of one's own: a Windows program does not mind what is appended to it."""
-    cached = sorted((cache_dir() / "artifacts/files").glob("*/kubelet.exe"))
-    originals = {_sha256(path) for path in cached}
+    wanted = Program("kubelet", versions.get().kubernetes, "windows")  # older ones are in the cache, too
+    originals = [entry.obtained for entry in store.entries() if entry.obtained.artifact == wanted]
     mine = tmp_path / "kubelet.exe"
-    mine.write_bytes(cached[0].read_bytes() + b"\nmine")
+    mine.write_bytes(originals[0].path.read_bytes() + b"\nmine")
     assert _sha256(mine) in text(labs.a("push", str(mine), "node-1"))
     restored = text(labs.a("push", "kubelet.exe", "node-1", "--restore"))
-    assert any(digest in restored for digest in originals)
+    assert any(original.sha256 in restored for original in originals)
     assert "It is Ready" in restored
 
 
@@ -153,12 +154,14 @@ def test_locked(labs: Labs, winlab: Winlab, golden: Golden, bundle: Path, tmp_pa
 
 def test_secrets_of_the_join_are_in_no_log(labs: Labs, state: Path) -> None:
     journal = (state / "labs" / LAB_A / "journal.jsonl").read_text()
+    assert not re.search(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b", journal)  # those of the joins are revoked by now
     minted = get(labs, "secrets", "--namespace=kube-system")["items"]
-    for row in minted:
-        if row["type"] == "bootstrap.kubernetes.io/token":
-            value = base64.b64decode(row["data"]["token-secret"]).decode()
-            assert value not in journal
-            # in brackets: sudo itself logs its command lines
-            pattern = f"{value[:-1]}[{value[-1]}]"
-            command = f"sudo grep -rlE {pattern} /var/log /etc /run/winlab /var/lib/winlab /var/lib/kubelet"
-            assert labs.a("exec", "controller-1", "--", command).stdout == ""
+    tokens = [row for row in minted if row["type"] == "bootstrap.kubernetes.io/token"]
+    assert tokens  # that of "kubeadm init"
+    for row in tokens:
+        value = base64.b64decode(row["data"]["token-secret"]).decode()
+        assert value not in journal
+        # in brackets: sudo itself logs its command lines
+        pattern = f"{value[:-1]}[{value[-1]}]"
+        command = f"sudo grep -rlE {pattern} /var/log /etc /run/winlab /var/lib/winlab /var/lib/kubelet; echo end"
+        assert text(labs.a("exec", "controller-1", "--", command)) == "end\n"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import LAB_A, LAB_B, Golden, Labs, Winlab, text, traces
+from harness import LAB_A, LAB_B, Golden, Labs, Winlab, text, traces, worked
 
 
 def test_create_ends_with_a_table(labs: Labs) -> None:
@@ -23,7 +23,10 @@ def test_create_ends_with_a_table(labs: Labs) -> None:
 
 
 def test_status(labs: Labs) -> None:
-    found = json.loads(text(labs.a("status", "--output", "json")))
+    for _ in range(10):  # a login that a busy machine is too slow for is no fault
+        found = json.loads(text(labs.a("status", "--output", "json")))
+        if all(node["answers"] for node in found["nodes"]):
+            break
     assert [(n["node"], n["state"], n["answers"]) for n in found["nodes"]] == [
         ("controller-1", "running", True),
         ("node-1", "running", True),
@@ -40,8 +43,7 @@ def test_create_again_changes_nothing(labs: Labs, winlab: Winlab) -> None:
     before = traces()
     done = winlab("create", *labs.spec_a, "--lab", LAB_A, "--output", "json")
     assert done.returncode == 0, done.stderr
-    kinds = {event["step"]: event["kind"] for event in map(json.loads, done.stdout.splitlines()) if event["step"]}
-    assert set(kinds.values()) == {"skipped"}
+    assert worked(done.stdout) == {}
     assert traces() == before
 
 
@@ -133,8 +135,9 @@ def test_labs_with_equal_addresses_are_apart(labs: Labs) -> None:
             found.add(text(lab("exec", "controller-1", "--", command)))
     assert all(len(found) == 2 for found in ids.values())
     # 10.77.0.101 is node-1 in the one lab, and nobody in the other
-    assert labs.b("exec", "controller-1", "--", "ping -c 1 -W 2 10.77.0.101").returncode != 0
-    assert labs.b("exec", "controller-1", "--", "getent", "ahostsv4", "node-1").returncode != 0
+    # the programs' own codes for "nobody": winlab has others for a guest that it can't reach
+    assert labs.b("exec", "controller-1", "--", "ping -c 1 -W 2 10.77.0.101").returncode == 1
+    assert labs.b("exec", "controller-1", "--", "getent", "ahostsv4", "node-1").returncode == 2
 
 
 @pytest.fixture
@@ -260,9 +263,7 @@ def test_secrets_are_nobody_elses(labs: Labs, state: Path) -> None:
     made = json.loads((state / "labs" / LAB_A / "credentials.json").read_text())
     secrets = [made["administrator_password"], *(n["vnc_password"] for n in made["nodes"].values())]
     journal = (state / "labs" / LAB_A / "journal.jsonl").read_text()
-    arguments = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()).decode(
-        errors="replace"
-    )
+    arguments = "".join(map(_words, Path("/proc").glob("[0-9]*/cmdline")))
     for secret in secrets:
         assert secret not in journal
         assert secret not in arguments
@@ -270,6 +271,13 @@ def test_secrets_are_nobody_elses(labs: Labs, state: Path) -> None:
     assert left["it-a.controller-1.seed.iso"].stat().st_mode & 0o077 == 0
     # the installation's CDs, one of which holds secrets, were taken out and are gone
     assert not [name for name in left if "answer" in name or "media" in name]
+
+
+def _words(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # it has ended
+        return ""
 
 
 def evidence(labs: Labs, node: str) -> str:

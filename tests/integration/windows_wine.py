@@ -52,7 +52,20 @@ def enter(root: Path, script: str, work: Path) -> str:
     """Run Python in the stand-in's root, with *work* as its ``/work``; what it printed."""
     for name in ("dev", "proc", "c", "run", "tmp", "work"):
         (root / name).mkdir(exist_ok=True)
-    command = ["unshare", "--mount", "--pid", "--fork", "sh", "-ec", ENTER, "sh", str(root), script, str(work)]
+    command = [
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-ec",
+        ENTER,
+        "sh",
+        str(root),
+        script,
+        str(work),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
     assert done.returncode == 0, done.stderr
     return done.stdout

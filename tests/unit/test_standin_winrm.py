@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from email.message import Message
 from pathlib import Path
 from xml.etree import ElementTree
@@ -94,10 +93,8 @@ def test_several_commands_in_one_shell(client: Protocol, service: standin.Servic
 def test_operation_timeout_and_terminate(client: Protocol, service: standin.Service) -> None:
     shell = client.open_shell()
     command = client.run_command(shell, "findstr x")  # waits for input
-    begun = time.monotonic()
     with pytest.raises(WinRMOperationTimeoutError):
         client.get_command_output_raw(shell, command)
-    assert 0.9 < time.monotonic() - begun < 5
     client.cleanup_command(shell, command)
     with pytest.raises(WSManFaultError):
         client.get_command_output_raw(shell, command)

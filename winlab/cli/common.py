@@ -151,14 +151,14 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
 
 
-def print_table(columns: list[str], rows: list[list[str]], title: str | None = None) -> None:
+def print_table(columns: list[str], rows: list[list[str]]) -> None:
     """Print a table on the standard output; nothing is cut off when that is a pipe."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, show_header=any(columns), title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = Table(*columns, show_header=any(columns), box=SIMPLE_HEAD)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console = Console()

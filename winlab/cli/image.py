@@ -106,11 +106,13 @@ def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
     from winlab import images
     from winlab.media import stock
 
-    freed = images.remove(stock.find(which))
+    freed, left = images.remove(stock.find(which))
     if output is Output.JSON:
-        print_json({"freed_bytes": freed})
-    else:
-        print(f"{freed >> 20} MiB are free again.")
+        print_json({"freed_bytes": freed, "pool": left or None})
+        return
+    print(f"{freed >> 20} MiB are free again.")
+    if left:
+        print(f"The pool was not looked at: {left} What create may find there is cloned as before.")
 
 
 @app.command()

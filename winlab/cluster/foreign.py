@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from winlab.cluster.cni.model import WINDOWS_PORT, WINDOWS_VNI
 from winlab.cluster.kubectl import Kubectl
 from winlab.errors import ClusterError, NotFoundError, UsageError
 
 VERSION = re.compile(r"v1\.[0-9]+\.[0-9]+")
-VNI, PORT = 4096, 4789  # Windows has no others for flannel's VXLAN (facts: kubernetes-windows.md)
 OLDEST_KUBELET = 3  # minors that a kubelet may be behind the API server: kubernetes.io/releases/version-skew-policy
 
 
@@ -271,10 +271,10 @@ def _cni(kubectl: Kubectl) -> tuple[str | None, str]:
     kind = str(backend.get("Type", "none"))
     if kind == "host-gw":
         return None, "flannel with host-gw, which needs all nodes in one network"
-    if (kind, backend.get("VNI"), backend.get("Port")) != ("vxlan", VNI, PORT):
+    if (kind, backend.get("VNI"), backend.get("Port")) != ("vxlan", WINDOWS_VNI, WINDOWS_PORT):
         seen = f"flannel with {kind}, VNI {backend.get('VNI', 'default')}, port {backend.get('Port', 'default')}"
-        return None, f"{seen}; Windows needs vxlan, VNI {VNI}, port {PORT}"
-    return "flannel-vxlan", f"flannel with vxlan, VNI {VNI}, port {PORT}"
+        return None, f"{seen}; Windows needs vxlan, VNI {WINDOWS_VNI}, port {WINDOWS_PORT}"
+    return "flannel-vxlan", f"flannel with vxlan, VNI {WINDOWS_VNI}, port {WINDOWS_PORT}"
 
 
 def _calico(kubectl: Kubectl) -> tuple[str | None, str]:

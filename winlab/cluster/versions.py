@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -132,12 +130,11 @@ def names() -> list[str]:
     return [row.name for row in sorted(load().combinations, key=lambda row: -row.minor)]
 
 
-def get(name: str | None = None, *, allow_untested: bool = False, **others: str) -> Versions:
+def get(name: str | None = None, *, allow_untested: bool = False) -> Versions:
     """The known-good versions by their name (``1.36``, ``v1.36``, ``v1.36.3``); None: the default.
 
     :param allow_untested: take any Kubernetes version (``v1.36.1``), with all else from the nearest combination; the
         result says that it is not known good.
-    :param others: single versions that are to differ (``containerd="2.3.6"``); needs *allow_untested*.
     :raises UsageError: there is no such combination; the message names the nearest one.
     """
     wanted = name or load().default
@@ -149,16 +146,12 @@ def get(name: str | None = None, *, allow_untested: bool = False, **others: str)
     minor, patch = int(found[1]), found[2]
     row = _nearest(minor)
     good = row.versions()
-    changes: dict[str, Any] = dict(others)
-    if patch is not None:
-        changes["kubernetes"] = f"v1.{minor}.{patch}"
-    known = good.model_dump()
-    changes = {field: value for field, value in changes.items() if known.get(field) != value}
-    if row.minor == minor and not changes:
+    release = good.kubernetes if patch is None else f"v1.{minor}.{patch}"
+    if row.minor == minor and release == good.kubernetes:
         return good
     if not allow_untested:
         raise UsageError(
-            f"{_described(wanted, others)} is not a known-good combination.",
+            f"Kubernetes {wanted} is not a known-good combination.",
             why=f"Known are {', '.join(f'{other.name} ({other.kubernetes})' for other in load().combinations)}.",
             cure=f"The nearest is --set kubernetes.version={row.name} ({_summary(good)})."
             " To try yours all the same, add --set kubernetes.untested=true.",
@@ -174,7 +167,7 @@ def get(name: str | None = None, *, allow_untested: bool = False, **others: str)
             cure=f"The nearest known-good one is {row.name} ({row.kubernetes}).",
         )
     try:
-        return Versions.model_validate({**known, **changes, "known_good": False})
+        return Versions.model_validate({**good.model_dump(), "kubernetes": release, "known_good": False})
     except ValidationError as error:
         raise UsageError("These versions can't be used.", why=str(error)) from error
 
@@ -259,8 +252,3 @@ def _build(text: str) -> tuple[int, int]:
 
 def _summary(row: Versions) -> str:
     return f"Kubernetes {row.kubernetes}, containerd {row.containerd}"
-
-
-def _described(wanted: str, others: Mapping[str, str]) -> str:
-    parts = [f"Kubernetes {wanted}", *(f"{field} {value}" for field, value in others.items())]
-    return " with ".join([parts[0], ", ".join(parts[1:])]) if others else parts[0]

@@ -21,7 +21,6 @@ OVS_CTL = Path("/usr/share/openvswitch/scripts/ovs-ctl")
 OVN_CTL = Path("/usr/share/ovn/scripts/ovn-ctl")
 OVS_RUN = Path("/run/openvswitch")
 OVN_RUN = Path("/run/ovn")
-LIBVIRT_SOCKET = Path("/run/libvirt/libvirt-sock")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 # ovsdb-server gives its sockets mode 0770 less the umask (bind_unix_socket in Open vSwitch's lib/socket-util-unix.c):

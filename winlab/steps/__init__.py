@@ -21,7 +21,7 @@ class Context:
     conn: Connection
     pool: Pool
     mirror: str | None
-    scale: float  # how much slower than on hardware a guest runs here; for usual times only
+    scale: float  # how much slower than on hardware a guest runs here; for usual times and limits
     known: Durations  # how long things took before
     consent: bool = False  # the terms of Microsoft's evaluation media were accepted
     check_images: Callable[[], None] | None = None  # against the lock file, whenever an image has come

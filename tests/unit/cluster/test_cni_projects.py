@@ -44,7 +44,7 @@ def test_without_windows_nothing_is_said_of_windows(name):
     assert "windowsDataplane" not in installation["spec"]["calicoNetwork"]
     assert profile.patches([LINUX]) == []
     (patch,) = profile.patches(NODES)
-    assert (patch.resource, patch.name) == ("ipamconfigs", "default")
+    assert (patch.resource, patch.name) == ("ipamconfigs.crd.projectcalico.org", "default")
     assert patch.body == {"spec": {"strictAffinity": True}}
 
 

@@ -14,7 +14,7 @@ RUNTIME = "io.containerd.cri.v1.runtime"
 
 
 def parsed(containerd_version: str, os: System) -> dict[str, dict[str, dict[str, object]]]:
-    chosen = versions.get("1.36", allow_untested=True, containerd=containerd_version)
+    chosen = versions.get("1.36").model_copy(update={"containerd": containerd_version})
     found = tomllib.loads(containerd.config(chosen, os))
     assert found["version"] == 3
     plugins: dict[str, dict[str, dict[str, object]]] = found["plugins"]

@@ -54,16 +54,6 @@ def test_an_untested_version_takes_the_rest_from_the_nearest_combination() -> No
     assert versions.get("1.33.6", allow_untested=True).containerd == versions.get("1.34").containerd
 
 
-def test_single_versions_can_differ_when_asked_for() -> None:
-    with pytest.raises(UsageError, match=r"Kubernetes 1\.36 with containerd 2\.3\.6 is not a known-good"):
-        versions.get("1.36", containerd="2.3.6")
-    chosen = versions.get("1.36", allow_untested=True, containerd="2.3.6")
-    assert (chosen.kubernetes, chosen.containerd, chosen.known_good) == ("v1.36.3", "2.3.6", False)
-    assert versions.get("1.36", containerd=versions.get().containerd) == versions.get()  # no difference at all
-    with pytest.raises(UsageError, match="can't be used"):
-        versions.get("1.36", allow_untested=True, containerd="newest")
-
-
 def test_untested_has_its_limits() -> None:
     with pytest.raises(UsageError, match="winlab knows no release"):
         versions.get("1.37", allow_untested=True)

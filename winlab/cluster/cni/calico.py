@@ -16,7 +16,6 @@ from winlab.cluster.cni.model import (
     Endpoint,
     NodeNetwork,
     Object,
-    OpenPort,
     Patch,
     PodNetwork,
     Problem,
@@ -116,11 +115,7 @@ class Calico(Profile):
         """Windows can't share a block of addresses among nodes; the operator waits for this before it goes on."""
         if not any(node.os == "windows" for node in nodes):
             return []
-        return [Patch("crd.projectcalico.org/v1", "ipamconfigs", "default", {"spec": {"strictAffinity": True}})]
-
-    def ports(self, network: PodNetwork) -> list[OpenPort]:  # noqa: ARG002
-        """Typha, to which the Felix of every node connects."""
-        return [OpenPort("linux", "tcp", 5473, "Calico's Typha")]
+        return [Patch("ipamconfigs.crd.projectcalico.org", "default", {"spec": {"strictAffinity": True}})]
 
     def windows_support(self, release: str) -> Support:
         """Calico 3.32 has images for 2019 and 2022 (metadata.mk); 2025 is asked for in calico#11691."""
@@ -137,7 +132,6 @@ class CalicoVxlan(Calico):
     """Pods' packets in VXLAN; nothing of them is seen outside the nodes."""
 
     name = "calico-vxlan"
-    summary = "Calico's operator, VXLAN; the usual choice with real Windows"
     encapsulation = "vxlan"
     vni = WINDOWS_VNI
     port = WINDOWS_PORT
@@ -147,14 +141,6 @@ class CalicoVxlan(Calico):
     def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:  # noqa: ARG002
         """Calico's overlay; the source address is that of the endpoint which Calico makes for the node."""
         return ProxyNetwork(HNS_NETWORK, source_endpoint="Calico_ep")
-
-    def ports(self, network: PodNetwork) -> list[OpenPort]:
-        """Typha and VXLAN."""
-        return [
-            *super().ports(network),
-            OpenPort("linux", "udp", WINDOWS_PORT, "VXLAN"),
-            OpenPort("windows", "udp", WINDOWS_PORT, "VXLAN"),
-        ]
 
     def own_problems(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Problem]:  # noqa: ARG002
         """Both halves use Felix's own VNI, which an Installation can't change."""
@@ -167,7 +153,6 @@ class CalicoBgp(Calico):
     """Pods' packets as they are; nodes tell each other the routes by BGP. All nodes are on one switch."""
 
     name = "calico-bgp"
-    summary = "Calico's operator, routes by BGP, nothing encapsulated"
     bgp = "Enabled"
     pool = "None"
 
@@ -178,18 +163,6 @@ class CalicoBgp(Calico):
     def windows_features(self) -> tuple[str, ...]:
         """Routing and Remote Access is Windows' BGP router."""
         return ("Containers", "RemoteAccess", "RSAT-RemoteAccess-PowerShell", "Routing")
-
-    def ports(self, network: PodNetwork) -> list[OpenPort]:
-        """Typha and BGP."""
-        return [
-            *super().ports(network),
-            OpenPort("linux", "tcp", 179, "BGP"),
-            OpenPort("windows", "tcp", 179, "BGP"),
-        ]
-
-    def wire_cidr(self, network: PodNetwork, node: NodeNetwork) -> str | None:  # noqa: ARG002
-        """Any pod: Calico's blocks do not follow the nodes' pod CIDRs."""
-        return network.pod_cidr
 
 
 def _endpoint(endpoint: Endpoint) -> Object:

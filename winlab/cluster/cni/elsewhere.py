@@ -13,7 +13,6 @@ class Elsewhere(Profile):
     """winlab brings the reference plug-ins, which such DaemonSets expect on a node, and no configuration."""
 
     name = "elsewhere"
-    summary = "Linux workers of a cluster made elsewhere; its own DaemonSets do all"
 
     def programs(self, versions: Versions) -> list[Program]:
         """The reference plug-ins for Linux."""

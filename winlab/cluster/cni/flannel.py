@@ -21,7 +21,6 @@ from winlab.cluster.cni.model import (
     Endpoint,
     NodeNetwork,
     Object,
-    OpenPort,
     PodNetwork,
     ProxyNetwork,
     Support,
@@ -40,7 +39,6 @@ class FlannelVxlan(Profile):
     """VXLAN between nodes, by flanneld; pods behind a bridge (Linux) or an HNS overlay network (Windows)."""
 
     name = "flannel-vxlan"
-    summary = "flannel, VXLAN with what Windows can do"
     encapsulation = "vxlan"
     vni = WINDOWS_VNI
     port = WINDOWS_PORT
@@ -82,13 +80,6 @@ class FlannelVxlan(Profile):
     def exceptions(self, network: PodNetwork) -> tuple[str, ...]:
         """Pods and services; nodes outside the overlay don't know the way back to a Windows pod."""
         return (network.pod_cidr, network.service_cidr)
-
-    def ports(self, network: PodNetwork) -> list[OpenPort]:  # noqa: ARG002
-        """VXLAN."""
-        return [
-            OpenPort("linux", "udp", WINDOWS_PORT, "VXLAN"),
-            OpenPort("windows", "udp", WINDOWS_PORT, "VXLAN"),
-        ]
 
     def windows_support(self, release: str) -> Support:
         """Since April 2025 nobody but RKE2 keeps flannel on Windows together."""

@@ -12,7 +12,6 @@ class HostGateway(Routed):
     """Every node is the gateway of its pods for its neighbours; all are on one switch, and the router knows nothing."""
 
     name = "host-gw"
-    summary = "each node has routes to the others' pods; reference plug-ins only"
 
     def routes(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> dict[str, list[Route]]:  # noqa: ARG002
         """The pods of all others by the others' addresses."""

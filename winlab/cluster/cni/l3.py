@@ -12,7 +12,6 @@ class L3(Routed):
     """Nodes know nothing but their default route; the router is the top of the rack."""
 
     name = "l3"
-    summary = "the lab's OVN router carries the pods' routes; reference plug-ins only"
 
     def router_routes(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Route]:  # noqa: ARG002
         """Each node's pods by its address."""

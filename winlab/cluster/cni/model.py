@@ -98,7 +98,6 @@ class Endpoint:
 class Patch:
     """A merge patch of an object that something else makes; it can be applied only once the object is there."""
 
-    api_version: str
     resource: str
     name: str
     body: Object
@@ -118,16 +117,6 @@ class Masquerade:
 
     source: str
     exceptions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class OpenPort:
-    """A port that the nodes of one system have to let in."""
-
-    os: System
-    protocol: Literal["tcp", "udp"]
-    port: int
-    purpose: str
 
 
 @dataclass(frozen=True)

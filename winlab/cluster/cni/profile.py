@@ -15,7 +15,6 @@ from winlab.cluster.cni.model import (
     Masquerade,
     NodeNetwork,
     Object,
-    OpenPort,
     Patch,
     PodNetwork,
     Problem,
@@ -32,7 +31,6 @@ class Profile(ABC):
     """One way of connecting pods, for both systems. What a profile does not need is empty."""
 
     name: str
-    summary: str  # one line for people
     encapsulation: Encapsulation = "none"
     vni: int | None = None
     port: int | None = None
@@ -102,10 +100,6 @@ class Profile(ABC):
         """The features that Install-WindowsFeature is given."""
         return ("Containers",)
 
-    def ports(self, network: PodNetwork) -> list[OpenPort]:  # noqa: ARG002
-        """What the nodes' firewalls let in for the pods' network; the kubelet's and NodePorts are not the profile's."""
-        return []
-
     # --- the way of the packets
 
     def masquerade(self, network: PodNetwork) -> Masquerade | None:  # noqa: ARG002
@@ -129,13 +123,6 @@ class Profile(ABC):
     def router_snat(self, network: PodNetwork) -> tuple[str, ...]:  # noqa: ARG002
         """Inner networks, beside the lab's own, whose sources the lab's router translates on the way out."""
         return ()
-
-    def wire_cidr(self, network: PodNetwork, node: NodeNetwork) -> str | None:  # noqa: ARG002
-        """Addresses beside its own that a node's packets carry on the wire, for port security; None: none.
-
-        :raises WinlabError: the profile needs the node's pod CIDR, and there is none yet.
-        """
-        return None
 
     def pod_mtu(self, network: PodNetwork, os: System) -> int:
         """The largest packet of a pod in bytes. On Windows HNS decides, and winlab can only know it."""

@@ -42,10 +42,6 @@ class Routed(Profile):
         """Pods, services, and the lab's nodes, which all know the way back."""
         return (network.pod_cidr, network.service_cidr, network.lab_cidr)
 
-    def wire_cidr(self, network: PodNetwork, node: NodeNetwork) -> str | None:  # noqa: ARG002
-        """The node's pods."""
-        return str(node.pods)
-
     def windows_support(self, release: str) -> Support:
         """win-bridge is documented for Kubernetes, but no project tests it in a cluster any more."""
         return Support(

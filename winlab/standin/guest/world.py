@@ -17,7 +17,6 @@ C = Path("/c")
 STATE = Path("/run/standin")
 REGISTRY = "standin-registry.json"  # in System32\\config
 PORT = Path("/dev/ttyS0")
-NAME_KEY = r"HKEY_LOCAL_MACHINE\SYSTEM\CurrentControlSet\Control\ComputerName\ComputerName"
 
 
 @dataclass(frozen=True)
@@ -150,10 +149,6 @@ class World:
             if pages:
                 found.append((int(path.name), name, pages * 4))
         return found
-
-    def uptime(self) -> float:
-        """Seconds since the start."""
-        return float(Path("/proc/uptime").read_text().split()[0])
 
 
 def write_port(text: str) -> None:
