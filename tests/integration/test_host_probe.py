@@ -26,7 +26,10 @@ def test_the_kvm_probe_notices_a_guest_that_stands_still(monkeypatch: pytest.Mon
 
 
 def test_the_kvm_probe_notices_a_guest_that_resets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kvmprobe, "payload", lambda: bytes(kvmprobe.SIZE - 16) + b"\x0f\x0b" + bytes(14))
+    # mov $0xfe, %al; out %al, $0x64: by the keyboard's controller; and wait for it
+    monkeypatch.setattr(
+        kvmprobe, "payload", lambda: bytes(kvmprobe.SIZE - 16) + b"\xb0\xfe\xe6\x64\xeb\xfe" + bytes(10)
+    )
     found = kvmprobe.probe("tcg", kvmprobe.TCG_LIMIT)
     assert not found.works
     assert "exit code" in found.why
