@@ -93,7 +93,7 @@ def create(
         context = Context(plan, state, conn, pool, mirror, plan.host.scale, known, consent, check_images)
         found = steps(context)
         if until == "cluster" or built is not None:
-            source, why = supply.choose(plan, origin)
+            source, why = supply.choose(plan, origin, settled=built is None and supply.has_all(context))
             source.check = check
             if source.bundle is not None and origin.bundle is None:
                 bundling.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))

@@ -55,6 +55,7 @@ def choose(
     bundle_path: Path | None = None,
     mirror: str | None = None,
     optional: Collection[Artifact] = (),
+    settled: bool = False,
     probe: Callable[[str], str | None] = unreachable,
 ) -> tuple[Source, str]:
     """The source of everything *wanted*, and why it was taken: a sentence for the person.
@@ -66,6 +67,7 @@ def choose(
 
     :param build: makes the source ``build``; called only if it comes to that.
     :param mirror: a URL or folder, see :class:`UpstreamSource`.
+    :param settled: most likely nothing will be obtained, so that a build is not asked whether it could begin.
     :raises UsageError: *kind*, *bundle_path* and *mirror* do not fit together, or one of them can't be used.
     :raises NotFoundError: no source can give everything; the message says for each one why.
     """
@@ -79,7 +81,7 @@ def choose(
             return found
     if kind in (None, "upstream", "mirror") and (found := search.upstream(named=kind is not None)):
         return found
-    if kind in (None, "build") and (found := search.built(build, named=kind is not None)):
+    if kind in (None, "build") and (found := search.built(build, named=kind is not None, settled=settled)):
         return found
     raise NotFoundError(
         "There is no source for what the lab needs.",
@@ -167,7 +169,7 @@ class _Search:
             answers += ", over a connection that anybody on the way can alter)" if place.startswith("http:") else ")"
         return source, self._because(answers, named)
 
-    def built(self, build: Callable[[], Builder], *, named: bool) -> tuple[Source, str] | None:
+    def built(self, build: Callable[[], Builder], *, named: bool, settled: bool) -> tuple[Source, str] | None:
         """A build on this machine."""
         try:
             source = build()
@@ -176,7 +178,7 @@ class _Search:
             return None
         if self._lacks("build", source, ""):
             return None
-        if why := source.unready(self.needed):
+        if not settled and (why := source.unready(self.needed)):
             self.reasons.append(f"build: {why}")
             return None
         return source, self._because("build: from Go modules, on this machine", named)

@@ -62,9 +62,10 @@ class Origin:
     own: tuple[tuple[str, Path], ...] = ()  # programs of the person's own: (kubelet, PATH), for the file's system
 
 
-def choose(plan: Plan, origin: Origin) -> tuple[Supply, str]:
+def choose(plan: Plan, origin: Origin, *, settled: bool = False) -> tuple[Supply, str]:
     """Decide where everything that the lab needs comes from, before anything is touched; and why.
 
+    :param settled: see :func:`has_all`; a lab that has everything can be carried on where nothing could be obtained.
     :raises UsageError: what the person said does not fit together, or an own program is not one.
     :raises NotFoundError: no source has everything.
     """
@@ -97,6 +98,7 @@ def choose(plan: Plan, origin: Origin) -> tuple[Supply, str]:
         bundle_path=origin.bundle,
         mirror=origin.mirror,
         optional=optional,
+        settled=settled,
     )
     missing = frozenset(source.cannot(optional))
     why += _left_out(missing)
@@ -132,6 +134,11 @@ def steps(context: Context, supply: Supply) -> list[Step]:
     if context.plan.joins:
         found.append(_kubectl_step(context, supply))
     return found + [insert_step(context, supply, node) for node in context.plan.nodes]
+
+
+def has_all(context: Context) -> bool:
+    """Whether every node has its payload CD."""
+    return all(_inserted(context, node) is not None for node in context.plan.nodes)
 
 
 def payload_step(context: Context, supply: Supply, system: System) -> Step:

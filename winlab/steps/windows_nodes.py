@@ -18,7 +18,7 @@ from winlab.cluster.kubectl import Kubectl
 from winlab.cluster.node import Node
 from winlab.cluster.plan import network as network_of
 from winlab.engine import Step
-from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
+from winlab.errors import GuestError, StalledError, UnreachableError
 from winlab.events import Progress
 from winlab.plan import NodePlan
 from winlab.steps import Context, evidence, linux_nodes, pods
@@ -78,13 +78,7 @@ class _Worker:
             with linux_nodes.connected(self.context, self.node) as there:
                 run(there, progress)
 
-        def ask() -> bool:
-            try:
-                with linux_nodes.connected(self.context, self.node) as there:
-                    return done(there.run("status"))
-            except WinlabError:
-                return False
-
+        ask = linux_nodes.asks(self.context, self.node, lambda there: done(there.run("status")))
         return Step(f"{name} {self.node.name}", perform, ask, needs, usual)
 
     def features(self, there: Node, progress: Progress) -> None:

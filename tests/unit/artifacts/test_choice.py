@@ -114,6 +114,8 @@ def test_a_build_that_could_not_begin_is_no_source() -> None:
     with pytest.raises(NotFoundError, match="There is no source") as caught:
         choose([KUBELET], pins=PINS, build=build, probe=silent)
     assert "build: There is no Go." in caught.value.why
+    # a lab that has everything is carried on all the same
+    assert choose([KUBELET], pins=PINS, build=build, settled=True, probe=silent)[0].name == "build"
 
 
 def test_a_build_of_what_is_not_published() -> None:

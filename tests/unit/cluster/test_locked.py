@@ -153,3 +153,12 @@ def test_a_program_of_one_s_own_does_not_pass_a_finished_lab_by(there: Context, 
     with pytest.raises(ConflictError, match=r"other programs than those given now: node-1\.") as caught:
         step(there, source).run(Quiet())
     assert "winlab push" in caught.value.cure
+
+
+def test_a_lab_has_all_when_every_node_has_its_payload(there: Context, tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    have(there, Supply(cast(Any, Source(tmp_path / "x"))))
+    IN_DRIVE[there.plan.node("controller-1").domain] = "base-kubernetes-linux-0000000000000000.iso"
+    assert supply.has_all(there)
+    IN_DRIVE[there.plan.node("controller-1").domain] = "seed.iso"
+    assert not supply.has_all(there)
