@@ -15,10 +15,10 @@ from winlab import settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from winlab.design.plan.facts import HostFacts
     from winlab.design.plan.model import Plan
     from winlab.design.spec.model import Spec as SpecModel
     from winlab.events import Progress
-    from winlab.host.facts import HostFacts
 
 
 T = TypeVar("T")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from winlab.design.plan import credentials
 from winlab.design.plan import model as plan
+from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render import answer
 from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
 from winlab.events import Progress
-from winlab.host.facts import HostFacts
 from winlab.steps import images, machines
 from winlab.supply.images import requirements
 from winlab.supply.media import export as media_export

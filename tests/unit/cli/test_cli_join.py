@@ -12,8 +12,8 @@ import plans
 import pytest
 import yaml
 
-from winlab.adapters.kube.existing import ForeignCluster
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.plan.existing import ForeignCluster
 from winlab.host import facts
 from winlab.operations import join as joining
 from winlab.operations import labs

@@ -17,12 +17,12 @@ from certificates import CA
 from day2_fakes import Api
 from runs import context
 
-from winlab.adapters.kube.existing import ForeignCluster
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.plan import addresses, required, tags
 from winlab.design.plan import model as plan
+from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.render import kubeadm, kubelet
 from winlab.design.render.topology import topology

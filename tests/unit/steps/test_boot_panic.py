@@ -10,10 +10,10 @@ import plans
 import pytest
 
 from winlab.adapters.vm import domains
+from winlab.design.plan.facts import HostFacts
 from winlab.engine.engine import Step, Stopped
 from winlab.errors import GuestError, HostError
 from winlab.events import Quiet
-from winlab.host.facts import HostFacts
 from winlab.steps import boot, evidence
 
 GRUB = "\x1b[2JBdsDxe: loading Boot0001\r\nWelcome to GRUB!\r\n"

@@ -17,7 +17,7 @@ from winlab.design.plan import addresses
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
-    from winlab.adapters.kube.existing import ForeignCluster
+    from winlab.design.plan.existing import ForeignCluster
     from winlab.design.plan.model import NodePlan, Plan
     from winlab.design.spec.model import Spec
 

@@ -15,12 +15,12 @@ from winlab.design.catalog.recipes import Recipe
 from winlab.design.plan import addresses
 from winlab.design.plan import cluster as clusters
 from winlab.design.plan.cluster import ClusterPlan
+from winlab.design.plan.facts import HostFacts
 from winlab.design.spec.model import Controllers, LinuxWorkers, Spec, Workers
 from winlab.errors import UsageError
-from winlab.host.facts import HostFacts
 
 if TYPE_CHECKING:
-    from winlab.adapters.kube.existing import ForeignCluster
+    from winlab.design.plan.existing import ForeignCluster
 
 LAB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?")  # a domain's name stays under 64 characters
 PREFIX = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")

@@ -12,8 +12,8 @@ import plans
 import pytest
 from lxml import etree
 
+from winlab.design.plan.facts import HostFacts
 from winlab.design.render import folder
-from winlab.host.facts import HostFacts
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES: dict[str, tuple[HostFacts, str, list[str]]] = {
