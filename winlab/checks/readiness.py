@@ -23,14 +23,12 @@ from winlab.checks.objects import (
     pull_trouble,
     workload_problem,
 )
+from winlab.design import cni
 from winlab.design.plan.tags import Tag
 from winlab.errors import WinlabError
 from winlab.events import Kind, Listener
 
 KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
-# the last one is that of other recipes for flannel, which a joined cluster may have
-FLANNEL_DAEMONSETS = ("kube-flannel-ds", "kube-flannel-ds-windows", "kube-flannel-ds-windows-amd64")
-CNI_DAEMONSETS = ("calico-node", "calico-node-windows", *FLANNEL_DAEMONSETS)
 SYSTEM = "kube-system"
 LOOK = 5.0  # seconds between looks
 SLOW_LOOK = 15.0  # seconds between logins to the same Windows node
@@ -243,7 +241,7 @@ def _kube_proxy(view: View) -> str:
 
 
 def _cni(view: View) -> str:
-    return _daemonsets(view, CNI_DAEMONSETS, "this lab's CNI is plug-ins alone: what it does shows in Ready")
+    return _daemonsets(view, cni.daemon_sets(), "this lab's CNI is plug-ins alone: what it does shows in Ready")
 
 
 def _daemonsets(view: View, names: Sequence[str], without: str, *, required: bool = False) -> str:
@@ -285,7 +283,7 @@ GATES = (
     Gate("R4", "every node is Ready", "all nodes", 1200, _nodes, _bad_nodes),
     Gate("R5", "CoreDNS is available", SYSTEM, 600, _coredns, _bad_pods(("coredns",))),
     Gate("R6", "kube-proxy runs on Linux", SYSTEM, 600, _kube_proxy, _bad_pods(("kube-proxy",))),
-    Gate("R7", "CNI runs on every node", "all nodes", 600, _cni, _bad_pods(CNI_DAEMONSETS)),
+    Gate("R7", "CNI runs on every node", "all nodes", 600, _cni, lambda v: _bad_pods(cni.daemon_sets())(v)),
     Gate("R8", "images can be had", "all nodes", 1200, _pulls, lambda view: [("Pod", n) for n in _pulling(view)]),
     Gate("R9", "containerd and kubelet run", WINDOWS, 600, lambda v: windows_gates.services(v.windows), asks="status"),
     Gate("R10", "kube-proxy runs", WINDOWS, 1200, lambda v: windows_gates.proxy(v.windows), asks="status", real=True),

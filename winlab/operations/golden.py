@@ -11,7 +11,7 @@ from winlab import lab_folder, locks
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.volumes import Pool
-from winlab.design.catalog import versions
+from winlab.design.cni import compatible
 from winlab.design.plan.model import GOLDEN, NodePlan, Plan
 from winlab.engine import engine
 from winlab.engine.durations import Durations, Forecast
@@ -66,7 +66,7 @@ def check_media(plan: Plan, *, consent: bool = False, offline: bool = False) -> 
         return
     made = golden_cache.find(str(node.windows.golden))
     if made is not None:
-        versions.check(plan.cluster.versions, node.windows.release, made.facts["build"], plan.cluster.profile)
+        compatible.check(plan.cluster.versions, node.windows.release, made.facts["build"], plan.cluster.profile)
         return
     try:
         requirements.check(plan.builder, consent=consent, offline=offline)

@@ -93,7 +93,7 @@ def choose(plan: Plan, origin: Origin, *, settled: bool = False) -> tuple[Supply
     needed = [artifact for artifact in every if not (isinstance(artifact, Program) and artifact in own)]
     source, why = select.choose(
         needed,
-        pins=versions.load().pins,
+        pins=required.pins(plan),
         build=lambda: BuildSource(versions_.kubernetes, trees),
         kind=kind,
         bundle_path=origin.bundle,

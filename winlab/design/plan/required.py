@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from winlab.design import cni
+from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Program, System
+from winlab.design.catalog.pins import Pins
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.model import Plan
 
@@ -69,8 +71,16 @@ def every(plan: Plan) -> list[Artifact]:
         found.update(dict.fromkeys(payload.artifacts))
     found[kubectl(plan.cluster.versions)] = None  # no node may run Linux in a lab that joins another's cluster
     if not plan.joins:
-        found.update(dict.fromkeys(cni.get(plan.cluster.profile).published(plan.cluster.versions)))
+        found.update(dict.fromkeys(cni.get(plan.cluster.profile).published(plan.cluster.releases)))
     return list(found)
+
+
+def pins(plan: Plan) -> Pins:
+    """Where the publishers have what the lab may need.
+
+    :raises HostError: a file of pins can't be used, or two disagree.
+    """
+    return versions.load().pins.with_those_of([cni.get(plan.cluster.profile).known.pins])
 
 
 def optional(artifact: Artifact) -> bool:
@@ -97,7 +107,7 @@ def _programs(versions: Versions, system: System) -> tuple[Program, ...]:
 
 
 def _plugins(plan: Plan, system: System) -> tuple[Program, ...]:
-    programs = cni.get(plan.cluster.profile).programs(plan.cluster.versions)
+    programs = cni.get(plan.cluster.profile).programs(plan.cluster.releases)
     return tuple(program for program in programs if program.os == system)
 
 
@@ -113,5 +123,5 @@ def _images(plan: Plan, system: System) -> tuple[ContainerImage, ...]:
     own = [ContainerImage(f"{REGISTRY}/{name}", system) for name in names]
     if plan.joins:  # what else runs there, runs in the versions that the cluster itself names
         return tuple(own)
-    own += [image for image in cni.get(plan.cluster.profile).images(versions) if image.os == system]
+    own += [image for image in cni.get(plan.cluster.profile).images(plan.cluster.releases) if image.os == system]
     return tuple(own)

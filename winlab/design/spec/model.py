@@ -17,13 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from winlab import data
 from winlab.design.catalog import recipes
+from winlab.design.cni import ProfileName
 from winlab.design.spec import time_zones
 from winlab.design.spec.sizes import Mib
 from winlab.errors import UsageError
 
 SHORTHAND = re.compile(r"(\d+)-(\d+)-(\d+)")
 LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)+$"  # en-US, sr-Latn-RS
-CniProfile = Literal["calico-vxlan", "calico-bgp", "flannel-vxlan", "host-gw", "l3"]
 # What a worker has only where it runs Windows
 WINDOWS_ONLY = (
     *("media", "drivers", "openssh", "firmware", "bus", "product_key", "language"),
@@ -123,7 +123,7 @@ class Network(_Model):
     cidr: str = "10.77.0.0/24"
     dns: tuple[str, ...] = Field((), description="resolvers for the guests; default: the host's own")
     mtu: int = Field(1500, ge=1280, le=9000)
-    cni: CniProfile | None = Field(
+    cni: ProfileName | None = Field(
         None, description="default: l3 in a rehearsal and where all nodes run Linux, else calico-vxlan"
     )
     floating_block: int | None = Field(
