@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -51,6 +51,10 @@ class ClusterPlan(BaseModel):
     def releases(self) -> dict[str, str]:
         """Every version by name: Kubernetes' and its companions', and those of the CNI profile's parts."""
         return {**self.versions.by_name, **self.components}
+
+    def lasting(self) -> dict[str, Any]:
+        """What identifies the cluster while it stands: of a checkout only that there is one."""
+        return {**self.model_dump(mode="json", exclude={"source"}), "source": self.source is not None}
 
 
 def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: str) -> ClusterPlan:
