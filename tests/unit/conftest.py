@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
+import distributions
 import guard
 import pytest
 
@@ -24,3 +28,14 @@ def _touch_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest
     guard.base = base
     yield
     guard.base = None
+
+
+@pytest.fixture
+def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[partial[distributions.Distribution]]:
+    """Installs packages of other people for one test: ``distribution(name, version, files, points)``."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield partial(distributions.install, tmp_path)
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]

@@ -64,6 +64,15 @@ def get(name: str) -> Profile:
     return profiles()[name]
 
 
+def read() -> None:
+    """Have every profile and its file in memory: plan making reads nothing.
+
+    :raises HostError: a profile can't be loaded, or its file can't be used.
+    """
+    for profile in profiles().values():
+        profile.load()
+
+
 def daemon_sets() -> tuple[str, ...]:
     """The names of the DaemonSets by which any profile runs on the nodes."""
     return tuple(dict.fromkeys(name for profile in profiles().values() for name in profile.daemon_sets))

@@ -54,13 +54,17 @@ class Profile(ABC):
 
     # --- what is known of its releases
 
-    @property
-    def known(self) -> Known:
-        """Its versions, pins and known-good releases of Windows.
+    def load(self) -> Known:
+        """Read its file, if that was not done before: its versions, pins and known-good releases of Windows.
 
-        :raises HostError: its file can't be used.
+        :raises HostError: the file can't be used.
         """
         return Known() if self.pins is None else releases.read(self.pins, Known)
+
+    @property
+    def known(self) -> Known:
+        """What :meth:`load` read."""
+        return self.load()
 
     # --- what has to be obtained
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from winlab import data
+from winlab.design import cni
 from winlab.design.catalog import recipes, versions
 from winlab.design.plan.model import sha256_of
 from winlab.design.plan.stock import GoldenImage, Material, Stock, Template
@@ -64,6 +65,7 @@ def _read_catalog() -> None:
     for name in recipes.names():
         recipes.get(name)
     versions.load()
+    cni.read()
     time_zones.problem("UTC")
     data.texts("unattend")
 

@@ -1,0 +1,33 @@
+"""Packages of other people, as if installed: modules and metadata in a folder on Python's path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Where a package was put."""
+
+    folder: Path
+
+
+def install(
+    folder: Path, name: str, version: str, files: dict[str, str], points: dict[str, dict[str, str]]
+) -> Distribution:
+    """Put a package into *folder*: its files, and what an installer writes about it (dist-info).
+
+    :param points: entry points, by their group and name.
+    """
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines = [
+        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in row.items()) for group, row in points.items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return Distribution(folder)
