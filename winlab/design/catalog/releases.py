@@ -7,6 +7,7 @@
     pins:                     rows as in images/kubernetes/known-good.yaml
       images:
       - {reference: registry.k8s.io/..., os: linux, digest: "sha256:..."}
+    builds:                   see winlab.design.catalog.builds
 
 A minor version without a row takes those of the nearest one.
 """
@@ -20,6 +21,7 @@ from typing import TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from winlab.design.catalog.builds import GoBuild
 from winlab.design.catalog.pins import Pins
 from winlab.design.catalog.versions import nearest
 from winlab.errors import HostError
@@ -35,6 +37,7 @@ class Releases(BaseModel):
 
     versions: dict[Minor, dict[str, str]] = Field(default={}, description="by Kubernetes' minor version")
     pins: Pins = Pins()
+    builds: tuple[GoBuild, ...] = ()
 
     def of(self, minor: int) -> dict[str, str]:
         """The versions that go with Kubernetes 1.*minor*, by name."""

@@ -141,14 +141,6 @@ class Support:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Something wrong with a network: a whole sentence, and the cure."""
-
-    what: str
-    cure: str
-
-
-@dataclass(frozen=True)
 class ConfigMapEntry:
     """A question to a cluster made elsewhere: the YAML or JSON document under a key of a ConfigMap."""
 

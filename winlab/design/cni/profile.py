@@ -25,7 +25,6 @@ from winlab.design.cni.model import (
     Object,
     Patch,
     PodNetwork,
-    Problem,
     ProxyMode,
     ProxyNetwork,
     Question,
@@ -34,6 +33,7 @@ from winlab.design.cni.model import (
     Support,
     Versions,
 )
+from winlab.design.problem import Problem
 
 WINDOWS_RELEASES = ("2019", "2022", "2025")
 

@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from winlab import data
+from winlab.design.addon import ByName
 from winlab.design.catalog import recipes
 from winlab.design.cni import ProfileName
 from winlab.design.spec import time_zones
@@ -155,6 +156,7 @@ class Spec(_Model):
     hypervisors: Literal[1] = 1
     network: Network = Network()
     kubernetes: Kubernetes = Kubernetes()
+    addons: ByName = Field({}, description="by name, the settings of each add-on that the lab is to have")
 
     @model_validator(mode="after")
     def _known_systems(self) -> Spec:
@@ -197,7 +199,7 @@ def load(source: str, changes: Iterable[str] = ()) -> Spec:
     given: dict[str, str] = {}
     for change in changes:
         path, sign, value = change.partition("=")
-        if not sign or not re.fullmatch(r"[a-z_]+(\.[a-z_]+)*", path):
+        if not sign or not re.fullmatch(r"[a-z_]+(\.[a-z0-9_-]+)*", path):
             raise UsageError(
                 f"'--set {change}' can't be understood.", cure="Write it as --set path=value: --set workers.cpus=4."
             )

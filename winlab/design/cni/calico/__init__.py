@@ -21,7 +21,6 @@ from winlab.design.cni.model import (
     Object,
     Patch,
     PodNetwork,
-    Problem,
     ProxyNetwork,
     Question,
     Recognized,
@@ -30,6 +29,7 @@ from winlab.design.cni.model import (
     Versions,
 )
 from winlab.design.cni.profile import Profile
+from winlab.design.problem import Problem
 
 REGISTRY = "quay.io/calico"
 OPERATOR_IMAGE = "quay.io/tigera/operator"
