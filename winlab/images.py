@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from winlab import golden
+from winlab import catalog, golden
 from winlab.catalog import Recipe
 from winlab.cluster.payload import PREFIX
 from winlab.errors import ConflictError, HostError
@@ -19,17 +19,24 @@ from winlab.vm.volumes import MARKER, Pool
 
 def prune_all(recipes: Iterable[Recipe]) -> int:
     """Remove cached images that are none of *recipes*', golden ones but the newest of each recipe, and base volumes
-    that no other volume stands on and no machine has in a drive, or waits for.
+    that no other volume stands on and no machine has in a drive, or waits for. Images whose builder is not installed
+    stay: nobody can say whether they are still what their recipe gives.
 
     :returns: how many bytes of the cache were freed; volumes come on top.
     """
-    kept = {cache.key(recipe) for recipe in recipes if recipe.build or recipe.download}
+    known, unknown = [], set()
+    for recipe in recipes:
+        if not catalog.has_builder(recipe):
+            unknown.add(recipe.name)
+        elif recipe.build or recipe.download:
+            known.append(recipe)
+    kept = {cache.key(recipe) for recipe in known}
     # media cannot be made again: only the person who brought them knows whether they are needed
     made = {one.image.key for one in golden_cache.entries()}
     kept |= {
         image.key
         for image in cache.entries()
-        if not (image.recipe.build or image.recipe.download) and image.key not in made
+        if (not (image.recipe.build or image.recipe.download) and image.key not in made) or image.recipe.name in unknown
     }
     newest = {one.image.recipe.name: one.image.key for one in golden_cache.entries()}  # which comes last
     kept.update(newest.values())

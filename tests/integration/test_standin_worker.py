@@ -7,7 +7,6 @@ import subprocess  # noqa: TID251 - looks at what was built, and runs it
 from pathlib import Path
 
 from windows_wine import enter
-
 from winlab.standin import shims
 
 # What the installed system does at its start (installed.py), with a C: of its own, then two questions

@@ -14,7 +14,7 @@ from typing import IO, Any, Literal
 
 from pydantic import ValidationError
 
-from winlab import golden
+from winlab import catalog, golden
 from winlab.catalog import Recipe
 from winlab.errors import NotFoundError, TransferError, UsageError
 from winlab.events import Progress
@@ -70,14 +70,17 @@ class Item:
                 notes.append("stale: made with other scripts of winlab")
             return "; ".join(notes)
         recipe = self.image.recipe
-        if (recipe.build or recipe.download) and self.image.key != cache.key(_current(recipe)):
+        if not (recipe.build or recipe.download):
+            return ""
+        current = _current(recipe)
+        if not catalog.has_builder(current):
+            return "its builder is not installed"
+        if self.image.key != cache.key(current):
             return "stale: its recipe has changed"
         return ""
 
 
 def _current(recipe: Recipe) -> Recipe:
-    from winlab import catalog
-
     return catalog.get(recipe.name) if recipe.name in catalog.names() else recipe
 
 
