@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from winlab import catalog
+from winlab.design.catalog import recipes
+from winlab.design.plan.tags import Tag
 from winlab.errors import NotFoundError, UsageError, WinlabError
 from winlab.events import Event, Kind, Listener
-from winlab.net.tags import Tag
 
 LONG = 400  # characters of a detail that are worth showing
 
@@ -77,7 +77,7 @@ def is_standin(tag: Tag) -> bool:
     real Windows, so that no check is left out by mistake.
     """
     try:
-        return tag.os == "windows" and catalog.get(tag.image).stand_in
+        return tag.os == "windows" and recipes.get(tag.image).stand_in
     except (NotFoundError, UsageError):
         return False
 

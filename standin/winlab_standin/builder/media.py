@@ -8,9 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from winlab import data
-from winlab.catalog import BuildRequest, Recipe
+from winlab.design.catalog.recipes import BuildRequest, Recipe
 from winlab.errors import UsageError
-from winlab.media.apt import debian_mirror
+from winlab.supply.images.apt import debian_mirror
 from winlab_standin.builder import boot, initrd, iso, root, shims, virtio, wims
 
 _PACKAGE = Path(__file__).parent.parent

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab.errors import HostError, WinlabError
-from winlab.media.apt import installed
 from winlab.run import run, stream
+from winlab.supply.images.apt import installed
 from winlab_standin.builder import initrd
 
 SUITE = "trixie"
