@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
+import yaml
+from jinja2 import DictLoader, Environment, StrictUndefined
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, create_model
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
@@ -28,6 +30,7 @@ from winlab.design.catalog.releases import Releases
 from winlab.design.problem import Problem
 from winlab.errors import HostError
 
+Object = dict[str, Any]  # a Kubernetes object, as the API server takes it
 NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
 
@@ -55,6 +58,14 @@ class PlannedNode(Protocol):
     @property
     def memory_mib(self) -> int:
         """Its memory."""
+
+
+class PlannedHost(Protocol):
+    """The hypervisor, as far as add-ons may rely on it."""
+
+    @property
+    def accelerator(self) -> str:
+        """``kvm``, or ``tcg`` where guests are emulated: everything takes several times as long."""
 
 
 class PlannedCluster(Protocol):
@@ -85,6 +96,10 @@ class PlannedLab(Protocol):
         """The lab's name."""
 
     @property
+    def host(self) -> PlannedHost:
+        """The hypervisor."""
+
+    @property
     def nodes(self) -> Sequence[PlannedNode]:
         """All machines."""
 
@@ -100,12 +115,15 @@ class Addon(ABC):
     summary: str  # one line, for lists and the schema
     Settings: ClassVar[type[AddonSettings]] = AddonSettings
     pins: Path | None = None  # its pins.yaml
+    templates: Path | None = None  # a folder of its manifests: *.yaml.j2
 
     def load(self) -> Releases:
-        """Read its file of versions, pins and builds, if that was not done before.
+        """Read its files, if that was not done before: versions, pins and builds, and its manifests' templates.
 
-        :raises HostError: the file can't be used.
+        :raises HostError: a file can't be used.
         """
+        if self.templates is not None:
+            _texts(self.templates)
         return Releases() if self.pins is None else releases.read(self.pins, Releases)
 
     def problems(self, settings: Any, lab: PlannedLab) -> list[Problem]:  # noqa: ARG002
@@ -118,6 +136,37 @@ class Addon(ABC):
         :param versions: those in its pins.yaml that go with the lab's Kubernetes.
         """
         return []
+
+    def manifests(self, settings: Any, lab: PlannedLab, versions: Mapping[str, str]) -> list[Object]:
+        """The objects that winlab gives to the API server, in that order: the templates, rendered.
+
+        A template is a Jinja template of YAML. It sees *settings*, *lab*, *versions*, and what :meth:`values` adds.
+        """
+        if self.templates is None:
+            return []
+        seen = {"settings": settings, "lab": lab, "versions": versions, **self.values(settings, lab, versions)}
+        return _rendered(self.templates, seen)
+
+    def values(self, settings: Any, lab: PlannedLab, versions: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG002
+        """Further names for the templates."""
+        return {}
+
+
+@cache
+def _texts(folder: Path) -> dict[str, str]:
+    """The templates of a folder by name, read once."""
+    try:
+        return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml.j2"))}
+    except (OSError, ValueError) as error:
+        raise HostError(f"The templates in '{folder}' can't be read.", why=str(error)) from error
+
+
+def _rendered(folder: Path, values: Mapping[str, Any]) -> list[Object]:
+    texts = _texts(folder)
+    # StrictUndefined: a misspelt name is an error, not an empty value. What is rendered is YAML, so nothing is escaped
+    environment = Environment(loader=DictLoader(texts), undefined=StrictUndefined, autoescape=False)  # noqa: S701
+    made = (yaml.safe_load_all(environment.get_template(name).render(values)) for name in texts)
+    return [document for documents in made for document in documents if document]
 
 
 @cache

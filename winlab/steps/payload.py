@@ -94,7 +94,7 @@ def choose(plan: Plan, origin: Origin, *, settled: bool = False) -> tuple[Supply
     source, why = select.choose(
         needed,
         pins=required.pins(plan),
-        build=lambda: BuildSource(versions_.kubernetes, trees),
+        build=lambda: BuildSource(versions_.kubernetes, trees, required.builds(plan)),
         kind=kind,
         bundle_path=origin.bundle,
         mirror=origin.mirror,

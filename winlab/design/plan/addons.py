@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from winlab.design import addon
-from winlab.design.addon import AddonSettings, PlannedLab
+from winlab.design.addon import AddonSettings, Object, PlannedLab
 from winlab.design.catalog.artifact import Artifact
 from winlab.errors import UsageError
 
@@ -45,6 +45,12 @@ def decide(wanted: Mapping[str, AddonSettings], lab: PlannedLab, minor: int) -> 
             cure=" ".join(dict.fromkeys(problem.cure for _, problem in every)),
         )
     return tuple(_decided(name, settings, lab, minor) for name, settings in wanted.items())
+
+
+def manifests(row: AddonPlan, lab: PlannedLab) -> list[Object]:
+    """What the API server is given for one add-on of a lab."""
+    one = addon.registry()[row.name]
+    return one.manifests(one.Settings.model_validate(row.settings), lab, row.versions)
 
 
 def _decided(name: str, settings: AddonSettings, lab: PlannedLab, minor: int) -> AddonPlan:
