@@ -1,4 +1,4 @@
-"""Steps that make Linux guests nodes of the cluster: controllers and workers, driven by node.py over ssh."""
+"""Steps that make Linux guests nodes of the cluster: controllers and workers, driven by winlab_node over ssh."""
 
 from __future__ import annotations
 

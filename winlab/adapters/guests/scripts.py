@@ -1,8 +1,8 @@
 """A node as the cluster's steps see it: scripts that are run in the guest, with settings in and a result out.
 
-The scripts are unattend/linux/node.py and unattend/windows/worker/*.ps1; docs/worker-scripts.md has the contract. The
-settings go in on the standard input, so that nothing secret is ever a process's argument; the result is one line of
-JSON, the last that the script prints. What it prints before that is shown as progress.
+The scripts are the package unattend/linux/winlab_node and unattend/windows/worker/*.ps1; docs/worker-scripts.md has
+the contract. The settings go in on the standard input, so that nothing secret is ever a process's argument; the result
+is one line of JSON, the last that the script prints. What it prints before that is shown as progress.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from winlab import data
-from winlab.adapters.guests import base
+from winlab.adapters.guests import base, node_program
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError, WinlabError
 from winlab.lab_folder import LabState
@@ -172,10 +171,9 @@ class Node:
         return ["powershell.exe", *flags, "-File", f"{self._place}\\scripts\\{script}.ps1"]
 
     def _bring_scripts(self) -> str:
-        """Put node.py into the guest; its path there."""
-        path = "/run/winlab/node.py"
-        script = (data.folder("unattend") / "linux/node.py").read_bytes()
-        self.execute(["sudo", "sh", "-c", f"mkdir -p /run/winlab && cat >{path}.new && mv {path}.new {path}"], script)
+        """Put the program for Linux nodes into the guest; its path there."""
+        path, program = "/run/winlab/node.pyz", node_program.build()
+        self.execute(["sudo", "sh", "-c", f"mkdir -p /run/winlab && cat >{path}.new && mv {path}.new {path}"], program)
         return path
 
     def _find_drive(self) -> str:

@@ -74,7 +74,7 @@ def test_settings_go_in_by_stdin_and_the_last_line_is_the_result(login: Callable
     assert login("linux", guest).run("prepare", {"token": secret}, heard.append) == {"changed": True}
     assert heard == ["copying kubelet", "starting containerd"]
     line, stdin = guest.asked[-1]
-    assert line == "sudo python3 /run/winlab/node.py prepare"
+    assert line == "sudo python3 /run/winlab/node.pyz prepare"
     assert json.loads(stdin) == {"token": secret}
     assert not any(secret in asked for asked, _ in guest.asked)
 
