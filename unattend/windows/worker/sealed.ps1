@@ -5,7 +5,7 @@
 Invoke-Step {
     $log = 'C:\Windows\System32\Sysprep\Panther\setuperr.log'
     $errors = @()
-    if (Test-Path -LiteralPath $log) { $errors = @(Get-Content -LiteralPath $log -Tail 20) }
+    if (Test-Path -LiteralPath $log) { $errors = @(Get-Content -LiteralPath $log -Tail 20 | ForEach-Object { "$_" }) }
     return @{
         running = $null -ne (Get-Process -Name 'sysprep' -ErrorAction SilentlyContinue)
         errors = $errors
