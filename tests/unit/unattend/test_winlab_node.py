@@ -19,6 +19,7 @@ import pytest
 
 from winlab import data
 from winlab.adapters.guests import node_program
+from winlab.adapters.guests.contract import Call
 from winlab.design.render import containerd, kubelet
 from winlab_node import __main__ as program
 from winlab_node import files, kernel, payload, prepare
@@ -94,7 +95,12 @@ class Guest:
         return Node(self.root, self.runner)
 
     def do(self, verb: str, settings: dict[str, Any]) -> dict[str, Any]:
-        return program.verb(verb)(self.node(), settings)
+        """Run a verb; what is asked and what it tells are as agreed."""
+        (call,) = (one for one in Call.__subclasses__() if one.script == verb and "linux" in one.on)
+        assert settings.keys() <= call.known("linux")
+        told = program.verb(verb)(self.node(), settings)
+        call.result.model_validate(told)
+        return told
 
 
 def _disc(label: bytes) -> bytes:

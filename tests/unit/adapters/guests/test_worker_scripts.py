@@ -32,10 +32,6 @@ def test_pscheck_would_notice(checkers: Path, tmp_path: Path) -> None:
     assert pscheck.main(["--strict", "--os", "2022", str(tmp_path)]) == 1
 
 
-def test_no_script_is_missing_or_unknown() -> None:
-    assert {path.stem for path in WORKER.glob("*")} == {*STEPS, *OTHERS, "common", "network"}
-
-
 @pytest.mark.parametrize("path", sorted(WORKER.glob("*.ps1")), ids=lambda path: path.stem)
 def test_scripts_are_ascii_and_fit_the_lines(path: Path) -> None:
     lines = path.read_bytes().decode("ascii").splitlines()
@@ -52,33 +48,6 @@ def test_every_script_answers_by_the_contract(name: str) -> None:
     assert "Write-Error" not in script
     returned = re.findall(r"return @\{", script[script.index("Invoke-Step {") :])
     assert returned, "a step has a result"
-
-
-@pytest.mark.parametrize("name", [*STEPS, *OTHERS])
-def test_only_scripts_with_settings_read_them(name: str) -> None:
-    wants = name not in ("status", "binaries", "load", "updates", "sealed")
-    assert ("Read-Settings @($input)" in text(name)) is wants
-    assert ("$settings." in text(name)) is wants
-
-
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("features", {"features", "release"}),
-        ("containerd", {"config"}),
-        ("kubelet", {"command"}),
-        ("join", {"configuration", "name"}),
-        ("cni", {"files", "network"}),
-        ("proxy", {"command", "kubeconfig", "config", "source_endpoint"}),
-        ("routes", {"routes"}),
-        ("push", {"program", "restore"}),
-        ("logs", {"lines"}),
-    ],
-)
-def test_scripts_know_these_settings_and_no_others(name: str, settings: set[str]) -> None:
-    named = set(re.findall(r"\$settings\.([a-z_]+)", text(name)))
-    assert named - {"network"} == settings - {"network"}
-    assert ("$settings.network" in text(name)) is ("network" in settings)
 
 
 @pytest.mark.parametrize(
