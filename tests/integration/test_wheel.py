@@ -83,7 +83,7 @@ def test_the_wheel_is_what_runs(installed: Path) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    """All files; pip and the unit tests leave node.py's compiled form beside it."""
+    """All files; pip and the unit tests leave winlab_node's compiled modules beside it."""
     found = [path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
     return {str(path.relative_to(folder)) for path in found}
 
