@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -47,3 +48,17 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pa
     for name in set(sys.modules) - before:
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
+
+
+MOTD = Path(__file__).with_name("addon_package")
+
+
+def install_motd(make: partial[Distribution]) -> Distribution:
+    """Install the add-on in tests/fakes/addon_package as its pyproject.toml says."""
+    project = tomllib.loads((MOTD / "pyproject.toml").read_text())["project"]
+    files = {
+        str(path.relative_to(MOTD)): path.read_text()
+        for path in MOTD.rglob("*")
+        if path.is_file() and path.parent != MOTD and path.suffix != ".pyc"
+    }
+    return make(project["name"], project["version"], files, project["entry-points"])
