@@ -7,6 +7,7 @@ tools/generate_docs.py --check    says what is not as it should be, and writes n
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from winlab.design import cni  # noqa: E402
+from winlab.design import addon, cni  # noqa: E402
 from winlab.design.cni.profile import WINDOWS_RELEASES  # noqa: E402
 
 
@@ -33,19 +34,33 @@ def cni_profiles() -> str:
     return "\n".join(rows)
 
 
+def addons() -> str:
+    """The list of docs/addons.md: those that come with winlab."""
+    rows = ["| add-on | what it brings | settings |", "| --- | --- | --- |"]
+    for name, one in addon.registry().items():
+        folder = Path(inspect.getfile(type(one))).parent
+        if ROOT not in folder.parents:
+            continue  # of another package, which is installed here
+        readme = (folder / "README.md").relative_to(ROOT)
+        settings = ", ".join(f"`{field}`" for field in one.Settings.model_fields) or "none"
+        rows.append(f"| [`{name}`](../{readme}) | {one.summary} | {settings} |")
+    return "\n".join(rows)
+
+
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/cni.md", "cni profiles"): cni_profiles,
+    ("docs/addons.md", "add-ons"): addons,
 }
 
 
 def updated(text: str, marker: str, part: str) -> str:
     """*text* with *part* between the markers; ValueError if they are not there, once each."""
-    begin, end = f"<!-- generated: {marker} -->\n", f"\n<!-- end: {marker} -->"
+    begin, end = f"<!-- generated: {marker} -->\n", f"<!-- end: {marker} -->"
     before, found, rest = text.partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:
         raise ValueError(f"the markers of '{marker}' are not there")
-    return before + begin + part + end + after
+    return f"{before}{begin}{part}\n{end}{after}"
 
 
 def main() -> int:

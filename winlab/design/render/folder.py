@@ -18,7 +18,10 @@ PFX_MARK = b"<certificate and key of the node, PKCS #12>"
 
 
 def files(plan: Plan) -> dict[str, bytes]:
-    """All files by path: ``<node>/domain.xml``, ``<node>/seed/...``, ``<node>/answer/...``, ``network.json``, ``cluster/addons/...``."""
+    """All files by path.
+
+    ``<node>/domain.xml``, ``<node>/seed/...``, ``<node>/answer/...``, ``network.json``, ``cluster/addons/...``
+    """
     masked = credentials.masked(plan)
     rows = dataclasses.asdict(topology(plan))
     found = {"network.json": (json.dumps(rows, indent=2) + "\n").encode()}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 from distributions import Distribution
@@ -117,22 +114,3 @@ def test_a_question_that_is_not_answered_is_part_of_what_was_seen() -> None:
     found = calico.recognize({"calico-node": "calico-system"}, {question: Unreadable("forbidden")})
     assert found is not None
     assert (found.profile, found.note) == (None, "Calico, whose IP pools can't be read (forbidden)")
-
-
-def test_the_table_in_docs_is_that_of_the_profiles() -> None:
-    generator = _generator()
-    text = (generator.ROOT / "docs/cni.md").read_text(encoding="utf-8")
-    assert generator.updated(text, "cni profiles", generator.cni_profiles()) == text, "run tools/generate_docs.py"
-    assert generator.updated(text, "cni profiles", "other") != text
-    with pytest.raises(ValueError, match="markers"):
-        generator.updated("no markers", "cni profiles", "")
-
-
-def _generator() -> ModuleType:
-    path = Path(__file__).parents[4] / "tools/generate_docs.py"
-    found = importlib.util.spec_from_file_location("generate_docs", path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
