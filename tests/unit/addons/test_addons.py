@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,16 +27,7 @@ from winlab.supply.artifacts.upstream import UpstreamSource
 ON = ("workers.os=debian-13", "addons.motd.text=hello")
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    _forget()
-    yield
-    _forget()
-
-
-def _forget() -> None:
-    addon.registry.cache_clear()
-    addon._model.cache_clear()
+pytestmark = pytest.mark.usefixtures("fresh_registry")
 
 
 @pytest.fixture
