@@ -1,4 +1,4 @@
-"""Where the four data folders are: images/, unattend/, specs/ and versions/.
+"""Where the three data folders are: images/, unattend/ and specs/.
 
 In a checkout they stand at the top; in an installed wheel they are inside the package (``winlab/_data``).
 """
@@ -13,7 +13,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def folder(name: str) -> Path:
-    """The data folder *name* (``images``, ``unattend``, ``specs`` or ``versions``)."""
+    """The data folder *name* (``images``, ``unattend`` or ``specs``)."""
     for base in (_PACKAGE / "_data", _PACKAGE.parent):
         if (base / name).is_dir():
             return base / name

@@ -20,10 +20,10 @@ import pycdlib
 import pytest
 from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, Winlab, stand_in_medium, text, traces
 
-from winlab import catalog
+from winlab.design.catalog import recipes
 from winlab.events import Quiet
 from winlab.host import packages
-from winlab.media import cache
+from winlab.supply.images import cache
 
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
 SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
@@ -169,7 +169,7 @@ def _on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str
 
 def _wait_for_base(image: str, creating: Future[subprocess.CompletedProcess[str]]) -> None:
     """Until the base volume is whole that *creating* uploads: the member has no image of its own."""
-    key = cache.key(catalog.get(image))[:16]  # others may be older
+    key = cache.key(recipes.get(image))[:16]  # others may be older
     while not any(path.name.startswith(f"base-{image}-{key}") for path in POOL.glob("*.complete")):
         assert not creating.done(), text(creating.result())
         time.sleep(0.5)

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from winlab.artifacts.build import BuildSource
-from winlab.artifacts.model import Program
-from winlab.cluster import versions
+from winlab.design.catalog import versions
+from winlab.design.catalog.artifact import Program
 from winlab.events import Quiet
+from winlab.supply.artifacts.build.source import BuildSource
 
 API = "kubeadm.k8s.io/v1beta4"
 NAME = "elsewhere.example"  # which no name server knows

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from winlab import catalog
-from winlab.media import cache
+from winlab.design.catalog import recipes
+from winlab.supply.images import cache
 
 LAB_A, LAB_B = "it-a", "it-b"
 SPEC_A = ("--spec", "1-1-1", "--rehearse")  # and the golden image's flags
@@ -159,6 +159,6 @@ def worked(printed: str) -> dict[str, str]:
 def stand_in_medium(winlab: Winlab) -> Path:
     """The stand-in's ISO in the cache, built if need be."""
     winlab.ok("image", "build", "windows-rehearsal", "--medium")
-    image = cache.lookup(catalog.get("windows-rehearsal"))
+    image = cache.lookup(recipes.get("windows-rehearsal"))
     assert image is not None
     return image.path

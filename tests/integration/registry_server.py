@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.x509.oid import NameOID
 
-from winlab.artifacts import toolchain
 from winlab.events import Quiet
+from winlab.supply.artifacts.build import toolchain
 
 VERSION = "v3.1.2"
 _DISTRIBUTION = "github.com/distribution/distribution/v3"

@@ -13,11 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from winlab.artifacts import debs, oci, oci_write, store, toolchain
-from winlab.artifacts.build import BuildSource
-from winlab.artifacts.model import ContainerImage, Obtained, Program
-from winlab.artifacts.oci_write import Config, File
+from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
 from winlab.events import Quiet
+from winlab.supply.artifacts import store
+from winlab.supply.artifacts.build import debs, toolchain
+from winlab.supply.artifacts.build.source import BuildSource
+from winlab.supply.artifacts.oci import archive as oci
+from winlab.supply.artifacts.oci import write
+from winlab.supply.artifacts.oci.write import Config, File
 
 MODULE = "github.com/containernetworking/plugins"
 LINUX = [Program(name, "1.9.1", "linux") for name in ("bridge", "host-local", "loopback", "portmap")]
@@ -159,7 +162,7 @@ def test_debian_packages_work_in_an_image(tmp_path: Path) -> None:
     image = ContainerImage("winlab.test/nft:1", "linux")
     blobs = tmp_path / "blobs"
     blobs.mkdir()
-    oci_write.write(tmp_path / "nft.tar", image.reference, [*files, *links], Config(), work=blobs)
+    write.write(tmp_path / "nft.tar", image.reference, [*files, *links], Config(), work=blobs)
     oci.verify(tmp_path / "nft.tar", image)
     assert (tmp_path / "nft.tar").stat().st_size < 20_000_000
     (found,) = oci.inspect(tmp_path / "nft.tar")

@@ -19,14 +19,16 @@ import httpx
 import pytest
 from registry_server import Certificate, Pusher, build, digest, registry, serving, tokens
 
-from winlab.artifacts import bundle, choice, oci, store
-from winlab.artifacts.bundle_source import BundleSource
-from winlab.artifacts.model import ContainerImage, Manifest, Program
-from winlab.artifacts.pins import ImagePin, ManifestPin, Pins, ProgramPin
-from winlab.artifacts.registry import pull
-from winlab.artifacts.upstream import UpstreamSource
+from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
+from winlab.design.catalog.pins import ImagePin, ManifestPin, Pins, ProgramPin
 from winlab.errors import NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
+from winlab.supply.artifacts import select, store
+from winlab.supply.artifacts.bundle import file as bundle
+from winlab.supply.artifacts.bundle.source import BundleSource
+from winlab.supply.artifacts.oci import archive as oci
+from winlab.supply.artifacts.oci.registry import pull
+from winlab.supply.artifacts.upstream import UpstreamSource
 
 pytestmark = pytest.mark.integration
 
@@ -435,15 +437,15 @@ def test_the_choice_sees_who_answers(site: type[Site]) -> None:
     with serving(site) as port:
         pins = Pins(programs=(program_pin("kubelet", "windows", f"http://127.0.0.1:{port}/v1/kubelet.exe", PE),))
         wanted = [pins.programs[0].artifact]
-        source, reason = choice.choose(wanted, pins=pins, build=no_build)
+        source, reason = select.choose(wanted, pins=pins, build=no_build)
         assert source.name == "upstream"
         assert reason == f"upstream: 127.0.0.1:{port} answers, since there is no bundle in the cache."
         assert site.asked == [("HEAD", "/v1/kubelet.exe")]
         with pytest.raises(NotFoundError, match="no source") as caught:
-            choice.choose(wanted, pins=pins, build=no_build, mirror=f"http://127.0.0.1:{port}/elsewhere")
+            select.choose(wanted, pins=pins, build=no_build, mirror=f"http://127.0.0.1:{port}/elsewhere")
         assert "404" in caught.value.why
     with pytest.raises(NotFoundError, match="no source") as caught:
-        choice.choose(wanted, pins=pins, build=no_build)
+        select.choose(wanted, pins=pins, build=no_build)
     assert "can't be reached" in caught.value.why
     assert "There is no Go." in caught.value.why
 
@@ -479,7 +481,7 @@ def test_a_bundle_of_it_all_needs_no_network(
     (elsewhere / "bundles").mkdir(parents=True)
     path.rename(elsewhere / "bundles" / path.name)
     monkeypatch.setenv("WINLAB_CACHE", str(elsewhere))
-    source, reason = choice.choose(wanted, pins=Pins(), build=lambda: pytest.fail("no need"))
+    source, reason = select.choose(wanted, pins=Pins(), build=lambda: pytest.fail("no need"))
     assert (source.name, reason) == ("bundle", "bundle: 'lab.tar' in the cache holds everything.")
     taken = source.obtain_all(wanted, Quiet())
     assert [(one.artifact, one.sha256) for one in taken] == [(one.artifact, one.sha256) for one in got]

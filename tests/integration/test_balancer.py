@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from winlab import plan, spec
+from winlab.adapters.overlay import ovn
+from winlab.design.plan import model as plan
+from winlab.design.render.topology import topology
+from winlab.design.spec import model as spec
 from winlab.host.facts import read_facts
-from winlab.net import ovn
-from winlab.net.topology import topology
 
 LAB = "it-lb"
 LIMIT = 600  # seconds until OVN must know who is there: a bound for a test that hangs, no expectation

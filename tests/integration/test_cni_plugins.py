@@ -19,12 +19,13 @@ from pathlib import Path
 
 import pytest
 
-from winlab.artifacts.build import BuildSource
-from winlab.cluster import cni, versions
-from winlab.cluster.cni.model import NodeNetwork, PodNetwork
-from winlab.cluster.cni.profile import Profile
+from winlab.design import cni
+from winlab.design.catalog import versions
+from winlab.design.cni.model import NodeNetwork, PodNetwork
+from winlab.design.cni.profile import Profile
 from winlab.events import Quiet
 from winlab.run import CommandError, run
+from winlab.supply.artifacts.build.source import BuildSource
 
 MTU = 1442  # of the nodes' NICs: not the usual, so that a default would be seen
 LAB = ipaddress.IPv4Network("10.77.0.0/24")

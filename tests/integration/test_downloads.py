@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from winlab.catalog import Download
+from winlab.design.catalog.recipes import Download
 from winlab.errors import TransferError
-from winlab.media import download
+from winlab.supply import download
 
 pytestmark = pytest.mark.integration
 

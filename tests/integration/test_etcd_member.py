@@ -13,10 +13,10 @@ from typing import Any
 import guest_script
 import pytest
 
-from winlab.artifacts.build import BuildSource
-from winlab.artifacts.model import Program
-from winlab.cluster import versions
+from winlab.design.catalog import versions
+from winlab.design.catalog.artifact import Program
 from winlab.events import Quiet
+from winlab.supply.artifacts.build.source import BuildSource
 
 LIMIT = 600  # seconds; a bound for a test that hangs, no expectation
 KEYS = "etc/kubernetes/pki"

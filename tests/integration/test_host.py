@@ -378,7 +378,7 @@ HELPER = Path("/usr/lib/libvirt/virt-aa-helper")  # comes with Debian's libvirt,
     "node", ["windows-2022-kvm/golden", "windows-2022-kvm/node-1", "linux-workers-kvm/controller-1"]
 )
 def test_apparmor_gives_a_node_its_disks_and_their_backing_files(sandbox: Any, node: str) -> None:
-    golden = Path(__file__).resolve().parents[1] / "unit" / "golden" / node / "domain.xml"
+    golden = Path(__file__).resolve().parents[1] / "unit" / "design" / "render" / "golden" / node / "domain.xml"
     out = sandbox(
         f"""
 from lxml import etree

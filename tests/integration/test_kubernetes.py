@@ -14,9 +14,9 @@ import yaml
 from harness import LAB_A, Golden, Labs, Winlab, get, is_ready, nodes, text
 from lxml import etree
 
-from winlab.artifacts import store
-from winlab.artifacts.model import ContainerImage, Program
-from winlab.cluster import versions
+from winlab.design.catalog import versions
+from winlab.design.catalog.artifact import ContainerImage, Program
+from winlab.supply.artifacts import store
 
 
 def test_create_ends_with_a_ready_controller(labs: Labs) -> None:

@@ -90,7 +90,9 @@ def test_wrong_host_key_is_refused(labs: Labs, winlab: Winlab, state: Path) -> N
 
 def test_wrong_certificate_is_refused(labs: Labs, state: Path) -> None:
     """The node's certificate against the CA of another lab."""
-    from winlab import credentials, plan, spec
+    from winlab.design.plan import credentials
+    from winlab.design.plan import model as plan
+    from winlab.design.spec import model as spec
     from winlab.host.facts import read_facts
 
     authority = state / "labs" / LAB_A / "ca.pem"
@@ -248,10 +250,11 @@ def test_the_worker_is_a_clone(labs: Labs, golden: Golden) -> None:
 
 def test_media_are_untouched(labs: Labs) -> None:
     """The ISO in the pool is the one in the cache, byte for byte; the redirect was in the overlay."""
-    from winlab import catalog
-    from winlab.media import cache, windows_iso
+    from winlab.design.catalog import recipes
+    from winlab.supply.images import cache
+    from winlab.supply.media import windows_iso
 
-    image = cache.lookup(catalog.get("windows-rehearsal"))
+    image = cache.lookup(recipes.get("windows-rehearsal"))
     assert image is not None
     # of this very image: older ones may be there
     base = Path(f"/var/lib/winlab/pool/base-windows-rehearsal-{image.key[:16]}.iso")

@@ -12,10 +12,10 @@ import pytest
 import rendered
 
 from winlab import run
-from winlab.artifacts.build import BuildSource
-from winlab.artifacts.model import Program
-from winlab.cluster import versions
+from winlab.design.catalog import versions
+from winlab.design.catalog.artifact import Program
 from winlab.events import Quiet
+from winlab.supply.artifacts.build.source import BuildSource
 
 Programs = dict[str, Path]
 KUBERNETES = ("kubeadm", "kubelet", "kube-proxy", "kube-log-runner")

@@ -12,7 +12,7 @@ from harness import Winlab, stand_in_medium
 from isos import BOOT, EVAL, make_server_medium, make_wim
 
 from winlab import data
-from winlab.media import small_iso
+from winlab.supply.media import small_iso
 
 TEMPLATE = data.folder("unattend") / "windows/Autounattend.xml.j2"
 WRONG_PASS = """{% extends "winlab/Autounattend.xml.j2" %}

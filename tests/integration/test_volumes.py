@@ -16,8 +16,8 @@ NAME = "base-winlab-it-0123456789abcdef.iso"
 
 @pytest.fixture
 def content(host: None, tmp_path: Path) -> Iterator[Path]:
-    from winlab.vm.connection import connected
-    from winlab.vm.volumes import MARKER, Pool
+    from winlab.adapters.vm.connection import connected
+    from winlab.adapters.vm.volumes import MARKER, Pool
 
     path = tmp_path / "content"
     path.write_bytes(os.urandom(64 << 20))
@@ -28,8 +28,8 @@ def content(host: None, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_the_second_waits_for_the_first(content: Path) -> None:
-    from winlab.vm.connection import connected
-    from winlab.vm.volumes import Pool
+    from winlab.adapters.vm.connection import connected
+    from winlab.adapters.vm.volumes import Pool
 
     barrier = threading.Barrier(2)
     said: list[str] = []
@@ -49,9 +49,9 @@ def test_the_second_waits_for_the_first(content: Path) -> None:
 
 
 def test_what_a_killed_winlab_left_is_taken_over(content: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from winlab.vm import volumes
-    from winlab.vm.connection import connected
-    from winlab.vm.volumes import Pool
+    from winlab.adapters.vm import volumes
+    from winlab.adapters.vm.connection import connected
+    from winlab.adapters.vm.volumes import Pool
 
     monkeypatch.setattr(volumes, "ABANDONED", 2.0)
     with connected() as conn:
@@ -66,8 +66,8 @@ def test_what_a_killed_winlab_left_is_taken_over(content: Path, monkeypatch: pyt
 
 def test_a_volume_is_compared_with_a_file(content: Path) -> None:
     """Also where it breaks off at once: the connection is as good as before."""
-    from winlab.vm.connection import connected
-    from winlab.vm.volumes import Pool
+    from winlab.adapters.vm.connection import connected
+    from winlab.adapters.vm.volumes import Pool
 
     whole = content.read_bytes()
     with connected() as conn:

@@ -55,7 +55,7 @@ def _files(folder: Path) -> set[str]:
 
 
 def test_data_is_in_the_wheel(installed: Path, tmp_path: Path) -> None:
-    for folder in ("images", "unattend", "specs", "versions"):
+    for folder in ("images", "unattend", "specs"):
         assert _files(TOP / folder) == _files(installed / "winlab" / "_data" / folder)
     winlab(installed, "plan", "--rehearse", "--render", str(tmp_path))
     assert (tmp_path / "node-1" / "answer" / "Autounattend.xml").exists()

@@ -9,7 +9,7 @@ import pytest
 from bare import machine
 from harness import Winlab, stand_in_medium
 
-from winlab.media import noprompt, windows_iso
+from winlab.supply.media import noprompt, windows_iso
 
 PROMPT = "Press any key to boot from CD or DVD"
 SETUP = "setup: Windows Setup has started"

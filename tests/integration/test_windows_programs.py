@@ -12,13 +12,14 @@ import rendered
 from lxml import etree
 from windows_wine import Answer, call
 
-from winlab import plan, spec
-from winlab.artifacts.build import BuildSource
-from winlab.artifacts.model import Program
-from winlab.cluster import versions
+from winlab.design.catalog import versions
+from winlab.design.catalog.artifact import Program
+from winlab.design.plan import model as plan
+from winlab.design.render import answer as windows
+from winlab.design.spec import model as spec
 from winlab.events import Quiet
 from winlab.host.facts import HostFacts
-from winlab.render import windows
+from winlab.supply.artifacts.build.source import BuildSource
 
 KUBERNETES = ("kubeadm", "kubelet", "kube-proxy", "kube-log-runner")
 NS = {"u": "urn:schemas-microsoft-com:unattend"}

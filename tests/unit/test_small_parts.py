@@ -8,15 +8,15 @@ import plans
 import pytest
 from rich.console import Console
 
-from winlab import sizes
+from winlab.adapters.guests.base import command_line
+from winlab.adapters.vm.domains import ppm_to_png
 from winlab.cli import main, progress
 from winlab.cli.common import Output
+from winlab.design.plan import tags
+from winlab.design.render import domain
+from winlab.design.spec import sizes
 from winlab.errors import GuestError, HostError, UsageError, WinlabError
 from winlab.events import Event, Kind
-from winlab.guest.base import command_line
-from winlab.net import tags
-from winlab.render import domain
-from winlab.vm.domains import ppm_to_png
 
 
 @pytest.mark.parametrize(

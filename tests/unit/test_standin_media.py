@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from winlab import catalog
+from winlab.design.catalog import recipes
 from winlab.errors import WinlabError
 from winlab.standin import boot, initrd, iso, media, root, wims
 
@@ -145,7 +145,7 @@ def test_offset(tmp_path: Path) -> None:
 
 
 def test_recipe_and_fingerprint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    recipe = catalog.get("windows-rehearsal")
+    recipe = recipes.get("windows-rehearsal")
     assert (recipe.os, recipe.format, recipe.windows) == ("windows", "iso", "2022")
     before = media.fingerprint(recipe)
     assert before == media.fingerprint(recipe)

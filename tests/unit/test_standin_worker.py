@@ -260,13 +260,16 @@ def test_proxy_is_tried_and_pretended(worker: Worker) -> None:
 
 
 def test_the_proxy_s_files_are_where_its_command_looks_for_them(worker: Worker) -> None:
-    from winlab.cluster import proxy, versions
+    from winlab.design.catalog import versions
+    from winlab.design.render import kube_proxy
 
     worker.up_to("proxy")
     worker.programs.answers["kube-proxy.exe"] = (1, "Error: Windows kernel is not compatible")
-    config = proxy.config(versions.get(), node="node-1", address="10.77.0.101", pod_cidr="10.244.0.0/16", network="n")
-    worker.play("proxy", command=proxy.command(), kubeconfig="k", config=config)
-    for path in (proxy.CONFIG, proxy.KUBECONFIG):
+    config = kube_proxy.config(
+        versions.get(), node="node-1", address="10.77.0.101", pod_cidr="10.244.0.0/16", network="n"
+    )
+    worker.play("proxy", command=kube_proxy.command(), kubeconfig="k", config=config)
+    for path in (kube_proxy.CONFIG, kube_proxy.KUBECONFIG):
         assert (worker.machine.root / path.removeprefix("C:/")).is_file(), path
 
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import httpx
 
-from winlab import lab as labs
 from winlab import run
+from winlab.adapters.guests.scripts import Node
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.overlay import ovn
+from winlab.adapters.vm.connection import connected
 from winlab.checks.model import CheckFailed, said
-from winlab.cluster.kubectl import Kubectl
-from winlab.cluster.node import Node
+from winlab.design.plan.tags import Tag
 from winlab.errors import HostError
 from winlab.host.facts import read_facts
-from winlab.net import ovn
-from winlab.net.tags import Tag
-from winlab.state import LabState
-from winlab.vm.connection import connected
+from winlab.lab_folder import LabState
+from winlab.operations import labs
 
 FETCH_SECONDS = 15.0
 EXEC_SECONDS = 120.0

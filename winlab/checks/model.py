@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from winlab import catalog
+from winlab.design.catalog import recipes
+from winlab.design.plan.tags import Tag
 from winlab.errors import NotFoundError, UsageError, WinlabError
 from winlab.events import Event, Kind, Listener
-from winlab.net.tags import Tag
 
 LONG = 400  # characters of a detail that are worth showing
 
@@ -77,7 +77,7 @@ def is_standin(tag: Tag) -> bool:
     real Windows, so that no check is left out by mistake.
     """
     try:
-        recipe = catalog.get(tag.image)
+        recipe = recipes.get(tag.image)
     except (NotFoundError, UsageError):
         return False
     return tag.os == "windows" and recipe.build is not None and recipe.build.builder.startswith("winlab.standin.")

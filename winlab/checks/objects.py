@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from winlab.cluster.kubectl import Kubectl
+from winlab.adapters.kube.kubectl import Kubectl
 
 Object = dict[str, Any]
 OS = "kubernetes.io/os"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from winlab.checks.objects import BUILD, HOSTNAME, OS, Object, label, name_of
-from winlab.cluster import versions
-from winlab.net.tags import Tag
+from winlab.design.catalog import versions
+from winlab.design.plan.tags import Tag
 
 NAMESPACE = "winlab-smoke"
 ACCOUNT = "smoke"

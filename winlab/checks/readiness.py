@@ -23,9 +23,9 @@ from winlab.checks.objects import (
     pull_trouble,
     workload_problem,
 )
+from winlab.design.plan.tags import Tag
 from winlab.errors import WinlabError
 from winlab.events import Kind, Listener
-from winlab.net.tags import Tag
 
 KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
 # the last one is that of other recipes for flannel, which a joined cluster may have

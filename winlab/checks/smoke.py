@@ -15,9 +15,9 @@ from winlab.checks.objects import Object, Objects, name_of, pod_problem, pull_tr
 from winlab.checks.pods import NAMESPACE, Seat
 from winlab.checks.rows import ROWS, Case, Need
 from winlab.checks.world import World
+from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Kind, Listener, Progress
-from winlab.net.tags import Tag
 
 WORKERS = 4  # kubectl itself takes half a core while it runs
 CLUSTER_KINDS = ("nodes", "runtimeclasses.node.k8s.io")

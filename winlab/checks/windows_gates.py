@@ -9,7 +9,7 @@ from typing import Any
 
 from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed
-from winlab.net.tags import Tag
+from winlab.design.plan.tags import Tag
 
 Told = Mapping[str, dict[str, Any] | str]
 # Get-HnsNetwork is of the module HostNetworkingService, which comes with the feature Containers

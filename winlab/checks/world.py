@@ -20,8 +20,8 @@ from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed, is_standin, said
 from winlab.checks.objects import Object, Objects, pod_problem
 from winlab.checks.pods import NAMESPACE, PORT, Seat
+from winlab.design.plan.tags import Tag
 from winlab.errors import WinlabError
-from winlab.net.tags import Tag
 
 ATTEMPTS = 3  # scaled: agnhost itself gives each of them a few seconds, however slow its node is
 PAUSE = 2.0  # seconds between attempts, scaled

@@ -44,7 +44,7 @@ def create(
     output: Format = Output.TABLE,
 ) -> None:
     """Gather all that a spec needs: programs, container images, manifests, images; own media by their hash."""
-    from winlab.cluster import bundling
+    from winlab.operations import bundle as bundling
 
     made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
     chosen, artifacts, why = bundling.source(made, source.value if source else None, mirror)
@@ -60,7 +60,7 @@ def create(
 @app.command()
 def show(file: File, output: Format = Output.TABLE) -> None:
     """Show what a bundle holds."""
-    from winlab.artifacts.bundle import open_bundle
+    from winlab.supply.artifacts.bundle.file import open_bundle
 
     bundle = open_bundle(file)
     if output is Output.JSON:
@@ -76,7 +76,7 @@ def show(file: File, output: Format = Output.TABLE) -> None:
 @app.command()
 def verify(file: File, output: Format = Output.TABLE) -> None:
     """Read all of a bundle and compare it with its digests."""
-    from winlab.artifacts import bundle
+    from winlab.supply.artifacts.bundle import file as bundle
 
     opened = watched("verify", lambda voice: bundle.verify(file, voice), output, usual=30)
     if output is Output.TABLE:

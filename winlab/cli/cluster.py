@@ -50,9 +50,9 @@ def kubeconfig(
     use: Annotated[bool, typer.Option("--use", help="With --merge: make the lab's context the current one.")] = False,
 ) -> None:
     """Print a lab's kubeconfig; or merge it into your own, as the context winlab-NAME."""
-    from winlab.cluster import kubeconfig as files
+    from winlab.adapters.kube import kubeconfig as files
     from winlab.errors import UsageError
-    from winlab.state import LabState
+    from winlab.lab_folder import LabState
 
     if use and not merge:
         raise UsageError("--use goes with --merge.", cure="Run 'winlab kubeconfig --merge --use'.")
@@ -69,8 +69,8 @@ def kubectl(ctx: typer.Context, lab: Lab = settings.DEFAULT_LAB) -> None:
     import os
 
     from winlab import run
-    from winlab.cluster.kubectl import Kubectl
-    from winlab.state import LabState
+    from winlab.adapters.kube.kubectl import Kubectl
+    from winlab.lab_folder import LabState
 
     own = Kubectl.of(LabState(lab))
     os.environ["KUBECONFIG"] = str(own.kubeconfig)  # a flag would not reach kubectl's plug-ins
@@ -87,7 +87,7 @@ def push(
     output: Format = Output.TABLE,
 ) -> None:
     """Swap a program on a running node with your own build, or back."""
-    from winlab.cluster import day2
+    from winlab.operations import day2
 
     done = watched(
         f"push {node}", lambda voice: day2.push_binary(lab, node, binary, voice, restore=restore), output, 60
@@ -111,7 +111,7 @@ def load(
 ) -> None:
     """Bring a container image to every node of its system."""
     from winlab.cli.progress import shown
-    from winlab.cluster import day2
+    from winlab.operations import day2
 
     with shown(output) as tell:
         found = day2.load_image(lab, image, tell, name=name)
@@ -130,8 +130,8 @@ def logs(
     output: Format = Output.TABLE,
 ) -> None:
     """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'."""
-    from winlab.cluster import day2
-    from winlab.cluster.logs import text
+    from winlab.operations import day2
+    from winlab.operations.logs import text
 
     found = day2.reports(lab, node, lines)
     if output is Output.JSON:
@@ -159,9 +159,9 @@ def lock(
     output: Format = Output.TABLE,
 ) -> None:
     """Write or renew winlab.lock: every input of a lab by its hash, for 'create --locked'."""
-    from winlab.cluster import day2
-    from winlab.cluster import lock as locks
-    from winlab.steps.supply import Origin
+    from winlab.operations import day2
+    from winlab.operations import lock_file as locks
+    from winlab.steps.payload import Origin
 
     made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
     path = file or locks.beside(spec)

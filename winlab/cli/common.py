@@ -15,10 +15,10 @@ from winlab import settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from winlab.design.plan.model import Plan
+    from winlab.design.spec.model import Spec as SpecModel
     from winlab.events import Progress
     from winlab.host.facts import HostFacts
-    from winlab.plan import Plan
-    from winlab.spec import Spec as SpecModel
 
 
 T = TypeVar("T")
@@ -48,27 +48,28 @@ class Output(StrEnum):
 
 
 def _complete_labs() -> list[str]:
-    from winlab import lab, state
+    from winlab import lab_folder
     from winlab.errors import WinlabError
+    from winlab.operations import labs as lab
 
     try:
-        return sorted({*lab.all_labs(), *state.labs()})
+        return sorted({*lab.all_labs(), *lab_folder.labs()})
     except WinlabError:
-        return state.labs()
+        return lab_folder.labs()
 
 
 def _complete_specs(incomplete: str) -> list[str]:
     from pathlib import Path
 
-    from winlab import spec
+    from winlab.design.spec import model as spec
 
     files = [str(path) for path in Path().glob(f"{incomplete}*.yaml")]
     return [name for name in [*spec.names(), *files] if name.startswith(incomplete)]
 
 
 def _complete_nodes(ctx: typer.Context) -> list[str]:
-    from winlab import lab
     from winlab.errors import WinlabError
+    from winlab.operations import labs as lab
 
     try:
         return list(lab.nodes_of(ctx.params.get("lab") or settings.DEFAULT_LAB))
@@ -77,15 +78,15 @@ def _complete_nodes(ctx: typer.Context) -> list[str]:
 
 
 def _complete_images() -> list[str]:
-    from winlab import catalog
+    from winlab.design.catalog import recipes
 
-    return catalog.names()
+    return recipes.names()
 
 
 def _complete_systems() -> list[str]:
-    from winlab import catalog
+    from winlab.design.catalog import recipes
 
-    return catalog.systems()
+    return recipes.systems()
 
 
 Lab = Annotated[
@@ -188,7 +189,7 @@ def plan_of(spec: SpecModel, lab: str, facts: HostFacts | None = None) -> Plan:
 
     :raises UsageError: the spec can't be had on this host.
     """
-    from winlab import plan
+    from winlab.design.plan import model as plan
     from winlab.host.facts import read_facts
 
     return plan.make(spec, lab, facts or read_facts())
@@ -201,7 +202,7 @@ def make_spec(spec: str, changes: list[str] | None, system: str | None, iso: str
     """
     from pathlib import Path
 
-    from winlab import spec as specs
+    from winlab.design.spec import model as specs
     from winlab.errors import UsageError
 
     if rehearse and (system or iso):
@@ -220,13 +221,13 @@ def _with_drivers(spec: SpecModel) -> SpecModel:
     A medium from the cache may have been fetched, and drivers can be then; one of the person's own takes those that are
     there.
     """
-    from winlab import catalog
-    from winlab.media import own_media
+    from winlab.design.catalog import recipes
+    from winlab.supply.images import windows_media
 
-    workers, recipe = spec.workers, catalog.get(spec.workers.os)
+    workers, recipe = spec.workers, recipes.get(spec.workers.os)
     if workers.drivers is not None or workers.bus == "sata" or recipe.windows is None or recipe.build is not None:
         return spec
-    drivers = own_media.drivers()
+    drivers = windows_media.drivers()
     if workers.media is not None and not drivers.exists():
         return spec
     return spec.model_copy(update={"workers": workers.model_copy(update={"drivers": drivers})})
@@ -242,9 +243,9 @@ def own_programs(
 
 def watched(name: str, work: Callable[[Progress], T], output: Output, usual: float) -> T:
     """Do the work as a step, so that it is shown as all steps are; its result."""
-    from winlab import engine
     from winlab.cli.progress import shown
-    from winlab.engine import Step
+    from winlab.engine import engine
+    from winlab.engine.engine import Step
 
     results: list[T] = []
     with shown(output) as tell:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from winlab.plan import Plan
-    from winlab.spec import Spec
+    from winlab.design.plan.model import Plan
+    from winlab.design.spec.model import Spec
 
 TERMS = (
     "Evaluation media of Windows Server are free for 180 days, for evaluation alone; the terms stand at "
@@ -38,24 +38,24 @@ def require(given: bool) -> None:
 
 def to_fetch(spec: Spec, given: bool) -> bool:
     """Whether the medium that the spec lacks may be fetched; False where none is lacking."""
-    from winlab import catalog
-    from winlab.media import own_media
+    from winlab.design.catalog import recipes
+    from winlab.supply.images import windows_media
 
-    recipe = catalog.get(spec.workers.os)
+    recipe = recipes.get(spec.workers.os)
     if spec.workers.count == 0 or spec.workers.media is not None or not recipe.evaluations:
         return False
-    return own_media.find(recipe) is None and _consents(given)
+    return windows_media.find(recipe) is None and _consents(given)
 
 
 def assumed(plan: Plan) -> str | None:
     """What to say of a plan whose media nobody has seen; None if they are there."""
-    from winlab import catalog
-    from winlab.media import own_media
+    from winlab.design.catalog import recipes
+    from winlab.supply.images import windows_media
 
     for node in plan.nodes:
-        recipe = catalog.get(node.image)
+        recipe = recipes.get(node.image)
         if node.windows is not None and node.windows.media is None and recipe.evaluations:
-            if own_media.find(recipe) is not None:
+            if windows_media.find(recipe) is not None:
                 return None
             return (
                 f"There are no media for {recipe.name}: Microsoft's {recipe.evaluations[0].file} is taken for granted."

@@ -25,9 +25,9 @@ from winlab.cli.common import (
 from winlab.cli.consent import AcceptEula
 
 if TYPE_CHECKING:
-    from winlab.catalog import Recipe
-    from winlab.media.cache import Image
-    from winlab.media.stock import Item
+    from winlab.design.catalog.recipes import Recipe
+    from winlab.supply.images.cache import Image
+    from winlab.supply.images.library import Item
 
 app = typer.Typer(help="The images that nodes are made from.", no_args_is_help=True)
 
@@ -35,12 +35,12 @@ app = typer.Typer(help="The images that nodes are made from.", no_args_is_help=T
 @app.command("list")
 def list_images(output: Format = Output.TABLE) -> None:
     """Show all image recipes, and the images in the cache."""
-    from winlab import catalog
-    from winlab.media import stock
+    from winlab.design.catalog import recipes as catalog
+    from winlab.supply.images import library
 
     recipes = [catalog.get(name) for name in catalog.names()]
     sources = ["build" if one.build else "download" if one.download else "pull, or your own ISO" for one in recipes]
-    there = stock.items()
+    there = library.items()
     if output is Output.JSON:
         print_json(
             {
@@ -84,9 +84,9 @@ WHICH = typer.Argument(metavar="IMAGE", help="A name, or a key from 'winlab imag
 @app.command()
 def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
     """Show all that is known of an image in the cache."""
-    from winlab.media import stock
+    from winlab.supply.images import library
 
-    item = stock.find(which)
+    item = library.find(which)
     if output is Output.JSON:
         print_json({**item.manifest, "kind": item.kind, "state": item.state, "path": str(item.image.path)})
         return
@@ -103,10 +103,10 @@ def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
 
     A golden image that labs stand on stays.
     """
-    from winlab import images
-    from winlab.media import stock
+    from winlab.operations import prune as images
+    from winlab.supply.images import library
 
-    freed, left = images.remove(stock.find(which))
+    freed, left = images.remove(library.find(which))
     if output is Output.JSON:
         print_json({"freed_bytes": freed, "pool": left or None})
         return
@@ -123,10 +123,10 @@ def export(
 ) -> None:
     """Write an image to a file, for another machine."""
     from winlab.cli.common import watched
-    from winlab.media import stock
+    from winlab.supply.images import library
 
-    item = stock.find(which)
-    watched(f"export {item.name}", lambda voice: stock.export(item, to, voice), output, 60)
+    item = library.find(which)
+    watched(f"export {item.name}", lambda voice: library.export(item, to, voice), output, 60)
     if output is Output.TABLE:
         print(to)
 
@@ -138,9 +138,9 @@ def bring(
 ) -> None:
     """Take an exported image into the cache."""
     from winlab.cli.common import watched
-    from winlab.media import stock
+    from winlab.supply.images import library
 
-    item = watched(f"import {path.name}", lambda voice: stock.bring(path, voice), output, 60)
+    item = watched(f"import {path.name}", lambda voice: library.bring(path, voice), output, 60)
     if output is Output.TABLE:
         print(f"{item.name}: {item.key}")
 
@@ -166,12 +166,13 @@ def build(
 
     Of Windows that is a golden image: installed, with containerd and Kubernetes, generalized; labs clone it.
     """
-    from winlab import catalog, engine
     from winlab.cli.progress import shown
-    from winlab.engine import Step
+    from winlab.design.catalog import recipes as catalog
+    from winlab.engine import engine
+    from winlab.engine.engine import Step
     from winlab.events import Progress
-    from winlab.media import cache
-    from winlab.steps.windows_media import require_source
+    from winlab.supply.images import cache
+    from winlab.supply.images.requirements import require_source
 
     recipe = catalog.get(name)
     if recipe.windows is not None and not medium:
@@ -200,17 +201,18 @@ def _build_golden(
     accept_eula: bool,
     output: Output,
 ) -> None:
-    from winlab import goldens, settings
+    from winlab import settings
     from winlab.cli.common import make_spec, plan_of
     from winlab.cli.progress import shown
-    from winlab.steps.supply import Origin
+    from winlab.operations import golden
+    from winlab.steps.payload import Origin
 
     spec = make_spec("1-1-1", changes, name, iso, False)
     plan = plan_of(spec, settings.DEFAULT_LAB)
     fetch = consent.to_fetch(spec, accept_eula)
     origin = Origin(source.value if source else None, bundle, mirror)
     with shown(output) as tell:
-        made = goldens.build(plan, tell, origin, consent=fetch)
+        made = golden.build(plan, tell, origin, consent=fetch)
     if output is Output.TABLE:
         print(made.path)
     else:
@@ -229,12 +231,12 @@ def add(
     """Take an ISO of your own into the cache, of Windows or of the virtio drivers; create uses it from then on."""
     from winlab.cli.common import watched
     from winlab.errors import UsageError
-    from winlab.media import own_media
+    from winlab.supply.images import windows_media
 
     recipe = _brought(name)
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise UsageError(f"'{sha256}' is no SHA-256.", cure="It has 64 digits and letters a to f.")
-    image = watched(f"image {name}", lambda voice: own_media.add(recipe, iso, sha256, voice), output, 60)
+    image = watched(f"image {name}", lambda voice: windows_media.add(recipe, iso, sha256, voice), output, 60)
     _say(image, output)
 
 
@@ -254,7 +256,7 @@ def pull(
     """
     from winlab.cli.common import watched
     from winlab.errors import NotFoundError
-    from winlab.media import cache, own_media
+    from winlab.supply.images import cache, windows_media
 
     recipe = _brought(name)
     if recipe.download is not None:
@@ -272,7 +274,7 @@ def pull(
     evaluation = recipe.evaluations[0]
     image = watched(
         f"image {name}",
-        lambda voice: own_media.pull(recipe, evaluation, voice, mirror=mirror, source=source),
+        lambda voice: windows_media.pull(recipe, evaluation, voice, mirror=mirror, source=source),
         output,
         recipe.usual_seconds,
     )
@@ -281,7 +283,7 @@ def pull(
 
 def _brought(name: str) -> Recipe:
     """A recipe for something that comes as an ISO: Windows' installation media, the virtio drivers."""
-    from winlab import catalog
+    from winlab.design.catalog import recipes as catalog
     from winlab.errors import UsageError
 
     recipe = catalog.get(name)
@@ -302,8 +304,8 @@ def _say(image: Image, output: Output) -> None:
 @app.command()
 def prune(output: Format = Output.TABLE) -> None:
     """Remove cached images that no recipe asks for any more, and base volumes that no lab stands on."""
-    from winlab import catalog
-    from winlab.images import prune_all
+    from winlab.design.catalog import recipes as catalog
+    from winlab.operations.prune import prune_all
 
     freed = prune_all([catalog.get(name) for name in catalog.names()])
     if output is Output.JSON:

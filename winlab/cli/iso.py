@@ -12,8 +12,8 @@ from winlab.cli.common import Changes, Format, Iso, Mirror, Output, Rehearse, Sy
 
 if TYPE_CHECKING:
     from winlab.events import Progress
-    from winlab.media.inspection import Report
-    from winlab.media.wim import WimImage
+    from winlab.supply.media.inspection import Report
+    from winlab.supply.media.wim import WimImage
 
 app = typer.Typer(help="Windows installation media.", no_args_is_help=True)
 
@@ -30,7 +30,7 @@ def inspect(
     """Say what an ISO is and whether winlab can install from it; it is neither mounted nor changed."""
     from winlab.cli.progress import shown
     from winlab.events import Told
-    from winlab.media import inspection
+    from winlab.supply.media import inspection
 
     if sha256:
         # on the standard error, whatever the report is printed as
@@ -61,15 +61,15 @@ def build(
 
     Its passwords and keys are new, and come into a folder beside it: NAME.credentials.
     """
-    from winlab import alone
     from winlab.cli.common import make_spec, watched
+    from winlab.operations import export_iso
 
     spec = make_spec("1-1-1", changes, system, iso, rehearse)
-    machine = alone.make(spec, name)
+    machine = export_iso.make(spec, name)
     fetch = consent.to_fetch(spec, accept_eula)
 
-    def export(progress: Progress) -> alone.Export:
-        return alone.export(machine, to, progress, mirror=mirror, consent=fetch)
+    def export(progress: Progress) -> export_iso.Export:
+        return export_iso.export(machine, to, progress, mirror=mirror, consent=fetch)
 
     made = watched(f"iso {to.name}", export, output, 60)
     if output is Output.JSON:
@@ -82,7 +82,7 @@ def build(
 def _plain(report: Report, *, tree: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from winlab.media.inspection import NO_PROMPTS, PROMPTS
+    from winlab.supply.media.inspection import NO_PROMPTS, PROMPTS
 
     found: dict[str, Any] = {
         "path": str(report.path),
@@ -114,7 +114,7 @@ def _image(image: WimImage) -> dict[str, Any]:
 
 
 def _print(report: Report, *, tree: bool) -> None:
-    from winlab.media.inspection import NO_PROMPTS, PROMPTS
+    from winlab.supply.media.inspection import NO_PROMPTS, PROMPTS
 
     kind = {True: "evaluation: no product key", False: "volume or retail: takes a product key", None: "unknown"}
     key = {True: "asks for a key", False: "asks for no key", None: "can't boot it"}

@@ -64,17 +64,17 @@ def join(
     output: Format = Output.TABLE,
 ) -> None:
     """Make a lab of workers that join a cluster made elsewhere by kubeadm."""
-    from winlab import lab as labs
-    from winlab import plan
     from winlab.cli.progress import clock, shown
-    from winlab.cluster import joining
+    from winlab.design.plan import model
     from winlab.events import Event, Kind
     from winlab.host.facts import read_facts
-    from winlab.state import LabState
-    from winlab.steps.supply import Origin
+    from winlab.lab_folder import LabState
+    from winlab.operations import join as joining
+    from winlab.operations import labs
+    from winlab.steps.payload import Origin
 
-    plan.check_prefix(prefix)
-    state = LabState(plan.check_lab_name(lab))
+    model.check_prefix(prefix)
+    state = LabState(model.check_lab_name(lab))
     joining.check_changes(changes or [])
     spec = make_spec(f"1-{workers}-1", changes, os, iso, rehearse)
     fetch = consent.to_fetch(spec, accept_eula)
@@ -84,7 +84,7 @@ def join(
     cluster = watched(
         "look at the cluster", lambda voice: joining.look(state, admin, server, spec, origin, voice), output, 10
     )
-    made = plan.make(spec, lab, read_facts(), cluster, prefix)
+    made = model.make(spec, lab, read_facts(), cluster, prefix)
     joining.check(made, cluster, labs.nodes_of(lab))
     with shown(output) as tell:
         for note in joining.notes(made, cluster):
@@ -94,6 +94,6 @@ def join(
         what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
         print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
         if until is Until.CLUSTER:
-            from winlab.cluster.kubectl import Kubectl
+            from winlab.adapters.kube.kubectl import Kubectl
 
             print(Kubectl.of(state).run("get", "nodes", "--output=wide"), end="")

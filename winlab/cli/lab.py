@@ -70,17 +70,16 @@ def create(
     wanted = make_spec(spec, changes, os, iso, rehearse)
     made = plan_of(wanted, lab)
     fetch = consent.to_fetch(wanted, accept_eula)
-    from winlab import lab as labs
     from winlab.cli.progress import clock, shown
-    from winlab.cluster import lock
     from winlab.events import Event, Kind
-    from winlab.steps.supply import Origin
+    from winlab.operations import labs, lock_file
+    from winlab.steps.payload import Origin
 
     begun = time.monotonic()
     with shown(output) as tell:
         if made.host.accelerator == "tcg":
             tell(Event(Kind.NOTE, "", "KVM can't be used on this host: guests are emulated, which is slow."))
-        held = lock.beside(spec) if locked else None
+        held = lock_file.beside(spec) if locked else None
         own = own_programs(kubelet, kubeadm, kube_proxy)
         origin = Origin(source.value if source else None, bundle, mirror, own)
         labs.create(made, tell, mirror=mirror, until=until.value, origin=origin, locked=held, consent=fetch)
@@ -89,8 +88,8 @@ def create(
         print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
         _show_status(lab)
         if until is Until.CLUSTER:
-            from winlab.cluster.kubectl import Kubectl
-            from winlab.state import LabState
+            from winlab.adapters.kube.kubectl import Kubectl
+            from winlab.lab_folder import LabState
 
             print(Kubectl.of(LabState(lab)).run("get", "nodes", "--output=wide"), end="")
 
@@ -113,7 +112,7 @@ def plan(
     if (note := consent.assumed(made)) is not None:
         print(note, file=sys.stderr)
     if render is not None:
-        from winlab.render.folder import write
+        from winlab.design.render.folder import write
 
         for path in write(made, render):
             print(path, file=sys.stderr)
@@ -131,7 +130,7 @@ def status(lab: Lab = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> No
 
 
 def _show_status(lab: str, output: Output = Output.TABLE) -> ExitCode:
-    from winlab import lab as labs
+    from winlab.operations import labs
 
     found = labs.status(lab)
     rows = []
@@ -165,7 +164,7 @@ def _lab_flag(lab: str) -> str:
 
 def list_labs(output: Format = Output.TABLE) -> None:
     """Show all labs of this host."""
-    from winlab import lab as labs
+    from winlab.operations import labs
 
     found = labs.all_labs()
     if output is Output.JSON:
@@ -187,9 +186,9 @@ def list_labs(output: Format = Output.TABLE) -> None:
 
 def destroy(lab: Lab = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Remove a lab with all its traces. Images stay, for the next one."""
-    from winlab import lab as labs
     from winlab.cli.progress import shown
-    from winlab.plan import check_lab_name
+    from winlab.design.plan.model import check_lab_name
+    from winlab.operations import labs
 
     check_lab_name(lab, own=True)
     with shown(output) as tell:

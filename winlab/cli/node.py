@@ -27,11 +27,11 @@ def register(app: typer.Typer) -> None:
 
 def ssh(node: Node, lab: Lab = settings.DEFAULT_LAB) -> None:
     """Open an ssh session on a node. Its host key is known already."""
-    from winlab import lab as labs
     from winlab import run
-    from winlab.guest.ssh import arguments
-    from winlab.state import LabState
-    from winlab.vm.connection import connected
+    from winlab.adapters.guests.ssh import arguments
+    from winlab.adapters.vm.connection import connected
+    from winlab.lab_folder import LabState
+    from winlab.operations import labs
 
     with connected() as conn:
         machine = labs.find_node(lab, node, conn)
@@ -49,7 +49,7 @@ def execute(
     ] = None,
 ) -> None:
     """Run a command on a node; its output and exit code are winlab's."""
-    from winlab import lab as labs
+    from winlab.operations import labs
 
     guest = labs.login(lab, node, via)
     try:
@@ -74,11 +74,11 @@ def vnc(
     viewer: Annotated[bool, typer.Option(help="Open a viewer, where there is one and a display.")] = True,
 ) -> None:
     """Print where a node's screen is, and open a viewer."""
-    from winlab import lab as labs
     from winlab import run
-    from winlab.state import LabState
-    from winlab.vm import domains
-    from winlab.vm.connection import connected
+    from winlab.adapters.vm import domains
+    from winlab.adapters.vm.connection import connected
+    from winlab.lab_folder import LabState
+    from winlab.operations import labs
 
     with connected() as conn:
         machine = labs.find_node(lab, node, conn)
@@ -99,11 +99,11 @@ def serial(
     log: Annotated[bool, typer.Option("--log", help="Print what the port has said so far, and end.")] = False,
 ) -> None:
     """Join a node's serial port to the terminal. Ctrl-] leaves."""
-    from winlab import lab as labs
-    from winlab.render.domain import serial_log
-    from winlab.vm import console
-    from winlab.vm.connection import connected
-    from winlab.vm.volumes import Pool
+    from winlab.adapters.vm import console
+    from winlab.adapters.vm.connection import connected
+    from winlab.adapters.vm.volumes import Pool
+    from winlab.design.render.domain import serial_log
+    from winlab.operations import labs
 
     with connected() as conn:
         machine = labs.find_node(lab, node, conn)
@@ -122,10 +122,10 @@ def screenshot(
     lab: Lab = settings.DEFAULT_LAB,
 ) -> None:
     """Write a node's screen to a PNG file."""
-    from winlab import lab as labs
+    from winlab.adapters.vm import domains
+    from winlab.adapters.vm.connection import connected
     from winlab.errors import UsageError
-    from winlab.vm import domains
-    from winlab.vm.connection import connected
+    from winlab.operations import labs
 
     with connected() as conn:
         machine = labs.find_node(lab, node, conn)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from winlab.cli.common import print_table
-from winlab.plan import Plan
-from winlab.sizes import human
+from winlab.design.plan.model import Plan
+from winlab.design.spec.sizes import human
 
 
 def show(plan: Plan) -> None:

@@ -8,10 +8,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from winlab import data
-from winlab.catalog import BuildRequest, Recipe
+from winlab.design.catalog.recipes import BuildRequest, Recipe
 from winlab.errors import UsageError
-from winlab.media.apt import debian_mirror
 from winlab.standin import boot, initrd, iso, root, shims, virtio, wims
+from winlab.supply.images.apt import debian_mirror
 
 _HERE = Path(__file__).parent
 EI_CFG = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"

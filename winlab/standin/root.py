@@ -14,9 +14,9 @@ from pathlib import Path
 
 import winlab
 from winlab.errors import HostError, WinlabError
-from winlab.media.apt import installed
 from winlab.run import run, stream
 from winlab.standin import initrd
+from winlab.supply.images.apt import installed
 
 SUITE = "trixie"
 # What the guest's programs need; Wine runs the real Windows programs. The recipe can name more (options: packages).

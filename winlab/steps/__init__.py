@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from winlab.durations import Durations
-from winlab.plan import Plan
-from winlab.state import LabState
-from winlab.vm.connection import Connection
-from winlab.vm.volumes import Pool
+from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.volumes import Pool
+from winlab.design.plan.model import Plan
+from winlab.engine.durations import Durations
+from winlab.lab_folder import LabState
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,18 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from winlab import durations, settings
-from winlab.engine import Step
+from winlab import settings
+from winlab.adapters.guests import base
+from winlab.adapters.vm import domains, screen
+from winlab.design.plan import tags
+from winlab.design.plan.model import NodePlan
+from winlab.design.render.domain import serial_log
+from winlab.engine import durations
+from winlab.engine.engine import Step
+from winlab.engine.stall import Life
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
 from winlab.events import Progress
-from winlab.guest import base
-from winlab.net import tags
-from winlab.plan import NodePlan
-from winlab.render.domain import serial_log
-from winlab.steps import Context, evidence, images, traps
-from winlab.steps.life import Life
-from winlab.vm import domains, screen
+from winlab.steps import Context, evidence, images, known_failures
 
 POLL = 2.0
 LOOK = 30.0  # seconds between two looks at the screen
@@ -127,7 +128,7 @@ class _Wait:
             phases = [match[1] for match in PHASE.finditer(text)]
             phase = phases[-1] if phases else "firmware and boot loader"
             if failure := FAILURE.search(text, text.rfind("winlab: phase=")):
-                trap = traps.recognise(failure[1]) if self.node.os == "windows" else None
+                trap = known_failures.recognise(failure[1]) if self.node.os == "windows" else None
                 raise GuestError(
                     f"The bootstrap in '{self.node.name}' failed.",
                     why=failure[1],
@@ -176,7 +177,7 @@ class _Wait:
     def _stalled(self, phase: str, progress: Progress) -> StalledError:
         folder, logs = evidence.collect(self.context, self.node, progress)
         lab = self.context.plan.lab
-        trap = traps.recognise(logs) if self.node.os == "windows" else None
+        trap = known_failures.recognise(logs) if self.node.os == "windows" else None
         why = "Nothing new on its serial port or screen, nothing written to its disk."
         if phase == "ready" and self.node.os == "windows":
             why = "It says that it is ready, but nothing answers there: the lab's network, or a firewall in the guest."

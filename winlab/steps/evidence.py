@@ -8,17 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from winlab import golden
-from winlab.engine import Stopped
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.volumes import Pool
+from winlab.design.plan import golden
+from winlab.design.plan.model import NodePlan
+from winlab.design.render.domain import serial_log
+from winlab.engine.engine import Stopped
 from winlab.errors import WinlabError
 from winlab.events import Progress
-from winlab.media import golden_cache, offline
-from winlab.media.download import check_space
-from winlab.plan import NodePlan
-from winlab.render.domain import serial_log
 from winlab.steps import Context
-from winlab.vm import domains
-from winlab.vm.volumes import Pool
+from winlab.supply.download import check_space
+from winlab.supply.images import golden as golden_cache
+from winlab.supply.media import offline
 
 LOGS = (
     "$WINDOWS.~BT/Sources/Panther/setuperr.log",  # of Windows PE, once it has made Windows' partition

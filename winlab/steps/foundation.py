@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from winlab.engine import Step
+from winlab.adapters.overlay import ovn
+from winlab.adapters.vm import domains
+from winlab.design.render.topology import topology
+from winlab.engine.engine import Step
 from winlab.errors import ConflictError
 from winlab.events import Progress
-from winlab.net import ovn
-from winlab.net.topology import topology
 from winlab.steps import Context, machines
-from winlab.vm import domains
 
 
 def steps(context: Context) -> list[Step]:

@@ -13,17 +13,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from winlab import catalog, data, golden, run
-from winlab.cluster.node import Node
-from winlab.engine import Step
+from winlab import data, run
+from winlab.adapters.guests.scripts import Node
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.volumes import Pool
+from winlab.design.catalog import recipes
+from winlab.design.plan import golden
+from winlab.design.plan.model import NodePlan
+from winlab.engine.engine import Step
+from winlab.engine.stall import Life
 from winlab.errors import GuestError, StalledError, WinlabError
 from winlab.events import Progress
-from winlab.media import golden_cache
-from winlab.plan import NodePlan
-from winlab.steps import Context, boot, evidence, images, linux_nodes, machines, traps, windows_nodes
-from winlab.steps.life import Life
-from winlab.vm import domains
-from winlab.vm.volumes import Pool
+from winlab.steps import Context, boot, evidence, images, known_failures, linux_nodes, machines, windows_nodes
+from winlab.supply.images import golden as golden_cache
 
 POLL = 3.0
 ASK = 15.0  # seconds between two questions to a machine that is being generalized
@@ -62,7 +64,7 @@ def _machine(context: Context, node: NodePlan, insert: Step) -> list[Step]:
     """From nothing to a machine that is ready to be sealed."""
     found = [
         *machines.steps(context, node),
-        boot.step(context, node, catalog.get(node.image).usual_boot_seconds),
+        boot.step(context, node, recipes.get(node.image).usual_boot_seconds),
         machines.detach_step(context, node),
         insert,
     ]
@@ -166,7 +168,7 @@ class _Build:
 
     def _stalled(self, limit: float, progress: Progress) -> StalledError:
         folder, logs = evidence.collect(self.context, self.node, progress)
-        trap = traps.recognise(logs)
+        trap = known_failures.recognise(logs)
         look = f"Look at its screen with 'winlab vnc {self.node.name} --lab {self.context.plan.lab}'."
         return StalledError(
             f"sysprep in '{self.node.name}' shows no sign of life since {limit / 60:.0f} min.",
@@ -189,7 +191,7 @@ class _Build:
             return
         self.note.unlink(missing_ok=True)  # so that the same command tries again
         text = "\n".join(found["errors"])
-        trap = traps.recognise(text)
+        trap = known_failures.recognise(text)
         error = GuestError(
             "sysprep could not generalize Windows.",
             why=text,
@@ -258,7 +260,7 @@ class _Build:
 
 def clear(lab: str, pool: Pool, conn: Any) -> None:
     """Remove the machine, network and volumes of a lab that made a golden image."""
-    from winlab.net import ovn
+    from winlab.adapters.overlay import ovn
 
     for machine in domains.machines(conn, lab):
         domains.remove(conn, machine.domain)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from winlab import catalog
-from winlab.catalog import Recipe
-from winlab.engine import Step
+from winlab.adapters.vm import domains
+from winlab.design.catalog import recipes
+from winlab.design.catalog.recipes import Recipe
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.engine.engine import Step
 from winlab.errors import ConflictError
 from winlab.events import Progress
-from winlab.media import cache, own_media, windows_iso
-from winlab.plan import NodePlan, Plan
-from winlab.steps import Context, windows_media
-from winlab.vm import domains
+from winlab.steps import Context
+from winlab.supply.images import cache, requirements
+from winlab.supply.images import windows_media as own_media
+from winlab.supply.media import windows_iso
 
 DRIVERS = "image virtio-win"
 
@@ -38,10 +40,10 @@ def _step(context: Context, volume: str, node: NodePlan) -> Step:
             context.check_images()
             _refuse_other_content(context, volume, local)
         if node.windows is not None:
-            windows_media.check_build(context.plan, node, windows_media.check_medium(node, local))
+            requirements.check_build(context.plan, node, requirements.check_medium(node, local))
         context.pool.upload_base(volume, local, progress.say)
 
-    recipe = catalog.get(node.image)
+    recipe = recipes.get(node.image)
 
     def done() -> bool:
         if context.check_images is not None:
@@ -78,7 +80,7 @@ def drivers_steps(context: Context) -> list[Step]:
     """The step that fetches the virtio drivers where the plan takes them from the cache."""
     if not _takes_drivers(context.plan):
         return []
-    recipe = catalog.get(own_media.DRIVERS)
+    recipe = recipes.get(own_media.DRIVERS)
 
     def run(progress: Progress) -> None:
         fetch_drivers(context.plan, progress, mirror=context.mirror)
@@ -92,7 +94,7 @@ def fetch_drivers(plan: Plan, progress: Progress, *, mirror: str | None = None) 
     :raises TransferError: they can't be had.
     """
     if _takes_drivers(plan):
-        cache.obtain(catalog.get(own_media.DRIVERS), progress, mirror=mirror)
+        cache.obtain(recipes.get(own_media.DRIVERS), progress, mirror=mirror)
 
 
 def _takes_drivers(plan: Plan) -> bool:
@@ -116,13 +118,13 @@ def medium(node: NodePlan, progress: Progress, *, mirror: str | None = None, con
     """
     if node.windows is not None and node.windows.media is not None:
         return node.windows.media
-    recipe = catalog.get(node.image)
+    recipe = recipes.get(node.image)
     if recipe.build is not None or recipe.download is not None:
         return cache.obtain(recipe, progress, mirror=mirror if recipe.download else None).path
     if (image := own_media.find(recipe)) is not None:
         return image.path
     if not consent or not recipe.evaluations:
-        windows_media.require_source(recipe)
+        requirements.require_source(recipe)
     return own_media.pull(recipe, recipe.evaluations[0], progress, mirror=mirror).path
 
 
@@ -130,5 +132,5 @@ def needs_key(node: NodePlan) -> bool:
     """Whether the firmware asks for a key before it boots the node's medium, whatever winlab does."""
     if node.windows is None or node.firmware != "uefi" or not node.has("media"):
         return False
-    medium = own_media.at_hand(catalog.get(node.image), node.windows.media)
+    medium = own_media.at_hand(recipes.get(node.image), node.windows.media)
     return medium is not None and medium.exists() and windows_iso.must_have_a_key(medium)

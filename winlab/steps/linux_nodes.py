@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from winlab.cluster import access, containerd, foreign, kubeadm, kubeconfig, kubelet, tokens, wanted
-from winlab.cluster.kubectl import Kubectl
-from winlab.cluster.node import Node
-from winlab.engine import Step
+from winlab.adapters.guests.scripts import Node
+from winlab.adapters.kube import authority as access
+from winlab.adapters.kube import existing, kubeconfig, tokens
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.plan import required, tags
+from winlab.design.plan.model import NodePlan
+from winlab.design.render import containerd, kubeadm, kubelet
+from winlab.engine.engine import Step
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
-from winlab.net import tags
-from winlab.plan import NodePlan
 from winlab.steps import Context
 
 KUBECTL = "kubectl"  # the step after which a lab that joins another's cluster has a kubectl
@@ -95,7 +97,7 @@ def authority(context: Context) -> str:
     :raises ClusterError: the API server does not answer.
     """
     if context.plan.joins:
-        return foreign.authority(Kubectl.of(context.state))
+        return existing.authority(Kubectl.of(context.state))
     return access.authority(context.state.kubeconfig)
 
 
@@ -139,7 +141,7 @@ def _prepare(context: Context, node: NodePlan) -> Step:
     settings = {
         "files": _files(context, node),
         "services": ["containerd", "kubelet"],
-        "images": wanted.node_images(context.plan, controller=node.role == "controller"),
+        "images": required.node_images(context.plan, controller=node.role == "controller"),
     }
 
     def run(progress: Progress) -> None:

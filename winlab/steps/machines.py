@@ -6,15 +6,16 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from winlab import catalog
-from winlab.engine import Step
+from winlab.adapters.vm import domains
+from winlab.design.catalog import recipes
+from winlab.design.plan.model import NodePlan
+from winlab.design.render import answer, cloud_init
+from winlab.design.render import domain as domain_file
+from winlab.engine.engine import Step
 from winlab.events import Progress
-from winlab.media import own_media
-from winlab.plan import NodePlan
-from winlab.render import domain as domain_file
-from winlab.render import linux, windows
-from winlab.steps import Context, images, windows_media
-from winlab.vm import domains
+from winlab.steps import Context, images
+from winlab.supply.images import requirements
+from winlab.supply.images import windows_media as own_media
 
 CREDENTIALS = "credentials"
 NETWORK = "network"
@@ -69,8 +70,8 @@ def _make_disk(context: Context, node: NodePlan, progress: Progress) -> None:
 
 def _make_seed(context: Context, node: NodePlan, progress: Progress) -> None:
     progress.say("user-data, meta-data, network-config")
-    files = linux.seed_files(context.plan, node, context.state.credentials())
-    _upload_iso(context, node.volume("seed").name, linux.SEED_LABEL, files)
+    files = cloud_init.seed_files(context.plan, node, context.state.credentials())
+    _upload_iso(context, node.volume("seed").name, cloud_init.SEED_LABEL, files)
 
 
 def _make_answer(context: Context, node: NodePlan, progress: Progress) -> None:
@@ -79,9 +80,9 @@ def _make_answer(context: Context, node: NodePlan, progress: Progress) -> None:
     if node.has("media"):  # a clone has all that already
         medium = images.local_image(node, progress, context)
         added = additions(node, medium, progress)
-        node = windows_media.with_key(node, medium)
-    files = {**windows.answer_files(context.plan, node, made, pfx=made.pfx(node.name)), **added}
-    _upload_iso(context, node.volume("answer").name, windows.ANSWER_LABEL, files)
+        node = requirements.with_key(node, medium)
+    files = {**answer.answer_files(context.plan, node, made, pfx=made.pfx(node.name)), **added}
+    _upload_iso(context, node.volume("answer").name, answer.ANSWER_LABEL, files)
 
 
 def additions(node: NodePlan, medium: Path, progress: Progress) -> dict[str, bytes | Path]:
@@ -89,22 +90,22 @@ def additions(node: NodePlan, medium: Path, progress: Progress) -> dict[str, byt
 
     :raises UsageError: something is not what it should be.
     """
-    from winlab.media import drivers, extras
+    from winlab.supply.media import drivers, extras
 
     assert node.windows is not None
     files: dict[str, bytes | Path] = {**extras.stage(node.windows)}
     if node.windows.drivers is not None:
         progress.say("staging drivers")
         files |= drivers.stage(node.windows.drivers, node.windows.release, node.bus)
-    elif (folder := catalog.get(node.image).virtio_drivers) is not None:
+    elif (folder := recipes.get(node.image).virtio_drivers) is not None:
         files |= drivers.stage(medium, node.windows.release, node.bus, folder)
     if node.windows.openssh is not None:
-        files[windows.OPENSSH] = node.windows.openssh
+        files[answer.OPENSSH] = node.windows.openssh
     return files
 
 
 def _upload_iso(context: Context, volume: str, label: str, files: Mapping[str, bytes | Path]) -> None:
-    from winlab.media import small_iso
+    from winlab.supply.media import small_iso
 
     with tempfile.TemporaryDirectory(prefix="winlab-") as folder:  # 0700: it holds secrets
         path = Path(folder) / "image.iso"
@@ -113,7 +114,7 @@ def _upload_iso(context: Context, volume: str, label: str, files: Mapping[str, b
 
 
 def _make_media(context: Context, node: NodePlan, progress: Progress) -> None:
-    from winlab.media import noprompt
+    from winlab.supply.media import noprompt
 
     volume = node.volume("media")
     assert volume.backing is not None

@@ -8,19 +8,20 @@ from typing import Any
 
 import yaml
 
-from winlab.cluster import cni, runtimeclass
-from winlab.cluster.cni.model import Endpoint, NodeNetwork, Patch
-from winlab.cluster.cni.routed import Routed
-from winlab.cluster.kubectl import Kubectl
-from winlab.cluster.node import Node
-from winlab.cluster.plan import network
-from winlab.engine import Step
+from winlab.adapters.guests.scripts import Node
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.overlay import ovn
+from winlab.design import cni
+from winlab.design.cni.model import Endpoint, NodeNetwork, Patch
+from winlab.design.cni.routed import Routed
+from winlab.design.plan.cluster import network
+from winlab.design.plan.model import NodePlan
+from winlab.design.render import runtime_classes
+from winlab.engine.engine import Step
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
-from winlab.net import ovn
-from winlab.plan import NodePlan
 from winlab.steps import Context, linux_nodes
-from winlab.steps.supply import Supply
+from winlab.steps.payload import Supply
 
 OBJECTS = "cluster objects"
 ROUTES = "pod routes"
@@ -96,10 +97,10 @@ def _objects(context: Context, supply: Supply) -> Step:
 
     def wanted() -> list[dict[str, Any]]:
         if plan.joins:  # its network is its own affair
-            return runtimeclass.objects(releases)
+            return runtime_classes.objects(releases)
         host, _, port = plan.cluster.endpoint.rpartition(":")
         own = profile.manifests(network(plan), parts, Endpoint(host, int(port)), plan.cluster.versions)
-        return [*runtimeclass.objects(releases), *own]
+        return [*runtime_classes.objects(releases), *own]
 
     def run(progress: Progress) -> None:
         kubectl = Kubectl.of(context.state)

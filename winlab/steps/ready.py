@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from winlab.cluster import diagnose
-from winlab.cluster.kubectl import Kubectl
-from winlab.engine import Step
+from winlab.adapters.kube import diagnose
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.plan.model import NodePlan
+from winlab.engine.engine import Step
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
-from winlab.plan import NodePlan
 from winlab.steps import Context, linux_nodes, pods
 
 POLL = 3.0

@@ -13,17 +13,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from winlab.cluster import access, cni, containerd, kubeadm, kubelet, proxy
-from winlab.cluster.kubectl import Kubectl
-from winlab.cluster.node import Node
-from winlab.cluster.plan import network as network_of
-from winlab.engine import Step
+from winlab.adapters.guests.scripts import Node
+from winlab.adapters.kube import authority
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm import domains
+from winlab.design import cni
+from winlab.design.plan.cluster import network as network_of
+from winlab.design.plan.model import NodePlan
+from winlab.design.render import containerd, kubeadm, kubelet
+from winlab.design.render import kube_proxy as proxy
+from winlab.engine.engine import Step
+from winlab.engine.stall import Life
 from winlab.errors import GuestError, StalledError, UnreachableError
 from winlab.events import Progress
-from winlab.plan import NodePlan
 from winlab.steps import Context, evidence, linux_nodes, pods
-from winlab.steps.life import Life
-from winlab.vm import domains
 
 POLL = 3.0
 SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
@@ -199,7 +202,7 @@ class _Worker:
         token = Kubectl.of(state).run(
             "create", "token", "kube-proxy", "--namespace=kube-system", f"--duration={PROXY_TOKEN_LIFE}"
         )
-        return access.with_token(linux_nodes.authority(self.context), endpoint, "kube-proxy", token.strip())
+        return authority.with_token(linux_nodes.authority(self.context), endpoint, "kube-proxy", token.strip())
 
     def _await(self, there: Node, progress: Progress, what: str, met: Callable[[dict[str, Any]], bool]) -> None:
         """Wait until the guest answers and *met* holds; give up when nothing moves in it any more."""

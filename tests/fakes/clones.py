@@ -1,0 +1,43 @@
+"""Plans with clones of golden images, and golden images in the cache, for tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import plans
+
+from winlab.design.plan import golden
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.events import Quiet
+from winlab.supply.images import golden as golden_cache
+
+REHEARSAL = "workers.os=windows-rehearsal"
+
+
+def make(*changes: str, lab_name: str = "lab", source: str = "1-2-1") -> Plan:
+    return plans.make(plans.TCG, source, *changes, lab=lab_name)
+
+
+def clone(plan: Plan) -> NodePlan:
+    return plan.node("node-1")
+
+
+def keep(
+    plan: Plan, *, days: int | None = 90, programs: str | None = None, build: str = "20348.2762"
+) -> golden_cache.Golden:
+    node = clone(plan)
+    assert node.windows is not None
+    ends = None if days is None else (datetime.now(UTC) + timedelta(days=days, minutes=5)).isoformat()
+
+    def fill(output: Path) -> dict[str, Any]:
+        output.write_bytes(b"a disk")
+        return {
+            "build": build,
+            "evaluation_ends": ends,
+            "programs": programs or golden.programs(),
+            "medium": plan.builder.nodes[0].volume("base").name if plan.builder else None,
+        }
+
+    return golden_cache.keep(node, str(node.windows.golden), fill, Quiet())

@@ -1,0 +1,145 @@
+"""A lab without guests: drives that remember, nodes that answer as they are told, an API server of dictionaries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pycdlib
+import pytest
+
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.domains import Machine
+from winlab.design.plan.tags import Tag
+from winlab.errors import ClusterError
+from winlab.lab_folder import LabState
+from winlab.operations import drives, load, logs, push
+
+PAYLOAD = {"linux": "base-kubernetes-linux-1.iso", "windows": "base-kubernetes-windows-1.iso"}
+
+
+def machine(node: str, os: str = "windows", state: str = "running") -> Machine:
+    role = "controller" if node.startswith("controller") else "worker"
+    tag = Tag(
+        lab="lab", node=node, role=role, os=os, image="x", user="u", address="10.77.0.2", floating="1.2.3.4", plan="p"
+    )
+    return Machine(f"winlab-lab-{node}", state, tag)
+
+
+class Pool:
+    def __init__(self) -> None:
+        self.volumes: dict[str, dict[str, bytes]] = {name: {} for name in PAYLOAD.values()}
+        self.deleted: list[str] = []
+
+    def upload(self, name: str, source: Path) -> None:
+        self.volumes[name] = read_iso(source)
+
+    def exists(self, name: str) -> bool:
+        return name in self.volumes
+
+    def path(self, name: str) -> Path:
+        return Path("/pool") / name
+
+    def delete(self, name: str) -> bool:
+        if name in self.volumes:
+            self.deleted.append(name)
+        return self.volumes.pop(name, None) is not None
+
+
+class World:
+    """Everything that a test may look at. ``script`` answers for the nodes' scripts."""
+
+    def __init__(self) -> None:
+        self.pool = Pool()
+        self.inside: dict[str, str] = {}  # domain -> volume
+        self.log: list[str] = []
+        self.script: Callable[[Tag, str, Mapping[str, Any]], dict[str, Any]] = lambda tag, name, settings: {}
+        self.state = LabState("lab")
+        self.drives = drives.Drives(None, self.pool, self.state)  # type: ignore[arg-type]
+
+    def add(self, one: Machine) -> Machine:
+        self.inside[one.domain] = PAYLOAD[one.tag.os]
+        return one
+
+
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+
+    def insert(conn: object, domain: str, target: str, bus: str, path: Path) -> None:
+        made.log.append(f"{domain.removeprefix('winlab-lab-')}: {path.name}")
+        made.inside[domain] = path.name
+
+    def medium(conn: object, domain: str, target: str) -> Path | None:
+        return Path("/pool") / made.inside[domain] if domain in made.inside else None
+
+    class Node:
+        def __init__(self, tag: Tag, state: LabState) -> None:
+            self.tag = tag
+
+        def __enter__(self) -> Node:
+            return self
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None:
+            pass
+
+        def execute(self, command: list[str], stdin: bytes = b"") -> str:
+            wanted = command[0].split("exist %d:\\")[1].split(" ")[0].replace("\\", "/")
+            there = made.pool.volumes[made.inside[f"winlab-lab-{self.tag.node}"]]
+            return "E:" if wanted in there else ""
+
+        def run(self, script: str, settings: Mapping[str, Any], heard: object = None) -> dict[str, Any]:
+            made.log.append(f"{self.tag.node}: {script}")
+            return made.script(self.tag, script, settings)
+
+    monkeypatch.setattr(domains, "insert", insert)
+    monkeypatch.setattr(domains, "medium", medium)
+    for module in (push, load, logs):
+        monkeypatch.setattr(module, "Node", Node)
+    monkeypatch.setattr(drives, "PAUSE", 0.0)
+    monkeypatch.setattr(push, "POLL", 0.0)
+    return made
+
+
+def read_iso(path: Path) -> dict[str, bytes]:
+    """The files of an ISO, by their Joliet paths."""
+    iso = pycdlib.PyCdlib()
+    iso.open(str(path))
+    found = {}
+    try:
+        for folder, _, files in iso.walk(joliet_path="/"):
+            for file in files:
+                place = f"{folder.rstrip('/')}/{file}"
+                with iso.open_file_from_iso(joliet_path=place) as reader:
+                    found[place.lstrip("/")] = reader.read()
+    finally:
+        iso.close()
+    return found
+
+
+class Api(Kubectl):
+    """An API server: what kubectl prints, by the beginning of its words. A list is answered one by one."""
+
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        super().__init__(Path("/kubectl"), Path("/kubeconfig"))
+        self.answers_ = {key: list(value) if isinstance(value, list) else value for key, value in answers.items()}
+        self.asked: list[tuple[str, str | None]] = []
+
+    def run(self, *words: str, stdin: str | None = None, limit: float = 60) -> str:
+        line = " ".join(words)
+        self.asked.append((line, stdin))
+        for key, value in self.answers_.items():
+            if line.startswith(key):
+                if isinstance(value, list):
+                    value = value.pop(0) if len(value) > 1 else value[0]
+                if isinstance(value, Exception):
+                    raise value
+                return value if isinstance(value, str) else json.dumps(value)
+        if "--ignore-not-found" in words or words[0] in ("apply", "delete", "auth"):
+            return ""
+        raise ClusterError(f"kubectl {line} failed.", why="not found")

@@ -1,0 +1,245 @@
+"""Bootstrap tokens, and the facts of a cluster made elsewhere."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from certificates import CA
+from day2_fakes import Api
+
+from winlab.adapters.kube import existing, tokens
+from winlab.errors import ClusterError, NotFoundError, UsageError
+
+PIN = "sha256:b1930b1a81cfd32c6c3fc1dc9f28285a314ad8875f645140a6755a396b7d485d"
+KUBEADM = {"networking": {"podSubnet": "fd00::/64,10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"}}
+KUBELET = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local"}
+FLANNEL = {"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}
+
+
+def config_map(key: str, document: dict[str, Any]) -> dict[str, Any]:
+    return {"data": {key: yaml.safe_dump(document)}}
+
+
+def info(server: str = "https://192.0.2.10:6443") -> dict[str, Any]:
+    cluster = {"server": server, "certificate-authority-data": base64.b64encode(CA.encode()).decode()}
+    return config_map("kubeconfig", {"clusters": [{"name": "", "cluster": cluster}]})
+
+
+def daemon_sets(*names: str) -> dict[str, Any]:
+    return {"items": [{"metadata": {"name": name, "namespace": "net"}} for name in names]}
+
+
+def api(**changes: Any) -> Api:
+    answers = {
+        "version": {"serverVersion": {"gitVersion": "v1.35.2+k3s1"}},
+        "get configmap cluster-info": info(),
+        "get configmap kubeadm-config": config_map("ClusterConfiguration", KUBEADM),
+        "get configmap kubelet-config": config_map("kubelet", KUBELET),
+        "get configmap kube-flannel-cfg": config_map("net-conf.json", FLANNEL),
+        "get daemonsets": daemon_sets("kube-proxy", "kube-flannel-ds"),
+        "get nodes": {"items": [{"metadata": {"name": "cp"}}, {"metadata": {"name": "node-1"}}]},
+    }
+    return Api({**answers, **{key.replace("_", " "): value for key, value in changes.items()}})
+
+
+# -- tokens
+
+
+def test_the_pin_is_openssls() -> None:
+    assert tokens.ca_hash(CA) == tokens.ca_hash(CA.encode()) == PIN
+    with pytest.raises(UsageError, match="not a certificate"):
+        tokens.ca_hash("nonsense")
+
+
+def test_a_token_goes_in_on_the_standard_input_alone() -> None:
+    there = api()
+    token = tokens.mint(there, ttl=600)
+    assert tokens.FORMAT.fullmatch(token)
+    assert tokens.mint(there) != token
+    (line, text), *_ = there.asked
+    assert line.startswith("apply --server-side")
+    secret = token.partition(".")[2]
+    assert all(secret not in asked for asked, _ in there.asked)
+    made = yaml.safe_load(text or "")
+    assert made["metadata"] == {"name": f"bootstrap-token-{token[:6]}", "namespace": "kube-system"}
+    assert made["type"] == "bootstrap.kubernetes.io/token"
+    data = made["stringData"]
+    assert (data["token-id"], data["token-secret"]) == (token[:6], secret)
+    assert data["auth-extra-groups"] == "system:bootstrappers:kubeadm:default-node-token"
+    assert data["usage-bootstrap-authentication"] == data["usage-bootstrap-signing"] == "true"
+    ends = datetime.fromisoformat(data["expiration"])
+    assert timedelta(seconds=590) < ends - datetime.now(UTC) <= timedelta(seconds=600)
+
+
+def test_revoking_names_the_id_only() -> None:
+    there = api()
+    tokens.revoke(there, "abcdef.0123456789abcdef")
+    assert there.asked == [("delete secret --namespace=kube-system bootstrap-token-abcdef --ignore-not-found", None)]
+    for text in ("abcdef", "ABCDEF.0123456789abcdef", "--all.0123456789abcdef", ""):
+        with pytest.raises(UsageError, match="not a bootstrap token"):
+            tokens.revoke(there, text)
+
+
+def test_a_token_for_a_while_is_deleted_whatever_happens() -> None:
+    there = api()
+    with pytest.raises(KeyError), tokens.lent(there) as token:
+        raise KeyError
+    assert there.asked[-1][0] == f"delete secret --namespace=kube-system bootstrap-token-{token[:6]} --ignore-not-found"
+    there = api(delete=ClusterError("away"))
+    with tokens.lent(there) as token:
+        assert token
+
+
+# -- facts
+
+
+def test_the_facts() -> None:
+    found = existing.read(api())
+    assert found == existing.ForeignCluster(
+        server="https://192.0.2.10:6443",
+        advertised="https://192.0.2.10:6443",
+        ca=CA,
+        version="v1.35.2",
+        pod_cidr="10.244.0.0/16",
+        service_cidr="10.96.0.0/12",
+        dns="10.96.0.10",
+        domain="cluster.local",
+        cni="flannel-vxlan",
+        cni_note="flannel with vxlan, VNI 4096, port 4789",
+        nodes=("cp", "node-1"),
+    )
+    assert (found.endpoint, found.minor) == ("192.0.2.10:6443", 35)
+
+
+def test_another_address_of_the_server() -> None:
+    found = existing.read(api(**{"get configmap cluster-info": info("https://cp.example:6443")}), "203.0.113.5:6443")
+    assert (found.server, found.advertised) == ("https://203.0.113.5:6443", "https://cp.example:6443")
+    assert (found.endpoint, found.external) == ("cp.example:6443", "203.0.113.5:6443")
+    assert existing.problems(found, "10.77.0.0/24", [], 35) == []
+    for text in ("http://x:1", "https://x", "https://x:y", "https://x:1/path", "nonsense"):
+        with pytest.raises(UsageError, match="no address of an API server"):
+            existing.read(api(), text)
+
+
+def test_without_cluster_dns_in_the_kubelets_configuration_it_is_the_tenth_service() -> None:
+    found = existing.read(
+        api(get_configmap_kubelet_config={}, **{"get configmap kubelet-config": config_map("kubelet", {"a": 1})})
+    )
+    assert (found.dns, found.domain) == ("10.96.0.10", "cluster.local")
+
+
+@pytest.mark.parametrize("name", ["cluster-info", "kubeadm-config", "kubelet-config"])
+def test_a_cluster_that_kubeadm_did_not_make(name: str) -> None:
+    with pytest.raises(NotFoundError, match="not made by kubeadm"):
+        existing.read(api(**{f"get configmap {name}": ""}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"get configmap cluster-info": {"data": {"kubeconfig": "clusters: []"}}}, ClusterError, "no server"),
+        ({"get configmap cluster-info": {"data": {}}}, ClusterError, "can't be understood"),
+        (
+            {"get configmap kubeadm-config": config_map("ClusterConfiguration", {"a": 1})},
+            UsageError,
+            "no service network",
+        ),
+        ({"version": ClusterError("kubectl failed", why="refused")}, ClusterError, "refused"),
+        ({"version": {}}, ClusterError, "does not say its version"),
+        ({"version": {"serverVersion": {"gitVersion": "v2"}}}, ClusterError, "can't read"),
+        ({"auth can-i": ClusterError("no")}, ClusterError, "may not make a bootstrap token"),
+    ],
+)
+def test_what_can_not_be_read(changes: dict[str, Any], error: type[Exception], says: str) -> None:
+    with pytest.raises(error) as failed:
+        existing.read(api(**changes))
+    assert says in str(failed.value)
+
+
+def pools(**spec: str) -> dict[str, Any]:
+    return {"get daemonsets": daemon_sets("calico-node"), "get ippools": {"items": [{"spec": spec}]}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "cni", "note"),
+    [
+        (pools(vxlanMode="Always"), "calico-vxlan", "VXLAN"),
+        (pools(ipipMode="Never"), "calico-bgp", "BGP"),
+        (pools(ipipMode="Always"), None, "IP-in-IP"),
+        (pools(vxlanMode="CrossSubnet"), None, "CrossSubnet"),
+        ({"get daemonsets": daemon_sets("calico-node"), "get ippools": ClusterError("x")}, None, "can't be read"),
+        ({"get daemonsets": daemon_sets("kube-proxy", "cilium")}, None, "cilium"),
+        ({"get daemonsets": daemon_sets()}, None, "no DaemonSet"),
+        (
+            {"get configmap kube-flannel-cfg": config_map("net-conf.json", {"Backend": {"Type": "vxlan"}})},
+            None,
+            "VNI default",
+        ),
+        (
+            {"get configmap kube-flannel-cfg": config_map("net-conf.json", {"Backend": {"Type": "host-gw"}})},
+            None,
+            "host-gw",
+        ),
+    ],
+)
+def test_the_pod_network_is_recognized(changes: dict[str, Any], cni: str | None, note: str) -> None:
+    found = existing.read(api(**changes))
+    assert found.cni == cni
+    assert note in found.cni_note
+
+
+# -- whether it goes
+
+
+def test_what_fits() -> None:
+    found = existing.read(api())
+    assert existing.problems(found, "10.77.0.0/24", ["win-1"], 35) == []
+    existing.check(found, "10.77.0.0/24", ["win-1"], 33)
+
+
+@pytest.mark.parametrize(
+    ("server", "cidr", "name", "minor", "says"),
+    [
+        ("https://127.0.0.1:6443", "10.77.0.0/24", "w", 35, "takes for itself"),
+        ("https://localhost:6443", "10.77.0.0/24", "w", 35, "takes for itself"),
+        ("https://[::1]:6443", "10.77.0.0/24", "w", 35, "takes for itself"),
+        ("https://10.77.0.11:6443", "10.77.0.0/24", "w", 35, "lies in the lab's own network"),
+        ("https://c.example:6443", "10.244.7.0/24", "w", 35, "pod network 10.244.0.0/16"),
+        ("https://c.example:6443", "10.100.0.0/24", "w", 35, "service network 10.96.0.0/12"),
+        ("https://c.example:6443", "10.77.0.0/24", "node-1", 35, "same names already: node-1"),
+        ("https://c.example:6443", "10.77.0.0/24", "w", 36, "never newer"),
+        ("https://c.example:6443", "10.77.0.0/24", "w", 31, "3 minor versions older"),
+    ],
+)
+def test_what_does_not_fit(server: str, cidr: str, name: str, minor: int, says: str) -> None:
+    found = existing.read(api(**{"get configmap cluster-info": info(server)}))
+    problems = existing.problems(found, cidr, [name], minor)
+    assert len(problems) == 1
+    assert says in problems[0]
+    with pytest.raises(UsageError) as refused:
+        existing.check(found, cidr, [name], minor)
+    assert refused.value.why == problems[0]
+
+
+@pytest.mark.parametrize(
+    ("advertised", "server"),
+    [
+        ("https://192.0.2.10:6443", "203.0.113.5:6443"),  # kubeadm goes on with the address
+        ("https://cp.example:6443", "203.0.113.5:7443"),  # DNS says nothing of ports
+        ("https://cp.example:6443", "other.example:6443"),
+        ("https://localhost:6443", "203.0.113.5:6443"),
+    ],
+)
+def test_kubeadm_goes_on_with_the_advertised_server(advertised: str, server: str) -> None:
+    found = existing.read(api(**{"get configmap cluster-info": info(advertised)}), server)
+    (problem,) = existing.problems(found, "10.77.0.0/24", [], 35)
+    assert "with which kubeadm goes on" in problem
+    assert advertised in problem
+
+
+def test_the_authority_is_that_of_the_nodes() -> None:
+    assert existing.authority(api()) == CA

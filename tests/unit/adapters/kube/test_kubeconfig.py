@@ -1,0 +1,295 @@
+"""The lab's kubeconfig, and merging it into a person's."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+
+from winlab.adapters.kube import kubeconfig, yamltext
+from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
+from winlab.lab_folder import LabState
+
+ADMIN = """
+apiVersion: v1
+kind: Config
+clusters: [{name: kubernetes, cluster: {server: "https://10.77.0.11:6443", certificate-authority-data: Q0E=}}]
+users: [{name: kubernetes-admin, user: {client-certificate-data: QQ==, client-key-data: SECRET}}]
+contexts: [{name: kubernetes-admin@kubernetes, context: {cluster: kubernetes, user: kubernetes-admin}}]
+current-context: kubernetes-admin@kubernetes
+"""
+OWN = kubeconfig.for_lab(ADMIN, "lab", "192.0.2.1:6443")
+PERSONS = """# my clusters
+apiVersion: v1
+kind: Config
+preferences: {}
+clusters:
+# at work
+- cluster:
+    server: https://work.example:443
+  name: work  # careful
+
+users:
+- name: me
+  user:
+    token: abc
+contexts:
+- context:
+    cluster: work
+    user: me
+  name: work
+# the end of them
+current-context: work  # as it should be
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "config"
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
+
+
+@pytest.fixture
+def state(file: Path) -> LabState:
+    made = LabState("lab")
+    made.write(made.kubeconfig, OWN)
+    return made
+
+
+def names(path: Path, key: str) -> list[str]:
+    return [row["name"] for row in yaml.safe_load(path.read_text())[key] or []]
+
+
+def test_for_lab_names_everything_after_the_lab() -> None:
+    made = yaml.safe_load(OWN)
+    assert made["clusters"][0] == {
+        "name": "winlab-lab",
+        "cluster": {"server": "https://192.0.2.1:6443", "certificate-authority-data": "Q0E="},
+    }
+    assert made["users"] == [
+        {"name": "winlab-lab", "user": {"client-certificate-data": "QQ==", "client-key-data": "SECRET"}}
+    ]
+    assert made["contexts"] == [{"name": "winlab-lab", "context": {"cluster": "winlab-lab", "user": "winlab-lab"}}]
+    assert made["current-context"] == "winlab-lab"
+
+
+def test_merge_keeps_comments_and_the_current_context(file: Path) -> None:
+    file.write_text(PERSONS)
+    file.chmod(0o644)
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    text, made = file.read_text(), yaml.safe_load(file.read_text())
+    assert made["current-context"] == "work"
+    assert names(file, "contexts") == ["work", "winlab-lab"]
+    assert made["clusters"][1]["cluster"]["server"] == "https://192.0.2.1:6443"
+    added = [line for line in text.splitlines() if line not in PERSONS.splitlines()]
+    assert [line for line in PERSONS.splitlines() if line not in text.splitlines()] == []
+    assert any("client-key-data" in line for line in added)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert not file.with_name("config.lock").exists()
+
+
+def test_merge_and_unmerge_leave_the_file_as_it_was(file: Path) -> None:
+    file.write_text(PERSONS)
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    assert kubeconfig.unmerge(file, "lab")
+    assert file.read_text() == PERSONS
+    assert not kubeconfig.unmerge(file, "lab")
+
+
+def test_merge_again_changes_nothing_and_a_new_one_replaces(file: Path) -> None:
+    file.write_text(PERSONS)
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    before = (file.read_text(), file.stat().st_ino)
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    assert (file.read_text(), file.stat().st_ino) == before
+    kubeconfig.merge(file, kubeconfig.for_lab(ADMIN, "lab", "192.0.2.9:6443"), "lab", use=False)
+    assert names(file, "clusters") == ["work", "winlab-lab"]
+    assert "192.0.2.9" in file.read_text()
+    assert "192.0.2.1:" not in file.read_text()
+    assert "# careful" in file.read_text()
+
+
+def test_a_namespace_that_the_person_chose_stays(file: Path) -> None:
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    text = file.read_text().replace("    user: winlab-lab\n", "    user: winlab-lab\n    namespace: shop\n")
+    file.write_text(text)
+    kubeconfig.merge(file, kubeconfig.for_lab(ADMIN, "lab", "192.0.2.9:6443"), "lab", use=False)
+    made = yaml.safe_load(file.read_text())
+    assert made["contexts"][0]["context"] == {"cluster": "winlab-lab", "user": "winlab-lab", "namespace": "shop"}
+
+
+def test_labs_do_not_touch_each_other(file: Path) -> None:
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    kubeconfig.merge(file, kubeconfig.for_lab(ADMIN, "lab-2", "192.0.2.2:6443"), "lab-2", use=False)
+    assert kubeconfig.unmerge(file, "lab")
+    assert names(file, "contexts") == ["winlab-lab-2"]
+
+
+def test_use_makes_it_current_and_unmerge_leaves_none(file: Path) -> None:
+    file.write_text(PERSONS)
+    kubeconfig.merge(file, OWN, "lab", use=True)
+    assert "current-context: winlab-lab  # as it should be" in file.read_text()
+    kubeconfig.unmerge(file, "lab")
+    assert yaml.safe_load(file.read_text())["current-context"] == ""
+
+
+def test_without_use_an_empty_file_has_no_current_context(file: Path) -> None:
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    made = yaml.safe_load(file.read_text())
+    assert "current-context" not in made
+    assert (made["apiVersion"], made["kind"]) == ("v1", "Config")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"apiVersion": "v1", "kind": "Config", "clusters": [{"name": "work", "cluster": {}}], "contexts": null}',
+        "clusters: []\ncontexts: null\nusers:\n",
+        "clusters:\n  - name: work\n    cluster: {}\n",
+        "clusters:\n-\n  name: work\n  cluster: {}\n",
+        "clusters: [{name: work, cluster: {}}]\ncurrent-context:\n",
+        "a: &x [1]\nextensions: *x\n",
+        "clusters:\n- name: work\n  note: |\n    text\n    # no comment\n",
+        "clusters:\n- {name: work,\n   cluster: {}}\n- name: two\n  x: 'a\n\n    b'\n",
+    ],
+)
+def test_other_layouts_lose_nothing_but_comments(file: Path, text: str) -> None:
+    before = yaml.safe_load(text)
+    file.write_text(text)
+    kubeconfig.merge(file, OWN, "lab", use=True)
+    made = yaml.safe_load(file.read_text())
+    for key, value in before.items():
+        if key in kubeconfig.LISTS:
+            assert made[key][: len(value or [])] == (value or [])
+        elif key != "current-context":
+            assert made[key] == value
+    assert names(file, "contexts")[-1] == "winlab-lab"
+    assert made["current-context"] == "winlab-lab"
+
+
+def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "kube"
+    real.parent.mkdir()
+    real.write_text(PERSONS)
+    file.symlink_to(real)
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    assert file.is_symlink()
+    assert names(real, "contexts") == ["work", "winlab-lab"]
+
+
+@pytest.mark.parametrize("text", ["- a\n", "clusters: {a: b}\n", "clusters: [x]\n", "kind: Pod\n", "a: [\n", "\tx"])
+def test_what_is_no_kubeconfig_stays(file: Path, text: str) -> None:
+    file.write_text(text)
+    with pytest.raises(UsageError, match="stays as it is"):
+        kubeconfig.merge(file, OWN, "lab", use=True)
+    with pytest.raises(UsageError, match="stays as it is"):
+        kubeconfig.unmerge(file, "lab")
+    assert file.read_text() == text
+
+
+def test_a_foreign_context_of_that_name_is_refused_and_left(file: Path) -> None:
+    text = "contexts:\n- name: winlab-lab\n  context: {cluster: mine, user: me}\n"
+    file.write_text(text)
+    with pytest.raises(ConflictError, match="did not make"):
+        kubeconfig.merge(file, OWN, "lab", use=False)
+    assert not kubeconfig.unmerge(file, "lab")
+    assert file.read_text() == text
+
+
+def test_kubectls_own_lock_is_respected(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubeconfig, "PATIENCE", 0.0)
+    lock = file.with_name("config.lock")
+    lock.touch()
+    with pytest.raises(ConflictError, match="Another program"):
+        kubeconfig.merge(file, OWN, "lab", use=False)
+    assert lock.exists()
+    assert not file.exists()
+
+
+def test_a_folder_that_cannot_be_written(file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    with pytest.raises(AccessError, match="can't be written"):
+        kubeconfig.merge(tmp_path / "plain" / "config", OWN, "lab", use=False)
+
+
+def test_the_target_is_kubectls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert kubeconfig.target() == Path.home() / ".kube/config"
+    first, second, third = (tmp_path / name for name in "abc")
+    monkeypatch.setenv("KUBECONFIG", f"{first}::{second}:{third}")
+    assert kubeconfig.target() == third
+    second.touch()
+    assert kubeconfig.target() == second
+
+
+def test_publish_and_forget(state: LabState, file: Path) -> None:
+    file.write_text(PERSONS)
+    assert kubeconfig.publish("lab") == file
+    assert kubeconfig.publish("lab") == file
+    assert names(file, "contexts") == ["work", "winlab-lab"]
+    assert kubeconfig.forget("lab")
+    assert file.read_text() == PERSONS
+    assert not kubeconfig.forget("lab")
+
+
+def test_forget_finds_the_file_even_if_the_variable_is_another_now(
+    state: LabState, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kubeconfig.publish("lab")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "other"))
+    assert kubeconfig.forget("lab")
+    assert names(file, "contexts") == []
+
+
+def test_use_works_where_another_file_says_what_is_current(
+    state: LabState, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("apiVersion: v1\nkind: Config\n")
+    second.write_text(PERSONS)
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
+    assert kubeconfig.publish("lab", use=True) == first
+    assert names(first, "contexts") == ["winlab-lab"]
+    assert names(second, "contexts") == ["work"]
+    assert yaml.safe_load(second.read_text())["current-context"] == "winlab-lab"
+    assert kubeconfig.forget("lab")
+    assert yaml.safe_load(second.read_text())["current-context"] == ""
+
+
+def test_forget_does_the_others_when_one_is_broken(
+    state: LabState, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / name))
+        kubeconfig.publish("lab")
+    (tmp_path / "one").write_text("- no\n")
+    with pytest.raises(UsageError, match="one"):
+        kubeconfig.forget("lab")
+    assert names(tmp_path / "two", "contexts") == []
+    (tmp_path / "one").unlink()
+    assert not kubeconfig.forget("lab")
+
+
+def test_forget_of_a_lab_that_never_was() -> None:
+    assert not kubeconfig.forget("nothing")
+    assert not LabState("nothing").folder.exists()
+
+
+def test_a_lab_without_a_cluster_has_none(file: Path) -> None:
+    with pytest.raises(NotFoundError, match="no kubeconfig"):
+        kubeconfig.publish("other")
+    assert not file.exists()
+
+
+def test_secrets_stay_private(state: LabState, file: Path) -> None:
+    kubeconfig.publish("lab")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(state.kubeconfig.stat().st_mode) == 0o600
+
+
+def test_yamltext_takes_out_the_last_row() -> None:
+    text = "rows: # all\n- a: 1\n# tail\nb: x # word\n"
+    assert yamltext.edit(text, {"rows": [], "b": "no"}) == "rows: [] # all\n# tail\nb: 'no' # word\n"

@@ -1,0 +1,99 @@
+"""The command line, as far as it touches nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import plans
+import pytest
+
+from winlab.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.fixed_keys(monkeypatch)
+
+
+def winlab(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["winlab", *args])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    return int(ended.value.code or 0)
+
+
+def test_plan_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert winlab(monkeypatch, "plan", "--spec", "1-1-1", "--rehearse", "--output", "json") == 0
+    first = capsys.readouterr().out
+    assert [n["name"] for n in json.loads(first)["nodes"]] == ["controller-1", "node-1"]
+    assert winlab(monkeypatch, "plan", "--spec", "1-1-1", "--rehearse", "--output", "json") == 0
+    assert capsys.readouterr().out == first
+
+
+def test_plan_as_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert winlab(monkeypatch, "plan", "--os", "windows-2022", "--lab", "my-lab") == 0
+    shown = capsys.readouterr().out
+    for text in (
+        "Windows Server 2022 SERVERDATACENTERCORE",
+        "my-lab.node-1.answer.iso",
+        "MTU 1500",
+        "Nothing was touched",
+    ):
+        assert text in shown
+
+
+def test_render(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert winlab(monkeypatch, "plan", "--os", "windows-2025", "--render", str(tmp_path)) == 0
+    names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert {
+        "node-1/domain.xml",
+        "node-1/answer/Autounattend.xml",
+        "controller-1/seed/user-data",
+        "network.json",
+    } <= names
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["plan", "--spec", "9-9-9"], 2, "not valid"),
+        (["plan", "--spec", "x.yaml"], 2, "can't be read"),
+        (["plan", "--rehearse", "--os", "windows-2019"], 2, "--rehearse brings its own media"),
+        (["plan", "--iso", "/nowhere.iso"], 2, "can't be read"),
+        (["plan", "--lab", "Bad_Name"], 2, "can't be the name of a lab"),
+        (["plan", "--set", "workers.cpus=0"], 2, "workers.cpus"),
+        (["plan", "--output", "yaml"], 2, "yaml"),
+        (["nonsense"], 2, "nonsense"),
+        (["create", "--os", "windows-2022"], 5, "--rehearse"),
+        (["image", "build", "beos"], 5, "no image named"),
+        (["image", "build", "windows-2022"], 5, "--iso PATH"),
+    ],
+)
+def test_bad_input_has_a_code_and_a_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], args: list[str], code: int, says: str
+) -> None:
+    assert winlab(monkeypatch, *args) == code
+    shown = capsys.readouterr().err
+    assert says in shown
+    assert "Traceback" not in shown
+
+
+def test_environment_names_the_lab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("WINLAB_LAB", "from-env")
+    assert winlab(monkeypatch, "plan", "--output", "json") == 0
+    assert json.loads(capsys.readouterr().out)["lab"] == "from-env"
+
+
+def test_bugs_are_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from winlab.design.plan import model
+
+    def explode(*args: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(model, "make", explode)
+    assert winlab(monkeypatch, "plan") == 1
+    shown = capsys.readouterr().err
+    assert "an unexpected RuntimeError: boom" in shown
+    assert "Traceback" not in shown

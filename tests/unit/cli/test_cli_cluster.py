@@ -1,0 +1,171 @@
+"""kubeconfig, kubectl, push, load, logs and lock on the command line, as far as they touch nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import plans
+import pytest
+import yaml
+from commands import run as winlab
+
+from winlab import run
+from winlab.adapters.kube import kubeconfig
+from winlab.design.catalog.artifact import Artifact, Obtained
+from winlab.host import facts
+from winlab.lab_folder import LabState
+from winlab.operations import day2
+from winlab.operations.logs import Report
+from winlab.operations.push import Pushed
+from winlab.steps.payload import Supply
+
+ADMIN = "clusters: [{cluster: {}}]\nusers: [{user: {token: x}}]\n"
+
+
+@pytest.fixture(autouse=True)
+def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plans.fixed_keys(monkeypatch)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> LabState:
+    made = LabState("lab")
+    made.write(made.kubeconfig, kubeconfig.for_lab(ADMIN, "lab", "192.0.2.1:6443"))
+    (tmp_path / "kubectl").touch()
+    made.kubectl.symlink_to(tmp_path / "kubectl")
+    return made
+
+
+def test_kubeconfig_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: LabState, tmp_path: Path
+) -> None:
+    assert winlab(monkeypatch, "kubeconfig") == 0
+    assert yaml.safe_load(capsys.readouterr().out)["current-context"] == "winlab-lab"
+    assert not (tmp_path / "config").exists()
+
+
+def test_kubeconfig_is_merged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: LabState, tmp_path: Path
+) -> None:
+    assert winlab(monkeypatch, "kubeconfig", "--merge") == 0
+    assert "kubectl --context winlab-lab get nodes" in capsys.readouterr().out
+    assert "current-context" not in yaml.safe_load((tmp_path / "config").read_text())
+    assert winlab(monkeypatch, "kubeconfig", "--merge", "--use") == 0
+    assert yaml.safe_load((tmp_path / "config").read_text())["current-context"] == "winlab-lab"
+
+
+def test_kubectl_becomes_the_labs_own(monkeypatch: pytest.MonkeyPatch, state: LabState) -> None:
+    became: list[list[Any]] = []
+
+    def replace(args: list[Any]) -> None:
+        became.append(args)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(run, "replace", replace)
+    assert winlab(monkeypatch, "kubectl", "--lab", "lab", "--", "get", "nodes", "-o", "wide", "--lab", "x") == 0
+    assert winlab(monkeypatch, "kubectl", "get", "pods", "-A") == 0
+    assert became == [[state.kubectl, "get", "nodes", "-o", "wide", "--lab", "x"], [state.kubectl, "get", "pods", "-A"]]
+    assert os.environ["KUBECONFIG"] == str(state.kubeconfig)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["kubeconfig", "--lab", "other"], 5, "has no kubeconfig"),
+        (["kubeconfig", "--use"], 2, "--use goes with --merge"),
+        (["kubectl", "--lab", "other", "--", "get", "nodes"], 5, "has no cluster"),
+        (["logs", "--lines", "0"], 2, "between 1 and"),
+        (["lock", "--check"], 5, "There is no 'winlab.lock'"),
+        (["lock", "--spec", "9-9-9"], 2, "not valid"),
+        (["lock", "--source", "thin-air"], 2, "thin-air"),
+        (["push"], 2, "binary"),
+    ],
+)
+def test_bad_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], args: list[str], code: int, says: str
+) -> None:
+    assert winlab(monkeypatch, *args) == code
+    assert says.lower() in capsys.readouterr().err.lower()
+
+
+def test_push_says_what_is_there_now(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[Any] = []
+
+    def push(lab: str, node: str, binary: str, progress: Any, *, restore: bool) -> Pushed:
+        asked.append((lab, node, binary, restore))
+        return Pushed("kubelet.exe", "a" * 64, not restore, "v1.36.3-mine")
+
+    monkeypatch.setattr(day2, "push_binary", push)
+    assert winlab(monkeypatch, "push", "out/kubelet.exe", "node-1") == 0
+    shown = capsys.readouterr().out
+    assert f"'node-1' has your kubelet.exe: SHA-256 {'a' * 64}." in shown
+    assert "Ready, with the kubelet v1.36.3-mine" in shown
+    assert winlab(monkeypatch, "push", "kubelet", "node-1", "--restore", "--output", "json") == 0
+    shown = capsys.readouterr().out
+    assert json.loads(shown[shown.index("{\n") :])["changed"] is False
+    assert asked == [("lab", "node-1", "out/kubelet.exe", False), ("lab", "node-1", "kubelet", True)]
+
+
+def test_load_says_where_the_image_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(
+        day2, "load_image", lambda lab, image, tell, *, name: {f"{image}:{name}": ["linux-1", "node-1"]}
+    )
+    assert winlab(monkeypatch, "load", "web", "--name", "7") == 0
+    assert "web:7 is on linux-1, node-1." in capsys.readouterr().out
+
+
+def test_logs_as_text_and_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[Any] = []
+
+    def reports(lab: str, node: str, lines: int) -> list[Report]:
+        asked.append((lab, node, lines))
+        return [Report("node-1", ["Ready=True"], [], {"kubelet": "text"}, [])]
+
+    monkeypatch.setattr(day2, "reports", reports)
+    assert winlab(monkeypatch, "logs") == 0
+    assert "--- kubelet\ntext" in capsys.readouterr().out
+    assert winlab(monkeypatch, "logs", "node-1", "-n", "5", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["logs"] == {"kubelet": "text"}
+    assert asked == [("lab", "", 60), ("lab", "node-1", 5)]
+
+
+class Source:
+    name = "build"
+
+    def __init__(self) -> None:
+        self.digest = "a" * 64
+
+    def obtain_all(self, artifacts: list[Artifact], progress: object) -> list[Obtained]:
+        return [Obtained(artifact, Path("/x"), self.digest, 1, "build") for artifact in artifacts]
+
+
+def test_lock_writes_renews_and_checks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    source = Source()
+    monkeypatch.setattr(day2, "choose", lambda plan, origin: (Supply(source), "build: why."))  # type: ignore[arg-type]
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("workers: {count: 1}\n")
+    args = ("lock", "--spec", str(spec), "--rehearse")
+    built: list[str] = []
+    monkeypatch.setattr(day2.cache, "obtain", lambda recipe, _: built.append(recipe.name))
+    assert winlab(monkeypatch, *args) == 0
+    assert built == ["debian-13", "windows-rehearsal"]  # only then their packages are known
+    path = tmp_path / "winlab.lock"
+    assert f"'{path}' is written" in capsys.readouterr().out
+    assert winlab(monkeypatch, *args) == 0
+    assert "is as it was" in capsys.readouterr().out
+    assert winlab(monkeypatch, *args, "--check") == 0
+    source.digest = "b" * 64
+    before = path.read_bytes()
+    assert winlab(monkeypatch, *args, "--check") == 6
+    assert "The program kubelet.exe (windows) has the SHA-256 " + "b" * 64 in capsys.readouterr().err
+    assert path.read_bytes() == before
+    assert winlab(monkeypatch, *args) == 0
+    assert "The program kubelet.exe (windows) has the SHA-256 " + "b" * 64 in capsys.readouterr().out
+    assert winlab(monkeypatch, *args, "--check") == 0

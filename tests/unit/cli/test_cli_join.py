@@ -1,0 +1,123 @@
+"""``winlab join`` on the command line, as far as it touches nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import commands
+import plans
+import pytest
+import yaml
+
+from winlab.adapters.kube.existing import ForeignCluster
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.host import facts
+from winlab.operations import join as joining
+from winlab.operations import labs
+
+FOUND = ForeignCluster(
+    server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca="", version="v1.36.1",
+    pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="cluster.local", cni=None,
+    cni_note="it has no DaemonSet of a CNI", nodes=("cp",),
+)  # fmt: skip
+
+
+class Made:
+    """What create was told, if it was called."""
+
+    def __init__(self) -> None:
+        self.plan: Any = None
+        self.options: dict[str, Any] = {}
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    told = Made()
+
+    def create(plan: Any, _tell: object, **options: Any) -> None:
+        told.plan, told.options = plan, options
+
+    plans.fixed_keys(monkeypatch)
+    monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
+    monkeypatch.setattr(joining, "look", lambda *_args: FOUND)
+    monkeypatch.setattr(joining.socket, "create_connection", lambda *_args: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(labs, "nodes_of", lambda _lab: [])
+    monkeypatch.setattr(labs, "create", create)
+    kubectl = SimpleNamespace(run=lambda *_words: "win-1 Ready\n")
+    monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: kubectl))
+    return told
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config"
+    rows = {
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://192.0.2.10:6443"}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "current-context": "one",
+    }
+    path.write_text(yaml.safe_dump(rows))
+    return path
+
+
+def join(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
+    return commands.run(monkeypatch, "join", *args)
+
+
+def test_create_is_told_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Made, config: Path
+) -> None:
+    args = ["--kubeconfig", str(config), "--rehearse", "--workers", "2", "--prefix", "win", "--lab", "mine"]
+    assert join(monkeypatch, *args, "--source", "build", "--kubelet", "/mine/kubelet.exe") == 0
+    assert [node.name for node in made.plan.nodes] == ["win-1", "win-2"]
+    assert made.plan.lab == "mine"
+    assert made.options["origin"].kind == "build"
+    assert made.options["origin"].own == (("kubelet", Path("/mine/kubelet.exe")),)
+    assert made.options["until"] == "cluster"
+    assert yaml.safe_load(made.options["admin"])["users"][0]["user"] == {"token": "secret"}
+    captured = capsys.readouterr()
+    assert "win-1 Ready" in captured.out
+    assert "10.77.0.0/24 via" in captured.out + captured.err
+    assert "secret" not in captured.out + captured.err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--lab", "No"], "can't be the name of a lab"),
+        (["--prefix", "Win"], "can't be called"),
+        (["--set", "controllers.count=3"], "has decided that"),
+        (["--context", "two"], "no context 'two'"),
+        (["--workers", "0"], "without workers"),
+        (["--os", "debian-13"], "brings its own media"),
+    ],
+)
+def test_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    made: Made,
+    config: Path,
+    args: list[str],
+    says: str,
+) -> None:
+    assert join(monkeypatch, "--kubeconfig", str(config), "--rehearse", *args) == 2
+    assert says in capsys.readouterr().err
+    assert made.plan is None
+
+
+def test_what_the_cluster_says_against_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Made, config: Path
+) -> None:
+    monkeypatch.setattr(joining, "look", lambda *_args: replace(FOUND, nodes=("node-1",)))
+    assert join(monkeypatch, "--kubeconfig", str(config), "--rehearse") == 2
+    assert "same names already: node-1" in capsys.readouterr().err
+    assert made.plan is None
+
+
+def test_a_kubeconfig_is_needed(monkeypatch: pytest.MonkeyPatch, made: Made) -> None:
+    assert join(monkeypatch, "--rehearse") == 2
+    assert made.plan is None

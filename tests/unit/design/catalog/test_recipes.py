@@ -1,0 +1,30 @@
+"""The image recipes that ship."""
+
+from __future__ import annotations
+
+import pytest
+
+from winlab.design.catalog import recipes
+
+PUBLISHED = [name for name in recipes.names() if recipes.get(name).download]
+
+
+def test_there_are_published_ones() -> None:
+    assert {"debian-12-cloud", "debian-13-cloud", "ubuntu-22.04", "ubuntu-24.04"} <= set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_addresses_are_dated(name: str) -> None:
+    """A moving address ('latest', 'current') would not have the digest for long."""
+    download = recipes.get(name).download
+    assert download is not None
+    assert download.url.startswith("https://")
+    assert not {"latest", "current", "release", "daily"} & set(download.url.split("/"))
+
+
+@pytest.mark.parametrize("name", [name for name in recipes.names() if recipes.get(name).build])
+def test_builders_exist(name: str) -> None:
+    recipe = recipes.get(name)
+    module = recipes.builder(recipe)
+    assert callable(module.build)
+    assert len(module.fingerprint(recipe)) == 64

@@ -1,0 +1,197 @@
+"""The known-good combinations, and what is said to those who want another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from winlab import data
+from winlab.design import cni
+from winlab.design.catalog import versions
+from winlab.design.catalog.artifact import ContainerImage, Program
+from winlab.errors import UsageError
+from winlab.supply.artifacts.upstream import UpstreamSource
+
+
+def test_the_default_is_the_newest_minor() -> None:
+    assert versions.get().name == versions.names()[0] == "1.36"
+    assert versions.names() == ["1.36", "1.35", "1.34"]
+
+
+@pytest.mark.parametrize("name", ["1.36", "v1.36", "v1.36.3", "1.36.3", " 1.36 "])
+def test_a_combination_has_many_names(name: str) -> None:
+    assert versions.get(name) == versions.get()
+    assert versions.get(name).known_good
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("v1.36.1", "1.36"), ("1.37", "1.36"), ("v1.33.6", "1.34"), ("1.20", "1.34"), ("v1.35.9", "1.35")],
+)
+def test_an_unknown_combination_names_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(UsageError, match="is not a known-good combination") as error:
+        versions.get(name)
+    assert f"--set kubernetes.version={nearest} " in error.value.cure
+    assert "kubernetes.untested=true" in error.value.cure
+
+
+@pytest.mark.parametrize("name", ["", "x", "2.0", "1", "1.36.3.1", "v1.36-rc"])
+def test_what_is_no_version_is_refused(name: str) -> None:
+    if name:
+        with pytest.raises(UsageError, match="is no version of Kubernetes"):
+            versions.get(name)
+    else:
+        assert versions.get(name) == versions.get()
+
+
+def test_an_untested_version_takes_the_rest_from_the_nearest_combination() -> None:
+    chosen = versions.get("v1.36.1", allow_untested=True)
+    assert chosen.kubernetes == "v1.36.1"
+    assert not chosen.known_good
+    assert chosen.containerd == versions.get("1.36").containerd
+    assert versions.get("1.33.6", allow_untested=True).containerd == versions.get("1.34").containerd
+
+
+def test_untested_has_its_limits() -> None:
+    with pytest.raises(UsageError, match="winlab knows no release"):
+        versions.get("1.37", allow_untested=True)
+    with pytest.raises(UsageError, match="too old"):
+        versions.get("v1.30.4", allow_untested=True)
+
+
+@pytest.mark.parametrize(
+    ("release", "build", "profile"),
+    [
+        ("2022", None, "l3"),
+        ("2022", "20348.2762", "calico-vxlan"),
+        ("2022", "10.0.20348.2762", "calico-bgp"),
+        ("2022", "20348.587", "calico-vxlan"),
+        ("2022", "20348.2582", "flannel-vxlan"),
+        ("2025", "26100.1742", "calico-vxlan"),
+    ],
+)
+def test_what_goes_together(release: str, build: str | None, profile: str) -> None:
+    versions.check(versions.get(), release, build, profile)
+
+
+@pytest.mark.parametrize(
+    ("minor", "release", "build", "profile", "why", "cure"),
+    [
+        ("1.36", "2022", "20348.2322", "calico-vxlan", "breaks Calico", "updates"),
+        ("1.36", "2022", "20348.2582", "calico-bgp", "breaks Calico", "updates"),
+        ("1.36", "2022", "20348.100", "l3", "20348.169 or newer", "updates"),
+        ("1.36", "2022", "17763.5000", "l3", "has the build 20348, not 17763", ""),
+        ("1.34", "2019", "17763.1432", "l3", "direct server return", "updates"),
+        ("1.36", "2019", None, "l3", "is not known to work on Windows Server 2019", "version=1.34"),
+        ("1.36", "2025", None, "calico-bgp", "are known: calico-vxlan", "network.cni=calico-vxlan"),
+        ("1.36", "2016", None, "l3", "", "2019, 2022, 2025"),
+        ("1.36", "2022", "20348", "l3", "", "20348.2762"),
+    ],
+)
+def test_what_does_not(minor: str, release: str, build: str | None, profile: str, why: str, cure: str) -> None:
+    with pytest.raises(UsageError) as error:
+        versions.check(versions.get(minor), release, build, profile)
+    assert why in error.value.why
+    assert cure in error.value.cure
+
+
+def test_every_reason_is_given_at_once() -> None:
+    with pytest.raises(UsageError) as error:
+        versions.check(versions.get("1.35"), "2019", "17763.1", "l3")
+    assert "too old" in error.value.why
+    assert "not known to work" in error.value.why
+    assert "updates" in error.value.cure
+    assert "kubernetes.version=1.34" in error.value.cure
+
+
+def test_an_untested_version_is_checked_by_builds_only() -> None:
+    chosen = versions.get("v1.36.1", allow_untested=True)
+    versions.check(chosen, "2019", None, "l3")
+    with pytest.raises(UsageError, match="do not go together"):
+        versions.check(chosen, "2022", "20348.2582", "calico-vxlan")
+
+
+def test_pins_of_every_combination() -> None:
+    good = versions.load()
+    for row in good.combinations:
+        for name in ("kubeadm", "kubelet", "kubectl", "kube-proxy", "kube-log-runner"):
+            assert good.pins.program(Program(name, row.kubernetes, "windows"))
+        for name in ("kubeadm", "kubelet", "kubectl"):
+            assert good.pins.program(Program(name, row.kubernetes, "linux"))
+        assert good.pins.program(Program("containerd", row.containerd, "windows"))
+        assert good.pins.program(Program("crictl", row.crictl, "windows"))
+        assert good.pins.program(Program("runc", row.runc, "linux"))
+        assert good.pins.program(Program("win-overlay", row.cni_plugins, "windows"))
+        for image in (f"kube-apiserver:{row.kubernetes}", f"etcd:{row.etcd}", f"coredns/coredns:{row.coredns}"):
+            assert good.pins.image(ContainerImage(f"registry.k8s.io/{image}", "linux"))
+        assert good.pins.image(ContainerImage(f"registry.k8s.io/pause:{row.pause}", "windows"))
+
+
+@pytest.mark.parametrize("profile", cni.names())
+def test_upstream_has_all_that_a_cni_profile_needs(profile: str) -> None:
+    good = versions.load()
+    upstream = UpstreamSource(good.pins)
+    for row in good.combinations:
+        chosen = row.versions()
+        found = cni.get(profile)
+        needed = [*found.programs(chosen), *found.images(chosen), *found.published(chosen)]
+        assert needed
+        assert upstream.cannot(needed) == {}
+
+
+def test_pins_are_of_these_versions_and_each_where_its_publisher_has_it() -> None:
+    good = versions.load()
+    used = {value for row in good.combinations for value in row.model_dump(exclude={"windows"}).values()}
+    for pin in good.pins.programs:
+        assert pin.version in used, pin
+        assert pin.version.lstrip("v") in pin.url, pin
+        assert pin.os in pin.url or pin.name == "runc", pin
+        assert pin.url.startswith(("https://dl.k8s.io/v", "https://github.com/")), pin
+        if pin.sums_url:
+            assert pin.sums_url.startswith((pin.url, "https://api.github.com/repos/")), pin
+
+
+def content() -> dict[str, Any]:
+    """The file's content, without the many rows of pins."""
+    text, _, _ = (data.folder("images") / "kubernetes" / versions.FILE).read_text(encoding="utf-8").partition("\npins:")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return {**found, "pins": {}}
+
+
+def refused(tmp_path: Path, **change: object) -> str:
+    path = tmp_path / "versions.yaml"
+    path.write_text(yaml.safe_dump({**content(), **change}), encoding="utf-8")
+    with pytest.raises(UsageError, match="can't be used") as error:
+        versions.load(path)
+    return error.value.why
+
+
+def test_a_file_is_read_from_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "versions.yaml"
+    path.write_text(yaml.safe_dump(content()), encoding="utf-8")
+    assert versions.load(path).combinations == versions.load().combinations
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"default": "1.30"}, "is no combination"),
+        ({"windows": {}}, "nothing is said of the builds"),
+        ({"combinations": []}, "combinations"),
+        ({"other": 1}, "other"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    assert message in refused(tmp_path, **change)
+
+
+def test_two_combinations_of_one_minor_are_refused(tmp_path: Path) -> None:
+    assert "has two combinations" in refused(tmp_path, combinations=content()["combinations"] * 2)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can't be used"):
+        versions.load(tmp_path / "no.yaml")

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import ipaddress
+import os
+import stat
+
+import plans
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import pkcs12
+
+from winlab.design.plan import credentials
+from winlab.errors import ConflictError, NotFoundError, WinlabError
+from winlab.events import Event, Kind
+from winlab.lab_folder import LabState, labs
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.fixed_keys(monkeypatch)
+
+
+def test_certificates_are_the_nodes_and_signed_by_the_lab() -> None:
+    plan = plans.make(plans.TCG)
+    made = credentials.generate(plan)
+    authority = x509.load_pem_x509_certificate(made.ca_certificate.encode())
+    certificate = x509.load_pem_x509_certificate(made.nodes["node-1"].certificate.encode())
+    certificate.verify_directly_issued_by(authority)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    node = plan.node("node-1")
+    assert {str(a) for a in names.get_values_for_type(x509.IPAddress)} == {node.address, node.floating}
+    assert ipaddress.ip_address(node.floating) in names.get_values_for_type(x509.IPAddress)
+    assert names.get_values_for_type(x509.DNSName) == ["node-1", "node-1.lab.winlab.internal"]
+
+
+def test_pfx_opens_with_its_password_alone() -> None:
+    made = credentials.generate(plans.make(plans.TCG))
+    blob = made.pfx("node-1")
+    key, certificate, _ = pkcs12.load_key_and_certificates(blob, made.nodes["node-1"].pfx_password.encode())
+    assert key is not None
+    assert certificate is not None
+    with pytest.raises(ValueError, match="Invalid password"):
+        pkcs12.load_key_and_certificates(blob, b"wrong")
+
+
+def test_passwords_are_random_and_complex() -> None:
+    found = {credentials.password() for _ in range(200)}
+    assert len(found) == 200
+    for text in found:
+        assert len(text) == 20
+        assert any(c.islower() for c in text)
+        assert any(c.isupper() for c in text)
+        assert any(c.isdigit() for c in text)
+    assert len(credentials.password(8)) == 8
+
+
+def test_files_are_private_and_made_once() -> None:
+    plan = plans.make(plans.TCG)
+    state = LabState("lab")
+    assert not state.has_credentials_for(plan)
+    made = state.ensure_credentials(plan)
+    assert state.ensure_credentials(plan) == made
+    assert state.has_credentials_for(plan)
+    assert stat.S_IMODE(state.folder.stat().st_mode) == 0o700
+    for path in (state.folder / "credentials.json", state.ssh_key):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    hosts = state.known_hosts.read_text()
+    assert all(f"{n.floating},{n.name}.lab.winlab.internal ssh-ed25519 " in hosts for n in plan.nodes)
+
+
+def test_a_lost_file_is_written_again_with_the_same_secrets() -> None:
+    plan = plans.make(plans.TCG)
+    state = LabState("lab")
+    made = state.ensure_credentials(plan)
+    state.ca.unlink()
+    assert not state.has_credentials_for(plan)
+    assert state.ensure_credentials(plan) == made
+    assert state.has_credentials_for(plan)
+
+
+def test_credentials_of_other_nodes_are_not_taken_for_these() -> None:
+    state = LabState("lab")
+    made = state.ensure_credentials(plans.make(plans.TCG, "1-0-1"))
+    for other in (plans.make(plans.TCG), plans.make(plans.TCG, "1-0-1", "network.floating_block=9")):
+        assert not state.credentials_fit(other)
+        anew = state.ensure_credentials(other)
+        assert anew.identity != made.identity
+        assert set(anew.nodes) == {node.name for node in other.nodes}
+        assert other.nodes[0].floating in state.known_hosts.read_text()
+
+
+def test_missing_and_damaged_credentials_are_explained() -> None:
+    state = LabState("lab")
+    with pytest.raises(NotFoundError, match="not in this account"):
+        state.credentials()
+    state.write(state.folder / "credentials.json", '{"ssh_key": ')
+    with pytest.raises(WinlabError, match="damaged"):
+        state.credentials()
+
+
+def test_one_winlab_at_a_time() -> None:
+    with LabState("lab").locked(), pytest.raises(ConflictError, match="Another winlab"), LabState("lab").locked():
+        pass
+    with LabState("lab").locked():
+        pass
+
+
+def test_journal_and_list() -> None:
+    state = LabState("lab")
+    state.record(Event(Kind.DONE, "a"))
+    state.record(Event(Kind.DONE, "b"))
+    assert [line.count('"step"') for line in state.journal.read_text().splitlines()] == [1, 1]
+    assert labs() == ["lab"]
+    state.remove()
+    assert labs() == []
+    state.remove()
+
+
+def test_no_secret_is_readable_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is opened with the rights it ends with, not given them afterwards; and none is left half written."""
+    modes = []
+    real = os.open
+
+    def watched(path: str, flags: int, mode: int = 0o777, **more: int) -> int:
+        modes.append(mode)
+        return real(path, flags, mode, **more)
+
+    monkeypatch.setattr(os, "open", watched)
+    state = LabState("lab")
+    state.write(state.folder / "x", "secret")
+    assert modes == [0o600]
+    assert [p.name for p in state.folder.iterdir()] == ["x"]

@@ -1,0 +1,81 @@
+"""Whole spec → every file that guests, libvirt and OVN would be given, compared with golden files.
+
+``pytest tests/unit/test_golden.py --regenerate`` writes them anew; look at the difference before committing it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import guard
+import plans
+import pytest
+from lxml import etree
+
+from winlab.design.render import folder
+from winlab.host.facts import HostFacts
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES: dict[str, tuple[HostFacts, str, list[str]]] = {
+    "rehearsal-tcg": (plans.TCG, "1-1-1", ["workers.os=windows-rehearsal"]),
+    "windows-2022-kvm": (plans.KVM, "1-1-1", []),
+    "windows-2025-virtio-kvm": (
+        plans.KVM,
+        "1-1-1",
+        ["workers.os=windows-2025", "workers.drivers=/srv/virtio-win.iso", "workers.edition=standard-desktop"],
+    ),
+    "windows-2022-bios-kvm": (
+        plans.KVM,
+        "1-1-1",
+        ["workers.drivers=/srv/virtio-win.iso", "workers.firmware=bios", "workers.bus=virtio-blk"],
+    ),
+    "linux-workers-kvm": (plans.KVM, "3-2-1", ["workers.os=debian-13", "network.cidr=10.99.0.0/16"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_files_are_as_agreed(
+    name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    plans.fixed_keys(monkeypatch)
+    facts, source, changes = CASES[name]
+    made = folder.files(plans.make(facts, source, *changes))
+    base = GOLDEN / name
+    if request.config.getoption("--regenerate"):
+        monkeypatch.undo()
+        _write(base, made)
+    # the bootstrap script is the same bytes everywhere; one copy is enough
+    expected = {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()}
+    found = {path: content for path, content in made.items() if not path.endswith("bootstrap.ps1")}
+    assert sorted(found) == sorted(expected)
+    for path, content in found.items():
+        assert content.decode() == expected[path].decode(), path
+
+
+def _write(base: Path, made: dict[str, bytes]) -> None:
+    guarded, guard.base = guard.base, None
+    for path, content in made.items():
+        if not path.endswith("bootstrap.ps1"):
+            (base / path).parent.mkdir(parents=True, exist_ok=True)
+            (base / path).write_bytes(content)
+    guard.base = guarded
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_secret_is_rendered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.fixed_keys(monkeypatch)
+    facts, source, changes = CASES[name]
+    for path, content in folder.files(plans.make(facts, source, *changes)).items():
+        assert b"PRIVATE KEY" not in content, path
+
+
+def test_domain_xml_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libvirt's own schema, where the machine has it (package libvirt0 or libvirt-dev ships it)."""
+    schema = Path("/usr/share/libvirt/schemas/domain.rng")
+    assert schema.exists(), "libvirt's schemas are missing"
+    relaxng = etree.RelaxNG(etree.parse(str(schema)))
+    plans.fixed_keys(monkeypatch)
+    for facts, source, changes in CASES.values():
+        for path, content in folder.files(plans.make(facts, source, *changes)).items():
+            if path.endswith("domain.xml"):
+                relaxng.assertValid(etree.fromstring(content))

@@ -1,0 +1,51 @@
+"""How the kubelet is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from winlab.design.render import kubeadm, kubelet
+
+NODE = kubeadm.Node("node-1", "10.77.0.101", "windows", {"a": "b"}, kubeadm.worker_taints("windows"))
+
+
+def test_what_kubeadm_would_tell_is_in_the_command() -> None:
+    flags = kubelet.windows_arguments(NODE)
+    assert "--register-with-taints=os=windows:NoSchedule" in flags
+    assert "--node-labels=a=b" in flags
+    assert "--hostname-override=node-1" in flags
+    assert "--node-ip=10.77.0.101" in flags
+    assert "--container-runtime-endpoint=npipe:////./pipe/containerd-containerd" in flags
+    assert flags[0] == "--windows-service"
+
+
+def test_what_is_fatal_today_is_not() -> None:
+    flags = " ".join(kubelet.windows_arguments(NODE))
+    for gone in ("pod-infra-container-image", "network-plugin", "--container-runtime=", "--log-file", "feature-gates"):
+        assert gone not in flags
+
+
+def test_a_plain_node_has_no_taints_and_labels() -> None:
+    flags = " ".join(kubelet.windows_arguments(kubeadm.Node("node-1", "10.77.0.101", "windows")))
+    assert "taints" not in flags
+    assert "labels" not in flags
+
+
+def test_the_service_writes_a_log_file() -> None:
+    words = kubelet.windows_command(NODE).split(" ")
+    assert words[0] == "C:/k/kube-log-runner.exe"
+    assert words[1] == "--log-file=C:/var/log/kubelet/kubelet.log"
+    assert words[words.index("C:/k/kubelet.exe") + 1 :] == list(kubelet.windows_arguments(NODE))
+
+
+@pytest.mark.parametrize("bad", ["two words", 'a"b', "a\tb"])
+def test_what_would_not_arrive_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="command line"):
+        kubelet.windows_command(kubeadm.Node("node-1", "10.77.0.101", "windows", {"label": bad}))
+
+
+def test_the_units() -> None:
+    assert "ExecStart=/usr/local/bin/kubelet\n" in kubelet.unit()
+    assert '--kubeconfig=/etc/kubernetes/kubelet.conf"\n' in kubelet.drop_in()
+    assert "EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env" in kubelet.drop_in()
+    assert "\\" not in kubelet.drop_in()

@@ -1,0 +1,164 @@
+"""What guests are given, with values that try to break out; and by the checkers that know Windows."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from pathlib import Path
+
+import plans
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+
+from winlab import data
+from winlab.design.catalog import recipes
+from winlab.design.plan import credentials
+from winlab.design.plan.model import NodePlan
+from winlab.design.render import answer, cloud_init
+from winlab.design.render.templates import unattend_password
+from winlab.errors import UsageError
+
+NASTY = """<&"'>;$(x)`y`%PATH%{{ z }}\u00e4\u4e2d"""
+EDITIONS = ("standard-core", "standard-desktop", "datacenter-core", "datacenter-desktop")
+NS = {"u": "urn:schemas-microsoft-com:unattend"}
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.fixed_keys(monkeypatch)
+
+
+@pytest.mark.parametrize("system", ["windows-2019", "windows-2022", "windows-2025", "windows-rehearsal"])
+@pytest.mark.parametrize("firmware", ["uefi", "bios"])
+def test_answer_files_pass_the_checker(system: str, firmware: str, checkers: Path, tmp_path: Path) -> None:
+    """Every edition, bus, and kind of medium."""
+    import unattend_check
+
+    kubernetes = "1.34" if system == "windows-2019" else "1.36"
+    keys = recipes.get(system).setup_keys
+    path = tmp_path / "Autounattend.xml"
+    for edition, bus, evaluation in itertools.product(EDITIONS, ("virtio-scsi", "virtio-blk", "sata"), (True, False)):
+        key = None if evaluation else keys.get(edition.split("-")[0])
+        plan = plans.make(
+            plans.KVM, "1-1-1", f"workers.os={system}", f"workers.edition={edition}", f"workers.bus={bus}",
+            f"workers.firmware={firmware}", f"kubernetes.version={kubernetes}", "workers.drivers=/srv/virtio-win.iso",
+            *([f"workers.product_key={key}"] if key else []),
+        )  # fmt: skip
+        assert plan.builder is not None
+        installed, clone = (plan.builder.nodes[0], "windowsPE"), (plan.node("node-1"), "specialize")
+        for node, first in (installed, clone) if bus == "sata" else (installed,):  # a clone's is the same on every bus
+            assert node.windows is not None
+            path.write_text(answer.answer_xml(node, NASTY))
+            settings = etree.parse(path).find("u:settings", NS)
+            assert settings is not None
+            assert settings.get("pass") == first
+            medium = [] if key else ["--eval"]
+            about = ["--firmware", firmware, "--server", node.windows.release, "--password", NASTY]
+            assert unattend_check.main(["--strict", *about, *medium, str(path)]) == 0, (node.name, edition, bus, key)
+
+
+def own_template(folder: Path, text: str) -> NodePlan:
+    template = folder / "Autounattend.xml.j2"
+    template.write_text(text)
+    return plans.make(plans.KVM, "1-1-1", f"workers.template={template}").node("node-1")
+
+
+def test_a_template_of_one_s_own_extends_ours(tmp_path: Path) -> None:
+    node = own_template(
+        tmp_path,
+        """{% extends "winlab/Autounattend.xml.j2" %}
+        {% block specialize %}<component name="Mine"><Name>{{ computer_name }}</Name></component>{% endblock %}""",
+    )
+    root = etree.fromstring(answer.answer_xml(node, NASTY).encode())
+    assert root.findtext("u:settings[@pass='specialize']/u:component[@name='Mine']/u:Name", namespaces=NS) == "NODE-1"
+    assert root.findtext(".//u:ComputerName", namespaces=NS) == "NODE-1"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("<unattend>{{ colour }}</unattend>", "'colour' is undefined"),
+        ("{% if %}", "TemplateSyntaxError"),
+        ("<unattend>", "XMLSyntaxError"),
+        ("<html/>", "Its root is html"),
+        ('{% extends "winlab/none.j2" %}', "TemplateNotFound"),
+    ],
+)
+def test_bad_templates_are_named(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        answer.answer_xml(own_template(tmp_path, text), NASTY)
+    assert says in caught.value.why
+    assert "Autounattend.xml.j2" in caught.value.what
+
+
+@pytest.mark.parametrize("name", ["", "*", "A-NAME-THAT-IS-TOO-LONG"])
+def test_a_template_may_not_name_the_machine(tmp_path: Path, name: str) -> None:
+    text = (data.folder("unattend") / "windows/Autounattend.xml.j2").read_text()
+    node = own_template(tmp_path, text)
+    assert answer.answer_xml(node, NASTY)
+    assert node.windows is not None
+    assert node.windows.template is not None
+    node.windows.template.write_text(text.replace("{{ computer_name }}", name))
+    with pytest.raises(UsageError, match=r"Autounattend\.xml\.j2.* not 'NODE-1'"):
+        answer.answer_xml(node, NASTY)
+
+
+def test_powershell_passes_the_checker(checkers: Path) -> None:
+    import pscheck
+
+    scripts = [str(path) for path in data.folder("unattend").rglob("*.ps1")]
+    assert scripts
+    assert pscheck.main(["--strict", "--os", "2019", "--os", "2022", "--os", "2025", *scripts]) == 0
+
+
+def test_nasty_values_survive_in_the_answer_file() -> None:
+    node = plans.make(plans.KVM, "1-1-1").node("node-1")
+    assert node.windows is not None
+    node = node.model_copy(update={"windows": node.windows.model_copy(update={"time_zone": NASTY})})
+    root = etree.fromstring(answer.answer_xml(node, NASTY).encode())
+    assert root.findtext(".//u:TimeZone", namespaces=NS) == NASTY
+    value = root.findtext(".//u:AdministratorPassword/u:Value", namespaces=NS)
+    assert base64.b64decode(value).decode("utf-16-le") == NASTY + "AdministratorPassword"
+
+
+@given(st.text())
+def test_password_encoding_is_reversible(password: str) -> None:
+    try:
+        password.encode("utf-16-le")
+    except UnicodeEncodeError:
+        return  # half a surrogate pair is no text
+    assert base64.b64decode(unattend_password(password, "Password")).decode("utf-16-le") == password + "Password"
+
+
+def test_seed_is_what_cloud_init_reads() -> None:
+    plan = plans.make(plans.TCG)
+    made = credentials.generate(plan)
+    files = cloud_init.seed_files(plan, plan.nodes[0], made)
+    user = yaml.safe_load(files["user-data"])
+    assert files["user-data"].startswith(b"#cloud-config\n")
+    assert user["ssh_keys"]["ed25519_private"] == made.nodes["controller-1"].host_key
+    assert user["users"][0]["ssh_authorized_keys"] == [made.ssh_key_public]
+    assert user["ssh_pwauth"] is False
+    network = yaml.safe_load(files["network-config"])
+    assert network["ethernets"]["eth0"]["match"] == {"macaddress": plan.nodes[0].mac}
+
+
+def test_nasty_values_survive_in_user_data() -> None:
+    plan = plans.make(plans.TCG)
+    masked = credentials.masked(plan)
+    made = masked.model_copy(update={"ssh_key_public": NASTY})
+    user = yaml.safe_load(cloud_init.seed_files(plan, plan.nodes[0], made)["user-data"])
+    assert user["users"][0]["ssh_authorized_keys"] == [NASTY]
+
+
+def test_answer_iso_files() -> None:
+    plan = plans.make(plans.KVM)
+    made = credentials.generate(plan)
+    files = answer.answer_files(plan, plan.node("node-1"), made, pfx=made.pfx("node-1"))
+    facts = json.loads(files["winlab/node.json"])
+    assert (facts["lab"], facts["node"], facts["mtu"]) == ("lab", "node-1", 1500)
+    assert made.administrator_password.encode() not in b"".join(files.values())

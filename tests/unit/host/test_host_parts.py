@@ -1,0 +1,312 @@
+"""Texts, merges and judgements of the host's setup and doctor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from winlab.errors import ConflictError, HostError
+from winlab.host import (
+    check,
+    checks_machine,
+    checks_services,
+    daemons,
+    fabric,
+    firewall,
+    kvmprobe,
+    labs,
+    packages,
+    storage,
+    units,
+)
+from winlab.host import setup as host_setup
+from winlab.host.check import Check, Host, State
+from winlab.host.packages import Package
+
+RULESET = """\
+table inet winlab
+delete table inet winlab
+table inet winlab {
+	chain postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		ip saddr 10.9.0.0/20 oifname != "br-winlab" counter masquerade comment "labs go out as the host"
+	}
+
+	chain forward {
+		type filter hook forward priority filter; policy accept;
+		iifname "br-winlab" counter accept
+		oifname "br-winlab" ct state established,related counter accept
+		oifname "br-winlab" counter drop comment "labs are reached from this host only"
+	}
+}
+"""
+
+
+def test_the_firewall_table() -> None:
+    assert firewall.ruleset("10.9.0.0/20") == RULESET
+
+
+def test_rules_for_docker_are_tagged() -> None:
+    assert all(rule[rule.index("--comment") + 1] == "winlab" and rule[-1] == "ACCEPT" for rule in firewall.RULES)
+
+
+def test_every_object_made_in_firewalld_is_undone() -> None:
+    made = {word.split("=")[1] for words in firewall.FIREWALLD_MAKE for word in words if word.startswith("--new-")}
+    gone = {word.split("=")[1] for words in firewall.FIREWALLD_UNDO for word in words if word.startswith("--delete-")}
+    assert made == gone == {"winlab", "winlab-out"}
+
+
+def test_chains_that_drop_forwarded_packets() -> None:
+    def chain(family: str, table: str, **more: str) -> dict[str, object]:
+        return {"chain": {"family": family, "table": table, "name": "forward", **more}}
+
+    items = [
+        {"metainfo": {}},
+        chain("inet", "mine", hook="forward", policy="drop"),
+        chain("inet", "winlab", hook="forward", policy="accept"),
+        chain("ip", "filter", hook="forward", policy="drop"),
+        chain("ip6", "six", hook="forward", policy="drop"),
+        chain("inet", "helper"),
+    ]
+    assert firewall.dropping_chains(json.dumps({"nftables": items})) == ["inet mine forward"]
+    assert firewall.dropping_chains("nonsense") == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "winlab:br-winlab"),
+        ("phys:br-ex", "phys:br-ex,winlab:br-winlab"),
+        ("a:b, winlab:br-winlab", "a:b,winlab:br-winlab"),
+    ],
+)
+def test_our_mapping_is_added_to_the_others(before: str, after: str) -> None:
+    assert fabric.merge_mappings(before, "winlab", "br-winlab") == after
+    assert fabric.merge_mappings(after, "winlab", "br-winlab") == after
+
+
+def test_a_mapping_of_the_same_name_is_a_conflict() -> None:
+    with pytest.raises(ConflictError):
+        fabric.merge_mappings("winlab:br-ex", "winlab", "br-winlab")
+
+
+def test_only_our_mapping_is_dropped() -> None:
+    assert fabric.drop_mapping("a:b,winlab:br-winlab,c:d", "winlab", "br-winlab") == "a:b,c:d"
+    assert fabric.drop_mapping("winlab:br-winlab", "winlab", "br-winlab") == ""
+    assert fabric.drop_mapping("winlab:br-ex", "winlab", "br-winlab") == "winlab:br-ex"
+
+
+def test_another_ovn_is_left_alone() -> None:
+    for remote in ("", "unix:/run/ovn/ovnsb_db.sock", "tcp:127.0.0.1:6642", "ssl:[::1]:6642"):
+        fabric.check_foreign_ovn({"ovn-remote": remote} if remote else {})
+    for remote in ("tcp:192.0.2.9:6642", "tcp:127.0.0.1:6642,tcp:192.0.2.9:6642"):
+        with pytest.raises(ConflictError, match="another OVN"):
+            fabric.check_foreign_ovn({"ovn-remote": remote})
+
+
+def test_the_bridge_has_a_fixed_local_address_per_host() -> None:
+    mac = fabric.mac_for("one")
+    assert mac == fabric.mac_for("one") != fabric.mac_for("two")
+    assert int(mac[:2], 16) & 0b11 == 0b10  # locally administered, not a group
+    assert len(mac) == 17
+
+
+def test_the_unit_runs_setup_by_this_interpreter() -> None:
+    text = units.unit_text("/opt/a b/100%/python")
+    assert 'ExecStart="/opt/a b/100%%/python" -m winlab host setup\n' in text
+    assert "After=network-online.target " in text
+    assert "Wants=network-online.target\n" in text
+    assert "openvswitch-switch.service" in text
+    assert "Before=libvirt-guests.service" in text
+    assert "WantedBy=multi-user.target" in text
+
+
+def test_the_socket_is_made_for_the_group() -> None:
+    assert "d /run/winlab 2750 root libvirt -\n" in units.tmpfiles_text()
+    assert units.drop_in_text("0002").endswith("[Service]\nUMask=0002\n")
+    # ovsdb-server takes 0770 less the umask; the group must keep the right to write.
+    assert 0o770 & ~int(daemons.GROUP_UMASK, 8) == 0o770
+
+
+def test_libvirt_without_polkit_lets_the_group_in() -> None:
+    lines = daemons.LIBVIRTD_TEXT.splitlines()
+    assert 'unix_sock_group = "libvirt"' in lines
+    assert 'auth_unix_rw = "none"' in lines
+    assert 'unix_sock_rw_perms = "0770"' in lines
+
+
+def test_the_first_units_that_exist_are_used() -> None:
+    assert daemons.pick_units("libvirt", lambda _unit: True) == ("libvirtd.socket",)
+    assert daemons.pick_units("libvirt", lambda unit: unit.startswith("virt"))[0] == "virtqemud.socket"
+    assert daemons.pick_units("ovs", lambda _unit: False) == ()
+
+
+def test_a_pid_of_another_program_does_not_count(tmp_path: Path) -> None:
+    pidfile = tmp_path / "pid"
+    assert daemons.running(pidfile, "python") is None
+    pidfile.write_text("nonsense")
+    assert daemons.running(pidfile, "python") is None
+    pidfile.write_text("1\n")
+    assert daemons.running(pidfile, "certainly-not-this") is None
+
+
+def test_the_pool() -> None:
+    xml = storage.pool_xml()
+    assert storage.pool_path(xml) == "/var/lib/winlab/pool"
+    assert "<mode>0711</mode>" in xml
+
+
+def test_labs_are_known_by_their_tag() -> None:
+    tag = "<w:node xmlns:w='urn:winlab:domain:1' lab='demo' node='controller-1'/>"
+    other = "<o:node xmlns:o='urn:other' lab='theirs'/>"
+    assert labs.lab_of(f"<domain><name>x</name><metadata>{other}{tag}</metadata></domain>") == "demo"
+    assert labs.lab_of(f"<domain><name>winlab</name><metadata>{other}</metadata></domain>") is None
+    assert labs.lab_of("<domain><name>winlab</name></domain>") is None
+
+
+def test_the_payload_has_its_parts_where_the_processor_looks() -> None:
+    rom = kvmprobe.payload()
+    assert len(rom) == 65536
+    assert rom[-16:-11] == b"\xea\x00\x00\x00\xf0"  # the reset vector: a far jump, as firmware does
+    assert rom[:2] == b"\xfa\xfc"
+    # Descriptors in a ROM must be marked accessed: the processor can't do it, and some hypervisors hang trying.
+    for offset in (8, 16, 24):
+        assert rom[kvmprobe.GDT + offset + 5] & 1
+    assert kvmprobe.EXIT_CODE == 85
+
+
+def test_the_far_jumps_of_the_payload_meet_their_blocks() -> None:
+    rom = kvmprobe.payload()
+    assert rom[0x28:0x2D] == b"\xb8\x10\x00\x00\x00"
+    assert rom[0xA0:0xA5] == b"\xbc\x00\x80\x00\x00"
+    assert rom[kvmprobe.TICK : kvmprobe.TICK + 2] == b"\xff\xc3"
+
+
+@pytest.mark.parametrize(
+    ("works", "recorded", "state"),
+    [
+        (True, None, State.OK),
+        (False, None, State.WARN),
+        (False, "tcg", State.WARN),
+        (False, "kvm", State.FAIL),
+        (None, "kvm", State.OK),
+        (None, "tcg", State.WARN),
+        (None, None, State.WARN),
+    ],
+)
+def test_what_is_said_about_kvm(works: bool | None, recorded: str | None, state: State) -> None:
+    found = checks_machine.judge_kvm(works, "Why.", recorded)
+    assert found.state is state
+    assert bool(found.cure) is (state is not State.OK)
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "state"),
+    [
+        (0o600, "root", "fail"),
+        (0o660, "kvm", "ok"),
+        (0o660, "root", "fail"),
+        (0o666, "root", "ok"),
+        (0o640, "kvm", "fail"),
+    ],
+)
+def test_what_is_said_about_the_device(mode: int, group: str, state: str) -> None:
+    assert checks_machine.judge_kvm_mode(0o020000 | mode, group).state == state
+
+
+def test_what_is_said_about_capacity() -> None:
+    assert checks_machine.judge_memory(8000, 0).state is State.OK
+    assert checks_machine.judge_memory(8000, 7000).state is State.OK
+    assert checks_machine.judge_memory(8000, 7500).state is State.WARN
+    assert checks_machine.judge_memory(8000, 8001).state is State.FAIL
+    assert checks_machine.judge_disk(100, 0).state is State.OK
+    assert checks_machine.judge_disk(100, 120).state is State.WARN
+    assert checks_machine.judge_disk(20, 120).state is State.FAIL
+    assert checks_machine.judge_disk(3, 0).state is State.FAIL
+    assert checks_machine.judge_processors(2, 4).state is State.WARN
+    assert checks_machine.judge_processors(4, 4).state is State.OK
+
+
+def test_firmware_is_chosen_from_descriptors() -> None:
+    mapping = {"device": "flash", "executable": {"filename": "/c.fd"}, "nvram-template": {"filename": "/v.fd"}}
+    target = {"architecture": "x86_64", "machines": ["pc-q35-*"]}
+    good = {"interface-types": ["uefi"], "mapping": mapping, "targets": [target]}
+    assert checks_machine.firmware_files(json.dumps(good)) == ["/c.fd", "/v.fd"]
+    assert checks_machine.firmware_files(json.dumps({**good, "interface-types": ["bios"]})) == []
+    assert checks_machine.firmware_files(json.dumps({**good, "targets": [{"architecture": "aarch64"}]})) == []
+    memory = {**good, "mapping": {"device": "memory", "filename": "/m.fd"}}
+    assert checks_machine.firmware_files(json.dumps(memory)) == ["/m.fd"]
+
+
+def test_what_is_said_about_the_group() -> None:
+    assert checks_services.judge_group("ann", False, False, True).state is State.OK
+    assert checks_services.judge_group("ann", True, True, False).state is State.OK
+    waiting = checks_services.judge_group("ann", True, False, False)
+    assert (waiting.state, "Log out and in" in waiting.cure) == (State.FAIL, True)
+    stranger = checks_services.judge_group("ann", False, False, False)
+    assert "usermod -aG libvirt ann" in stranger.cure
+
+
+def test_what_is_said_about_name_servers() -> None:
+    assert checks_services.judge_resolvers(["192.0.2.1"], ["192.0.2.1"]).state is State.OK
+    assert checks_services.judge_resolvers(["192.0.2.1"], ["192.0.2.2"]).state is State.WARN
+
+
+def test_a_broken_check_does_not_hide_the_others() -> None:
+    @check.named("this", "Because.")
+    def broken(_host: Host) -> list[Check]:
+        raise ZeroDivisionError("oops")
+
+    @check.named("that", "Because.")
+    def refused(_host: Host) -> list[Check]:
+        raise HostError("No.", cure="Do.")
+
+    @check.named("those", "Because.")
+    def closed(_host: Host) -> list[Check]:
+        raise PermissionError(13, "Permission denied", "/x")
+
+    assert broken(Host())[0] == Check(
+        "this",
+        State.FAIL,
+        "The check itself failed: ZeroDivisionError: oops",
+        "Because.",
+        "Report this; it is a fault of winlab's.",
+    )
+    assert refused(Host())[0] == Check("that", State.FAIL, "No.", "Because.", "Do.")
+    found = closed(Host())[0]
+    assert (found.state, found.why) == (State.WARN, "Because.")
+    assert "'/x'" in found.detail
+    assert "sudo winlab doctor" in found.cure
+
+
+def test_packages_are_named_for_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [Package("a", "deb-a", "rpm-a"), Package("b", "deb-a", "rpm-b")]
+    monkeypatch.setattr(packages, "find", lambda program: program if program == "apt-get" else None)
+    assert packages.install_command(wanted)[0] == "apt-get"
+    assert packages.install_command(wanted).count("deb-a") == 1
+    monkeypatch.setattr(packages, "find", lambda program: program if program == "dnf" else None)
+    assert packages.install_command(wanted) == ["dnf", "install", "-y", "rpm-a", "rpm-b"]
+
+
+def test_the_documentation_names_all_packages() -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / "host.md").read_text(encoding="utf-8")
+    for title, wanted in (
+        ("labs", packages.RUN),
+        ("Windows media", packages.MEDIA),
+        ("building images", packages.BUILD),
+    ):
+        row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
+        assert row.split("|")[2].split() == list(dict.fromkeys(package.debian for package in wanted))
+
+
+def test_setup_and_teardown_ask_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    from winlab.errors import AccessError
+    from winlab.events import Quiet
+
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    for function in (host_setup.setup, host_setup.teardown):
+        with pytest.raises(AccessError) as caught:
+            function(Quiet())
+        assert "sudo winlab host" in caught.value.cure

@@ -1,0 +1,120 @@
+"""What goes into a bundle besides artifacts, and what a lab from a bundle must not want from the internet."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import plans
+import pytest
+from isos import BOOT, EVAL, make_server_medium, make_wim
+
+from winlab.design.catalog import recipes
+from winlab.design.plan.model import Plan
+from winlab.errors import NotFoundError, UsageError
+from winlab.events import Quiet
+from winlab.operations import bundle, golden
+from winlab.steps import payload
+from winlab.supply.images import cache, windows_media
+
+NAME = "Windows Server 2022 SERVERDATACENTERCORE"
+
+
+@pytest.fixture(autouse=True)
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
+    plans.fixed_keys(monkeypatch)
+
+
+def make(*changes: str) -> Plan:
+    return plans.make(plans.KVM, "1-1-1", *changes)
+
+
+def medium(folder: Path) -> Path:
+    wim = make_wim([NAME], edition="ServerDatacenterEval", language="en-US")
+    return make_server_medium(folder / "w.iso", wim=wim, files={"boot.wim": BOOT, "EI.CFG": EVAL})
+
+
+def test_the_published_drivers_go_with_it() -> None:
+    published = windows_media.published(recipes.get(windows_media.DRIVERS))
+    names = [recipe.name for recipe in bundle.recipes(make(f"workers.drivers={published}"))]
+    assert names == ["debian-13", "virtio-win"]
+    assert [recipe.name for recipe in bundle.recipes(make("workers.drivers=/srv/mine.iso"))] == ["debian-13"]
+
+
+def test_what_is_built_does_not_come_from_the_mirror(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: dict[str, str | None] = {}
+
+    def obtain(recipe: recipes.Recipe, progress: object, *, mirror: str | None) -> SimpleNamespace:
+        asked[recipe.name] = mirror
+        return SimpleNamespace(sha256="0" * 64)
+
+    monkeypatch.setattr(bundle.cache, "obtain", obtain)
+    monkeypatch.setattr(bundle.file, "write", lambda *_: None)
+    source = SimpleNamespace(obtain_all=lambda *_: [])
+    made = make(f"workers.drivers={windows_media.published(recipes.get(windows_media.DRIVERS))}")
+    bundle.create(made, tmp_path / "b.tar", cast(Any, source), [], "https://mirror.example", Quiet())
+    assert asked == {"debian-13": None, "virtio-win": "https://mirror.example"}
+
+
+def test_a_bundle_in_the_cache_brings_the_images_that_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its programs would come from it, and the images from a network that there may not be."""
+    debian, drivers = recipes.get("debian-13"), recipes.get(windows_media.DRIVERS)
+    in_bundle, in_cache = {cache.key(debian), cache.key(drivers)}, {drivers.name}
+    opened = SimpleNamespace(image=lambda key: key if key in in_bundle else None)
+    brought: list[str] = []
+    monkeypatch.setattr(bundle.file, "open_bundle", lambda _: opened)
+    monkeypatch.setattr(bundle, "restore_image", lambda _bundle, key, _progress: brought.append(key))
+    monkeypatch.setattr(bundle.cache, "lookup", lambda recipe: recipe.name in in_cache or None)
+    made = make(f"workers.drivers={windows_media.published(drivers)}")
+    bundle.restore_lacking(made, Path("b.tar"), Quiet())
+    assert brought == [cache.key(debian)]
+    in_bundle.clear()
+    bundle.restore_lacking(made, Path("b.tar"), Quiet())  # what it lacks is fetched or built as ever
+    assert brought == [cache.key(debian)]
+
+
+def test_kubernetes_of_one_s_own_does_not_lie_where_other_labs_look(tmp_path: Path) -> None:
+    plan = make(f"kubernetes.source={tmp_path}")
+    with pytest.raises(UsageError, match="does not go into the cache") as caught:
+        bundle.create(plan, None, cast(Any, None), [], None, Quiet())
+    assert "--to FILE" in caught.value.cure
+
+
+def test_it_is_built_from_the_person_s_own_tree(tmp_path: Path) -> None:
+    plan = make(f"kubernetes.source={tmp_path}")
+    with pytest.raises(UsageError, match=r"kubernetes\.source is built"):
+        bundle.source(plan, "upstream", None)
+    with pytest.raises(UsageError, match="a bundle has what it was made from") as caught:
+        payload.choose(plan, payload.Origin(bundle=tmp_path / "b.tar"))
+    assert "Leave kubernetes.source out" in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ([], "gets OpenSSH from the internet"),
+        (["workers.openssh={zip}", "workers.updates=true"], "updates come from the internet"),
+        (["workers.openssh={zip}"], None),
+    ],
+)
+def test_what_windows_would_fetch_is_said_before(tmp_path: Path, changes: list[str], says: str | None) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "OpenSSH-Win64.zip", "w") as file:
+        file.writestr("OpenSSH-Win64/sshd.exe", "x")
+    filled = [change.format(zip=tmp_path / "OpenSSH-Win64.zip") for change in changes]
+    plan = make(f"workers.media={medium(tmp_path)}", *filled)
+    golden.check_media(plan)
+    with pytest.raises(UsageError, match=says) if says else ExitStack():
+        golden.check_media(plan, offline=True)
+
+
+def test_consent_fetches_nothing_beside_a_bundle() -> None:
+    plan = make("workers.os=windows-2025")
+    golden.check_media(plan, consent=True)
+    with pytest.raises(NotFoundError, match="a bundle has none") as caught:
+        golden.check_media(plan, consent=True, offline=True)
+    assert "--accept-eula" not in caught.value.cure

@@ -1,0 +1,358 @@
+"""Golden images: what decides them, how clones stand on them, and what is done to have one."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import plans
+import pytest
+from clones import REHEARSAL, clone, keep, make
+
+from winlab.adapters.vm import domains
+from winlab.design.catalog import recipes
+from winlab.design.plan import golden
+from winlab.design.plan.model import Plan, check_lab_name
+from winlab.design.render import domain, folder
+from winlab.engine import engine
+from winlab.engine.durations import Durations
+from winlab.errors import HostError, NotFoundError, TransferError, UsageError
+from winlab.events import Quiet
+from winlab.lab_folder import LabState
+from winlab.operations import golden as goldens
+from winlab.operations import labs, prune
+from winlab.steps import Context
+from winlab.steps.payload import Supply
+from winlab.supply.images import cache, library, windows_media
+from winlab.supply.images import golden as golden_cache
+
+MADE: set[str] = set()  # the domains that the hypervisor has
+
+
+@pytest.fixture(autouse=True)
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    MADE.clear()
+    monkeypatch.setattr(domains, "find", lambda _conn, name: name if name in MADE else None)
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    plans.fixed_keys(monkeypatch)
+
+
+def key(*changes: str, lab_name: str = "lab") -> str:
+    windows = clone(make(*changes, lab_name=lab_name)).windows
+    assert windows is not None
+    assert windows.golden is not None
+    return windows.golden
+
+
+def test_clones_stand_on_one_image_and_have_no_installation_medium() -> None:
+    plan = make(REHEARSAL)
+    for name in ("node-1", "node-2"):
+        node = plan.node(name)
+        assert [volume.role for volume in node.volumes] == ["base", "disk", "answer"]
+        assert node.volume("disk").backing == golden.volume(clone(plan))
+        assert "media" not in domain.domain_xml(plan, node, "x")
+    text = folder.files(plan)["node-1/answer/Autounattend.xml"].decode()
+    assert "windowsPE" not in text
+    assert "offlineServicing" not in text
+    assert "<ComputerName>NODE-1<" in text
+
+
+def test_what_is_in_the_image_decides_its_key_and_nothing_else_does(tmp_path: Path) -> None:
+    same = key(REHEARSAL)
+    assert same == key(REHEARSAL, lab_name="other")
+    assert same == key(REHEARSAL, "workers.cpus=4", "workers.memory=4GiB", "network.cidr=10.99.0.0/16")
+    script = tmp_path / "a.ps1"
+    script.write_text("1")
+    changes = [
+        "workers.edition=standard-core", "workers.firmware=bios", "workers.bus=virtio-blk", "workers.disk=9GiB",
+        "workers.locale=de-DE", "workers.time_zone=Tokyo Standard Time",
+        f"workers.scripts=[{script}]", "workers.updates=true",
+    ]  # fmt: skip
+    keys = [key(REHEARSAL, change) for change in changes]
+    assert len({same, *keys}) == len(changes) + 1
+    before = key(REHEARSAL, f"workers.scripts=[{script}]")
+    script.write_text("2")
+    assert key(REHEARSAL, f"workers.scripts=[{script}]") != before
+
+
+def test_the_builder_is_a_lab_of_its_own() -> None:
+    """Nothing of it clashes with the lab, and the lab's identity does not depend on it."""
+    plan = make(REHEARSAL)
+    builder = plan.builder
+    assert builder is not None
+    (node,) = builder.nodes
+    mine = {(one.uuid, one.mac, one.domain, one.floating) for one in plan.nodes}
+    assert not {value for row in mine for value in row} & {node.uuid, node.mac, node.domain, node.floating}
+    assert builder.network.router_external not in {plan.network.router_external, *(n.floating for n in plan.nodes)}
+    assert {volume.name.split(".")[0] for volume in node.volumes if volume.role != "base"} == {builder.lab}
+    assert node.windows is not None
+    assert (node.windows.computer_name, node.windows.golden) == ("GOLDEN", None)
+    assert plan.digest == plan.model_copy(update={"builder": None}).digest
+    assert plan.without_secrets().builder is not None
+
+
+def test_a_change_anywhere_in_a_file_counts(tmp_path: Path) -> None:
+    file = tmp_path / "mine.ps1"
+    keys = set()
+    for middle in (b"a", b"b"):
+        file.write_bytes(b"#" * (2 << 20) + middle + b"#" * (2 << 20))
+        keys.add(key(REHEARSAL, f"workers.scripts=[{file}]"))
+    assert len(keys) == 2
+
+
+def test_what_a_manifest_tells_holds_no_product_key() -> None:
+    words = ("workers.os=windows-2022", "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
+    plan = make(*words)
+    assert plan.builder is not None
+    told = golden.told(plan.builder.nodes[0])
+    assert "AAAAA" not in str(told)
+    assert told["windows"]["product_key"] is True
+    assert golden.key(plan.builder.nodes[0]) == key(*words) != key(words[0])
+
+
+def test_nodes_may_be_installed_by_themselves() -> None:
+    plan = make(REHEARSAL, "workers.golden=false")
+    assert plan.builder is None
+    assert [volume.role for volume in clone(plan).volumes] == ["base", "disk", "media", "answer"]
+    assert make("workers.os=debian-13").builder is None
+
+
+def test_labs_can_t_have_the_names_of_builders() -> None:
+    with pytest.raises(UsageError, match="can't be the name"):
+        make(REHEARSAL, lab_name="golden-1234")
+    assert check_lab_name("golden-1234", own=True) == "golden-1234"  # destroy takes it
+
+
+def context(plan: Plan) -> Context:
+    return Context(plan, LabState("lab"), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
+
+
+def lacking(plan: Plan, pool: Pool, held: ExitStack) -> Plan | None:
+    return goldens.lacking(plan, lambda: goldens.is_there(plan, cast(Any, pool), cast(Any, None)), held, Quiet())
+
+
+class Pool:
+    """A pool that has these base volumes."""
+
+    def __init__(self, *complete: str) -> None:
+        self.complete = complete
+
+    def is_complete(self, name: str) -> bool:
+        return name in self.complete
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [REHEARSAL],
+        ["workers.os=windows-2022"],
+        ["workers.os=windows-2022", "workers.drivers={published}"],  # with the drivers that create would fetch
+        ["workers.os=windows-2025", "workers.drivers={published}", "workers.updates=true"],
+    ],
+)
+def test_the_steps_of_a_build_fit_together(changes: list[str]) -> None:
+    published = windows_media.published(recipes.get(windows_media.DRIVERS))
+    plan = make(*(change.format(published=published) for change in changes))
+    there = context(plan)
+    source = Supply(cast(Any, None))
+    with ExitStack() as held:
+        builder = lacking(plan, Pool(), held)
+        assert builder is plan.builder
+        steps = [*labs.steps(there), *labs.cluster_steps(there, source)]
+        engine._check([*steps, *goldens.build_steps(there, builder, source, alone=False)])
+        names = [step.name for step in goldens.build_steps(there, builder, source, alone=True)]
+        assert names[-3:] == ["seal golden", f"image {clone(plan).image}-golden", "remove golden"]
+        assert names[0] == "payload windows"
+        assert ("image virtio-win" in names) is any("published" in change for change in changes)
+        engine._check(goldens.build_steps(there, builder, source, alone=True))
+
+
+@pytest.mark.parametrize("golden_image", ["true", "false"])
+def test_clones_need_no_drivers_of_their_own(golden_image: str) -> None:
+    """With the golden image at hand nothing is fetched; machines that are installed by themselves have them fetched."""
+    published = windows_media.published(recipes.get(windows_media.DRIVERS))
+    plan = make("workers.os=windows-2022", f"workers.drivers={published}", f"workers.golden={golden_image}")
+    names = [step.name for step in labs.steps(context(plan))]
+    assert ("image virtio-win" in names) is (golden_image == "false")
+
+
+def test_a_golden_image_of_a_build_that_does_not_go_with_the_network_is_refused() -> None:
+    plan = make("workers.os=windows-2022")
+    keep(plan, build="20348.2400")
+    with pytest.raises(UsageError, match=r"20348\.2400"):
+        goldens.check_media(plan)
+
+
+def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``image build`` plans in the name of the default lab, which may stand and have the CD in its drive."""
+    plan = make(REHEARSAL)
+    assert plan.builder is not None
+    monkeypatch.setattr(domains, "medium", lambda *_: Path("base-kubernetes-0123.iso"))
+    there = replace(context(plan), pool=cast(Any, Pool("base-kubernetes-0123.iso")))
+    first = goldens.build_steps(there, plan.builder, Supply(cast(Any, None)), alone=True)[0]
+    assert first.name == "payload windows"
+    assert not first.done()
+
+
+def test_once_sysprep_has_begun_the_machine_is_left_alone() -> None:
+    plan = make(REHEARSAL)
+    assert plan.builder is not None
+    state = LabState(plan.builder.lab)
+    state.write(state.folder / "sealed.json", "{}")
+    names = [
+        step.name for step in goldens.build_steps(context(plan), plan.builder, Supply(cast(Any, None)), alone=False)
+    ]
+    assert names == ["seal golden", "image windows-rehearsal-golden", "remove golden"]
+
+
+def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() -> None:
+    plan = make(REHEARSAL)
+    gone: list[str] = []
+    with ExitStack() as held:
+        builder = lacking(plan, Pool(), held)
+        assert builder is not None
+        goldens.abandon("lab", gone.append)
+        assert gone == []
+    goldens.abandon("other", gone.append)
+    assert gone == []
+    goldens.abandon("lab", gone.append)
+    assert gone == [builder.lab]
+    LabState(builder.lab).remove()
+    with ExitStack() as held:  # the lock outlives the folder
+        assert lacking(plan, Pool(), held) == builder
+
+
+def test_an_image_that_is_there_is_not_made_again() -> None:
+    plan = make(REHEARSAL)
+    with ExitStack() as held:
+        assert lacking(plan, Pool(golden.volume(clone(plan))), held) is None
+        keep(plan)
+        assert lacking(plan, Pool(), held) is None
+    goldens.check_media(plan)
+    (step,) = goldens.upload_steps(context(plan))
+    assert step.name == "image windows-rehearsal-golden"
+
+
+def test_without_media_nothing_is_needed_but_the_image() -> None:
+    """What was imported, or made before the medium went, will do."""
+    plan = make("workers.os=windows-2022")
+    with pytest.raises(NotFoundError, match="no media"):
+        goldens.check_media(plan)
+    keep(plan)
+    goldens.check_media(plan)
+
+
+@pytest.mark.parametrize(
+    ("days", "programs", "says"),
+    [(90, None, "ends in 90 days"), (-3, None, "is over"), (None, None, ""), (None, "old", "stale: made with other")],
+)
+def test_the_state_of_an_image_is_told(days: int | None, programs: str | None, says: str) -> None:
+    keep(make(REHEARSAL), days=days, programs=programs)
+    (item,) = library.items()
+    assert item.kind == "golden"
+    assert says in item.state
+    assert bool(says) == bool(item.state)
+
+
+def test_images_are_found_by_name_or_key() -> None:
+    keep(make(REHEARSAL))
+    (item,) = library.items()
+    assert library.find("windows-rehearsal").key == item.key == library.find(item.key[:5]).key
+    with pytest.raises(NotFoundError):
+        library.find("debian-13")
+    keep(make(REHEARSAL, "workers.edition=standard-core"))
+    with pytest.raises(UsageError, match="several") as caught:
+        library.find("windows-rehearsal")
+    assert item.key in caught.value.cure
+
+
+def test_an_image_goes_to_another_machine_and_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make(REHEARSAL)
+    made = keep(plan)
+    file = tmp_path / "image.tar"
+    library.export(library.find("windows-rehearsal"), file, Quiet())
+    with pytest.raises(UsageError, match="is there already"):
+        library.export(library.find("windows-rehearsal"), file, Quiet())
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "other"))
+    brought = library.bring(file, Quiet())
+    assert brought.golden is not None
+    assert brought.golden.key == made.key
+    assert brought.manifest == cache.manifest(made.image)
+    found = golden_cache.find(made.key)
+    assert found is not None
+    assert found.path.read_bytes() == b"a disk"
+    cache.remove(brought.image.key)
+    assert golden_cache.find(made.key) is None
+    file.write_bytes(file.read_bytes().replace(b"a disk", b"a disc"))
+    with pytest.raises(TransferError, match="is damaged"):
+        library.bring(file, Quiet())
+    file.write_bytes(b"x")
+    with pytest.raises(UsageError, match="no image that winlab exported"):
+        library.bring(file, Quiet())
+
+
+def test_prune_keeps_the_newest_golden_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise HostError("no libvirt")
+
+    monkeypatch.setattr(prune, "connected", none)
+    keep(make(REHEARSAL))
+    last = keep(make(REHEARSAL, "workers.edition=standard-core"))
+    prune.prune_all([recipes.get(name) for name in recipes.names()])
+    assert [one.key for one in golden_cache.entries()] == [last.key]
+
+
+def test_a_lab_that_stands_needs_no_newer_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer winlab has other scripts, and would make another image; the lab is the same one all the same."""
+    before = make(REHEARSAL)
+    monkeypatch.setattr(golden, "programs", lambda: "newer")
+    plan = make(REHEARSAL)
+    assert key(REHEARSAL) != clone(before).windows.golden  # type: ignore[union-attr]
+    assert plan.digest == before.digest
+    assert plan.digest != make(REHEARSAL, "workers.golden=false").digest
+    MADE.update(node.domain for node in plan.nodes)
+    with ExitStack() as held:
+        assert lacking(plan, Pool(), held) is None
+    (step,) = goldens.upload_steps(replace(context(plan), pool=cast(Any, Pool())))
+    assert step.done()
+
+
+@pytest.mark.parametrize(
+    ("medium", "left"),
+    [
+        ("base-kubernetes-windows-1.iso", ["base-a.iso"]),  # all have theirs
+        ("it.node-1.answer.iso", ["base-kubernetes-windows-1.iso", "base-a.iso"]),  # Windows is being installed
+    ],
+)
+def test_prune_leaves_the_payload_that_a_machine_will_get(
+    monkeypatch: pytest.MonkeyPatch, medium: str, left: list[str]
+) -> None:
+    names = ["base-kubernetes-windows-1.iso", "base-a.iso"]
+
+    class There(Pool):
+        def refresh(self) -> None:
+            pass
+
+        def names(self, prefix: str = "") -> list[str]:
+            return [name for name in names if name.startswith(prefix)]
+
+        def path(self, name: str) -> Path:
+            return Path("/pool") / name
+
+        def backing(self, _name: str) -> Path | None:
+            return None
+
+        def delete(self, name: str) -> None:
+            if name in names:
+                names.remove(name)
+
+    machine = SimpleNamespace(domain="winlab-it-node-1", tag=SimpleNamespace(os="windows"))
+    monkeypatch.setattr(domains, "machines", lambda *_: [machine])
+    monkeypatch.setattr(domains, "medium", lambda *_: Path("/pool") / medium)
+    waiting = prune._one_waits(cast(Any, None))
+    prune._prune_pool(cast(Any, There(*names)), {"/pool/base-a.iso"}, waiting=waiting)
+    assert names == left

@@ -1,0 +1,521 @@
+"""Workers for a cluster made elsewhere: their plan, their steps, what is refused, and how they leave."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import plans
+import pytest
+import yaml
+from certificates import CA
+from day2_fakes import Api
+from runs import context
+
+from winlab.adapters.kube.existing import ForeignCluster
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design import cni
+from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
+from winlab.design.plan import addresses, required, tags
+from winlab.design.plan import model as plan
+from winlab.design.plan.model import Plan
+from winlab.design.render import kubeadm, kubelet
+from winlab.design.render.topology import topology
+from winlab.design.spec import model as spec
+from winlab.engine import engine
+from winlab.errors import ClusterError, UsageError
+from winlab.lab_folder import LabState
+from winlab.operations import golden, join, labs
+from winlab.steps import linux_nodes, pods
+from winlab.steps.payload import Origin, Supply
+
+CLUSTER = ForeignCluster(
+    server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca=CA, version="v1.36.1",
+    pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni=None,
+    cni_note="it has no DaemonSet of a CNI", nodes=("cp",),
+)  # fmt: skip
+REHEARSAL = "workers.os=windows-rehearsal"
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.fixed_keys(monkeypatch)
+
+
+def make(*changes: str, cluster: ForeignCluster = CLUSTER, source: str = "1-1-1", prefix: str = "node") -> Plan:
+    return plan.make(spec.load(source, changes), "lab", plans.TCG, cluster, prefix)
+
+
+# -- the plan
+
+
+def test_workers_alone() -> None:
+    made = make(REHEARSAL, source="1-2-1")
+    assert [(node.name, node.role, node.address) for node in made.nodes] == [
+        ("node-1", "worker", "10.77.0.101"), ("node-2", "worker", "10.77.0.102"),
+    ]  # fmt: skip
+    assert made.joins
+    assert not plans.make(plans.TCG, "1-1-1", REHEARSAL).joins
+    cluster = made.cluster
+    assert (cluster.endpoint, cluster.external, cluster.names) == ("192.0.2.10:6443", "192.0.2.10:6443", ())
+    assert (cluster.pod_cidr, cluster.service_cidr) == ("10.200.0.0/16", "10.96.0.0/12")
+    assert (cluster.dns, cluster.domain, cluster.profile) == ("10.96.0.10", "their.domain", "l3")
+    assert topology(made).balancers == ()
+    assert topology(made).discarded == ("10.96.0.0/12",)  # the cluster's own pods are outside, and can be reached
+
+
+def test_a_prefix_names_machine_and_node() -> None:
+    (node,) = make(REHEARSAL, prefix="win").nodes
+    assert (node.name, node.domain) == ("win-1", "winlab-lab-win-1")
+    assert node.windows is not None
+    assert node.windows.computer_name == "WIN-1"  # join.ps1 compares the two
+    for bad in ("Win", "a-very-long-name", "linux", "controller", "1", "", "x_"):
+        with pytest.raises(UsageError, match="can't be called"):
+            make(REHEARSAL, prefix=bad)
+
+
+@pytest.mark.parametrize(
+    ("server", "changes", "version"),
+    [
+        ("v1.36.1", (), "v1.36.3"),
+        ("v1.35.9", (), "v1.35.4"),
+        ("v1.39.0", (), "v1.36.3"),
+        ("v1.36.1", ("kubernetes.version=1.35",), "v1.35.4"),
+    ],
+)
+def test_the_kubelet_is_not_newer_than_the_server(server: str, changes: tuple[str, ...], version: str) -> None:
+    made = make(REHEARSAL, *changes, cluster=replace(CLUSTER, version=server))
+    assert made.cluster.versions.kubernetes == version
+
+
+def test_a_server_older_than_all_that_is_known() -> None:
+    with pytest.raises(UsageError, match="older than all"):
+        make(REHEARSAL, cluster=replace(CLUSTER, version="v1.20.0"))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "changes", "profile"),
+    [
+        ("calico-vxlan", ("workers.os=windows-2022",), "calico-vxlan"),
+        (None, ("workers.os=windows-2022", "network.cni=host-gw"), "host-gw"),
+        (None, ("workers.os=debian-13",), "elsewhere"),
+        ("flannel-vxlan", ("workers.os=debian-13",), "flannel-vxlan"),
+        (None, (REHEARSAL, "network.cni=host-gw"), "host-gw"),
+    ],
+)
+def test_profile(theirs: str | None, changes: tuple[str, ...], profile: str) -> None:
+    assert make(*changes, cluster=replace(CLUSTER, cni=theirs)).cluster.profile == profile
+
+
+@pytest.mark.parametrize(
+    ("theirs", "changes", "says"),
+    [
+        ("calico-vxlan", ("workers.os=windows-2022", "network.cni=l3"), "connected by calico-vxlan, not by l3"),
+        (None, ("workers.os=windows-2022",), "can't tell how that cluster connects"),
+        ("calico-vxlan", (REHEARSAL,), "can't be rehearsed"),
+        (None, (REHEARSAL, "network.cidr=10.200.0.0/24"), "overlap"),
+    ],
+)
+def test_refused(theirs: str | None, changes: tuple[str, ...], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make(*changes, cluster=replace(CLUSTER, cni=theirs))
+    assert says in str(caught.value)
+
+
+def test_elsewhere_is_nobodys_choice() -> None:
+    assert "elsewhere" not in cni.names()
+    assert cni.get("elsewhere").support("windows", "2022").level == "refused"
+    with pytest.raises(UsageError):
+        spec.load("1-1-1", ["network.cni=elsewhere"])
+
+
+def test_a_name_that_only_the_person_can_resolve() -> None:
+    named = replace(CLUSTER, advertised="https://kind-control-plane:6443", server="https://192.0.2.10:6443")
+    made = make(REHEARSAL, cluster=named)
+    assert made.cluster.endpoint == "kind-control-plane:6443"
+    records = topology(made).dns
+    assert records["kind-control-plane"] == records["kind-control-plane.lab.winlab.internal"] == "192.0.2.10"
+    assert made.alias == ("kind-control-plane", "192.0.2.10")
+    assert make(REHEARSAL).alias is None
+    assert plans.make(plans.TCG, "3-1-1", REHEARSAL).alias is None
+    assert set(topology(make(REHEARSAL)).dns) == {"node-1", "node-1.lab.winlab.internal", "101.0.77.10.in-addr.arpa"}
+
+
+def test_no_control_plane_and_no_manifests_are_obtained() -> None:
+    every = required.every(
+        make("workers.os=debian-13", "linux_workers.count=1", cluster=replace(CLUSTER, cni="calico-bgp"))
+    )
+    assert not [one for one in every if isinstance(one, Manifest)]
+    images = {one.reference.split(":")[0].rpartition("/")[2] for one in every if isinstance(one, ContainerImage)}
+    assert images == {"pause", "agnhost", "kube-proxy"}
+    windows = required.every(make(REHEARSAL))
+    assert {one.os for one in windows if isinstance(one, Program) and one.name != "kubectl"} == {"windows"}
+    assert Program("kubectl", "v1.36.3", "linux") in windows
+
+
+# -- the steps
+
+
+@pytest.mark.parametrize("changes", [(REHEARSAL,), ("workers.os=debian-13",), (REHEARSAL, "linux_workers.count=2")])
+def test_the_steps_fit_together(changes: tuple[str, ...]) -> None:
+    there = context(make(*changes))
+    steps = [*labs.steps(there), *golden.upload_steps(there)]
+    steps += labs.cluster_steps(there, Supply(cast(Any, None)), "admin")
+    engine._check(steps)
+    names = {step.name for step in steps}
+    assert {"kubectl", "kubeconfig", "ready node-1", "cluster objects"} <= names
+    assert not names & {"cluster DNS", "init controller-1"}
+    (config,) = (step for step in steps if step.name == linux_nodes.CONFIG)
+    assert config.needs == ("kubectl",)
+
+
+def test_the_steps_of_a_lab_of_its_own_are_as_they_were() -> None:
+    there = context(plans.make(plans.TCG, "3-1-1", REHEARSAL))
+    steps = [*labs.steps(there), *golden.upload_steps(there), *labs.cluster_steps(there, Supply(cast(Any, None)))]
+    engine._check(steps)
+    assert "kubectl" not in {step.name for step in steps}
+
+
+def test_the_kubeconfig_is_kept_for_its_owner_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = context(make(REHEARSAL))
+    there.state.make()
+    there.state.kubectl.touch()
+    answering = True
+    monkeypatch.setattr(Kubectl, "answers", lambda _self: answering)
+    (config,) = (one for one in linux_nodes.steps(there, "secret") if one.name == linux_nodes.CONFIG)
+    assert not config.done()
+    config.run(SimpleNamespace(say=lambda *_: None))  # type: ignore[arg-type]
+    assert there.state.kubeconfig.stat().st_mode & 0o777 == 0o600
+    assert config.done()
+    answering = False
+    assert not config.done()
+    with pytest.raises(ClusterError, match="does not answer any more"):
+        config.run(SimpleNamespace(say=lambda *_: None))  # type: ignore[arg-type]
+
+
+def test_nodes_carry_their_machine_s_label_and_the_lab_s_own_don_t() -> None:
+    there = context(make(REHEARSAL))
+    node = there.plan.node("node-1")
+    command = kubelet.windows_command(linux_nodes.member(there, node))
+    assert f"--node-labels=winlab.internal/machine={node.uuid}" in command
+    own = context(plans.make(plans.TCG, "1-1-1", REHEARSAL))
+    assert "--node-labels" not in kubelet.windows_command(linux_nodes.member(own, own.plan.node("node-1")))
+
+
+def test_the_token_is_gone_after_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api({"get configmap cluster-info": _info()})
+    monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
+    there = context(make(REHEARSAL))
+    with linux_nodes.credentials(there) as joining_with:
+        text = kubeadm.join_worker(
+            linux_nodes.cluster(there), linux_nodes.member(there, there.plan.node("node-1")), joining_with
+        )
+        token = yaml.safe_load(text)["discovery"]["bootstrapToken"]
+    assert token["apiServerEndpoint"] == "192.0.2.10:6443"
+    assert token["token"] == joining_with.token
+    assert token["caCertHashes"] == list(joining_with.ca_hashes)
+    assert api.asked[-1][0].startswith(f"delete secret --namespace=kube-system bootstrap-token-{token['token'][:6]}")
+
+
+def _info() -> dict[str, Any]:
+    cluster = {"server": CLUSTER.advertised, "certificate-authority-data": base64.b64encode(CA.encode()).decode()}
+    return {"data": {"kubeconfig": yaml.safe_dump({"clusters": [{"cluster": cluster}]})}}
+
+
+def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its address goes in on the standard input: the name is the foreign cluster's choice."""
+    api = Api({"get configmap cluster-info": _info()})
+    monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
+    done: list[tuple[list[str], bytes]] = []
+
+    class Guest:
+        def __enter__(self) -> Guest:
+            return self
+
+        def __exit__(self, *_args: object) -> None:
+            pass
+
+        def execute(self, command: list[str], stdin: bytes) -> str:
+            done.append((command, stdin))
+            return ""
+
+        def run(self, script: str, *_args: object) -> dict[str, Any]:
+            done.append(([script], b""))
+            return {"started": False}
+
+    monkeypatch.setattr(linux_nodes, "connected", lambda *_args: Guest())
+    for cluster, lines in (
+        (CLUSTER, []),
+        (
+            replace(CLUSTER, advertised="https://kind:6443"),
+            [(["sudo", "sh", "-c", linux_nodes.HOSTS], b"192.0.2.10 kind\n")],
+        ),
+    ):
+        done.clear()
+        there = context(make("workers.os=debian-13", cluster=cluster))
+        (step,) = (one for one in linux_nodes.steps(there, "admin") if one.name == "join node-1")
+        step.run(_voice())
+        assert done == [*lines, (["status"], b""), (["run-kubeadm"], b"")]
+
+
+@pytest.mark.parametrize(
+    ("listed", "cidr"),
+    [
+        ([[], [{"metadata": {"name": "node-1"}, "spec": {}}]], "10.200.1.0/24"),
+        ([], "10.200.1.0/24"),
+    ],
+)
+def test_a_node_may_come_some_moments_after_its_join(
+    monkeypatch: pytest.MonkeyPatch, listed: list[list[dict[str, Any]]], cidr: str
+) -> None:
+    there = context(make(REHEARSAL))
+    looks = [*listed, [{"metadata": {"name": "node-1"}, "spec": {"podCIDR": cidr}}]]
+    api = SimpleNamespace(get=lambda _kind: {"items": looks.pop(0)})
+    monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
+    monkeypatch.setattr(pods.time, "sleep", lambda _seconds: None)
+    assert pods.await_share(there, there.plan.node("node-1"), _voice()).pod_cidr == cidr
+    assert looks == []
+
+
+# -- the person's kubeconfig
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "ca.crt").write_text("ca")
+    path = tmp_path / "config"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "contexts": [
+                    {"name": "one", "context": {"cluster": "c", "user": "u", "namespace": "x"}},
+                    {"name": "two", "context": {"cluster": "c", "user": "plug-in"}},
+                    {"name": "broken", "context": {"cluster": "none", "user": "u"}},
+                    {"name": "lost", "context": {"cluster": "lost", "user": "u"}},
+                ],
+                "clusters": [
+                    {"name": "c", "cluster": {"server": "https://h/path", "certificate-authority": "ca.crt"}},
+                    {"name": "lost", "cluster": {"server": "https://h", "certificate-authority": "no.crt"}},
+                ],
+                "users": [
+                    {"name": "u", "user": {"token": "secret"}},
+                    {"name": "plug-in", "user": {"exec": {"command": "./bin/login"}, "tokenFile": "t"}},
+                ],
+                "current-context": "one",
+            }
+        )
+    )
+    return path
+
+
+def test_one_context_with_all_that_it_needs(config: Path, tmp_path: Path) -> None:
+    made = yaml.safe_load(join.chosen(config, "", "lab"))
+    assert made["current-context"] == "winlab-lab"
+    assert made["clusters"] == [
+        {"name": "winlab-lab", "cluster": {"server": "https://h/path", "certificate-authority-data": "Y2E="}}
+    ]
+    assert made["users"] == [{"name": "winlab-lab", "user": {"token": "secret"}}]
+    (user,) = yaml.safe_load(join.chosen(config, "two", "lab"))["users"]
+    assert user["user"] == {"exec": {"command": str(tmp_path / "bin/login")}, "tokenFile": str(tmp_path / "t")}
+
+
+def test_what_is_no_kubeconfig(config: Path, tmp_path: Path) -> None:
+    for context_name, says in (("three", "no context 'three'"), ("broken", "can't be used"), ("lost", "no.crt")):
+        with pytest.raises(UsageError) as caught:
+            join.chosen(config, context_name, "lab")
+        assert says in str(caught.value)
+        assert "secret" not in str(caught.value)
+    for text in ("", "[]", "contexts: 1", "{", "contexts: [1]"):
+        (tmp_path / "bad").write_text(text)
+        with pytest.raises(UsageError, match="no kubeconfig"):
+            join.chosen(tmp_path / "bad", "", "lab")
+    with pytest.raises(UsageError, match="no kubeconfig"):
+        join.chosen(tmp_path / "missing", "", "lab")
+
+
+def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[Path] = []
+
+    def read(kubectl: Kubectl, server: str) -> ForeignCluster:
+        assert kubectl.kubeconfig.read_text() == "secret"
+        assert kubectl.kubeconfig.stat().st_mode & 0o777 == 0o600
+        seen.append(kubectl.kubeconfig)
+        return replace(CLUSTER, server=server)
+
+    monkeypatch.setattr(join.existing, "read", read)
+    monkeypatch.setattr(join.shutil, "which", lambda _name: "/usr/bin/kubectl")
+    state = LabState("lab")
+    found = join.look(state, "secret", "https://x:1", spec.load("1-1-1"), Origin(), _voice())
+    assert found.server == "https://x:1"
+    assert not seen[0].exists()
+
+
+def test_kubectl_comes_from_the_source_if_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def fetch(versions: Any, _origin: Origin, _progress: object) -> Path:
+        asked.append(versions.kubernetes)
+        return Path("/fetched/kubectl")
+
+    monkeypatch.setattr(join.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(join.payload, "fetch_kubectl", fetch)
+    monkeypatch.setattr(join.existing, "read", lambda kubectl, _server: kubectl.program)
+    made = spec.load("1-1-1", ["kubernetes.version=1.35"])
+    assert join.look(LabState("lab"), "", "", made, Origin(), _voice()) == Path("/fetched/kubectl")
+    assert asked == ["v1.35.4"]
+
+
+def _voice() -> Any:
+    return SimpleNamespace(say=lambda *_args: None)
+
+
+# -- checks before anything is touched
+
+
+@pytest.mark.parametrize("change", ["controllers.count=3", "kubernetes.pod_cidr=10.1.0.0/16", "hypervisors=1"])
+def test_what_the_cluster_has_decided(change: str) -> None:
+    join.check_changes(["workers.cpus=4", "kubernetes.version=1.35"])
+    with pytest.raises(UsageError, match="has decided that"):
+        join.check_changes([change])
+
+
+@pytest.fixture
+def reach(monkeypatch: pytest.MonkeyPatch) -> Callable[[OSError | None], None]:
+    def set_(error: OSError | None) -> None:
+        def connect(_where: tuple[str, int], _timeout: float) -> Any:
+            if error is not None:
+                raise error
+            return SimpleNamespace(close=lambda: None)
+
+        monkeypatch.setattr(join.socket, "create_connection", connect)
+
+    return set_
+
+
+def test_what_fits(reach: Callable[[OSError | None], None]) -> None:
+    reach(None)
+    join.check(make(REHEARSAL), CLUSTER, [])
+    # a join that was interrupted goes on
+    again = replace(CLUSTER, nodes=("cp", "node-1"))
+    join.check(make(REHEARSAL), again, ["node-1"])
+    with pytest.raises(UsageError, match="can't join"):
+        join.check(make(REHEARSAL), again, [])
+    with pytest.raises(UsageError, match="without workers"):
+        join.check(make(source="1-0-1"), CLUSTER, [])
+
+
+def test_the_server_is_asked_first(reach: Callable[[OSError | None], None]) -> None:
+    reach(socket.gaierror("unknown"))
+    named = replace(CLUSTER, advertised="https://cp:6443", server="https://cp:6443")
+    with pytest.raises(UsageError, match="no name server knows") as caught:
+        join.check(make(REHEARSAL, cluster=named), named, [])
+    assert "--server ADDRESS:6443" in caught.value.cure
+    join.check(make(REHEARSAL, "network.dns=[192.0.2.1]", cluster=named), named, [])  # which may know it
+    reach(ConnectionRefusedError("refused"))
+    with pytest.raises(UsageError, match="can't be reached"):
+        join.check(make(REHEARSAL), CLUSTER, [])
+
+
+def test_the_person_is_told_what_winlab_does_not_do() -> None:
+    made = make(REHEARSAL)
+    told = " ".join(join.notes(made, CLUSTER))
+    assert f"10.77.0.0/24 via {made.network.router_external}" in told
+    assert "other nodes need routes" in told
+    theirs = replace(CLUSTER, cni="calico-vxlan")
+    assert "also for Windows" in " ".join(join.notes(make("workers.os=windows-2022", cluster=theirs), theirs))
+
+
+# -- leaving
+
+
+def node(name: str = "node-1", **changes: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "metadata": {"name": name, "labels": {linux_nodes.MACHINE: addresses.make_uuid("lab", name)}},
+        "status": {"addresses": [{"type": "InternalIP", "address": "10.77.0.101"}]},
+    }
+    return row | changes
+
+
+def came() -> LabState:
+    """The folder of a lab that came to a cluster."""
+    state = LabState("lab")
+    state.write(state.kubeconfig, "apiVersion: v1")
+    state.kubectl.touch()
+    return state
+
+
+def leave(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], *changes: str) -> tuple[list[str], str, Api]:
+    made = make(REHEARSAL, *changes)
+    api = Api(answers)
+    monkeypatch.setattr(api, "answers", lambda: "down" not in answers, raising=False)
+    monkeypatch.setattr(join, "Kubectl", lambda *_: api)
+    removed, left = join.leave(came(), [tags.of(made, one) for one in made.nodes])
+    return removed, left, api
+
+
+def test_the_lab_s_own_nodes_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    removed, left, api = leave(monkeypatch, {"get node node-1": node()})
+    assert (removed, left) == (["node-1"], "")
+    assert api.asked[-1][0] == "delete node node-1 --ignore-not-found"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        node(metadata={"name": "node-1"}),
+        node(metadata={"name": "node-1", "labels": {linux_nodes.MACHINE: "another"}}),
+        node(status={"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}),
+    ],
+)
+def test_another_s_node_stays(monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]) -> None:
+    removed, left, api = leave(monkeypatch, {"get node node-1": row})
+    assert removed == []
+    assert "'node-1' is not this lab's" in left
+    assert not any(line.startswith("delete") for line, _ in api.asked)
+
+
+def test_nothing_is_deleted_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert leave(monkeypatch, {"get node node-1": ""})[:2] == ([], "")
+
+
+def test_a_cluster_that_is_away_is_no_reason_to_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    removed, left, _ = leave(monkeypatch, {"down": True})
+    assert removed == []
+    assert "kubectl delete node node-1" in left
+    removed, left, _ = leave(monkeypatch, {"get node node-1": ClusterError("no", why="forbidden")})
+    assert (removed, left) == ([], "Nodes that stay in the cluster: 'node-1': forbidden.")
+
+
+def test_labs_with_controllers_and_labs_without_a_cluster_ask_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = plans.make(plans.TCG, "1-1-1", REHEARSAL)
+    assert join.leave(LabState("lab"), [tags.of(own, one) for one in own.nodes]) == ([], "")
+    assert join.leave(LabState("lab"), []) == ([], "")
+
+    made = make(REHEARSAL)
+    assert join.leave(LabState("lab"), [tags.of(made, one) for one in made.nodes]) == ([], "")
+
+
+def test_without_the_lab_s_kubectl_the_person_s_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache that it lay in may have been cleared."""
+    made, state, seen = make(REHEARSAL), came(), []
+    state.kubectl.unlink()
+    state.kubectl.symlink_to("gone")
+    tag = tags.of(made, made.node("node-1"))
+
+    def kubectl(program: Path, _kubeconfig: Path) -> Api:
+        seen.append(program)
+        api = Api({"get node node-1": node()})
+        monkeypatch.setattr(api, "answers", lambda: True, raising=False)
+        return api
+
+    monkeypatch.setattr(join, "Kubectl", kubectl)
+    monkeypatch.setattr(join.shutil, "which", lambda _: "/usr/bin/kubectl")
+    assert join.leave(state, [tag]) == (["node-1"], "")
+    assert seen == [Path("/usr/bin/kubectl")]
+    monkeypatch.setattr(join.shutil, "which", lambda _: None)
+    assert "kubectl delete node node-1" in join.leave(state, [tag])[1]

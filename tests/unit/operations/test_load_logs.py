@@ -1,0 +1,252 @@
+"""load and logs, with drives, nodes and an API server that are played."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import day2_fakes
+import pytest
+from day2_fakes import PAYLOAD, Api, World, machine
+
+from winlab import run
+from winlab.design.catalog.artifact import ContainerImage
+from winlab.design.plan.tags import Tag
+from winlab.engine import engine
+from winlab.errors import GuestError, HostError, NotFoundError, UnreachableError, UsageError
+from winlab.events import Quiet
+from winlab.operations import load, logs
+from winlab.supply.artifacts.oci import archive
+from winlab.supply.artifacts.oci.archive import Blob, Found
+
+NODE = {
+    "status": {
+        "nodeInfo": {"kubeletVersion": "v1.36.3-mine"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}],
+    }
+}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return day2_fakes.world(monkeypatch)
+
+
+# -- load
+
+
+def found(os: str, architecture: str = "amd64") -> Found:
+    blob = Blob("sha256:" + "a" * 64, 1, "x")
+    return Found(("docker.io/library/web:1",), os, architecture, blob, (), b"{}", frozenset())
+
+
+@pytest.fixture
+def archives(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Found]]:
+    """What each archive has, by its file name; reading and converting are played."""
+    has: dict[str, list[Found]] = {"web.tar": [found("linux")], "saved.tar": [found("linux")]}
+
+    def convert(path: Path, target: Path, os: str, *, work: Path, reference: str = "") -> ContainerImage:
+        assert list(work.iterdir()) == []
+        target.write_text(f"{os} {path.name}")
+        return ContainerImage(archive.full_name(reference or "web:1"), os)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(archive, "inspect", lambda path: has[path.name])
+    monkeypatch.setattr(archive, "convert", convert)
+    return has
+
+
+@pytest.fixture
+def web(tmp_path: Path, archives: dict[str, list[Found]]) -> str:
+    (tmp_path / "web.tar").touch()
+    return str(tmp_path / "web.tar")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def go(world: World, images: list[load.Ready], machines: list[Any]) -> None:
+    nodes = load.nodes_for(images, machines)
+    try:
+        engine.run(load.steps(images, nodes, world.drives), lambda event: None)
+    finally:
+        load.clean("lab", world.drives)
+
+
+def test_an_image_goes_to_every_node_of_its_system(world: World, web: str, work: Path) -> None:
+    nodes = [world.add(machine("controller-1", "linux")), world.add(machine("linux-1", "linux"))]
+    other = world.add(machine("node-1"))
+    images = load.prepare(web, work, progress=Quiet())
+    digest = hashlib.sha256(b"linux web.tar").hexdigest()
+    assert [(one.reference, one.os, one.sha256) for one in images] == [("docker.io/library/web:1", "linux", digest)]
+    seen: dict[str, dict[str, bytes]] = {}
+
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        seen[tag.node] = world.pool.volumes[world.inside[f"winlab-lab-{tag.node}"]]
+        return {"changed": True}
+
+    world.script = script
+    go(world, images, [*nodes, other])
+    assert set(seen) == {"controller-1", "linux-1"}
+    cd = seen["linux-1"]
+    assert cd[images[0].file] == b"linux web.tar"
+    row = json.loads(cd["payload.json"])["images"][Path(images[0].file).name]
+    assert row == {"reference": "docker.io/library/web:1", "sha256": digest}
+    assert set(world.inside.values()) == set(PAYLOAD.values())
+    assert world.pool.deleted == ["lab.load-linux.iso"]
+
+
+def test_an_image_for_both_systems_goes_to_both(
+    world: World, archives: dict[str, list[Found]], web: str, work: Path
+) -> None:
+    archives["web.tar"] = [found("windows"), found("linux"), found("linux", "arm64")]
+    nodes = [world.add(machine("controller-1", "linux")), world.add(machine("node-1"))]
+    images = load.prepare(web, work, progress=Quiet())
+    assert [one.os for one in images] == ["linux", "windows"]
+    go(world, images, nodes)
+    assert {line for line in world.log if line.endswith(": load")} == {"controller-1: load", "node-1: load"}
+
+
+def test_a_failed_node_gets_its_payload_cd_back(world: World, web: str, work: Path) -> None:
+    node = world.add(machine("controller-1", "linux"))
+
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        raise GuestError("no room")
+
+    world.script = script
+    with pytest.raises(GuestError, match="no room"):
+        go(world, load.prepare(web, work, progress=Quiet()), [node])
+    assert world.inside[node.domain] == PAYLOAD["linux"]
+    assert world.pool.deleted == ["lab.load-linux.iso"]
+
+
+def test_an_image_that_no_node_could_run(
+    world: World, archives: dict[str, list[Found]], web: str, work: Path, tmp_path: Path
+) -> None:
+    archives["web.tar"] = [found("windows")]
+    images = load.prepare(web, work, progress=Quiet())
+    with pytest.raises(UsageError, match="for Windows, and the lab has no such node"):
+        load.nodes_for(images, [machine("controller-1", "linux")])
+    archives["web.tar"] = [found("linux", "arm64")]
+    with pytest.raises(UsageError, match="no image for Linux or Windows on amd64") as refused:
+        load.prepare(web, tmp_path, progress=Quiet())
+    assert "linux/arm64" in refused.value.why
+
+
+def test_one_node_off_stops_it_before_anything_is_made(world: World, web: str, work: Path) -> None:
+    images = load.prepare(web, work, progress=Quiet())
+    with pytest.raises(GuestError, match="'linux-1' is off"):
+        load.nodes_for(images, [machine("controller-1", "linux"), machine("linux-1", "linux", "off")])
+    assert world.log == []
+
+
+class Engines:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: str) -> None:
+        """:param answers: by the engine's name: what it says when it fails, or nothing."""
+        self.calls: list[list[str]] = []
+
+        def start(args: list[Any], **more: Any) -> run.Result:
+            words = [str(word) for word in args]
+            self.calls.append(words)
+            if says := answers[words[0]]:
+                raise run.CommandError(run.Result(tuple(words), 1, "", says, 0.1))
+            Path(words[3]).write_text("saved")
+            return run.Result(tuple(words), 0, "", "", 0.1)
+
+        monkeypatch.setattr(run, "find", lambda program: program if program in answers else None)
+        monkeypatch.setattr(run, "run", start)
+
+
+def test_a_name_is_saved_by_the_first_engine_that_has_it(
+    monkeypatch: pytest.MonkeyPatch, archives: dict[str, list[Found]], work: Path
+) -> None:
+    engines = Engines(monkeypatch, docker="Cannot connect to the Docker daemon", podman="")
+    images = load.prepare("me/web:2", work, progress=Quiet())
+    assert images[0].reference == "docker.io/me/web:2"
+    assert engines.calls[1] == ["podman", "save", "--output", str(work / "saved.tar"), "me/web:2"]
+
+
+def test_no_engine_has_it(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    Engines(monkeypatch, docker="line\nError response from daemon: reference does not exist")
+    with pytest.raises(NotFoundError) as refused:
+        load.prepare("web", work, progress=Quiet())
+    assert "docker: Error response from daemon: reference does not exist podman is not installed." in refused.value.why
+
+
+def test_an_option_is_no_image(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    engines = Engines(monkeypatch, docker="")
+    with pytest.raises(UsageError, match="no name of an image"):
+        load.prepare("--output=/etc/passwd", work, progress=Quiet())
+    assert engines.calls == []
+
+
+@pytest.mark.parametrize("name", ["./web", "web.tar", "/nowhere/web", "web.tar.gz"])
+def test_a_file_that_is_missing_is_not_asked_for_at_an_engine(name: str, work: Path) -> None:
+    with pytest.raises(NotFoundError, match="There is no file"):
+        load.prepare(name, work, progress=Quiet())
+
+
+def test_the_name_can_be_another(web: str, work: Path) -> None:
+    assert load.prepare(web, work, name="mine:7", progress=Quiet())[0].reference == "docker.io/library/mine:7"
+
+
+# -- logs
+
+
+def test_logs_have_conditions_events_and_logs(world: World) -> None:
+    world.script = lambda tag, name, settings: {"logs": {"kubelet": f"last {settings['lines']}\n", "containerd": ""}}
+    events = {
+        "items": [
+            {
+                "metadata": {"creationTimestamp": "2"},
+                "lastTimestamp": "2",
+                "type": "Warning",
+                "reason": "B",
+                "message": "b",
+            },
+            {"metadata": {"creationTimestamp": "1"}, "eventTime": "1", "type": "Normal", "reason": "A", "message": "a"},
+        ]
+    }
+    (report,) = logs.gather([machine("node-1")], world.state, Api({"get node": NODE, "get events": events}), 7)
+    assert report == logs.Report(
+        "node-1",
+        ["Ready=True KubeletReady: ready"],
+        ["1 Normal A: a", "2 Warning B: b"],
+        {"containerd": "", "kubelet": "last 7"},
+        [],
+    )
+    shown = logs.text(report)
+    assert "=== node-1\n--- conditions\nReady=True" in shown
+    assert "--- kubelet\nlast 7" in shown
+    assert "containerd" not in shown
+
+
+def test_what_does_not_answer_is_said_and_the_rest_is_shown(world: World) -> None:
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        if tag.node == "node-2":
+            raise UnreachableError("It does not answer.", why="port closed")
+        return {"logs": {"kubelet": "x"}}
+
+    world.script = script
+    api = Api({"get node": HostError("kubectl did not end")})
+    one, two, three = logs.gather(
+        [machine("node-1"), machine("node-2"), machine("node-3", state="off")], world.state, api, 5
+    )
+    assert one.logs == {"kubelet": "x"}
+    assert one.problems == ["The API server: kubectl did not end"]
+    assert two.problems[1] == "The node: It does not answer. port closed"
+    assert three.problems[1] == "The node is off."
+    assert "!!! The node is off." in logs.text(three)
+
+
+def test_a_node_outside_the_cluster_and_a_lab_without_one(world: World) -> None:
+    world.script = lambda tag, name, settings: {"logs": {}}
+    (report,) = logs.gather([machine("node-1")], world.state, Api({"get events": {"items": []}}), 5)
+    assert report.conditions == ["It is not in the cluster."]
+    (report,) = logs.gather([machine("node-1")], world.state, None, 5)
+    assert (report.conditions, report.problems) == ([], [])

@@ -1,0 +1,165 @@
+"""``create --locked``: what a lab has, and what the source gives now, against the lock file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import plans
+import pytest
+
+from winlab.adapters.vm import domains
+from winlab.design.catalog.artifact import Artifact, Obtained, Program
+from winlab.engine.durations import Durations
+from winlab.engine.engine import Step
+from winlab.errors import ConflictError
+from winlab.events import Quiet
+from winlab.steps import Context, images
+from winlab.steps import payload as supply
+from winlab.steps.payload import Supply
+from winlab.supply.payload import Payload
+
+IN_DRIVE: dict[str, str] = {}  # domain -> payload
+
+
+class Pool:
+    def is_complete(self, name: str) -> bool:
+        return True
+
+
+class Source:
+    """Gives every artifact, always the same."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def obtain_all(self, artifacts: list[Artifact], progress: object) -> list[Obtained]:
+        return [Obtained(artifact, self.file, "a" * 64, 1, "upstream") for artifact in artifacts]
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Context:
+    """A lab that has everything."""
+    plans.fixed_keys(monkeypatch)
+    IN_DRIVE.clear()
+    monkeypatch.setattr(domains, "medium", lambda _conn, name, _drive: Path(IN_DRIVE[name]))
+    plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
+    kubectl = tmp_path / "kubectl"
+    kubectl.touch()
+    state = cast(Any, type("State", (), {"kubectl": kubectl, "make": lambda self: None})())
+    return Context(plan, state, cast(Any, None), cast(Any, Pool()), None, 1.0, Durations("tcg"))
+
+
+def step(context: Context, source: Supply) -> Step:
+    return next(step for step in supply.steps(context, source) if step.name == "payload windows")
+
+
+def have(context: Context, source: Supply) -> None:
+    """The node has the payload that the source gives now."""
+    payload = next(one for one in supply.required.payloads(context.plan) if one.os == "windows")
+    made = Payload("windows", source.obtain(list(payload.artifacts), Quiet()), payload.plugins)
+    IN_DRIVE[context.plan.node("node-1").domain] = made.volume
+
+
+def test_without_a_lock_what_is_there_is_not_obtained_again(there: Context, tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    source = Supply(cast(Any, Source(tmp_path / "x")))
+    have(there, source)
+    assert step(there, source).done()
+
+
+def test_a_finished_lab_is_compared_too(there: Context, tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    source = Supply(cast(Any, Source(tmp_path / "x")))
+    have(there, source)
+    seen: list[list[str]] = []
+    source.check = lambda items: seen.append([i.artifact.file for i in items if isinstance(i.artifact, Program)])
+    assert not step(there, source).done()
+    step(there, source).run(Quiet())
+    assert "kubelet.exe" in seen[0]
+
+
+def test_an_image_is_compared_when_it_has_come(there: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is built tells only then which packages it has."""
+
+    def check() -> None:
+        raise ConflictError("apt has drifted.")
+
+    class Empty:
+        def is_complete(self, name: str) -> bool:
+            return False
+
+    monkeypatch.setattr(images, "local_image", lambda *_: Path("/image"))
+    context = replace(there, check_images=check, pool=cast(Any, Empty()))
+    (debian,) = (step for step in images.steps(context) if step.name == "image debian-13")
+    with pytest.raises(ConflictError, match="drifted"):
+        debian.run(Quiet())
+
+
+def test_the_base_volume_is_compared_with_the_image(there: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name does not depend on the packages in it."""
+    same = [True]
+
+    class Full:
+        def is_complete(self, name: str) -> bool:
+            return True
+
+        def holds(self, name: str, path: Path) -> bool:
+            assert path == Path("/image")
+            return same[0]
+
+        def upload_base(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(images, "local_image", lambda *_: Path("/image"))
+    context = replace(there, check_images=lambda: None, pool=cast(Any, Full()))
+    (debian,) = (step for step in images.steps(context) if step.name == "image debian-13")
+    assert not debian.done()
+    debian.run(Quiet())
+    same[0] = False
+    with pytest.raises(ConflictError, match="is not the image that is locked"):
+        debian.run(Quiet())
+
+
+def test_a_drift_stops_it(there: Context, tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    source = Supply(cast(Any, Source(tmp_path / "x")))
+    have(there, source)
+
+    def check(items: list[Obtained]) -> None:
+        raise ConflictError("kubelet.exe has drifted.")
+
+    source.check = check
+    with pytest.raises(ConflictError, match="drifted"):
+        step(there, source).run(Quiet())
+
+
+def test_a_lab_of_other_programs_is_refused(there: Context, tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    source = Supply(cast(Any, Source(tmp_path / "x")), check=lambda items: None)
+    IN_DRIVE[there.plan.node("node-1").domain] = "base-kubernetes-windows-0000000000000000.iso"
+    with pytest.raises(ConflictError, match=r"other programs than those locked: node-1\."):
+        step(there, source).run(Quiet())
+
+
+def test_a_program_of_one_s_own_does_not_pass_a_finished_lab_by(there: Context, tmp_path: Path) -> None:
+    """Else 'create --kubelet MINE' would say that all is done, with the old kubelet."""
+    (tmp_path / "x").touch()
+    source = Supply(cast(Any, Source(tmp_path / "x")), own=True)
+    have(there, source)
+    assert not step(there, source).done()
+    step(there, source).run(Quiet())
+    IN_DRIVE[there.plan.node("node-1").domain] = "base-kubernetes-windows-0000000000000000.iso"
+    with pytest.raises(ConflictError, match=r"other programs than those given now: node-1\.") as caught:
+        step(there, source).run(Quiet())
+    assert "winlab push" in caught.value.cure
+
+
+def test_a_lab_has_all_when_every_node_has_its_payload(there: Context, tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    have(there, Supply(cast(Any, Source(tmp_path / "x"))))
+    IN_DRIVE[there.plan.node("controller-1").domain] = "base-kubernetes-linux-0000000000000000.iso"
+    assert supply.has_all(there)
+    IN_DRIVE[there.plan.node("controller-1").domain] = "seed.iso"
+    assert not supply.has_all(there)

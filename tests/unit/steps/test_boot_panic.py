@@ -1,0 +1,108 @@
+"""A kernel that gives up while winlab waits for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import plans
+import pytest
+
+from winlab.adapters.vm import domains
+from winlab.engine.engine import Step, Stopped
+from winlab.errors import GuestError, HostError
+from winlab.events import Quiet
+from winlab.host.facts import HostFacts
+from winlab.steps import boot, evidence
+
+GRUB = "\x1b[2JBdsDxe: loading Boot0001\r\nWelcome to GRUB!\r\n"
+PANIC = (
+    "[    5.725737] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI\r\n"
+    "[    5.750774] Kernel panic - not syncing: Fatal exception in interrupt\r\n"
+    "[    9.813612] Kernel Offset: 0x2aa00000 from 0xffffffff81000000\r\n"
+    "[    9.851529] ---[ end Kernel panic - not syncing: Fatal exception in interrupt ]---\r\n"
+)
+
+
+class Guest:
+    """It panics so many times, and answers then."""
+
+    def __init__(self, panics: int) -> None:
+        self.panics = panics
+        self.serial = ""
+        self.resets = -1
+        self.reset()
+
+    def reset(self, *_: object) -> None:
+        self.resets += 1
+        self.serial += GRUB + (PANIC if self.resets < self.panics else "")
+
+
+def nothing(*_: object) -> None:
+    raise HostError("no libvirt")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Any:
+    plans.fixed_keys(monkeypatch)
+    monkeypatch.setattr(evidence, "collect", nothing)
+    monkeypatch.setattr(boot, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
+
+    def begin(guest: Guest, host: HostFacts) -> Step:
+        pool = SimpleNamespace(exists=lambda _: True, download=lambda _: guest.serial.encode())
+        monkeypatch.setattr(domains, "state", lambda *_: "running")
+        monkeypatch.setattr(domains, "reset", guest.reset)
+        monkeypatch.setattr(domains, "written_bytes", lambda *_: 0)
+        monkeypatch.setattr(domains, "look", lambda *_: b"")
+        monkeypatch.setattr(boot._Wait, "answers", lambda _: guest.resets == guest.panics)
+        plan = plans.make(host, "1-0-1")
+        context = SimpleNamespace(plan=plan, conn=None, pool=pool, scale=1.0, state=None)
+        return boot.step(cast(Any, context), plan.node("controller-1"), None)
+
+    return begin
+
+
+def test_an_emulated_one_is_started_again(started: Any) -> None:
+    guest = Guest(panics=boot.RESETS)
+    started(guest, plans.TCG).run(Quiet())
+    assert guest.resets == boot.RESETS
+
+
+@pytest.mark.parametrize(("host", "resets"), [(plans.TCG, boot.RESETS), (plans.KVM, 0)], ids=["emulated", "kvm"])
+def test_one_that_gives_up_again_and_again_is_told(started: Any, host: HostFacts, resets: int) -> None:
+    guest = Guest(panics=99)
+    with pytest.raises(GuestError, match="has given up") as caught:
+        started(guest, host).run(Quiet())
+    assert caught.value.why == ("Fatal exception in interrupt; before it: Oops: int3: 0000 [#1] PREEMPT SMP NOPTI")
+    assert guest.resets == resets
+
+
+def test_the_evidence_of_it_is_kept(started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def collect(_context: object, node: Any, _progress: object) -> tuple[Path, str]:
+        return tmp_path / node.name, ""
+
+    monkeypatch.setattr(evidence, "collect", collect)
+    with pytest.raises(GuestError) as caught:
+        started(Guest(panics=99), plans.KVM).run(Quiet())
+    assert caught.value.evidence.startswith(f"{tmp_path}/controller-1; winlab serial controller-1")
+
+
+@pytest.mark.parametrize("trouble", [HostError("no libvirt"), OSError("disk full"), Stopped()])
+def test_what_happened_is_told_without_evidence_too(
+    started: Any, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    def collect(*_: object) -> None:
+        raise trouble
+
+    monkeypatch.setattr(evidence, "collect", collect)
+    with pytest.raises(GuestError, match="has given up") as caught:
+        started(Guest(panics=99), plans.KVM).run(Quiet())
+    assert "winlab serial controller-1" in caught.value.evidence
+
+
+def test_a_panic_of_long_ago_is_none(started: Any) -> None:
+    guest = Guest(panics=0)
+    guest.serial = GRUB + PANIC + guest.serial
+    started(guest, plans.TCG).run(Quiet())
+    assert guest.resets == 0

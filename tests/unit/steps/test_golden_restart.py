@@ -1,0 +1,77 @@
+"""Before sysprep Windows is restarted where something waits for that, and not for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import plans
+import pytest
+
+from winlab.adapters.vm import domains
+from winlab.engine.durations import Durations
+from winlab.engine.engine import Step
+from winlab.errors import GuestError
+from winlab.events import Quiet
+from winlab.lab_folder import LabState
+from winlab.steps import Context, golden, linux_nodes
+
+
+class There:
+    """A Windows in which something waits for so many restarts."""
+
+    def __init__(self, restarts: int) -> None:
+        self.restarts = restarts
+        self.starts = 0
+        self.asked: list[str] = []
+
+    def run(self, script: str, *_: Any) -> dict[str, Any]:
+        if script == "status":
+            return {"boot_time": str(self.starts), "boot_id": str(self.starts)}
+        self.asked.append(script)
+        return {"restart": True} if self.starts < self.restarts else {"restart": False, "build": "20348.1"}
+
+    def execute(self, command: list[str]) -> str:
+        assert command == ["shutdown.exe /r /t 0"]
+        self.asked.append("restart")
+        self.starts += 1
+        return ""
+
+    def disconnect(self) -> None:
+        pass
+
+
+def sealing(there: There, monkeypatch: pytest.MonkeyPatch) -> tuple[Context, Step]:
+    @contextmanager
+    def connected(*_: Any) -> Iterator[There]:
+        yield there
+
+    plans.fixed_keys(monkeypatch)
+    monkeypatch.setattr(linux_nodes, "connected", connected)
+    monkeypatch.setattr(domains, "state", lambda *_: "off")
+    monkeypatch.setattr(domains, "was_shut_down", lambda *_: True)
+    plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-2022").builder
+    assert plan is not None
+    context = Context(plan, LabState(plan.lab), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
+    insert = Step("insert golden", lambda _: None, lambda: True)
+    (step,) = [step for step in golden.steps(context, insert, "base-x-0.qcow2", "key") if step.name == "seal golden"]
+    return context, step
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+def test_windows_is_restarted_before_sysprep(restarts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = There(restarts)
+    context, step = sealing(there, monkeypatch)
+    step.run(Quiet())
+    assert there.asked == ["seal", *["restart", "seal"] * restarts]
+    assert golden.is_sealed(context)
+
+
+def test_windows_is_not_restarted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = There(99)
+    context, step = sealing(there, monkeypatch)
+    with pytest.raises(GuestError, match="again and again"):
+        step.run(Quiet())
+    assert there.asked == ["seal", "restart", "seal", "restart", "seal"]
+    assert not golden.is_sealed(context)

@@ -1,0 +1,97 @@
+"""When a machine counts as generalized: sysprep has switched it off, and nothing else has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import libvirt
+import plans
+import pytest
+from clones import REHEARSAL, make
+
+from winlab.adapters.vm.connection import Connection, connected
+from winlab.engine.durations import Durations
+from winlab.engine.engine import Step
+from winlab.errors import GuestError
+from winlab.events import Quiet
+from winlab.lab_folder import LabState
+from winlab.operations import golden as goldens
+from winlab.steps import Context, evidence, golden
+from winlab.steps.payload import Supply
+
+
+class Builder:
+    """The machine of a build in which sysprep has begun, in libvirt's own mock of a hypervisor; and the step."""
+
+    def __init__(self, conn: Connection) -> None:
+        plan = make(REHEARSAL)
+        assert plan.builder is not None
+        self.lab = plan.builder.lab
+        state = LabState(self.lab)
+        self.note = state.folder / golden.SEALED
+        state.write(self.note, json.dumps({"build": "20348.2762"}))
+        self._conn = conn
+        self._xml = (
+            f"<domain type='test'><name>{plan.builder.nodes[0].domain}</name><memory>1024</memory>"
+            "<os><type>hvm</type></os></domain>"
+        )
+        self.domain = conn.defineXML(self._xml)
+        self.domain.create()
+        context = Context(plan, LabState("lab"), conn, cast(Any, None), None, 1.0, Durations("tcg"))
+        self.step: Step = goldens.build_steps(context, plan.builder, Supply(cast(Any, None)), alone=False)[0]
+
+    def forget(self) -> None:
+        """What a new start of libvirt does: it knows no reason any more."""
+        self.domain.undefine()
+        self.domain = self._conn.defineXML(self._xml)
+        assert self.domain.state() == [libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN]
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    plans.fixed_keys(monkeypatch)
+    monkeypatch.setattr(evidence, "keep", lambda *_: None)
+    with connected("test:///default") as conn:
+        made = Builder(conn)
+        yield made
+        if made.domain.isActive():
+            made.domain.destroy()
+        made.domain.undefine()
+
+
+def test_a_machine_that_sysprep_switched_off_is_sealed_even_when_libvirt_has_forgotten_why(builder: Builder) -> None:
+    assert not builder.step.done()
+    builder.domain.shutdown()
+    assert builder.step.done()
+    builder.forget()
+    assert builder.step.done()
+    assert json.loads(builder.note.read_text())["build"] == "20348.2762"
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_machine_that_lost_its_power_is_not_sealed(builder: Builder, forgotten: bool) -> None:
+    builder.domain.destroy()
+    if forgotten:
+        builder.forget()
+    assert not builder.step.done()
+    with pytest.raises(GuestError, match="interrupted") as caught:
+        builder.step.run(Quiet())
+    assert f"winlab destroy --lab {builder.lab}" in caught.value.cure
+    assert not builder.step.done()
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_sysprep_is_waited_for_by_the_next_create_too(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, orderly: bool
+) -> None:
+    """winlab was killed while sysprep ran."""
+    end = builder.domain.shutdown if orderly else builder.domain.destroy
+    monkeypatch.setattr(golden.time, "sleep", lambda _: end())
+    if orderly:
+        builder.step.run(Quiet())
+    else:
+        with pytest.raises(GuestError, match="interrupted"):
+            builder.step.run(Quiet())
+    assert builder.step.done() is orderly

@@ -1,0 +1,162 @@
+"""Windows' logs off the disk of a clone: read without root, from a copy of the base; what is missing is told."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import plans
+import pytest
+
+from winlab.adapters.vm import domains
+from winlab.design.plan import golden
+from winlab.design.plan.model import NodePlan
+from winlab.errors import WinlabError
+from winlab.events import Quiet
+from winlab.lab_folder import LabState
+from winlab.run import CommandError, Result
+from winlab.steps import Context, evidence
+from winlab.supply import download
+from winlab.supply.images import golden as golden_cache
+from winlab.supply.media import offline
+
+BASE = b"the golden image"
+ACTIVITY = b"2026-01-01 10:00:00, Info       IBS    selected image\r\n"
+LOG = b"2026-01-01 10:00:00, Error      IBS    0x80070570\r\n"
+FILES = {"Windows/Panther/setuperr.log": LOG, "$WINDOWS.~BT/Sources/Panther/setupact.log": ACTIVITY}
+
+
+class Pool:
+    """A clone's overlay on a golden image in the pool, whose file only root and QEMU may read."""
+
+    def __init__(self, node: NodePlan) -> None:
+        self.disk, self.base = node.volume("disk").name, golden.volume(node)
+        self.fetched: list[str] = []
+
+    def backing(self, name: str) -> Path | None:
+        return Path("/pool") / self.base if name == self.disk else None
+
+    def allocation(self, name: str) -> int:
+        return len(BASE)
+
+    def holds(self, name: str, source: Path) -> bool:
+        assert name == self.base
+        return source.read_bytes() == BASE
+
+    def download(self, name: str) -> bytes:
+        return b"serial"
+
+    def download_to(self, name: str, target: Path, tell: Callable[[float], None]) -> None:
+        self.fetched.append(name)
+        target.write_bytes(BASE if name == self.base else b"overlay")
+
+
+class Programs:
+    """qemu-img and ntfscat; the first converts a disk only if it stands on a file that may be read."""
+
+    def __init__(self, *, installed: bool = True) -> None:
+        self.installed = installed
+        self.base: Path | None = None
+
+    def find(self, program: str) -> str | None:
+        return f"/usr/bin/{program}" if self.installed else None
+
+    def run(self, args: list[str | Path], *, check: bool = True) -> Result:
+        words = [str(word) for word in args]
+        if words[1] == "rebase":
+            self.base = Path(words[words.index("-b") + 1])
+            assert words[words.index("-F") + 1] == "qcow2"
+            assert "-u" in words
+        elif self.base is None and words[0] == "qemu-img":
+            raise CommandError(Result(tuple(words), 1, "", "Could not open '/pool/base': Permission denied", 0.0))
+        elif words[1] == "measure":
+            return Result(tuple(words), 0, json.dumps({"required": 1000}), "", 0.0)
+        elif words[1] == "convert":
+            row = struct.pack("<4xB3xII", offline.NTFS_TYPE, 2, 1)
+            table = (b"\0" * 446 + row).ljust(2 * offline.SECTOR, b"\0")
+            Path(words[-1]).write_bytes(table + b"\xeb\x52\x90NTFS    ".ljust(offline.SECTOR, b"\0"))
+        else:
+            content = FILES.get(words[-2])
+            Path(words[-1]).write_bytes(content or b"")
+            return Result(tuple(words), 0 if content else 1, "", "", 0.0)
+        return Result(tuple(words), 0, "", "", 0.0)
+
+
+@pytest.fixture
+def clone(monkeypatch: pytest.MonkeyPatch) -> tuple[Context, NodePlan]:
+    plans.fixed_keys(monkeypatch)
+    monkeypatch.setattr(domains, "screenshot", lambda *_: b"PNG")
+    monkeypatch.setattr(domains, "paused", lambda *_: nullcontext())
+    monkeypatch.setattr(golden_cache, "find", lambda _: None)
+    plan = plans.make(plans.KVM, "1-1-1")
+    node = plan.node("node-1")
+    context = SimpleNamespace(plan=plan, state=LabState("lab"), conn=None, pool=Pool(node))
+    return cast(Any, context), node
+
+
+@pytest.mark.parametrize(("cached", "fetched"), [(BASE, 1), (b"made again since", 2), (None, 2)])
+def test_a_clone_s_disk_is_put_on_a_base_that_may_be_read(
+    clone: tuple[Context, NodePlan], cached: bytes | None, fetched: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, node = clone
+    file = tmp_path / "image.qcow2"
+    if cached is not None:
+        file.write_bytes(cached)
+        assert node.windows is not None
+        key = node.windows.golden
+        monkeypatch.setattr(golden_cache, "find", lambda wanted: SimpleNamespace(path=file) if wanted == key else None)
+    programs = Programs()
+    monkeypatch.setattr(offline, "run", programs)
+    folder, logs = evidence.collect(context, node, Quiet())
+    assert (folder / "Panther-setuperr.log").read_bytes() == LOG
+    assert (folder / "WINDOWS.~BT-Sources-Panther-setupact.log").read_bytes() == ACTIVITY
+    assert "0x80070570" in logs
+    assert "selected image" not in logs
+    assert cast(Any, context.pool).fetched == [node.volume("disk").name, golden.volume(node)][:fetched]
+    assert programs.base is not None
+    assert (programs.base == file) is (fetched == 1)
+    names = {"Panther-setuperr.log", "WINDOWS.~BT-Sources-Panther-setupact.log", "screen.png", "serial.log"}
+    assert {path.name for path in folder.iterdir()} == names
+
+
+@pytest.mark.parametrize(
+    ("installed", "free", "says"),
+    [(False, 1 << 30, "ntfs-3g"), (True, 10, "not enough space"), (True, 1500, "not enough space")],
+)
+def test_what_could_not_be_had_is_told(
+    clone: tuple[Context, NodePlan], installed: bool, free: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, node = clone
+
+    def refuse(*_: object) -> bytes:
+        raise WinlabError("There is no screen.")
+
+    monkeypatch.setattr(domains, "screenshot", refuse)
+    monkeypatch.setattr(offline, "run", Programs(installed=installed))
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    said: list[str] = []
+    folder, logs = evidence.collect(context, node, cast(Any, SimpleNamespace(say=said.append)))
+    told = (folder / evidence.MISSING).read_text()
+    assert "the screen: There is no screen." in told
+    assert says in told
+    assert any(line.startswith("Windows' logs can't be had: ") for line in said)
+    assert logs == "serial"
+    assert (folder / "serial.log").exists()
+    # what was missing then and is there now is not told any more
+    monkeypatch.setattr(domains, "screenshot", lambda *_: b"PNG")
+    monkeypatch.setattr(offline, "run", Programs())
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 30))
+    evidence.collect(context, node, Quiet())
+    assert not (folder / evidence.MISSING).exists()
+
+
+def test_the_key_in_a_base_volume_s_name(clone: tuple[Context, NodePlan]) -> None:
+    _, node = clone
+    assert node.windows is not None
+    assert golden.key_of(golden.volume(node)) == node.windows.golden
+    assert golden.key_of("base-debian-13-0123456789abcdef.qcow2") is None

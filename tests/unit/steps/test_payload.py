@@ -1,0 +1,60 @@
+"""The step that makes a payload CD and brings it into the pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import plans
+import pytest
+
+from winlab.adapters.vm import domains
+from winlab.design.catalog.artifact import Artifact, Obtained
+from winlab.engine.durations import Durations
+from winlab.events import Quiet
+from winlab.lab_folder import LabState
+from winlab.steps import Context, payload
+from winlab.steps.payload import Supply
+from winlab.supply.artifacts import store
+from winlab.supply.payload import Payload
+
+
+class Pool:
+    """Has nothing yet."""
+
+    def __init__(self) -> None:
+        self.uploaded: dict[str, bytes] = {}
+
+    def is_complete(self, name: str) -> bool:
+        return name in self.uploaded
+
+    def upload_base(self, name: str, path: Path, say: object) -> None:
+        self.uploaded[name] = path.read_bytes()
+
+
+class Source:
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def obtain_all(self, artifacts: list[Artifact], progress: object) -> list[Obtained]:
+        return [Obtained(artifact, self.file, "a" * 64, 1, "upstream") for artifact in artifacts]
+
+
+def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """``image build`` makes the CD in the name of a lab that nobody has created."""
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(domains, "medium", lambda *_: None)
+    monkeypatch.setattr(Payload, "write", lambda _self, path: path.write_bytes(b"CD"))
+    plans.fixed_keys(monkeypatch)
+    (tmp_path / "x").touch()
+    plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
+    pool, source = Pool(), Supply(cast(Any, Source(tmp_path / "x")))
+    context = Context(plan, LabState(plan.lab), cast(Any, None), cast(Any, pool), None, 1.0, Durations("tcg"))
+
+    payload.payload_step(context, source, "windows").run(Quiet())
+
+    assert pool.uploaded == {source.volumes["windows"]: b"CD"}
+    assert not context.state.folder.exists()
+    with store.workspace() as folder:
+        assert list(folder.parent.iterdir()) == [folder]

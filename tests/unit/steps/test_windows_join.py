@@ -1,0 +1,66 @@
+"""kubeadm.exe gives containerd two seconds in its preflight check: a machine that is slow then gets another try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import plans
+import pytest
+
+from winlab.engine.durations import Durations
+from winlab.errors import GuestError
+from winlab.events import Quiet
+from winlab.lab_folder import LabState
+from winlab.steps import Context, linux_nodes, windows_nodes
+
+LATE = GuestError("'join' failed", why="[ERROR CRI]: could not connect: rpc error: code = DeadlineExceeded desc = x")
+OTHER = GuestError("'join' failed", why="[ERROR Port-10250]: Port 10250 is in use")
+
+
+class There:
+    """A node whose join fails with these errors, one after the other, and then goes well."""
+
+    def __init__(self, *errors: GuestError) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    def run(self, script: str, *_: Any) -> dict[str, Any]:
+        assert script == "join"
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return {"joined": True}
+
+
+def join(there: There, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def connected(*_: Any) -> Iterator[There]:
+        yield there
+
+    @contextmanager
+    def credentials(*_: Any) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr(linux_nodes, "connected", connected)
+    monkeypatch.setattr(linux_nodes, "credentials", credentials)
+    monkeypatch.setattr(windows_nodes.kubeadm, "join_worker", lambda *_: "text")
+    plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
+    context = Context(plan, LabState("lab"), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
+    steps = {step.name: step for step in windows_nodes.steps(context, plan.node("node-1"))}
+    steps["join node-1"].run(Quiet())
+
+
+def test_an_answer_that_came_too_late_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = There(LATE, LATE)
+    join(there, monkeypatch)
+    assert there.calls == 3
+
+
+@pytest.mark.parametrize(("errors", "calls"), [([LATE] * 4, 4), ([OTHER], 1), ([LATE, OTHER], 2)])
+def test_anything_else_is_told(monkeypatch: pytest.MonkeyPatch, errors: list[GuestError], calls: int) -> None:
+    there = There(*errors)
+    with pytest.raises(GuestError):
+        join(there, monkeypatch)
+    assert there.calls == calls

@@ -1,0 +1,222 @@
+"""Which source is chosen, what is said about it, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from winlab.design.catalog.artifact import Artifact, Obtained, Program
+from winlab.design.catalog.pins import Pins, ProgramPin
+from winlab.errors import HostError, NotFoundError, UsageError
+from winlab.events import Progress, Quiet
+from winlab.supply.artifacts.bundle import file as bundle
+from winlab.supply.artifacts.select import choose
+
+ELF = b"\x7fELF\x02\x01\x01" + bytes(11) + (62).to_bytes(2, "little") + b"kubelet"
+PE = b"MZ" + bytes(58) + (64).to_bytes(4, "little") + b"PE\0\0\x64\x86" + bytes(100)
+KUBELET = Program("kubelet", "v1", "linux")
+KUBEADM = Program("kubeadm", "v1", "linux")
+CRICTL = Program("crictl", "1", "linux")
+ELSEWHERE = Program("flanneld", "v1", "linux")
+
+
+def pin(program: Program) -> ProgramPin:
+    url = f"https://dl.example/{program.file}"
+    digest = hashlib.sha256(ELF).hexdigest()
+    return ProgramPin(name=program.name, version=program.version, os=program.os, url=url, sha256=digest)
+
+
+PINS = Pins(programs=(pin(KUBELET), pin(KUBEADM)))
+
+
+class Build:
+    """Stands for the source ``build``."""
+
+    name = "build"
+
+    def __init__(self, *never: Artifact, unready: str | None = None) -> None:
+        self.never = never
+        self.why = unready
+
+    def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
+        return {artifact: "no module has it" for artifact in wanted if artifact in self.never}
+
+    def unready(self, wanted: Sequence[Artifact]) -> str | None:
+        return self.why
+
+    def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
+        return Obtained(artifact, Path("/built"), "0" * 64, 1, "built")
+
+    def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
+        return [self.obtain(artifact, progress) for artifact in artifacts]
+
+
+def no_build() -> Build:
+    raise HostError("There is no Go.", why="Nobody installed it.")
+
+
+def answers(url: str) -> None:
+    return None
+
+
+def silent(url: str) -> str:
+    return "dl.example did not answer within 3 s"
+
+
+def put(path: Path, *programs: Program) -> Path:
+    folder = path.parent / "parts"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for program in programs:
+        file = folder / program.file
+        file.write_bytes(ELF)
+        rows.append(Obtained(program, file, hashlib.sha256(ELF).hexdigest(), len(ELF), "x"))
+    return bundle.write(path, rows, {}, Quiet()).path
+
+
+def test_upstream_where_it_answers() -> None:
+    asked: list[str] = []
+    source, reason = choose([KUBELET, KUBEADM], pins=PINS, build=no_build, probe=asked.append)
+    assert source.name == "upstream"
+    assert reason == "upstream: dl.example answers, since there is no bundle in the cache."
+    assert asked == ["https://dl.example/kubelet"]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_mirror_is_told_by_what_vouches_for_it(scheme: str) -> None:
+    listed = {"sha256": None, "sums_url": "https://dl.example/kubeadm.sha256"}
+    pins = Pins(programs=(pin(KUBELET), pin(KUBEADM).model_copy(update=listed)))
+    mirror = f"{scheme}://m.example"
+    _, reason = choose([KUBELET, KUBEADM], pins=pins, build=no_build, mirror=mirror, probe=answers)
+    assert "(for 1 of 2 artifacts nothing but its own lists of digests vouches" in reason
+    assert ("anybody on the way can alter" in reason) == (scheme == "http")
+
+
+def test_a_build_where_nobody_answers() -> None:
+    source, reason = choose([KUBELET], pins=PINS, build=Build, probe=silent)
+    assert source.name == "build"
+    assert reason == (
+        "build: from Go modules, on this machine, since there is no bundle in the cache and dl.example did not answer"
+        " within 3 s."
+    )
+
+
+def test_a_build_that_could_not_begin_is_no_source() -> None:
+    """Else create would find out when the first guests run already."""
+
+    def build() -> Build:
+        return Build(unready="There is no Go.")
+
+    with pytest.raises(NotFoundError, match="There is no source") as caught:
+        choose([KUBELET], pins=PINS, build=build, probe=silent)
+    assert "build: There is no Go." in caught.value.why
+    # a lab that has everything is carried on all the same
+    assert choose([KUBELET], pins=PINS, build=build, settled=True, probe=silent)[0].name == "build"
+
+
+def test_a_build_of_what_is_not_published() -> None:
+    def probe(url: str) -> str:
+        raise AssertionError("nobody needs to be asked")
+
+    source, reason = choose([KUBELET, ELSEWHERE], pins=PINS, build=Build, probe=probe)
+    assert source.name == "build"
+    assert "not everything is published" in reason
+
+
+def test_a_bundle_in_the_cache_comes_first(tmp_path: Path) -> None:
+    put(bundle.folder() / "old.tar", KUBELET, KUBEADM)
+    put(bundle.folder() / "small.tar", KUBELET)
+    (bundle.folder() / "broken.tar").write_bytes(b"no bundle")
+    source, reason = choose([KUBELET, KUBEADM], pins=PINS, build=no_build, probe=answers)
+    assert source.name == "bundle"
+    assert reason == "bundle: 'old.tar' in the cache holds everything."
+
+
+def test_a_bundle_in_the_cache_that_lacks_something_is_passed_over() -> None:
+    put(bundle.folder() / "small.tar", KUBELET)
+    source, reason = choose([KUBELET, KUBEADM], pins=PINS, build=no_build, probe=answers)
+    assert source.name == "upstream"
+    assert reason == "upstream: dl.example answers, since no bundle in the cache holds everything."
+
+
+def test_what_the_cache_has_from_upstream_needs_no_network(tmp_path: Path) -> None:
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    (folder / "kubelet").write_bytes(ELF)
+    mirrored, reason = choose([KUBELET], pins=PINS, build=no_build, mirror=str(folder), probe=silent)
+    assert (mirrored.name, reason) == ("mirror", f"mirror {folder}: the folder is there, as you asked.")
+    mirrored.obtain(KUBELET, Quiet())
+    source, reason = choose([KUBELET], pins=PINS, build=Build, probe=silent)
+    assert source.name == "upstream"
+    assert "the cache already has everything" in reason
+    assert source.obtain(KUBELET, Quiet()).path.read_bytes() == ELF
+    assert choose([KUBELET, KUBEADM], pins=PINS, build=Build, probe=silent)[0].name == "build"
+
+
+def test_what_was_named_is_not_replaced(tmp_path: Path) -> None:
+    path = put(tmp_path / "mine.tar", KUBELET)
+    assert choose([KUBELET], pins=PINS, build=Build, bundle_path=path, probe=answers)[1] == (
+        f"bundle: '{path}', as you asked; it holds everything."
+    )
+    with pytest.raises(NotFoundError, match="no source") as caught:
+        choose([KUBELET, KUBEADM], pins=PINS, build=Build, bundle_path=path, probe=answers)
+    assert "kubeadm v1 (linux) (it is not in the bundle)" in caught.value.why
+    assert "dl.example" not in caught.value.why
+    with pytest.raises(NotFoundError, match="no source") as caught:
+        choose([KUBELET], pins=PINS, build=Build, mirror="https://m.example", probe=silent)
+    assert "mirror https://m.example: dl.example did not answer" in caught.value.why
+    with pytest.raises(NotFoundError, match="no source") as caught:
+        choose([KUBELET], pins=PINS, build=Build, kind="bundle", probe=answers)
+    assert "there is none in" in caught.value.why
+
+
+@pytest.mark.parametrize("kind", ["upstream", "build"])
+def test_a_kind_can_be_asked_for(kind: Any) -> None:
+    put(bundle.folder() / "all.tar", KUBELET)
+    source, reason = choose([KUBELET], pins=PINS, build=Build, kind=kind, probe=answers)
+    assert source.name == kind
+    assert reason.endswith(", as you asked.")
+
+
+def test_no_source_at_all_names_each_reason() -> None:
+    with pytest.raises(NotFoundError, match="no source") as caught:
+        choose([KUBELET, ELSEWHERE], pins=PINS, build=lambda: Build(ELSEWHERE), probe=answers)
+    assert "bundle: there is none in" in caught.value.why
+    assert "upstream lacks flanneld v1 (linux) (it is not published, or not pinned)" in caught.value.why
+    assert "build lacks flanneld v1 (linux) (no module has it)" in caught.value.why
+    with pytest.raises(NotFoundError) as caught:
+        choose([KUBELET], pins=PINS, build=no_build, probe=silent)
+    assert "build: There is no Go. Nobody installed it." in caught.value.why
+
+
+def test_what_is_optional_decides_nothing() -> None:
+    wanted = [KUBELET, CRICTL]
+    with pytest.raises(NotFoundError):
+        choose(wanted, pins=PINS, build=lambda: Build(CRICTL), probe=answers)
+    source, _ = choose(wanted, pins=PINS, build=lambda: Build(CRICTL), optional={CRICTL}, probe=answers)
+    assert source.name == "upstream"
+    assert list(source.cannot(wanted)) == [CRICTL]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"kind": "mirror"}, "needs its address"),
+        ({"kind": "build", "bundle_path": Path("x.tar")}, "Both a bundle and the source 'build'"),
+        ({"kind": "upstream", "mirror": "https://m.example"}, "Both a mirror"),
+        ({"mirror": "/no/such/folder"}, "can't be used"),
+    ],
+)
+def test_what_does_not_fit_together(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        choose([KUBELET], pins=PINS, build=Build, probe=answers, **more)
+
+
+def test_a_named_bundle_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_bytes(b"hello")
+    with pytest.raises(UsageError, match="no bundle of winlab"):
+        choose([KUBELET], pins=PINS, build=Build, bundle_path=tmp_path / "x.tar")

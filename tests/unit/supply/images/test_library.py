@@ -1,0 +1,184 @@
+"""Golden images that are there already: what is done with them before, and instead of, making new ones."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import plans
+import pytest
+from clones import REHEARSAL, clone, keep, make
+
+from winlab import settings
+from winlab.adapters.vm import volumes
+from winlab.adapters.vm.connection import connected
+from winlab.design.catalog import recipes
+from winlab.design.plan import golden
+from winlab.design.plan.model import Plan
+from winlab.errors import ConflictError, UsageError
+from winlab.events import Event, Kind, Quiet
+from winlab.operations import golden as goldens
+from winlab.operations import labs, prune
+from winlab.steps.payload import Origin
+from winlab.supply.images import cache, library, windows_media
+from winlab.supply.images import golden as golden_cache
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.fixed_keys(monkeypatch)
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[volumes.Pool]:
+    """winlab's pool, empty, in libvirt's own mock of a hypervisor, which lives in this process."""
+    monkeypatch.setenv("WINLAB_LIBVIRT_URI", "test:///default")
+    xml = f"<pool type='dir'><name>{settings.POOL}</name><target><path>/pool</path></target></pool>"
+    with connected() as conn:
+        conn.storagePoolCreateXML(xml, 0)
+        yield volumes.Pool(conn)
+        conn.storagePoolLookupByName(settings.POOL).destroy()
+
+
+def test_a_golden_image_is_removed_from_the_pool_too(pool: volumes.Pool) -> None:
+    plan = make(REHEARSAL)
+    keep(plan)
+    base = golden.volume(clone(plan))
+    for name in (base, base + volumes.MARKER, "base-other.qcow2", "base-other.qcow2" + volumes.MARKER):
+        pool.create_disk(name, 1)
+    pool.create_disk("two.node-1.disk.qcow2", 1, base)
+    pool.create_disk("one.node-1.disk.qcow2", 1, base)
+    pool.create_disk("three.node-1.disk.qcow2", 1, "base-other.qcow2")
+    with pytest.raises(ConflictError, match="one, two") as caught:
+        prune.remove(library.find("windows-rehearsal"))
+    assert "winlab destroy --lab one" in caught.value.cure
+    assert pool.is_complete(base)
+    assert library.items()
+    pool.delete("one.node-1.disk.qcow2")
+    pool.delete("two.node-1.disk.qcow2")
+    prune.remove(library.find("windows-rehearsal"))
+    assert pool.names("base-") == ["base-other.qcow2", "base-other.qcow2" + volumes.MARKER]
+    assert library.items() == []
+    with connected() as conn, ExitStack() as held:
+        assert goldens.lacking(plan, lambda: goldens.is_there(plan, pool, conn), held, Quiet()) == plan.builder
+
+
+def test_an_image_that_is_being_uploaded_is_not_removed(pool: volumes.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make(REHEARSAL)
+    keep(plan)
+    pool.create_disk(golden.volume(clone(plan)), 1)
+    monkeypatch.setattr(volumes.Pool, "is_abandoned", lambda *_: False)
+    with pytest.raises(ConflictError, match="uploading"):
+        prune.remove(library.find("windows-rehearsal"))
+    assert library.items()
+    monkeypatch.setattr(volumes.Pool, "is_abandoned", lambda *_: True)
+    prune.remove(library.find("windows-rehearsal"))
+    assert pool.names() == []
+
+
+def test_without_libvirt_the_cache_s_copy_is_removed() -> None:
+    keep(make(REHEARSAL))
+    freed, left = prune.remove(library.find("windows-rehearsal"))
+    assert freed > 0
+    assert left  # is told
+    assert library.items() == []
+
+
+class Passed(Exception):
+    """It was checked, and the work would begin."""
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch, pool: volumes.Pool) -> None:
+    def begun(*_: object) -> None:
+        raise Passed
+
+    monkeypatch.setattr(goldens, "lacking", begun)
+
+
+@pytest.mark.usefixtures("stopped")
+def test_an_image_whose_evaluation_is_over_is_not_cloned(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make(REHEARSAL)
+    key = keep(plan, days=-1).image.key[: library.SHORT]
+    for command in (lambda: labs.create(plan, lambda _: None), lambda: goldens.build(plan, lambda _: None, Origin())):
+        with pytest.raises(UsageError, match="is over") as caught:
+            command()
+        assert f"winlab image rm {key}" in caught.value.cure
+    monkeypatch.setattr(goldens, "all_made", lambda *_: True)  # a lab that stands clones nothing
+    with pytest.raises(Passed):
+        labs.create(plan, lambda _: None)
+
+
+@pytest.mark.usefixtures("stopped")
+@pytest.mark.parametrize(("days", "told"), [(0, 1), (13, 1), (14, 0), (None, 0)])
+def test_an_evaluation_that_ends_soon_is_told_of(days: int | None, told: int) -> None:
+    plan = make(REHEARSAL)
+    keep(plan, days=days)
+    events: list[Event] = []
+    with pytest.raises(Passed):
+        labs.create(plan, events.append)
+    assert [(one.kind, f"ends in {days} days" in one.text) for one in events] == [(Kind.NOTE, True)] * told
+
+
+@pytest.mark.usefixtures("stopped")
+def test_an_image_that_is_in_the_pool_alone_is_taken_as_it_is(pool: volumes.Pool) -> None:
+    plan = make(REHEARSAL)
+    base = golden.volume(clone(plan))
+    for name in (base, base + volumes.MARKER):
+        pool.create_disk(name, 1)
+    with pytest.raises(Passed):
+        labs.create(plan, lambda _: None)
+
+
+WINDOWS = "workers.os=windows-2022"
+
+
+def golden_key(plan: Plan) -> str | None:
+    windows = clone(plan).windows
+    assert windows is not None
+    return windows.golden
+
+
+def iso(folder: Path, text: str) -> Path:
+    path = folder / f"{text}.iso"
+    path.write_text(text)
+    return path
+
+
+def test_without_a_medium_an_image_from_any_medium_will_do(tmp_path: Path) -> None:
+    """The newest, if only the medium tells it from what the plan asks for."""
+    default = golden_key(make(WINDOWS))
+    wanted = (WINDOWS, "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
+    for age, name, others in ((3, "old", ()), (2, "new", ()), (1, "bios", ("workers.firmware=bios",))):
+        made = keep(make(*wanted, f"workers.media={iso(tmp_path, name)}", *others))
+        os.utime(made.path.parent, (time.time() - age, time.time() - age))
+    found = make(*wanted)
+    assert golden_key(found) == golden_key(make(*wanted, f"workers.media={tmp_path / 'new.iso'}"))
+    assert clone(found).volume("disk").backing == golden.volume(clone(found))
+    goldens.check_media(found)
+    assert golden_key(make(WINDOWS)) == default
+    assert golden_key(make(WINDOWS, "workers.product_key=BBBBB-BBBBB-CCCCC-DDDDD-EEEEE")) not in _keys_there()
+    assert golden_key(make(*wanted, "workers.firmware=bios")) in _keys_there()
+
+
+def _keys_there() -> set[str]:
+    return {one.key for one in golden_cache.entries()}
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_medium_that_is_there_decides(tmp_path: Path, cached: bool) -> None:
+    keep(make(WINDOWS, f"workers.media={iso(tmp_path, 'old')}"))
+    assert golden_key(make(WINDOWS)) in _keys_there()
+    other = iso(tmp_path, "other")
+    if cached:
+        sha256 = hashlib.sha256(other.read_bytes()).hexdigest()
+        recipe = recipes.get("windows-2022")
+        cache.keep(recipe, windows_media.key(sha256), lambda to: (sha256, shutil.copy(other, to).name), Quiet())
+        assert golden_key(make(WINDOWS)) not in _keys_there()
+    else:
+        assert golden_key(make(WINDOWS, f"workers.media={other}")) not in _keys_there()

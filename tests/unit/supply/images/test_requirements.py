@@ -1,0 +1,128 @@
+"""What would stop Setup with a question on the screen is said before anything boots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plans
+import pytest
+from isos import BOOT, EVAL, VOLUME, make_server_medium, make_wim
+
+from winlab.design.catalog import recipes
+from winlab.design.plan.model import NodePlan
+from winlab.errors import NotFoundError, UsageError
+from winlab.supply.images import requirements
+
+NAME = "Windows Server 2022 SERVERDATACENTERCORE"
+KEY = "AAAAA-BBBBB-CCCCC-DDDDD-EEEEE"
+STANDARD, DATACENTER = (recipes.get("windows-2022").setup_keys[name] for name in ("standard", "datacenter"))
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.fixed_keys(monkeypatch)
+
+
+def node(*changes: str) -> NodePlan:
+    return plans.make(plans.KVM, "1-1-1", *changes).node("node-1")
+
+
+def medium(folder: Path, *, edition: str, language: str = "en-US", channel: bytes = EVAL, name: str = NAME) -> Path:
+    wim = make_wim([name], edition=edition, language=language)
+    return make_server_medium(folder / "w.iso", wim=wim, files={"boot.wim": BOOT, "EI.CFG": channel})
+
+
+@pytest.mark.parametrize(
+    ("edition", "channel", "key"),
+    [
+        ("ServerDatacenterEval", EVAL, None),
+        ("ServerDatacenter", VOLUME, None),
+        ("ServerDatacenter", VOLUME, DATACENTER),
+        ("ServerDatacenter", b"", KEY),
+    ],
+)
+def test_media_that_fit(tmp_path: Path, edition: str, channel: bytes, key: str | None) -> None:
+    changes = [f"workers.product_key={key}"] if key else []
+    requirements.check_medium(node(*changes), medium(tmp_path, edition=edition, channel=channel))
+
+
+@pytest.mark.parametrize(
+    ("edition", "channel", "given", "gets"),
+    [
+        ("ServerDatacenter", VOLUME, None, DATACENTER),
+        ("ServerDatacenter", VOLUME, KEY, KEY),
+        ("ServerDatacenterEval", EVAL, None, None),
+    ],
+)
+def test_the_key_that_setup_gets(tmp_path: Path, edition: str, channel: bytes, given: str | None, gets: str) -> None:
+    """Beside an answer file Setup ignores EI.cfg, and would ask on the screen."""
+    changes = [f"workers.product_key={given}"] if given else []
+    found = requirements.with_key(node(*changes), medium(tmp_path, edition=edition, channel=channel))
+    assert found.windows is not None
+    assert found.windows.product_key == gets
+
+
+@pytest.mark.parametrize(
+    ("about", "changes", "says"),
+    [
+        ({"edition": "ServerDatacenterEval"}, [f"workers.product_key={KEY}"], "takes no product key"),
+        ({"edition": "ServerDatacenter", "channel": b""}, [], "asks for a product key"),
+        (
+            {"edition": "ServerDatacenter", "channel": VOLUME},
+            [f"workers.product_key={STANDARD}"],
+            "key is for standard",
+        ),
+        ({"edition": "ServerDatacenterEval", "language": "de-DE"}, [], "speaks de-DE"),
+        ({"edition": "ServerStandardEval", "name": "Windows Server 2022 SERVERSTANDARD"}, [], "has no image named"),
+    ],
+)
+def test_media_that_do_not_fit(tmp_path: Path, about: dict[str, str], changes: list[str], says: str) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        requirements.check_medium(node(*changes), medium(tmp_path, **about))  # type: ignore[arg-type]
+    assert caught.value.cure
+
+
+def test_a_medium_with_an_answer_file_of_its_own(tmp_path: Path) -> None:
+    wim = make_wim([NAME], edition="ServerDatacenterEval")
+    files = {"boot.wim": BOOT, "EI.CFG": EVAL, "/AutoUnattend.XML": b"<unattend/>"}
+    with pytest.raises(UsageError, match="an answer file of its own"):
+        requirements.check_medium(node(), make_server_medium(tmp_path / "w.iso", wim=wim, files=files))
+
+
+def test_another_language_is_a_matter_of_saying_so(tmp_path: Path) -> None:
+    german = medium(tmp_path, edition="ServerDatacenterEval", language="de-DE")
+    requirements.check_medium(node("workers.language=de-DE"), german)
+
+
+@pytest.mark.parametrize(
+    ("revision", "changes", "says"),
+    [
+        (587, (), None),
+        (2400, (), "20348.2400 is refused: it breaks Calico"),
+        (2400, ("network.cni=host-gw",), None),  # not that profile
+        (2400, ("workers.updates=true",), None),  # it will be another one
+        (100, ("network.cni=host-gw",), "20348.100 is too old"),
+    ],
+)
+def test_builds_that_do_not_go_with_the_network(
+    tmp_path: Path, revision: int, changes: tuple[str, ...], says: str | None
+) -> None:
+    wim = make_wim([NAME], edition="ServerDatacenterEval", language="en-US", revision=revision)
+    iso = make_server_medium(tmp_path / "w.iso", wim=wim, files={"boot.wim": BOOT, "EI.CFG": EVAL})
+    plan = plans.make(plans.KVM, "1-1-1", "workers.golden=false", f"workers.media={iso}", *changes)
+    if says is None:
+        requirements.check(plan)
+        return
+    with pytest.raises(UsageError) as caught:
+        requirements.check(plan)
+    assert says in caught.value.why
+    requirements.check(plan, joins=False)  # an exported ISO joins nothing
+
+
+def test_without_media_the_ways_on_are_said() -> None:
+    plan = plans.make(plans.KVM)
+    with pytest.raises(NotFoundError) as caught:
+        requirements.check(plan)
+    for way in ("image pull windows-2022", "--accept-eula", "--iso PATH", "--rehearse"):
+        assert way in caught.value.cure
+    requirements.check(plan, consent=True)

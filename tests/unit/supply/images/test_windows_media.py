@@ -1,0 +1,163 @@
+"""Windows media in the cache: brought by a person, or fetched from the Evaluation Center."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import plans
+import pytest
+from isos import make_server_medium, make_wim
+from typer.testing import CliRunner
+
+from winlab.cli.common import make_spec, plan_of
+from winlab.cli.main import app
+from winlab.design.catalog import recipes
+from winlab.design.catalog.recipes import Evaluation
+from winlab.errors import TransferError, UsageError
+from winlab.events import Quiet
+from winlab.operations import lock_inputs, prune
+from winlab.supply.images import windows_media
+from winlab.supply.media import small_iso
+
+RECIPE = recipes.get("windows-2022")
+
+
+@pytest.fixture
+def medium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    return make_server_medium(tmp_path / "w.iso")
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def evaluation(path: Path) -> Evaluation:
+    return Evaluation(file="SERVER_EVAL.iso", url="https://example.invalid/?LinkID=1", sha256=digest(path))
+
+
+def test_a_medium_is_taken_in_once(medium: Path) -> None:
+    assert windows_media.find(RECIPE) is None
+    image = windows_media.add(RECIPE, medium, None, Quiet())
+    assert image.path.read_bytes() == medium.read_bytes()
+    assert image.path.stat().st_mode & 0o777 == 0o444
+    assert image.sha256 == digest(medium)
+    assert windows_media.add(RECIPE, medium, digest(medium).upper(), Quiet()) == image
+    assert windows_media.find(RECIPE) == image
+    assert windows_media.find(recipes.get("windows-2019")) is None
+
+
+def test_the_last_one_counts(medium: Path, tmp_path: Path) -> None:
+    windows_media.add(RECIPE, medium, None, Quiet())
+    other = make_server_medium(tmp_path / "o.iso", wim=make_wim(["Windows Server 2022 SERVERDATACENTER"]))
+    last = windows_media.add(RECIPE, other, None, Quiet())
+    assert windows_media.find(RECIPE) == last
+
+
+def test_what_is_not_what_was_meant(medium: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is Windows Server 2022, not 2019") as error:
+        windows_media.add(recipes.get("windows-2019"), medium, None, Quiet())
+    assert "windows-2022" in error.value.cure
+    with pytest.raises(UsageError, match="not the file that you mean"):
+        windows_media.add(RECIPE, medium, "0" * 64, Quiet())
+    client = make_server_medium(tmp_path / "c.iso", wim=make_wim(["Windows 11 Pro"], kind="Client"))
+    with pytest.raises(UsageError, match="can't install Windows"):
+        windows_media.add(RECIPE, client, None, Quiet())
+    assert windows_media.find(RECIPE) is None
+
+
+def test_an_evaluation_from_a_mirror_s_folder(medium: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    (folder / "SERVER_EVAL.iso").write_bytes(medium.read_bytes())
+    image = windows_media.pull(RECIPE, evaluation(medium), Quiet(), mirror=str(folder))
+    assert image.sha256 == digest(medium)
+    assert windows_media.find(RECIPE) == image
+
+
+def test_an_evaluation_from_a_local_file(medium: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.iso"
+    wrong.write_bytes(b"<html>")
+    with pytest.raises((TransferError, UsageError)):
+        windows_media.pull(RECIPE, evaluation(medium), Quiet(), source=wrong)
+    assert windows_media.find(RECIPE) is None
+    assert windows_media.pull(RECIPE, evaluation(medium), Quiet(), source=medium).sha256 == digest(medium)
+
+
+def test_media_outlive_a_prune(medium: Path) -> None:
+    image = windows_media.add(RECIPE, medium, None, Quiet())
+    prune.cache.prune({entry.key for entry in prune.cache.entries() if not entry.recipe.build})
+    assert image.path.exists()
+
+
+def base(*changes: str) -> str:
+    builder = plans.make(plans.KVM, "1-1-1", *changes).builder
+    assert builder is not None
+    return builder.nodes[0].volume("base").name
+
+
+def test_create_takes_the_medium_that_is_there_else_the_evaluation(medium: Path) -> None:
+    """The plan stays the same when the evaluation has come."""
+    published = RECIPE.evaluations[0].sha256
+    assert published is not None
+    assert published[:16] in base()
+    windows_media.add(RECIPE, medium, None, Quiet())
+    assert digest(medium)[:16] in base()
+    assert "base-media" in base(f"workers.media={medium}")
+
+
+def test_plan_says_that_the_evaluation_is_taken_for_granted(medium: Path) -> None:
+    plan = ["plan", "--os", "windows-2022"]
+    assert f"{RECIPE.evaluations[0].file} is taken for granted" in CliRunner().invoke(app, plan).stderr
+    windows_media.add(RECIPE, medium, None, Quiet())
+    for words in (plan, ["plan", "--rehearse"], ["plan", "--spec", "1-0-1"]):
+        assert "taken for granted" not in CliRunner().invoke(app, words).stderr
+
+
+def test_drivers_come_with_media_that_can_be_fetched(medium: Path) -> None:
+    """And with media of one's own if they are there; never unasked for."""
+    drivers = windows_media.drivers()
+    assert make_spec("1-1-1", None, "windows-2022", None, False).workers.drivers == drivers
+    assert make_spec("1-1-1", ["workers.bus=sata"], "windows-2022", None, False).workers.drivers is None
+    assert make_spec("1-1-1", None, "windows-2022", str(medium), False).workers.drivers is None
+    assert make_spec("1-1-1", None, None, None, True).workers.drivers is None
+    assert make_spec("1-1-1", ["workers.drivers=/v.iso"], None, None, False).workers.drivers == Path("/v.iso")
+    iso = medium.with_name("virtio-win.iso")
+    small_iso.write(iso, "virtio-win", {f"{name}/2k22/amd64/d.inf": b"" for name in ("vioscsi", "NetKVM")})
+    image = windows_media.add(recipes.get("virtio-win"), iso, None, Quiet())
+    assert make_spec("1-1-1", None, "windows-2022", str(medium), False).workers.drivers == image.path
+
+
+def test_the_commands(medium: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = CliRunner().invoke
+    assert isinstance(
+        run(app, ["image", "add", "windows-2022", "--iso", str(medium), "--sha256", "x"]).exception, UsageError
+    )
+    assert isinstance(run(app, ["image", "add", "debian-13", "--iso", str(medium)]).exception, UsageError)
+    done = run(app, ["image", "add", "windows-2022", "--iso", str(medium)])
+    assert done.exit_code == 0, done.output
+    assert digest(medium) in done.stdout
+    assert "0 MiB" in run(app, ["image", "list"]).stdout
+
+
+def test_terms_are_accepted_once_and_by_nobody_else(medium: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipes, "get", lambda _name: RECIPE.model_copy(update={"evaluations": (evaluation(medium),)}))
+    run = CliRunner().invoke
+    words = ["image", "pull", "windows-2022", "--from", str(medium)]
+    refused = run(app, words).exception
+    assert isinstance(refused, UsageError)
+    assert "--accept-eula" in refused.cure
+    assert windows_media.find(RECIPE) is None
+    assert run(app, [*words, "--accept-eula"]).exit_code == 0
+    assert run(app, words).exit_code == 0
+
+
+def test_drivers_that_are_still_to_be_fetched_are_locked_by_their_published_digest(medium: Path) -> None:
+    windows_media.add(RECIPE, medium, None, Quiet())
+    plan = plan_of(make_spec("1-1-1", None, "windows-2022", None, False), "lab")
+    published = recipes.get("virtio-win").download
+    assert published is not None
+    rows = {row.name: row.sha256 for row in lock_inputs.media(plan, Quiet())}
+    assert rows == {"medium of windows-2022": digest(medium), "drivers of windows-2022": published.sha256}

@@ -1,0 +1,112 @@
+"""What comes onto the answer ISO besides winlab's own: virtio drivers, and what the person adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plans
+import pytest
+
+from winlab.design.plan.model import WindowsPlan
+from winlab.errors import UsageError
+from winlab.supply.media import drivers, extras, small_iso
+
+
+def make_virtio_win(path: Path, folders: list[str], *, tools: bool = False) -> Path:
+    files = {f"{folder}/{name}": name.encode() for folder in folders for name in ("d.inf", "d.sys", "d.pdb", "d.exe")}
+    small_iso.write(path, "virtio-win", files | ({drivers.GUEST_TOOLS: b"MZ"} if tools else {}))
+    return path
+
+
+def test_drivers_of_the_release_are_staged_with_their_programs(tmp_path: Path) -> None:
+    folders = [f"{name}/{release}/amd64" for name in ("vioscsi", "NetKVM", "viostor") for release in ("2k22", "w11")]
+    path = make_virtio_win(tmp_path / "v.iso", folders, tools=True)
+    for bus in ("virtio-scsi", "virtio-blk"):
+        found = drivers.stage(path, "2022", bus)
+        assert {name for name in found if name.startswith("drv/NetKVM")} == {
+            f"drv/NetKVM/d.{kind}" for kind in ("inf", "sys", "exe")
+        }
+        assert found["winlab/virtio-win-guest-tools.exe"] == b"MZ"
+
+
+@pytest.mark.parametrize(("bus", "says"), [("virtio-scsi", "no vioscsi and no NetKVM"), ("virtio-blk", "no viostor")])
+def test_a_driver_for_the_disk_s_bus_must_be_there(tmp_path: Path, bus: str, says: str) -> None:
+    path = make_virtio_win(tmp_path / "v.iso", ["Balloon/2k22/amd64"])
+    with pytest.raises(UsageError, match=says):
+        drivers.stage(path, "2022", bus)
+    assert drivers.stage(path, "2022", "sata")  # Windows has its own
+
+
+def test_driver_isos_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can't be read"):
+        drivers.stage(tmp_path / "missing.iso", "2022", "sata")
+    with pytest.raises(UsageError, match="has no vioscsi"):
+        drivers.check(make_virtio_win(tmp_path / "v.iso", ["Balloon/2k22/amd64"]))
+    drivers.check(make_virtio_win(tmp_path / "w.iso", ["vioscsi/2k25/amd64", "NetKVM/2k25/amd64"]))
+
+
+def planned(**changes: object) -> WindowsPlan:
+    windows = plans.make(plans.KVM).node("node-1").windows
+    assert windows is not None
+    return windows.model_copy(update=changes)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    for name in (
+        "second.ps1",
+        "first.PS1",
+        "tree/Users/Public/a.txt",
+        "tree/b.txt",
+        "driver/x/my.INF",
+        "driver/my.sys",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return tmp_path
+
+
+def test_own_things_come_to_their_places(own: Path) -> None:
+    """Scripts in the order in which they are named."""
+    found = extras.stage(
+        planned(scripts=(own / "second.ps1", own / "first.PS1"), files=own / "tree", extra_drivers=(own / "driver",))
+    )
+    assert {name: path.read_text() for name, path in found.items()} == {
+        "winlab/scripts/01-second.ps1": "second.ps1",
+        "winlab/scripts/02-first.PS1": "first.PS1",
+        "winlab/files/Users/Public/a.txt": "tree/Users/Public/a.txt",
+        "winlab/files/b.txt": "tree/b.txt",
+        "drv/own-1/x/my.INF": "driver/x/my.INF",
+        "drv/own-1/my.sys": "driver/my.sys",
+    }
+    assert extras.stage(planned()) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"scripts": ("none.ps1",)}, "can't be run"),
+        ({"scripts": ("tree/b.txt",)}, "can't be run"),
+        ({"files": "none"}, "There is no folder"),
+        ({"files": "long"}, "is too long"),
+        ({"extra_drivers": ("tree",)}, "There are no drivers"),
+    ],
+)
+def test_own_things_that_are_wrong_are_named(own: Path, changes: dict[str, str | tuple[str]], says: str) -> None:
+    (own / "long").mkdir()
+    (own / "long" / ("x" * 65)).touch()
+    paths = {
+        name: own / value if isinstance(value, str) else tuple(own / one for one in value)
+        for name, value in changes.items()
+    }
+    with pytest.raises(UsageError, match=says) as caught:
+        extras.stage(planned(**paths))
+    assert caught.value.cure
+
+
+def test_files_of_4_gib_are_refused(own: Path) -> None:
+    with (own / "tree/b.txt").open("r+b") as file:
+        file.truncate(1 << 32)  # a hole
+    with pytest.raises(UsageError, match="too large"):
+        extras.stage(planned(files=own / "tree"))

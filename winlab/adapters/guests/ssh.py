@@ -1,0 +1,107 @@
+"""Guests by ssh. Only the host key that winlab made for the node is believed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import paramiko
+
+from winlab.adapters.guests.base import Sink, command_line, discard
+from winlab.design.plan.tags import Tag
+from winlab.errors import GuestError, UnreachableError
+from winlab.lab_folder import LabState
+
+PORT = 22
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it prints tracebacks of refused connections otherwise
+
+
+class SshGuest:
+    """A guest that is reached by ssh."""
+
+    def __init__(self, tag: Tag, state: LabState, timeout: float) -> None:
+        self._tag = tag
+        self._client = paramiko.SSHClient()
+        state.credentials()  # says what is wrong if this account has none
+        self._client.load_host_keys(str(state.known_hosts))
+        self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        try:
+            self._client.connect(
+                tag.floating,
+                PORT,
+                tag.user,
+                key_filename=str(state.ssh_key),
+                allow_agent=False,
+                look_for_keys=False,
+                timeout=timeout,
+                banner_timeout=timeout,
+                auth_timeout=timeout,
+            )
+        except paramiko.BadHostKeyException as error:
+            raise GuestError(
+                f"The ssh server at {tag.floating} is not '{tag.node}'.",
+                why="It shows another host key than winlab gave to the node.",
+                cure="See that nothing else has that address; 'winlab destroy' and create again if in doubt.",
+            ) from error
+        except paramiko.AuthenticationException as error:
+            raise GuestError(f"'{tag.node}' refuses the lab's ssh key.", why=str(error)) from error
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise UnreachableError(
+                f"'{tag.node}' does not answer ssh at {tag.floating}.",
+                why=str(error) or type(error).__name__,
+                cure=f"See 'winlab status' and 'winlab serial {tag.node}'.",
+            ) from error
+
+    def execute(
+        self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
+    ) -> int:
+        """See :class:`winlab.adapters.guests.base.Guest`."""
+        try:
+            transport = self._client.get_transport()
+            assert transport is not None
+            channel = transport.open_session()
+            channel.exec_command(command_line(self._tag.os, command))
+            if stdin:
+                channel.sendall(stdin)
+            channel.shutdown_write()
+            while True:
+                while channel.recv_ready():
+                    stdout(channel.recv(1 << 15))
+                while channel.recv_stderr_ready():
+                    stderr(channel.recv_stderr(1 << 15))
+                if channel.exit_status_ready() and not channel.recv_ready() and not channel.recv_stderr_ready():
+                    break
+                channel.status_event.wait(0.02)
+            # what arrived between the last look and the end
+            while chunk := channel.recv(1 << 15):
+                stdout(chunk)
+            while chunk := channel.recv_stderr(1 << 15):
+                stderr(chunk)
+            return channel.recv_exit_status()
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise UnreachableError(
+                f"The ssh connection to '{self._tag.node}' was lost.", why=str(error) or type(error).__name__
+            ) from error
+
+    def close(self) -> None:
+        """See :class:`winlab.adapters.guests.base.Guest`."""
+        self._client.close()
+
+
+def arguments(tag: Tag, state: LabState) -> list[str | Path]:
+    """The command line of the system's ssh client for this node, for a person's own session."""
+    return [
+        "ssh",
+        "-i",
+        state.ssh_key,
+        "-o",
+        "IdentitiesOnly=yes",
+        "-o",
+        f'UserKnownHostsFile="{state.known_hosts}"',  # quoted: ssh splits it at blanks
+        "-o",
+        "StrictHostKeyChecking=yes",
+        "-o",
+        "UpdateHostKeys=no",
+        f"{tag.user}@{tag.floating}",
+    ]

@@ -1,0 +1,110 @@
+"""Windows guests by WinRM over HTTPS (port 5986), with NTLM. Only a certificate of the lab's own CA is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import requests
+from spnego.exceptions import SpnegoError
+from winrm.exceptions import InvalidCredentialsError, WinRMError, WinRMOperationTimeoutError, WinRMTransportError
+from winrm.protocol import Protocol
+
+from winlab.adapters.guests.base import Sink, command_line, discard
+from winlab.design.plan.tags import Tag
+from winlab.errors import GuestError, UnreachableError
+from winlab.lab_folder import LabState
+
+T = TypeVar("T")
+PORT = 5986
+# Whatever a lost or refused connection looks like: requests' and urllib3's, a request that timed out, NTLM's own
+LOST = (
+    requests.exceptions.RequestException,
+    OSError,
+    WinRMOperationTimeoutError,
+    WinRMError,
+    WinRMTransportError,
+    SpnegoError,
+)
+BLOCK = 100_000  # bytes of input in one message: base64 makes it larger, and an envelope holds 500 KB
+OPERATION_SECONDS = 20  # how long the server may hold a request for output
+
+
+class WinRmGuest:
+    """A Windows guest that is reached by WinRM. Each command gets a shell of its own."""
+
+    def __init__(self, tag: Tag, state: LabState, timeout: float) -> None:
+        self._tag = tag
+        self._protocol = Protocol(
+            endpoint=f"https://{tag.floating}:{PORT}/wsman",
+            transport="ntlm",
+            username=tag.user,
+            password=state.credentials().administrator_password,
+            server_cert_validation="validate",
+            ca_trust_path=str(state.ca),
+            operation_timeout_sec=OPERATION_SECONDS,
+            read_timeout_sec=max(int(timeout), OPERATION_SECONDS + 10),
+            proxy=None,
+        )
+        self._shell: str = self._guarded(lambda: str(self._protocol.open_shell(codepage=65001)))
+
+    def execute(
+        self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
+    ) -> int:
+        """See :class:`winlab.adapters.guests.base.Guest`."""
+        line = command_line("windows", command)
+
+        def run() -> int:
+            command_id = self._protocol.run_command(self._shell, line)
+            try:
+                for start in range(0, len(stdin), BLOCK):
+                    block, last = stdin[start : start + BLOCK], start + BLOCK >= len(stdin)
+                    self._protocol.send_command_input(self._shell, command_id, block, end=last)
+                while True:
+                    try:
+                        out, err, code, ended = self._protocol.get_command_output_raw(self._shell, command_id)
+                    except WinRMOperationTimeoutError:
+                        continue  # the command has said nothing for a while, and goes on
+                    stdout(out)
+                    stderr(err)
+                    if ended:
+                        return int(code)
+            finally:
+                # the answer is known: a guest that goes down now, as it was told, changes nothing
+                with suppress(*LOST):
+                    self._protocol.cleanup_command(self._shell, command_id)
+
+        return self._guarded(run)
+
+    def close(self) -> None:
+        """See :class:`winlab.adapters.guests.base.Guest`. A guest that is gone by now has closed its shells itself."""
+        with suppress(*LOST):
+            self._protocol.close_shell(self._shell)
+
+    def _guarded(self, call: Callable[[], T]) -> T:
+        node = self._tag.node
+        try:
+            return call()
+        except InvalidCredentialsError as error:
+            raise GuestError(f"'{node}' refuses the Administrator's password.", why=str(error)) from error
+        except requests.exceptions.SSLError as error:
+            if "CERTIFICATE" not in str(error).upper():  # cut off in the handshake: it is only just going, or coming
+                raise self._unreachable(error) from error
+            raise GuestError(
+                f"The WinRM server at {self._tag.floating} is not '{node}'.",
+                why=str(error),
+                cure="See that nothing else has that address; 'winlab destroy' and create again if in doubt.",
+            ) from error
+        except (WinRMError, WinRMTransportError) as error:
+            raise GuestError(f"WinRM on '{node}' refuses the request.", why=str(error)) from error
+        except LOST as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        node = self._tag.node
+        return UnreachableError(
+            f"'{node}' does not answer WinRM at {self._tag.floating}:{PORT}.",
+            why=str(error),
+            cure=f"See 'winlab status' and 'winlab serial {node} --log'.",
+        )

@@ -1,0 +1,1 @@
+"""The cluster's API server, as the host sees it: kubectl, kubeconfigs, tokens, clusters made elsewhere."""

@@ -1,0 +1,63 @@
+"""Why a node does not become Ready: read from its conditions, its events, and the logs in the guest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from winlab.adapters.guests.scripts import Node
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.errors import WinlabError
+
+LINES = 8  # of each log
+EVENTS = 5
+TELLING = ("error", "fail", "unable", "refused", "denied", "not found", "timed out", "panic")
+
+
+def is_ready(node: dict[str, Any]) -> bool:
+    """Whether a Node object says that it is Ready."""
+    return any(row["type"] == "Ready" and row["status"] == "True" for row in conditions(node))
+
+
+def conditions(node: dict[str, Any]) -> list[dict[str, str]]:
+    """A Node object's conditions."""
+    rows: list[dict[str, str]] = node.get("status", {}).get("conditions", [])
+    return rows
+
+
+def brief(node: dict[str, Any]) -> str:
+    """Why a Node object is not Ready, in one line; empty if it is."""
+    for row in conditions(node):
+        if row["type"] == "Ready" and row["status"] != "True":
+            return f"{row.get('reason', 'NotReady')}: {row.get('message', '')}".strip(": ")
+    return "" if is_ready(node) else "its kubelet has not reported yet"
+
+
+def explain(kubectl: Kubectl, guest: Node, node: str) -> str:
+    """All that is known about a node that is not Ready, a fact a line. What can't be read is left out."""
+    facts: list[str] = []
+    try:
+        found = kubectl.get("node", node)
+        facts += [
+            f"condition {row['type']}={row['status']}: {row.get('message', '')}"
+            for row in conditions(found)
+            if (row["type"] == "Ready") != (row["status"] == "True")
+        ]
+        selector = f"--field-selector=involvedObject.name={node},type=Warning"
+        events = kubectl.get("events", "--all-namespaces", selector, "--sort-by=.metadata.creationTimestamp")["items"]
+        facts += [f"event {row.get('reason', '')}: {row.get('message', '')}" for row in events[-EVENTS:]]
+    except WinlabError as error:
+        facts.append(f"the API server: {error.what}")
+    try:
+        logs: dict[str, str] = guest.run("logs", {"lines": 60})["logs"]
+        for name, text in logs.items():
+            facts += [f"{name}: {line}" for line in telling(text.splitlines())]
+    except WinlabError as error:
+        facts.append(f"the node: {error.what}")
+    return "\n       ".join(facts)
+
+
+def telling(lines: Iterable[str]) -> list[str]:
+    """The last lines that look like a complaint."""
+    found = [line.strip()[:300] for line in lines if any(word in line.lower() for word in TELLING)]
+    return found[-LINES:]

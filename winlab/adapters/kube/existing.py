@@ -1,0 +1,295 @@
+"""A cluster made elsewhere: what must be known of it before workers of ours can join it.
+
+It is read with kubectl and the person's kubeconfig, from what kubeadm leaves in every cluster that it makes: the
+ConfigMaps cluster-info (kube-public), kubeadm-config and kubelet-config (kube-system). Nothing there is changed but a
+bootstrap token, which is made for the join and deleted after it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import json
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.cni.model import WINDOWS_PORT, WINDOWS_VNI
+from winlab.errors import ClusterError, NotFoundError, UsageError
+
+VERSION = re.compile(r"v1\.[0-9]+\.[0-9]+")
+OLDEST_KUBELET = 3  # minors that a kubelet may be behind the API server: kubernetes.io/releases/version-skew-policy
+
+
+@dataclass(frozen=True)
+class ForeignCluster:
+    """What is known of a cluster made elsewhere.
+
+    ``advertised`` is the URL of its API server in its own cluster-info, which nodes use: kubeadm goes on with it,
+    whatever server it was given (k8s.io/kubernetes, cmd/kubeadm/app/discovery/discovery.go). ``server`` says where that
+    leads to, if the person knows better than the lab's name servers. ``ca`` is its CA (PEM), ``cni`` the profile that
+    its pod network is, None where it is none that winlab knows; ``cni_note`` says what was seen.
+    """
+
+    server: str
+    advertised: str
+    ca: str
+    version: str
+    pod_cidr: str
+    service_cidr: str
+    dns: str
+    domain: str
+    cni: str | None
+    cni_note: str
+    nodes: tuple[str, ...]
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port of the API server as its nodes know it."""
+        return urlsplit(self.advertised).netloc
+
+    @property
+    def external(self) -> str:
+        """Host and port to which that leads."""
+        return urlsplit(self.server).netloc
+
+    @property
+    def minor(self) -> int:
+        """The number after ``1.``: 36."""
+        return int(self.version.split(".")[1])
+
+
+def read(kubectl: Kubectl, server: str = "") -> ForeignCluster:
+    """Read a cluster's facts. Changes nothing.
+
+    :param server: host:port to which the name leads that it advertises, where the lab's nodes could not find out.
+    :raises NotFoundError: it was not made by kubeadm.
+    :raises ClusterError: it does not answer, or does not let these credentials make tokens.
+    :raises UsageError: *server* is no URL of an API server, or the cluster has no IPv4 network.
+    """
+    version = _version(kubectl)
+    _require_rights(kubectl)
+    advertised, ca = _info(kubectl)
+    networking = _document(kubectl, "kube-system", "kubeadm-config", "ClusterConfiguration").get("networking") or {}
+    kubelet = _document(kubectl, "kube-system", "kubelet-config", "kubelet")
+    services = _ipv4(networking.get("serviceSubnet"), "service")
+    cni, note = _cni(kubectl)
+    return ForeignCluster(
+        server=_url(server) if server else advertised,
+        advertised=advertised,
+        ca=ca,
+        version=version,
+        pod_cidr=_ipv4(networking.get("podSubnet"), "pod"),
+        service_cidr=services,
+        dns=str((kubelet.get("clusterDNS") or [ipaddress.IPv4Network(services)[10]])[0]),
+        domain=str(kubelet.get("clusterDomain") or networking.get("dnsDomain") or "cluster.local"),
+        cni=cni,
+        cni_note=note,
+        nodes=tuple(str(row["metadata"]["name"]) for row in kubectl.get("nodes")["items"]),
+    )
+
+
+def authority(kubectl: Kubectl) -> str:
+    """The CA, as PEM, by which the cluster's nodes know its API server.
+
+    A person's kubeconfig may name another one, that of a load balancer or proxy in front.
+
+    :raises NotFoundError: the cluster was not made by kubeadm.
+    :raises ClusterError: it does not answer.
+    """
+    return _info(kubectl)[1]
+
+
+def _info(kubectl: Kubectl) -> tuple[str, str]:
+    """The API server's URL and its CA, as every node that joins is told."""
+    info = _document(kubectl, "kube-public", "cluster-info", "kubeconfig")
+    try:
+        cluster = info["clusters"][0]["cluster"]
+        return str(cluster["server"]), base64.b64decode(cluster["certificate-authority-data"]).decode()
+    except (KeyError, IndexError, TypeError, ValueError, binascii.Error) as error:
+        raise ClusterError("The cluster's cluster-info has no server or no CA in it.", why=repr(error)) from error
+
+
+def problems(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kubelet_minor: int) -> list[str]:
+    """Why workers of ours can't join: a sentence each; empty if they can. Pure.
+
+    :param network_cidr: the lab's inner network.
+    :param names: of the nodes that are to join.
+    :param kubelet_minor: the number after ``1.`` of their kubelet.
+    """
+    found = []
+    lab = ipaddress.IPv4Network(network_cidr)
+    host = urlsplit(cluster.server).hostname or ""
+    address = _address(host)
+    if cluster.server != cluster.advertised and not _leads(cluster.advertised, cluster.server):
+        found.append(
+            f"It advertises {cluster.advertised} (ConfigMap cluster-info in kube-public), with which kubeadm goes on "
+            f"whatever else it is given; so {cluster.server} can't take its place: --server can only say to which IPv4 "
+            "address a name in it leads, at the same port."
+        )
+    if host == "localhost" or (address is not None and (address.is_loopback or address.is_unspecified)):
+        found.append(f"Its API server says that it is at {cluster.server}, which each machine takes for itself.")
+    elif isinstance(address, ipaddress.IPv4Address) and address in lab:
+        found.append(f"Its API server {address} lies in the lab's own network {lab}.")
+    for what, cidr in (("pod", cluster.pod_cidr), ("service", cluster.service_cidr)):
+        if ipaddress.IPv4Network(cidr).overlaps(lab):
+            found.append(f"Its {what} network {cidr} and the lab's network {lab} overlap.")
+    if there := sorted(set(names) & set(cluster.nodes)):
+        found.append(f"It has nodes of the same names already: {', '.join(there)}.")
+    if not cluster.minor - OLDEST_KUBELET <= kubelet_minor <= cluster.minor:
+        found.append(
+            f"A kubelet of 1.{kubelet_minor} does not go with an API server of {cluster.version}: "
+            f"it may be at most {OLDEST_KUBELET} minor versions older, and never newer."
+        )
+    return found
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    with suppress(ValueError):
+        return ipaddress.ip_address(host)
+    return None
+
+
+def _leads(advertised: str, server: str) -> bool:
+    """Whether winlab can have the lab's own DNS say that the name in *advertised* is the address in *server*."""
+    named, known = urlsplit(advertised), urlsplit(server)
+    is_name = _address(named.hostname or "") is None and named.hostname != "localhost"
+    address = _address(known.hostname or "")
+    return is_name and isinstance(address, ipaddress.IPv4Address) and named.port == known.port
+
+
+def check(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kubelet_minor: int) -> None:
+    """See that workers of ours can join.
+
+    :raises UsageError: they can't; every reason is given. Nothing was touched.
+    """
+    if found := problems(cluster, network_cidr, names, kubelet_minor):
+        raise UsageError(
+            f"Workers of this lab can't join the cluster at {cluster.server}.",
+            why="\n       ".join(found),
+            cure="Choose what fits with --set network.cidr=..., --set kubernetes.version=..., --prefix or --server; "
+            "or change what it advertises: 'kubectl -n kube-public edit configmap cluster-info'.",
+        )
+
+
+def _version(kubectl: Kubectl) -> str:
+    """The API server's version, without what distributions add to it (``v1.33.1+k3s1``)."""
+    try:
+        answer = kubectl.run("version", "--output=json")
+    except ClusterError as error:
+        raise ClusterError(
+            "The cluster does not answer.",
+            why=error.why,
+            cure="See that this host reaches the server in the kubeconfig, and that its credentials still hold.",
+        ) from error
+    try:
+        full = str(json.loads(answer)["serverVersion"]["gitVersion"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ClusterError("The API server does not say its version.", why=repr(error)) from error
+    found = VERSION.match(full)
+    if found is None:
+        raise ClusterError(f"The API server says that it is of the version '{full}', which winlab can't read.")
+    return found[0]
+
+
+def _require_rights(kubectl: Kubectl) -> None:
+    try:
+        kubectl.run("auth", "can-i", "create", "secrets", "--namespace=kube-system")
+    except ClusterError as error:
+        raise ClusterError(
+            "These credentials may not make a bootstrap token in the cluster.",
+            why=error.why,
+            cure="Give a kubeconfig of an administrator with --kubeconfig.",
+        ) from error
+
+
+def _document(kubectl: Kubectl, namespace: str, name: str, key: str) -> dict[str, Any]:
+    """A YAML document that a ConfigMap holds.
+
+    :raises NotFoundError: there is no such ConfigMap.
+    """
+    words = ("get", "configmap", name, f"--namespace={namespace}", "--ignore-not-found", "--output=json")
+    found = kubectl.run(*words).strip()
+    try:
+        document = yaml.safe_load(json.loads(found)["data"][key]) if found else None
+    except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise ClusterError(f"The ConfigMap '{name}' in {namespace} can't be understood.", why=repr(error)) from error
+    if not isinstance(document, dict):
+        raise NotFoundError(
+            f"The cluster has no '{name}' in {namespace}: it was not made by kubeadm.",
+            why="A Windows worker joins by 'kubeadm join', which reads it.",
+            cure="Give the kubeconfig of a cluster that kubeadm made.",
+        )
+    return document
+
+
+def _ipv4(subnets: object, what: str) -> str:
+    """The IPv4 network among ``10.244.0.0/16,fd00::/64``."""
+    for part in str(subnets or "").split(","):
+        with suppress(ValueError):
+            return str(ipaddress.IPv4Network(part.strip(), strict=False))
+    raise UsageError(
+        f"The cluster has no {what} network for IPv4.",
+        why=f"Its kubeadm-config says: {subnets or 'nothing'}.",
+        cure="Give it one (networking in kubeadm's ClusterConfiguration); winlab's Windows workers use IPv4.",
+    )
+
+
+def _url(server: str) -> str:
+    parts = urlsplit(server if "://" in server else f"https://{server}")
+    try:
+        fine = parts.scheme == "https" and parts.hostname and parts.path in ("", "/") and parts.port is not None
+    except ValueError:
+        fine = False
+    if not fine:
+        raise UsageError(
+            f"'{server}' is no address of an API server.",
+            cure="Write it as https://host:port: https://192.0.2.10:6443.",
+        )
+    return f"https://{parts.netloc}"
+
+
+def _cni(kubectl: Kubectl) -> tuple[str | None, str]:
+    """Which profile of winlab's the cluster's pod network is, by its DaemonSets; and what was seen."""
+    rows = kubectl.get("daemonsets", "--all-namespaces")["items"]
+    there = {str(row["metadata"]["name"]): str(row["metadata"]["namespace"]) for row in rows}
+    if "calico-node" in there:
+        return _calico(kubectl)
+    name = next((name for name in there if name.startswith("kube-flannel")), None)
+    if name is None:
+        others = sorted(set(there) - {"kube-proxy"})
+        return None, f"its DaemonSets are {', '.join(others)}" if others else "it has no DaemonSet of a CNI"
+    settings = _document(kubectl, there[name], "kube-flannel-cfg", "net-conf.json")
+    backend = settings.get("Backend") or {}
+    kind = str(backend.get("Type", "none"))
+    if kind == "host-gw":
+        return None, "flannel with host-gw, which needs all nodes in one network"
+    if (kind, backend.get("VNI"), backend.get("Port")) != ("vxlan", WINDOWS_VNI, WINDOWS_PORT):
+        seen = f"flannel with {kind}, VNI {backend.get('VNI', 'default')}, port {backend.get('Port', 'default')}"
+        return None, f"{seen}; Windows needs vxlan, VNI {WINDOWS_VNI}, port {WINDOWS_PORT}"
+    return "flannel-vxlan", f"flannel with vxlan, VNI {WINDOWS_VNI}, port {WINDOWS_PORT}"
+
+
+def _calico(kubectl: Kubectl) -> tuple[str | None, str]:
+    try:
+        pools = kubectl.get("ippools.crd.projectcalico.org")["items"]
+    except ClusterError as error:
+        return None, f"Calico, whose IP pools can't be read ({error.why or error.what})"
+    specs = [row.get("spec", {}) for row in pools if not row.get("spec", {}).get("disabled")]
+    if not specs:
+        return None, "Calico without an IP pool"
+    if any(str(spec.get("ipipMode", "Never")) != "Never" for spec in specs):
+        return None, "Calico with IP-in-IP, which Windows does not have"
+    modes = {str(spec.get("vxlanMode", "Never")) for spec in specs}
+    if modes == {"Always"}:
+        return "calico-vxlan", "Calico with VXLAN"
+    if modes == {"Never"}:
+        return "calico-bgp", "Calico with BGP"
+    return None, f"Calico with the VXLAN modes {', '.join(sorted(modes))}; Windows needs Always, or BGP alone"

@@ -1,0 +1,288 @@
+"""Kubeconfig files: the lab's own, and merging it into a person's. Touches no files but those it is told to use.
+
+A person's file keeps its comments, its order and its owner's entries wherever YAML lets it
+(:mod:`winlab.adapters.kube.yamltext`); it is written as kubectl writes it: under kubectl's lock file, for its owner
+alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from winlab.adapters.kube import yamltext
+from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError
+from winlab.lab_folder import LabState
+
+LISTS = ("clusters", "users", "contexts")
+CURRENT = "current-context"
+MERGED = "merged-kubeconfigs.json"  # in the lab's folder: the files that hold something of it
+PATIENCE = 5.0  # seconds that another program's lock is waited for
+
+
+def for_lab(admin: str, lab: str, endpoint: str = "") -> str:
+    """kubeadm's admin.conf with cluster, user and context named after the lab, and the address that the host uses.
+
+    :param endpoint: host:port; empty: the address stays.
+    """
+    source = yaml.safe_load(admin)
+    cluster = {**source["clusters"][0]["cluster"]} | ({"server": f"https://{endpoint}"} if endpoint else {})
+    made = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name(lab), "cluster": cluster}],
+        "users": [{"name": name(lab), "user": source["users"][0]["user"]}],
+        "contexts": [{"name": name(lab), "context": {"cluster": name(lab), "user": name(lab)}}],
+        CURRENT: name(lab),
+    }
+    return yaml.safe_dump(made, sort_keys=False)
+
+
+def name(lab: str) -> str:
+    """What context, cluster and user of a lab are called."""
+    return f"winlab-{lab}"
+
+
+def files() -> list[Path]:
+    """The person's kubeconfig files in the order in which kubectl looks: ``KUBECONFIG``'s, else the usual one."""
+    listed = [part for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return [Path(part).absolute() for part in listed] or [Path.home() / ".kube/config"]
+
+
+def target() -> Path:
+    """The file that gets new entries: the first of several that is there, else the last.
+
+    As kubectl has it (client-go, tools/clientcmd, PathOptions.GetDefaultFilename).
+    """
+    every = files()
+    return next((path for path in every if path.exists()), every[-1])
+
+
+def merge(path: Path, own: str, lab: str, *, use: bool) -> None:
+    """Put a lab's kubeconfig into another, in place of what that has of the same lab; everything else stays.
+
+    A namespace that the person chose for the lab's context stays, too.
+
+    :param use: make it the current context, too; else that is left alone.
+    :raises UsageError: *path* is no kubeconfig; it stays as it is.
+    :raises ConflictError: it has a context of that name that winlab did not make, or another program holds it.
+    :raises AccessError: it can't be written.
+    """
+    mine = yaml.safe_load(own)
+    with _locked(path):
+        text, config = _read(path)
+        _refuse_foreign(path, config, lab)
+        for row in mine["contexts"]:
+            row["context"] = {**_context(config, lab), **row["context"]}
+        if all(_mine(config, key, lab) == mine[key] for key in LISTS) and not use:
+            return
+        wanted = _without(config, lab)
+        for key in LISTS:
+            wanted[key] = [*(wanted.get(key) or []), *mine[key]]
+        if use:
+            wanted[CURRENT] = name(lab)
+        _write(path, yamltext.edit(text, wanted))
+
+
+def unmerge(path: Path, lab: str) -> bool:
+    """Take a lab's entries out of a kubeconfig; whether there were any. What winlab did not make stays.
+
+    :raises UsageError: *path* is no kubeconfig; it stays as it is.
+    :raises ConflictError: another program holds it.
+    :raises AccessError: it can't be written.
+    """
+    if not path.exists():
+        return False
+    with _locked(path):
+        text, config = _read(path)
+        wanted = config if _is_foreign(config, lab) else _without(config, lab)
+        if wanted.get(CURRENT) == name(lab) and not _mine(wanted, "contexts", lab):
+            wanted = {**wanted, CURRENT: ""}
+        if wanted == config:
+            return False
+        _write(path, yamltext.edit(text, wanted))
+        return True
+
+
+def publish(lab: str, *, use: bool = False) -> Path:
+    """Merge a lab's kubeconfig into the person's; the file that it is in now. Doing it again changes nothing.
+
+    :param use: make the lab's context the current one.
+    :raises WinlabError: as :func:`merge`; or the lab has no kubeconfig.
+    """
+    state = LabState(lab)
+    own, path = read(state), target()
+    chooser = _chooser() or path
+    # noted first: what was noted and not done, destroy finds out
+    _note(state, [path, chooser] if use else [path])
+    merge(path, own, lab, use=use and chooser == path)
+    if use and chooser != path:
+        with _locked(chooser):
+            text, config = _read(chooser)
+            _write(chooser, yamltext.edit(text, {**config, CURRENT: name(lab)}))
+    return path
+
+
+def read(state: LabState) -> str:
+    """The lab's own kubeconfig.
+
+    :raises NotFoundError: the lab has no cluster, or was made from another account.
+    """
+    try:
+        return state.kubeconfig.read_text(encoding="utf-8")
+    except OSError as error:
+        raise NotFoundError(
+            f"The lab '{state.lab}' has no kubeconfig in this account.",
+            why=str(error),
+            cure="Run the lab's create command again (without --until guests).",
+        ) from error
+
+
+def forget(lab: str) -> bool:
+    """Take a lab out of every file that it was merged into; whether there was something. Again is fine.
+
+    :raises WinlabError: a file can't be changed; the others are done.
+    """
+    state = LabState(lab)
+    found, problems = False, []
+    for path in _noted(state):
+        try:
+            found |= unmerge(path, lab)
+        except WinlabError as error:
+            problems.append(error)
+    if problems:
+        problems[0].causes = (*problems[0].causes, *problems[1:])
+        raise problems[0]
+    (state.folder / MERGED).unlink(missing_ok=True)
+    return found
+
+
+def _chooser() -> Path | None:
+    """The file of the person's that says which context is the current one: the first that names one."""
+    return next((path for path in files() if path.exists() and _read(path)[1].get(CURRENT)), None)
+
+
+def _note(state: LabState, paths: list[Path]) -> None:
+    every = dict.fromkeys([*_noted(state), *paths])
+    state.write(state.folder / MERGED, json.dumps([str(path) for path in every]) + "\n")
+
+
+def _noted(state: LabState) -> list[Path]:
+    try:
+        return [Path(entry) for entry in json.loads((state.folder / MERGED).read_text(encoding="utf-8"))]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (ValueError, TypeError):
+        return files()  # the note is damaged: where it would be now
+
+
+def _read(path: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        found = yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"The kubeconfig '{path}' can't be read; it stays as it is.", why=str(error)) from error
+    if found is None:
+        found = {}
+    fine = isinstance(found, dict) and all(
+        isinstance(found.get(key) or [], list) and all(isinstance(row, dict) for row in found.get(key) or [])
+        for key in LISTS
+    )
+    if not fine or found.get("kind", "Config") != "Config":
+        raise UsageError(
+            f"'{path}' is not a kubeconfig; it stays as it is.", cure="Name another file in the variable KUBECONFIG."
+        )
+    return text, {"apiVersion": "v1", "kind": "Config", **found}
+
+
+def _mine(config: dict[str, Any], key: str, lab: str) -> list[dict[str, Any]]:
+    return [row for row in config.get(key) or [] if row.get("name") == name(lab)]
+
+
+def _context(config: dict[str, Any], lab: str) -> dict[str, Any]:
+    """What the person's file has in the lab's context."""
+    return next((row.get("context") or {} for row in _mine(config, "contexts", lab)), {})
+
+
+def _is_foreign(config: dict[str, Any], lab: str) -> bool:
+    found = _mine(config, "contexts", lab)
+    return any((row.get("context") or {}).get("cluster") != name(lab) for row in found)
+
+
+def _refuse_foreign(path: Path, config: dict[str, Any], lab: str) -> None:
+    if _is_foreign(config, lab):
+        raise ConflictError(
+            f"'{path}' has a context '{name(lab)}' that winlab did not make.",
+            cure=f"Rename it ('kubectl config rename-context {name(lab)} ...'), or give the lab another name.",
+        )
+
+
+def _without(config: dict[str, Any], lab: str) -> dict[str, Any]:
+    left = dict(config)
+    for key in LISTS:
+        if _mine(config, key, lab):
+            left[key] = [row for row in config[key] if row.get("name") != name(lab)]
+    return left
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a kubeconfig as kubectl does while it writes: by making FILE.lock (client-go, tools/clientcmd, lockFile)."""
+    lock = path.with_name(path.name + ".lock")
+    limit = time.monotonic() + PATIENCE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    while True:
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
+            break
+        except FileExistsError as error:
+            if time.monotonic() > limit:
+                raise ConflictError(
+                    f"Another program is changing '{path}'.",
+                    why=f"'{lock}' is there.",
+                    cure="Remove that file, if no kubectl is at work.",
+                ) from error
+            time.sleep(0.1)
+        except OSError as error:
+            raise _not_written(path, error) from error
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the file so that it is never half there, readable for its owner alone. A link stays a link."""
+    path = path.resolve()
+    fresh = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(fresh).replace(path)
+    except OSError as error:
+        if fresh:
+            Path(fresh).unlink(missing_ok=True)
+        raise _not_written(path, error) from error
+
+
+def _not_written(path: Path, error: OSError) -> AccessError:
+    return AccessError(
+        f"The kubeconfig '{path}' can't be written.",
+        why=str(error),
+        cure="Name another file in the variable KUBECONFIG; 'winlab kubeconfig' without --merge prints it.",
+    )

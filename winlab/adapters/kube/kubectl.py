@@ -1,0 +1,95 @@
+"""The adapter to the cluster's API server: kubectl of the lab's own version, with the lab's kubeconfig."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from winlab import run
+from winlab.errors import ClusterError, NotFoundError
+from winlab.lab_folder import LabState
+
+LIMIT = 60  # seconds that the API server has for one request
+CURE = "See that the controllers run: 'winlab status'."
+
+
+class Kubectl:
+    """kubectl for one cluster."""
+
+    def __init__(self, program: Path, kubeconfig: Path) -> None:
+        self.program = program
+        self.kubeconfig = kubeconfig
+
+    @classmethod
+    def of(cls, state: LabState) -> Kubectl:
+        """kubectl for a lab.
+
+        :raises NotFoundError: the lab has no cluster, or was made from another account.
+        """
+        if not state.kubeconfig.exists() or not state.kubectl.exists():
+            raise NotFoundError(
+                f"The lab '{state.lab}' has no cluster that this account could talk to.",
+                why=f"'{state.kubeconfig}' or '{state.kubectl}' is missing.",
+                cure="Run the lab's create command again (without --until guests).",
+            )
+        return cls(state.kubectl, state.kubeconfig)
+
+    def arguments(self, words: Sequence[str]) -> list[str | Path]:
+        """The command line for kubectl with *words*."""
+        return [self.program, f"--kubeconfig={self.kubeconfig}", *words]
+
+    def run(self, *words: str, stdin: str | None = None, limit: float = LIMIT) -> str:
+        """What kubectl printed.
+
+        :raises ClusterError: it failed, or did not end in twice *limit*.
+        """
+        command = [f"--request-timeout={limit:.0f}s", *words]  # first: what follows "exec ... --" is not kubectl's
+        try:
+            return run.run(self.arguments(command), stdin=stdin, timeout=limit * 2, env={"KUBECONFIG": ""}).stdout
+        except run.CommandError as error:
+            raise ClusterError(
+                f"kubectl {' '.join(words[:3])} failed.",
+                why=(error.result.stderr or error.result.stdout).strip()[-1500:],
+                cure=CURE,
+            ) from error
+        except run.OverdueError as error:
+            raise ClusterError(f"kubectl {' '.join(words[:3])} did not end.", why=error.what, cure=CURE) from error
+
+    def get(self, *words: str) -> Any:
+        """What ``kubectl get ... --output json`` says.
+
+        :raises ClusterError: it failed.
+        """
+        return json.loads(self.run("get", *words, "--output=json"))
+
+    def apply(self, objects: Sequence[dict[str, Any]]) -> None:
+        """Apply objects by server-side apply, so that applying again changes nothing.
+
+        :raises ClusterError: the API server refuses one.
+        """
+        if objects:
+            text = yaml.safe_dump_all(objects, sort_keys=False)
+            self.run(
+                "apply", "--server-side", "--force-conflicts", "--field-manager=winlab", "--filename=-", stdin=text
+            )
+
+    def same(self, objects: Sequence[dict[str, Any]]) -> bool:
+        """Whether the API server has these objects as they are; False, too, if it can't be told."""
+        text = yaml.safe_dump_all(objects, sort_keys=False)
+        try:
+            self.run("diff", "--server-side", "--force-conflicts", "--field-manager=winlab", "--filename=-", stdin=text)
+        except ClusterError:
+            return False
+        return True
+
+    def answers(self) -> bool:
+        """Whether the API server is ready."""
+        try:
+            self.run("get", "--raw=/readyz", limit=10)
+        except ClusterError:
+            return False
+        return True

@@ -1,0 +1,118 @@
+"""Bootstrap tokens: what a node joins with. Short-lived, and good for nothing but asking for its own certificate.
+
+A token is a Secret of type ``bootstrap.kubernetes.io/token`` in kube-system, the same that ``kubeadm token create``
+makes; source: https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/. It reaches the API server on
+kubectl's standard input; a process's arguments name at most its id, which is public.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.errors import ClusterError, UsageError
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+FORMAT = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
+# kubeadm binds the right to ask for a node's certificate to this group (kubeadm's constant NodeBootstrapTokenAuthGroup)
+GROUP = "system:bootstrappers:kubeadm:default-node-token"
+TTL = 7200.0  # seconds; a node under emulation takes its time
+
+
+def new() -> str:
+    """A random token, which no API server knows yet."""
+    return f"{_word(6)}.{_word(16)}"
+
+
+def mint(kubectl: Kubectl, ttl: float = TTL) -> str:
+    """Make a new token and return it: ``abcdef.0123456789abcdef``. It ends by itself.
+
+    :param ttl: seconds that it lives.
+    :raises ClusterError: the API server refuses it.
+    """
+    token = new()
+    kubectl.apply([secret(token, datetime.now(UTC) + timedelta(seconds=ttl))])
+    return token
+
+
+def revoke(kubectl: Kubectl, token: str) -> None:
+    """Delete a token; one that is gone already is fine.
+
+    :raises ClusterError: the API server refuses that.
+    """
+    kubectl.run("delete", "secret", "--namespace=kube-system", name(token), "--ignore-not-found")
+
+
+@contextmanager
+def lent(kubectl: Kubectl, ttl: float = TTL) -> Iterator[str]:
+    """A token for as long as it is needed; deleted afterwards, however this ends.
+
+    :param ttl: seconds after which it ends even if winlab could not delete it.
+    :raises ClusterError: the API server refuses it.
+    """
+    made = mint(kubectl, ttl)
+    try:
+        yield made
+    finally:
+        with suppress(ClusterError):  # it ends by itself; what happened inside matters more
+            revoke(kubectl, made)
+
+
+def secret(token: str, expiration: datetime) -> dict[str, Any]:
+    """The Secret of a token.
+
+    :raises UsageError: *token* has not the form of one.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name(token), "namespace": "kube-system"},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": {
+            "description": "winlab: for nodes that join now",
+            "token-id": token.partition(".")[0],
+            "token-secret": token.partition(".")[2],
+            "expiration": expiration.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "usage-bootstrap-authentication": "true",
+            "usage-bootstrap-signing": "true",  # of cluster-info, by which a node believes the server
+            "auth-extra-groups": GROUP,
+        },
+    }
+
+
+def name(token: str) -> str:
+    """The name of a token's Secret.
+
+    :raises UsageError: *token* has not the form of one.
+    """
+    if not FORMAT.fullmatch(token):
+        raise UsageError("This is not a bootstrap token.", why="One looks like abcdef.0123456789abcdef.")
+    return f"bootstrap-token-{token.partition('.')[0]}"
+
+
+def ca_hash(ca_pem: str | bytes) -> str:
+    """The pin of a cluster's CA for ``caCertHashes``: ``sha256:`` and the SHA-256 of its public key (SPKI, DER).
+
+    Of several certificates the first counts: kubeadm is content if any of the pinned ones is among the cluster's.
+
+    :raises UsageError: there is no certificate in it.
+    """
+    pem = ca_pem.encode() if isinstance(ca_pem, str) else ca_pem
+    try:
+        key = x509.load_pem_x509_certificate(pem).public_key()
+    except ValueError as error:
+        raise UsageError("The cluster's CA is not a certificate in PEM.", why=str(error)) from error
+    return f"sha256:{hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()}"
+
+
+def _word(length: int) -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(length))

@@ -1,0 +1,326 @@
+"""The adapter to OVN's northbound database. All writes of a lab's network are one transaction: all or nothing.
+
+Source: ovn-nb(5) for tables and columns, ovsdbapp for the protocol. Rows of root tables (switches, routers, DHCP
+options, DNS) are deleted by tag; what hangs on them goes with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from ovsdbapp.backend.ovs_idl import command, connection
+from ovsdbapp.schema.ovn_northbound import impl_idl
+
+from winlab import settings
+from winlab.design.plan import tags
+from winlab.design.render.topology import Balancer, SwitchPort, Topology
+from winlab.errors import AccessError, ConflictError, HostError, WinlabError
+
+# seconds and counts: an API server that is gone is left out after some 15 s
+HEALTH_CHECK = {"interval": "5", "timeout": "10", "success_count": "1", "failure_count": "2"}
+TIMEOUT = 20  # seconds for one transaction
+ROOT_TABLES = ("Logical_Switch", "Logical_Router", "DHCP_Options", "DNS", "Load_Balancer")
+POD_ROUTE = "winlab-pod-route"  # in external_ids of routes that are made when the nodes have their pod networks
+
+
+class Northbound:
+    """A connection to the northbound database."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+
+    def lab_plan(self, lab: str) -> str | None:
+        """The digest of the plan by which the lab's network was made; None if there is no network."""
+        for row in self._rows("Logical_Switch", lab):
+            return cast(str, row.external_ids.get(tags.KEY_PLAN, ""))
+        return None
+
+    def labs(self) -> set[str]:
+        """The labs that have any row, the host's own ("host") left out."""
+        return {
+            row.external_ids[tags.KEY]
+            for table in ROOT_TABLES
+            for row in self._api.tables[table].rows.values()
+            if tags.KEY in row.external_ids
+        } - {"host"}
+
+    def apply(self, topology: Topology) -> None:
+        """Make the lab's network, in place of what it had.
+
+        :raises ConflictError: another lab has one of its external addresses.
+        :raises HostError: the host has no external switch, so was not set up.
+        """
+        self._check_addresses(topology)
+        self._execute(_Apply(self._api, topology))
+
+    def pod_routes(self, lab: str) -> dict[str, str]:
+        """The routes to pod networks on the lab's router: network to next hop."""
+        return {
+            route.ip_prefix: route.nexthop
+            for router in self._rows("Logical_Router", lab)
+            for route in router.static_routes
+            if POD_ROUTE in route.external_ids
+        }
+
+    def set_pod_routes(self, lab: str, routes: dict[str, str]) -> None:
+        """Make these the only routes to pod networks on the lab's router."""
+        self._execute(_PodRoutes(self._api, lab, routes))
+
+    def remove(self, lab: str) -> bool:
+        """Remove every row of the lab; whether there was any."""
+        return cast(bool, self._execute(_Remove(self._api, lab)))
+
+    def _execute(self, write: command.BaseCommand) -> Any:
+        try:
+            return write.execute(check_error=True)
+        except WinlabError:
+            raise
+        except Exception as error:  # ovsdbapp raises RuntimeError, TimeoutException and others
+            raise HostError(
+                "OVN did not take a change of its northbound database.",
+                why=str(error),
+                cure="Run 'sudo winlab host setup', then the same command again; nothing was half done.",
+                evidence="/var/log/ovn/ovsdb-server-nb.log",
+            ) from error
+
+    def _rows(self, table: str, lab: str) -> Iterator[Any]:
+        for row in self._api.tables[table].rows.values():
+            if row.external_ids.get(tags.KEY) == lab:
+                yield row
+
+    def _check_addresses(self, topology: Topology) -> None:
+        lab = topology.external_ids[tags.KEY]
+        wanted = {nat.external for nat in topology.nats}
+        for router in self._api.tables["Logical_Router"].rows.values():
+            owner = router.external_ids.get(tags.KEY, router.name)
+            if owner == lab:
+                continue
+            taken = {row.external_ip for row in router.nat}
+            taken |= {network.split("/")[0] for port in router.ports for network in port.networks}
+            if both := sorted(wanted & taken):
+                raise ConflictError(
+                    f"The lab '{owner}' has the external address {both[0]} already.",
+                    why="Both names lead to the same block of external addresses.",
+                    cure=f"Choose another block for '{lab}' with --set network.floating_block=NUMBER, or another name.",
+                )
+
+
+class _Apply(command.BaseCommand):  # type: ignore[misc]
+    """Write a topology; one transaction."""
+
+    def __init__(self, api: Any, topology: Topology) -> None:
+        super().__init__(api)
+        self.topology = topology
+
+    def run_idl(self, txn: Any) -> None:
+        top = self.topology
+        _delete(self.api, top.external_ids[tags.KEY])
+        external = _external_switch(self.api, top.external_switch)
+        dhcp = self._insert(txn, "DHCP_Options", cidr=top.dhcp_cidr, options=top.dhcp_options)
+        dns = self._insert(txn, "DNS", records=top.dns)
+        balancers = self._balancers(txn)
+        self._insert(
+            txn,
+            "Logical_Switch",
+            name=top.switch,
+            other_config=top.switch_config,
+            dns_records=[dns],
+            load_balancer=[row for one, row in balancers if one.on_switch],
+            ports=[self._port(txn, port, dhcp) for port in top.ports],
+        )
+        hops = {"0.0.0.0/0": top.default_route, **dict.fromkeys(top.discarded, "discard")}
+        self._insert(
+            txn,
+            "Logical_Router",
+            name=top.router,
+            options=top.router_options,
+            ports=self._router_ports(txn),
+            nat=self._nats(txn),
+            static_routes=[self._route(txn, prefix, hop) for prefix, hop in hops.items()],
+            # also the switch's own: nobody else answers ARP for an address in its network that no port has
+            load_balancer=[row for _, row in balancers],
+        )
+        external.addvalue("ports", self._port(txn, top.external_port, dhcp))
+
+    def _route(self, txn: Any, prefix: str, hop: str) -> Any:
+        route = txn.insert(self.api.tables["Logical_Router_Static_Route"])
+        route.ip_prefix = prefix
+        route.nexthop = hop
+        route.external_ids = self.topology.external_ids
+        return route
+
+    def _insert(self, txn: Any, table: str, **columns: Any) -> Any:
+        row = txn.insert(self.api.tables[table])
+        for name, value in columns.items():
+            setattr(row, name, value)
+        row.external_ids = self.topology.external_ids
+        return row
+
+    def _port(self, txn: Any, port: SwitchPort, dhcp: Any) -> Any:
+        row = txn.insert(self.api.tables["Logical_Switch_Port"])
+        row.name = port.name
+        row.addresses = [port.addresses]
+        row.type = port.type
+        row.options = dict(port.options)
+        row.external_ids = port.external_ids
+        if port.dhcp:
+            row.dhcpv4_options = dhcp
+        return row
+
+    def _balancers(self, txn: Any) -> list[tuple[Balancer, Any]]:
+        rows = []
+        for one in self.topology.balancers:
+            check = self._insert(txn, "Load_Balancer_Health_Check", vip=one.vip, options=HEALTH_CHECK)
+            row = self._insert(
+                txn,
+                "Load_Balancer",
+                name=one.name,
+                protocol="tcp",
+                vips={one.vip: ",".join(one.backends)},
+                ip_port_mappings={address: f"{port}:{one.prober}" for address, port in one.ports},
+                health_check=[check],
+            )
+            rows.append((one, row))
+        return rows
+
+    def _router_ports(self, txn: Any) -> list[Any]:
+        rows = []
+        for port in self.topology.router_ports:
+            row = self._insert(txn, "Logical_Router_Port", name=port.name, mac=port.mac, networks=[port.network])
+            if port.gateway:
+                chassis = self._insert(txn, "Gateway_Chassis", name=f"{port.name}-{self.topology.chassis}", priority=1)
+                chassis.chassis_name = self.topology.chassis
+                row.gateway_chassis = [chassis]
+            rows.append(row)
+        return rows
+
+    def _nats(self, txn: Any) -> list[Any]:
+        rows = []
+        for nat in self.topology.nats:
+            row = txn.insert(self.api.tables["NAT"])
+            row.type = nat.type
+            row.external_ip = nat.external
+            row.logical_ip = nat.logical
+            row.external_ids = nat.external_ids
+            rows.append(row)
+        return rows
+
+
+class _PodRoutes(command.BaseCommand):  # type: ignore[misc]
+    """Replace a lab's routes to pod networks; one transaction."""
+
+    def __init__(self, api: Any, lab: str, routes: dict[str, str]) -> None:
+        super().__init__(api)
+        self.lab = lab
+        self.routes = routes
+
+    def run_idl(self, txn: Any) -> None:
+        for router in self.api.tables["Logical_Router"].rows.values():
+            if router.external_ids.get(tags.KEY) != self.lab:
+                continue
+            for route in router.static_routes:
+                if POD_ROUTE in route.external_ids:
+                    router.delvalue("static_routes", route)
+            for network, hop in self.routes.items():
+                route = txn.insert(self.api.tables["Logical_Router_Static_Route"])
+                route.ip_prefix = network
+                route.nexthop = hop
+                route.external_ids = {**router.external_ids, POD_ROUTE: "true"}
+                router.addvalue("static_routes", route)
+
+
+class _Remove(command.BaseCommand):  # type: ignore[misc]
+    """Delete a lab's rows; one transaction."""
+
+    def __init__(self, api: Any, lab: str) -> None:
+        super().__init__(api)
+        self.lab = lab
+
+    def run_idl(self, txn: Any) -> None:  # noqa: ARG002
+        self.result = _delete(self.api, self.lab)
+
+
+def _delete(api: Any, lab: str) -> bool:
+    found = False
+    for switch in api.tables["Logical_Switch"].rows.values():
+        if switch.external_ids.get(tags.KEY) == lab:
+            continue  # it goes whole, below
+        for port in switch.ports:
+            if port.external_ids.get(tags.KEY) == lab:
+                switch.delvalue("ports", port)
+                found = True
+    for table in ROOT_TABLES:
+        for row in list(api.tables[table].rows.values()):
+            if row.external_ids.get(tags.KEY) == lab:
+                row.delete()
+                found = True
+    return found
+
+
+def _external_switch(api: Any, name: str) -> Any:
+    for row in api.tables["Logical_Switch"].rows.values():
+        if row.name == name:
+            return row
+    raise HostError(
+        f"OVN has no logical switch '{name}', by which labs reach the outside.",
+        why="The host was not set up, or something removed it.",
+        cure="Run 'sudo winlab host setup'; it can be run at any time.",
+    )
+
+
+@contextmanager
+def connect(remote: str | None = None) -> Iterator[Northbound]:
+    """Connect to the northbound database; *remote* in OVSDB's notation, default :func:`settings.northbound`.
+
+    :raises HostError: there is no database.
+    :raises AccessError: this user may not use it.
+    """
+    remote = remote or settings.northbound()
+    if remote.startswith("unix:"):
+        _check_socket(Path(remote.removeprefix("unix:")))
+    try:
+        idl = connection.OvsdbIdl.from_server(remote, "OVN_Northbound")
+        link = connection.Connection(idl, timeout=TIMEOUT)
+        api = impl_idl.OvnNbApiIdlImpl(link)
+    except Exception as error:  # ovsdbapp raises plain Exceptions
+        raise HostError(
+            f"The OVN northbound database at '{remote}' does not answer.",
+            why=str(error),
+            cure="Run 'sudo winlab host setup'; 'winlab doctor' says more.",
+        ) from error
+    try:
+        yield Northbound(api)
+    finally:
+        link.stop(TIMEOUT)
+
+
+def _check_socket(path: Path) -> None:
+    try:
+        there = path.exists()
+    except PermissionError:
+        there = True
+    if not there:
+        raise HostError(
+            f"There is no OVN northbound socket at '{path}'.",
+            cure="Run 'sudo winlab host setup'; it can be run at any time.",
+        )
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except PermissionError as error:
+            raise AccessError(
+                f"You may not use the OVN northbound socket '{path}'.",
+                why=f"It is open to the group '{settings.GROUP}'.",
+                cure=f"Run 'sudo usermod -aG {settings.GROUP} $USER' and log in again.",
+            ) from error
+        except OSError as error:
+            raise HostError(
+                f"The OVN northbound database behind '{path}' does not answer.",
+                why=str(error),
+                cure="Run 'sudo winlab host setup'.",
+            ) from error

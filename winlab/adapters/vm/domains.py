@@ -1,0 +1,316 @@
+"""Domains: define, start, look, remove. winlab knows its own by their tags."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import libvirt
+from lxml import etree
+
+from winlab.adapters.vm import screen
+from winlab.adapters.vm.connection import explained
+from winlab.design.plan import tags
+from winlab.design.plan.tags import Tag
+from winlab.errors import ConflictError, NotFoundError, WinlabError
+
+STATES = {
+    libvirt.VIR_DOMAIN_RUNNING: "running",
+    libvirt.VIR_DOMAIN_BLOCKED: "running",
+    libvirt.VIR_DOMAIN_PAUSED: "paused",
+    libvirt.VIR_DOMAIN_SHUTDOWN: "shutting down",
+    libvirt.VIR_DOMAIN_SHUTOFF: "off",
+    libvirt.VIR_DOMAIN_CRASHED: "crashed",
+    libvirt.VIR_DOMAIN_PMSUSPENDED: "suspended",
+}
+
+KEY_ENTER = 28  # linux/input-event-codes.h
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A domain of ours: its name, state (a word) and tag."""
+
+    domain: str
+    state: str
+    tag: Tag
+
+
+def machines(conn: libvirt.virConnect, lab: str | None = None) -> list[Machine]:
+    """All domains that carry winlab's tag, of one lab or of all, sorted."""
+    found = []
+    for domain in conn.listAllDomains():
+        try:
+            tag = tags.read(domain.XMLDesc(0))
+            if tag is not None and lab in (None, tag.lab):
+                found.append(Machine(domain.name(), STATES.get(domain.state()[0], "unknown"), tag))
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # gone in between
+                raise
+    return sorted(found, key=lambda machine: (machine.tag.lab, machine.tag.role, machine.tag.node))
+
+
+def find(conn: libvirt.virConnect, name: str) -> libvirt.virDomain | None:
+    """The domain *name*, or None."""
+    try:
+        return conn.lookupByName(name)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise
+
+
+def get(conn: libvirt.virConnect, name: str) -> libvirt.virDomain:
+    """The domain *name*.
+
+    :raises NotFoundError: there is none.
+    """
+    domain = find(conn, name)
+    if domain is None:
+        raise NotFoundError(f"There is no domain '{name}'.", cure="'winlab status' shows what there is.")
+    return domain
+
+
+def tag_of(conn: libvirt.virConnect, name: str) -> Tag | None:
+    """The tag of the domain *name*; None if there is no such domain.
+
+    :raises ConflictError: there is one, and winlab did not make it.
+    """
+    domain = find(conn, name)
+    if domain is None:
+        return None
+    tag = tags.read(domain.XMLDesc(0))
+    if tag is None:
+        raise ConflictError(
+            f"There is a domain '{name}' that winlab did not make.",
+            cure="Rename or remove it, or give the lab another name.",
+        )
+    return tag
+
+
+def is_running(conn: libvirt.virConnect, name: str) -> bool:
+    """Whether the domain is there and runs."""
+    domain = find(conn, name)
+    return domain is not None and bool(domain.isActive())
+
+
+def state(conn: libvirt.virConnect, name: str) -> str:
+    """The domain's state in a word; ``gone`` if there is none."""
+    domain = find(conn, name)
+    return "gone" if domain is None else STATES.get(domain.state()[0], "unknown")
+
+
+def was_shut_down(conn: libvirt.virConnect, name: str) -> bool:
+    """Whether the domain is off because its guest went down in order, not by a loss of power or of its process.
+
+    libvirt knows that until it is started anew itself.
+    """
+    found, reason = get(conn, name).state()
+    return bool(found == libvirt.VIR_DOMAIN_SHUTOFF and reason == libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN)
+
+
+def inserted(conn: libvirt.virConnect, name: str) -> dict[str, Path]:
+    """The files of the CDs in the domain's drives, by the drives' target names."""
+    domain = find(conn, name)
+    if domain is None:
+        return {}
+    root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
+    cds = [disk for disk in root.findall("devices/disk[@device='cdrom']") if disk.find("source") is not None]
+    return {str(disk.find("target").get("dev")): Path(str(disk.find("source").get("file"))) for disk in cds}
+
+
+def medium(conn: libvirt.virConnect, name: str, target: str) -> Path | None:
+    """The file of the CD that is in a drive now; None if the drive is empty or there is no such domain."""
+    domain = find(conn, name)
+    if domain is None:
+        return None
+    source = etree.fromstring(domain.XMLDesc(0).encode()).find(f"devices/disk/target[@dev='{target}']/../source")
+    return None if source is None else Path(str(source.get("file")))
+
+
+def has_disk(conn: libvirt.virConnect, name: str, target: str) -> bool:
+    """Whether the domain has a disk of this target name."""
+    return (
+        etree.fromstring(get(conn, name).XMLDesc(0).encode()).find(f"devices/disk/target[@dev='{target}']") is not None
+    )
+
+
+def attach(conn: libvirt.virConnect, name: str, target: str, path: Path) -> None:
+    """Give the domain a further qcow2 disk on virtio-scsi, now and for later starts."""
+    disk = (
+        f"<disk type='file' device='disk'><driver name='qemu' type='qcow2' discard='unmap'/>"
+        f"<source file={quoteattr(str(path))}/><target dev='{target}' bus='scsi'/></disk>"
+    )
+    domain = get(conn, name)
+    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
+    with explained(f"The disk '{path}' can't be given to '{name}'."):
+        domain.attachDeviceFlags(disk, flags)
+
+
+def files(conn: libvirt.virConnect) -> set[str]:
+    """The paths of all files that are disks or CDs of any domain."""
+    found = set()
+    for domain in conn.listAllDomains():
+        try:
+            root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # gone in between
+                raise
+            continue
+        found |= {str(source.get("file")) for source in root.findall("devices/disk/source")}
+    return found
+
+
+def insert(conn: libvirt.virConnect, name: str, target: str, bus: str, path: Path) -> None:
+    """Put a CD (a file) into a drive in place of what is in it, now and for later starts."""
+    _change(conn, name, target, bus, f"<source file={quoteattr(str(path))}/>")
+
+
+def eject(conn: libvirt.virConnect, name: str, target: str, bus: str = "sata") -> None:
+    """Take the CD out of a drive, now and for later starts."""
+    _change(conn, name, target, bus, "")
+
+
+def _change(conn: libvirt.virConnect, name: str, target: str, bus: str, source: str) -> None:
+    domain = get(conn, name)
+    drive = (
+        f"<disk type='file' device='cdrom'><driver name='qemu' type='raw'/>{source}"
+        f"<target dev='{target}' bus='{bus}'/><readonly/></disk>"
+    )
+    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_DEVICE_MODIFY_FORCE
+    if domain.isActive():
+        flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
+    with explained(f"The CD in '{target}' of '{name}' can't be changed."):
+        domain.updateDeviceFlags(drive, flags)
+
+
+def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
+    """Define the domain and start it; what is done already stays as it is."""
+    with explained(f"The domain '{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
+        domain = find(conn, name) or conn.defineXML(xml)
+        if not domain.isActive():
+            domain.create()
+
+
+def remove(conn: libvirt.virConnect, name: str) -> bool:
+    """Stop the domain at once and undefine it with its NVRAM; whether there was one."""
+    domain = find(conn, name)
+    if domain is None:
+        return False
+    with explained(f"The domain '{name}' can't be removed."):
+        if domain.isActive():
+            domain.destroy()
+        flags = (
+            libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+            | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+            | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+            | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+        )
+        domain.undefineFlags(flags)
+    return True
+
+
+def free_memory_mib(conn: libvirt.virConnect) -> int:
+    """How much memory the hypervisor could give to guests now, in MiB: what is free, and what caches hold."""
+    found = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
+    return sum(int(found.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
+
+
+@contextmanager
+def paused(conn: libvirt.virConnect, name: str) -> Iterator[None]:
+    """Have a running domain stand still: QEMU then writes to its disks' files all that it has kept back."""
+    domain = get(conn, name)
+    running = bool(domain.isActive()) and domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
+    with explained(f"The domain '{name}' can't be paused."):
+        if running:
+            domain.suspend()
+        try:
+            yield
+        finally:
+            if running:
+                domain.resume()
+
+
+def press_enter(conn: libvirt.virConnect, name: str) -> None:
+    """Press the Enter key for a tenth of a second."""
+    with explained(f"No key can be sent to '{name}'."):
+        get(conn, name).sendKey(libvirt.VIR_KEYCODE_SET_LINUX, 100, [KEY_ENTER], 1, 0)
+
+
+def reset(conn: libvirt.virConnect, name: str) -> None:
+    """Press the reset button."""
+    with explained(f"'{name}' can't be reset."):
+        get(conn, name).reset(0)
+
+
+def vnc(conn: libvirt.virConnect, name: str) -> tuple[str, int]:
+    """Where the domain's VNC server listens: address and port.
+
+    :raises NotFoundError: the domain has none, since it does not run.
+    """
+    root = etree.fromstring(get(conn, name).XMLDesc(0).encode())
+    graphics = root.find("devices/graphics[@type='vnc']")
+    port = -1 if graphics is None else int(graphics.get("port", "-1"))
+    if graphics is None or port < 0:
+        raise NotFoundError(f"The domain '{name}' has no screen now.", why="It is not running.")
+    return graphics.get("listen", "127.0.0.1"), port
+
+
+def written_bytes(conn: libvirt.virConnect, name: str) -> int:
+    """How much the guest has written to its disks since it was started: a sign of life."""
+    domain = find(conn, name)
+    if domain is None or not domain.isActive():
+        return 0
+    root = etree.fromstring(domain.XMLDesc(0).encode())
+    targets = [str(t.get("dev")) for t in root.findall("devices/disk[@device='disk']/target")]
+    try:
+        return sum(int(domain.blockStats(target)[3]) for target in targets)
+    except libvirt.libvirtError:
+        return 0  # it was just stopped: no sign of life
+
+
+def screenshot(conn: libvirt.virConnect, name: str) -> bytes:
+    """The domain's screen as PNG."""
+    kind, image = _screen(conn, name)
+    return image if kind == "image/png" else ppm_to_png(image)
+
+
+def look(conn: libvirt.virConnect, name: str) -> bytes:
+    """What is on the domain's screen, for comparing (:mod:`winlab.adapters.vm.screen`); empty if it can't be seen."""
+    try:
+        return screen.signature(_screen(conn, name)[1])
+    except WinlabError:
+        return b""
+
+
+def _screen(conn: libvirt.virConnect, name: str) -> tuple[str, bytes]:
+    domain = get(conn, name)
+    stream = conn.newStream(0)
+    with explained(f"The screen of '{name}' can't be taken.", cure="The node must run: see 'winlab status'."):
+        kind = domain.screenshot(stream, 0, 0)
+        parts: list[bytes] = []
+        while chunk := stream.recv(1 << 16):
+            parts.append(chunk)
+        stream.finish()
+    return str(kind), b"".join(parts)
+
+
+def ppm_to_png(ppm: bytes) -> bytes:
+    """Turn a binary PPM (P6, 8 bits) into PNG. Sources: ppm(5); the PNG specification, sections 5 and 9."""
+    fields = ppm.split(maxsplit=4)
+    if len(fields) < 4 or fields[0] != b"P6" or fields[3] != b"255":
+        raise WinlabError("The hypervisor sent a screen image in an unknown format.", why=repr(ppm[:20]))
+    width, height = int(fields[1]), int(fields[2])
+    pixels = ppm[len(ppm) - width * height * 3 :]
+    rows = b"".join(b"\0" + pixels[y * width * 3 : (y + 1) * width * 3] for y in range(height))
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 6)) + chunk(b"IEND", b"")

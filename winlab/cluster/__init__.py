@@ -1,1 +1,0 @@
-"""Kubernetes in the lab: versions, configuration, CNI profiles, joining, checks."""

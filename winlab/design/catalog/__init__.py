@@ -1,0 +1,1 @@
+"""What exists: image recipes, versions that go together, pins, and the artifacts that they name."""

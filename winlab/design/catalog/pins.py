@@ -1,0 +1,145 @@
+"""Pinned artifacts: where each publisher has them, and the digest that they must have.
+
+Rows of ``images/kubernetes/*.yaml``.
+
+::
+
+    programs:
+    - {name: kubelet, version: v1.36.3, os: windows, url: https://dl.k8s.io/..., sha256: ...}
+    - {name: ctr, version: 2.3.7, os: linux, url: https://.../containerd-2.3.7-linux-amd64.tar.gz, sha256: ...,
+       member: bin/ctr}
+    images:
+    - {reference: registry.k8s.io/pause:3.10.2, os: windows, digest: "sha256:..."}
+    manifests:
+    - {project: calico, version: v3.32.1, name: tigera-operator.yaml, url: https://..., sha256: ...}
+
+A row whose digest nobody could know when it was written says so: a program or manifest names the file of digests
+that its publisher has beside it (``sums_url``), an image leaves out ``digest`` and is taken by its tag. The
+publisher's TLS certificate is then all that vouches for it, until a lab's lock file holds what came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Program, System
+
+_URL = r"^https?://\S+$"
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FilePin(_Row):
+    """A published file, and exactly one of its digests or the place where its publisher lists them."""
+
+    url: str = Field(pattern=_URL)
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    sha512: str | None = Field(default=None, pattern=r"^[0-9a-f]{128}$")
+    sums_url: str | None = Field(
+        default=None,
+        pattern=_URL,
+        description="a bare SHA-256 or SHA-512, or lines 'DIGEST  FILE' as sha256sum writes them",
+    )
+
+    @model_validator(mode="after")
+    def _one_digest(self) -> FilePin:
+        if sum(value is not None for value in (self.sha256, self.sha512, self.sums_url)) != 1:
+            raise ValueError("give exactly one of sha256, sha512 and sums_url")
+        return self
+
+
+class ProgramPin(FilePin):
+    """A program; ``member`` is its path inside the ``.tar.gz``, ``.tgz`` or ``.zip`` that the URL brings.
+
+    The digest is that of the file that the URL brings. Several programs of one archive are several rows.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", description="without .exe")
+    version: str
+    os: System
+    member: str | None = None
+
+    @property
+    def artifact(self) -> Program:
+        """The program as sources are asked for it."""
+        return Program(self.name, self.version, self.os)
+
+
+class ImagePin(_Row):
+    """A container image; ``digest`` is that of its index, or of its manifest for this system on amd64."""
+
+    reference: str = Field(pattern=r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[\w][\w.-]{0,127})?$")
+    os: System
+    digest: str | None = Field(default=None, pattern=r"^sha256:[0-9a-f]{64}$")
+    os_build: str | None = Field(
+        default=None,
+        pattern=r"^10\.0\.[0-9]+(\.[0-9]+)?$",
+        description="Windows: which of the index's images, as '10.0.20348'; None: all, with the index",
+    )
+
+    @model_validator(mode="after")
+    def _windows_only(self) -> ImagePin:
+        if self.os_build is not None and self.os != "windows":
+            raise ValueError("os_build is for windows only")
+        return self
+
+    @property
+    def artifact(self) -> ContainerImage:
+        """The image as sources are asked for it."""
+        return ContainerImage(self.reference, self.os)
+
+
+class ManifestPin(FilePin):
+    """A file of Kubernetes objects."""
+
+    project: str
+    version: str
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+
+    @property
+    def artifact(self) -> Manifest:
+        """The manifest as sources are asked for it."""
+        return Manifest(self.project, self.version, self.name)
+
+
+class Pins(_Row):
+    """All rows, each artifact once."""
+
+    programs: tuple[ProgramPin, ...] = ()
+    images: tuple[ImagePin, ...] = ()
+    manifests: tuple[ManifestPin, ...] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Pins:
+        seen: set[Artifact] = set()
+        for row in self:
+            if row.artifact in seen:
+                raise ValueError(f"{row.artifact} is pinned twice")
+            seen.add(row.artifact)
+        places: set[tuple[str, str | None]] = set()
+        for pin in self.programs:
+            if (pin.url, pin.member) in places:
+                raise ValueError(f"{pin.url} ({pin.member or 'whole'}) is two programs")
+            places.add((pin.url, pin.member))
+        return self
+
+    def __iter__(self) -> Iterator[ProgramPin | ImagePin | ManifestPin]:  # type: ignore[override]
+        yield from self.programs
+        yield from self.images
+        yield from self.manifests
+
+    def program(self, program: Program) -> ProgramPin | None:
+        """The row of *program*, or None."""
+        return next((pin for pin in self.programs if pin.artifact == program), None)
+
+    def image(self, image: ContainerImage) -> ImagePin | None:
+        """The row of *image*, or None."""
+        return next((pin for pin in self.images if pin.artifact == image), None)
+
+    def manifest(self, manifest: Manifest) -> ManifestPin | None:
+        """The row of *manifest*, or None."""
+        return next((pin for pin in self.manifests if pin.artifact == manifest), None)

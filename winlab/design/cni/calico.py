@@ -1,0 +1,174 @@
+"""``calico-vxlan`` and ``calico-bgp``: Calico by its operator, HostProcess pods on Windows. Pure.
+
+Facts: Calico's own kubeadm and Windows CI (projectcalico/calico, process/testing/aso), and what the operator refuses
+(tigera/operator, pkg/controller/installation/validation.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
+from winlab.design.cni.model import (
+    WINDOWS_PORT,
+    WINDOWS_VNI,
+    Endpoint,
+    NodeNetwork,
+    Object,
+    Patch,
+    PodNetwork,
+    Problem,
+    ProxyNetwork,
+    Support,
+    Versions,
+)
+from winlab.design.cni.profile import Profile
+
+REGISTRY = "quay.io/calico"
+OPERATOR_IMAGE = "quay.io/tigera/operator"
+LINUX_IMAGES = ("node", "cni", "typha", "kube-controllers")
+WINDOWS_IMAGES = ("node-windows", "cni-windows")
+OPERATOR_NAMESPACE = "tigera-operator"  # made by tigera-operator.yaml
+HNS_NETWORK = "Calico"  # whatever the encapsulation
+BLOCK_PREFIX = 26  # Calico's own unit of addresses; with strictAffinity a node has whole ones
+
+
+class Calico(Profile):
+    """What both ways of Calico have in common."""
+
+    bgp: Literal["Enabled", "Disabled"]
+    pool: Literal["VXLAN", "None"]
+    no_rehearsal = (
+        "Calico comes as container images alone, which no source can build here, "
+        "and its Windows half needs a real HNS and HostProcess containers."
+    )
+
+    def programs(self, versions: Versions) -> list[Program]:  # noqa: ARG002
+        """None: Calico's own containers bring the plug-ins."""
+        return []
+
+    def published(self, versions: Versions) -> list[Manifest]:
+        """One set of CRDs, then the operator. The set must be the one whose ``ipamconfigs`` :meth:`patches` changes."""
+        names = ("v1_crd_projectcalico_org.yaml", "tigera-operator.yaml")
+        return [Manifest("calico", versions.calico, name) for name in names]
+
+    def images(self, versions: Versions) -> list[ContainerImage]:
+        """The operator, and what it runs for :meth:`manifests`."""
+        return [
+            ContainerImage(f"{OPERATOR_IMAGE}:{versions.tigera_operator}", "linux"),
+            *(ContainerImage(f"{REGISTRY}/{name}:{versions.calico}", "linux") for name in LINUX_IMAGES),
+            *(ContainerImage(f"{REGISTRY}/{name}:{versions.calico}", "windows") for name in WINDOWS_IMAGES),
+        ]
+
+    def manifests(
+        self,
+        network: PodNetwork,
+        nodes: Sequence[NodeNetwork],
+        endpoint: Endpoint,
+        versions: Versions,  # noqa: ARG002
+    ) -> list[Object]:
+        """The API server's address, which the operator demands for Windows, and then the Installation."""
+        return [_endpoint(endpoint), self._installation(network, nodes)]
+
+    def _installation(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> Object:
+        calico: Object = {
+            "bgp": self.bgp,
+            "linuxDataplane": "Iptables",
+            "mtu": self.pod_mtu(network, "linux"),
+            "ipPools": [
+                {
+                    "cidr": network.pod_cidr,
+                    "blockSize": BLOCK_PREFIX,
+                    # not VXLANCrossSubnet, Calico's usual: with it the Windows half never appears, and nothing says why
+                    "encapsulation": self.pool,
+                    "natOutgoing": "Enabled",
+                    "nodeSelector": "all()",
+                }
+            ],
+        }
+        spec: Object = {
+            "variant": "Calico",
+            "cni": {"type": "Calico", "ipam": {"type": "Calico"}},
+            "serviceCIDRs": [network.service_cidr],
+            "calicoNetwork": calico,
+            # the parts for policies on layer 7: no lab needs them, and each is another image to carry
+            "flexVolumePath": "None",
+            "kubeletVolumePluginPath": "None",
+        }
+        if any(node.os == "windows" for node in nodes):
+            calico["windowsDataplane"] = "HNS"
+            # must be containerd's own folders; without windowsDataplane the operator refuses this part
+            spec["windowsNodes"] = {
+                "cniBinDir": "/opt/cni/bin",
+                "cniConfigDir": "/etc/cni/net.d",
+                "cniLogDir": "/var/log/calico/cni",
+            }
+        return {
+            "apiVersion": "operator.tigera.io/v1",
+            "kind": "Installation",
+            "metadata": {"name": "default"},
+            "spec": spec,
+        }
+
+    def patches(self, nodes: Sequence[NodeNetwork]) -> list[Patch]:
+        """Windows can't share a block of addresses among nodes; the operator waits for this before it goes on."""
+        if not any(node.os == "windows" for node in nodes):
+            return []
+        return [Patch("ipamconfigs.crd.projectcalico.org", "default", {"spec": {"strictAffinity": True}})]
+
+    def windows_support(self, release: str) -> Support:
+        """Calico 3.32 has images for 2019 and 2022 (metadata.mk); 2025 is asked for in calico#11691."""
+        if release == "2022":
+            return Support("supported", "Calico and Kubernetes test it; take build 20348.2762 or later (KB5044281).")
+        if release == "2019":
+            return Support("experimental", "Calico still supports it, Kubernetes' documents no longer name it.")
+        if self.bgp == "Enabled":
+            return Support("refused", "Calico does not name Windows Server 2025, and nobody is known to run BGP on it.")
+        return Support("experimental", "Calico does not name it (calico#11691), though Kubernetes' CI runs it daily.")
+
+
+class CalicoVxlan(Calico):
+    """Pods' packets in VXLAN; nothing of them is seen outside the nodes."""
+
+    name = "calico-vxlan"
+    encapsulation = "vxlan"
+    vni = WINDOWS_VNI
+    port = WINDOWS_PORT
+    bgp = "Disabled"
+    pool = "VXLAN"
+
+    def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:  # noqa: ARG002
+        """Calico's overlay; the source address is that of the endpoint which Calico makes for the node."""
+        return ProxyNetwork(HNS_NETWORK, source_endpoint="Calico_ep")
+
+    def own_problems(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Problem]:  # noqa: ARG002
+        """Both halves use Felix's own VNI, which an Installation can't change."""
+        if network.vni == WINDOWS_VNI:
+            return []
+        return [Problem(f"Calico uses the VNI {WINDOWS_VNI}, not {network.vni}.", f"Take the VNI {WINDOWS_VNI}.")]
+
+
+class CalicoBgp(Calico):
+    """Pods' packets as they are; nodes tell each other the routes by BGP. All nodes are on one switch."""
+
+    name = "calico-bgp"
+    bgp = "Enabled"
+    pool = "None"
+
+    def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:  # noqa: ARG002
+        """Calico's l2bridge; there kube-proxy takes the node's own address as source."""
+        return ProxyNetwork(HNS_NETWORK)
+
+    def windows_features(self) -> tuple[str, ...]:
+        """Routing and Remote Access is Windows' BGP router."""
+        return ("Containers", "RemoteAccess", "RSAT-RemoteAccess-PowerShell", "Routing")
+
+
+def _endpoint(endpoint: Endpoint) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "kubernetes-services-endpoint", "namespace": OPERATOR_NAMESPACE},
+        "data": {"KUBERNETES_SERVICE_HOST": endpoint.host, "KUBERNETES_SERVICE_PORT": str(endpoint.port)},
+    }

@@ -1,0 +1,33 @@
+"""``elsewhere``: a cluster made elsewhere connects the pods of its Linux nodes by its own DaemonSets. Pure."""
+
+from __future__ import annotations
+
+from winlab.design.catalog.artifact import Program
+from winlab.design.cni import plugins
+from winlab.design.cni.model import NodeNetwork, PodNetwork, ProxyNetwork, Support, Versions
+from winlab.design.cni.profile import Profile
+from winlab.errors import WinlabError
+
+
+class Elsewhere(Profile):
+    """winlab brings the reference plug-ins, which such DaemonSets expect on a node, and no configuration."""
+
+    name = "elsewhere"
+
+    def programs(self, versions: Versions) -> list[Program]:
+        """The reference plug-ins for Linux."""
+        return plugins.linux_programs(versions)
+
+    def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:
+        """There is none.
+
+        :raises WinlabError: always; :meth:`windows_support` has refused such a node before.
+        """
+        raise WinlabError(
+            f"'{node.name}' can't have the CNI profile '{network.profile}'.",
+            why="winlab can't tell what Windows would need there.",
+        )
+
+    def windows_support(self, release: str) -> Support:
+        """Windows needs files that winlab writes."""
+        return Support("refused", f"winlab can't tell what Windows Server {release} would need there.")

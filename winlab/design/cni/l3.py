@@ -1,0 +1,22 @@
+"""``l3``: the lab's own router carries the routes to the pods. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from winlab.design.cni.model import NodeNetwork, PodNetwork, Route
+from winlab.design.cni.routed import Routed
+
+
+class L3(Routed):
+    """Nodes know nothing but their default route; the router is the top of the rack."""
+
+    name = "l3"
+
+    def router_routes(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Route]:  # noqa: ARG002
+        """Each node's pods by its address."""
+        return sorted(Route(str(node.pods), node.address) for node in nodes)
+
+    def router_snat(self, network: PodNetwork) -> tuple[str, ...]:
+        """All pods of Linux nodes go out with their own address (Windows translates its own)."""
+        return (network.pod_cidr,)

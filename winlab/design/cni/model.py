@@ -1,0 +1,165 @@
+"""What the CNI profiles speak of: the network of the pods, the nodes' share of it, and what follows from it. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypedDict
+
+from winlab.design.catalog.artifact import System
+from winlab.errors import WinlabError
+
+Encapsulation = Literal["none", "vxlan"]
+Level = Literal["supported", "experimental", "refused"]
+Object = dict[str, Any]  # a Kubernetes object, as the API server takes it
+
+NODE_PREFIX = 24  # kube-controller-manager gives each node one /24 (its --node-cidr-mask-size)
+VXLAN_OVERHEAD = 50  # bytes: outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8
+HNS_MTU = 1450  # what Windows' HNS gives every pod of an l2bridge or overlay network (microsoft/SDN#517)
+WINDOWS_VNI = 4096  # Windows takes no smaller VNI (flannel's Documentation/backends.md; Calico's default is the same)
+WINDOWS_PORT = 4789  # nor any other UDP port for VXLAN
+
+
+class Versions(Protocol):
+    """The versions that profiles ask for; the lab's tuple of versions has them all."""
+
+    @property
+    def calico(self) -> str:
+        """Calico's release, such as ``v3.32.1``."""
+
+    @property
+    def tigera_operator(self) -> str:
+        """The operator that Calico's manifest runs, such as ``v1.42.3``."""
+
+    @property
+    def flannel(self) -> str:
+        """Flannel's release, such as ``v0.28.10``."""
+
+    @property
+    def cni_plugins(self) -> str:
+        """The release of the reference plug-ins, such as ``1.9.1``."""
+
+
+@dataclass(frozen=True)
+class PodNetwork:
+    """The network of the pods, decided once for both systems; made by :func:`winlab.design.cni.network`.
+
+    ``mtu`` is that of the nodes' NICs. ``vni`` and ``port`` are None where nothing is encapsulated. ``lab_cidr`` holds
+    the nodes' addresses, ``external_cidr`` the lab's floating ones.
+    """
+
+    profile: str
+    pod_cidr: str
+    service_cidr: str
+    lab_cidr: str
+    external_cidr: str
+    mtu: int
+    cluster_dns: str
+    cluster_domain: str
+    encapsulation: Encapsulation
+    vni: int | None = None
+    port: int | None = None
+
+
+@dataclass(frozen=True)
+class NodeNetwork:
+    """A node's part: its address, and the pod CIDR it was given (``.spec.podCIDR``; None: not given yet)."""
+
+    name: str
+    os: System
+    address: str
+    pod_cidr: str | None = None
+
+    @property
+    def pods(self) -> ipaddress.IPv4Network:
+        """The node's pod CIDR.
+
+        :raises WinlabError: it has none yet.
+        """
+        if self.pod_cidr is None:
+            raise WinlabError(
+                f"Node '{self.name}' has no pod CIDR yet.",
+                why="kube-controller-manager gives one to each node that has joined, if it was told the pods' network.",
+                cure="See 'kubectl get node -o jsonpath={.items[*].spec.podCIDR}' and the logs of "
+                "kube-controller-manager.",
+            )
+        return ipaddress.IPv4Network(self.pod_cidr)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the API server answers without any service network: a controller's address."""
+
+    host: str
+    port: int = 6443
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A merge patch of an object that something else makes; it can be applied only once the object is there."""
+
+    resource: str
+    name: str
+    body: Object
+
+
+@dataclass(frozen=True, order=True)
+class Route:
+    """Packets for *cidr* go to *via*, a node's address."""
+
+    cidr: str
+    via: str
+
+
+@dataclass(frozen=True)
+class Masquerade:
+    """What a Linux node does for pods that talk to the outside: source *source*, unless to one of *exceptions*."""
+
+    source: str
+    exceptions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProxyNetwork:
+    """What kube-proxy has to know on Windows: the HNS network, and on an overlay its source address.
+
+    The address is either decided here (``source_vip``) or that of an HNS endpoint on the node (``source_endpoint``).
+    """
+
+    hns_network: str
+    source_vip: str | None = None
+    source_endpoint: str | None = None
+
+
+class HnsEndpoint(TypedDict):
+    """The node's own endpoint in an l2bridge network: the gateway of its pods."""
+
+    name: str
+    address: str
+
+
+class HnsNetwork(TypedDict):
+    """An HNS network that winlab makes; ``node_address`` tells which adapter it takes."""
+
+    type: Literal["L2Bridge"]
+    name: str
+    subnet: str
+    gateway: str
+    endpoint: HnsEndpoint
+    node_address: str
+
+
+@dataclass(frozen=True)
+class Support:
+    """How far a profile can be relied on with a system, and why."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with a network: a whole sentence, and the cure."""
+
+    what: str
+    cure: str

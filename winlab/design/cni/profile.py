@@ -1,0 +1,151 @@
+"""What every CNI profile can be asked. Pure: profiles render, others apply."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from winlab.design.catalog.artifact import ContainerImage, Manifest, Program, System
+from winlab.design.cni.model import (
+    HNS_MTU,
+    VXLAN_OVERHEAD,
+    Encapsulation,
+    Endpoint,
+    HnsNetwork,
+    Masquerade,
+    NodeNetwork,
+    Object,
+    Patch,
+    PodNetwork,
+    Problem,
+    ProxyNetwork,
+    Route,
+    Support,
+    Versions,
+)
+
+WINDOWS_RELEASES = ("2019", "2022", "2025")
+
+
+class Profile(ABC):
+    """One way of connecting pods, for both systems. What a profile does not need is empty."""
+
+    name: str
+    encapsulation: Encapsulation = "none"
+    vni: int | None = None
+    port: int | None = None
+    no_rehearsal: str = ""  # why it can't take part in a rehearsal; empty: it can
+
+    # --- what has to be obtained
+
+    @abstractmethod
+    def programs(self, versions: Versions) -> list[Program]:
+        """The files for the folder of CNI plug-ins of each system."""
+
+    def published(self, versions: Versions) -> list[Manifest]:  # noqa: ARG002
+        """Manifests of the project itself, to be applied first and in this order. :meth:`images` has theirs, too."""
+        return []
+
+    def images(self, versions: Versions) -> list[ContainerImage]:  # noqa: ARG002
+        """The images of :meth:`published` and of what :meth:`manifests` makes."""
+        return []
+
+    # --- what is given to the API server
+
+    def manifests(
+        self,
+        network: PodNetwork,  # noqa: ARG002
+        nodes: Sequence[NodeNetwork],  # noqa: ARG002
+        endpoint: Endpoint,  # noqa: ARG002
+        versions: Versions,  # noqa: ARG002
+    ) -> list[Object]:
+        """The objects that winlab writes itself, in the order in which to apply them."""
+        return []
+
+    def patches(self, nodes: Sequence[NodeNetwork]) -> list[Patch]:  # noqa: ARG002
+        """Changes of objects that the profile's own controllers make, once they are there."""
+        return []
+
+    # --- what is given to the nodes
+
+    def linux_files(self, network: PodNetwork, node: NodeNetwork) -> dict[str, str]:  # noqa: ARG002
+        """Files for /etc/cni/net.d of a Linux node.
+
+        :raises WinlabError: the profile needs the node's pod CIDR, and there is none yet.
+        """
+        return {}
+
+    def windows_files(self, network: PodNetwork, node: NodeNetwork) -> dict[str, str]:  # noqa: ARG002
+        r"""Files for ``C:\etc\cni\net.d`` of a Windows node.
+
+        :raises WinlabError: the profile needs the node's pod CIDR, and there is none yet.
+        """
+        return {}
+
+    def hns_network(self, network: PodNetwork, node: NodeNetwork) -> HnsNetwork | None:  # noqa: ARG002
+        """The HNS network that winlab has to make on a Windows node; None: something else makes it.
+
+        :raises WinlabError: the profile needs the node's pod CIDR, and there is none yet.
+        """
+        return None
+
+    @abstractmethod
+    def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:
+        """What kube-proxy on this Windows node has to be told.
+
+        :raises WinlabError: the profile needs the node's pod CIDR, and there is none yet.
+        """
+
+    def windows_features(self) -> tuple[str, ...]:
+        """The features that Install-WindowsFeature is given."""
+        return ("Containers",)
+
+    # --- the way of the packets
+
+    def masquerade(self, network: PodNetwork) -> Masquerade | None:  # noqa: ARG002
+        """What winlab has to set up on Linux nodes; None: something else translates the sources."""
+        return None
+
+    def routes(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> dict[str, list[Route]]:  # noqa: ARG002
+        """By the node's name, the routes to the other nodes' pods that winlab has to set on it.
+
+        :raises WinlabError: the profile needs the nodes' pod CIDRs, and one has none yet.
+        """
+        return {node.name: [] for node in nodes}
+
+    def router_routes(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Route]:  # noqa: ARG002
+        """The routes that the lab's router carries.
+
+        :raises WinlabError: the profile needs the nodes' pod CIDRs, and one has none yet.
+        """
+        return []
+
+    def router_snat(self, network: PodNetwork) -> tuple[str, ...]:  # noqa: ARG002
+        """Inner networks, beside the lab's own, whose sources the lab's router translates on the way out."""
+        return ()
+
+    def pod_mtu(self, network: PodNetwork, os: System) -> int:
+        """The largest packet of a pod in bytes. On Windows HNS decides, and winlab can only know it."""
+        linux = network.mtu - (VXLAN_OVERHEAD if network.encapsulation == "vxlan" else 0)
+        return HNS_MTU if os == "windows" else linux
+
+    # --- what can be relied on
+
+    @abstractmethod
+    def windows_support(self, release: str) -> Support:
+        """As :meth:`support`, for a Windows release that winlab knows."""
+
+    def support(self, os: System, release: str = "") -> Support:
+        """How far the profile can be relied on with this system (*release* such as ``2022``, for Windows only)."""
+        if os == "linux":
+            return Support("supported", f"{self.name} is at home on Linux.")
+        if release not in WINDOWS_RELEASES:
+            return Support(
+                "refused",
+                f"winlab does not know Windows Server '{release}'; it knows {', '.join(WINDOWS_RELEASES)}.",
+            )
+        return self.windows_support(release)
+
+    def own_problems(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Problem]:  # noqa: ARG002
+        """What this profile alone objects to."""
+        return []

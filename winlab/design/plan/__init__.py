@@ -1,0 +1,1 @@
+"""The plan: everything that will exist, decided before anything is touched."""

@@ -1,0 +1,192 @@
+"""The cluster's part of a lab's plan: which Kubernetes, where its API server is, how its pods are connected. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from winlab.design import cni
+from winlab.design.catalog import recipes, versions
+from winlab.design.catalog.versions import Versions
+from winlab.design.cni import checks
+from winlab.design.cni.model import NodeNetwork, PodNetwork
+from winlab.design.plan import addresses
+from winlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from winlab.adapters.kube.existing import ForeignCluster
+    from winlab.design.plan.model import NodePlan, Plan
+    from winlab.design.spec.model import Spec
+
+API_PORT = 6443
+DOMAIN = "cluster.local"
+WITH_WINDOWS, LINUX_ALONE = "calico-vxlan", "l3"  # the profiles where neither spec nor image names one
+
+
+class ClusterPlan(BaseModel):
+    """Kubernetes in the lab. ``endpoint`` is the API server for nodes, ``external`` the same for the host.
+
+    ``names`` are all addresses that the API server's certificate is for; ``source`` is a checkout of Kubernetes to
+    build from, in place of the published version.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    versions: Versions
+    profile: str
+    pod_cidr: str
+    service_cidr: str
+    dns: str
+    domain: str
+    endpoint: str
+    external: str
+    names: tuple[str, ...]
+    source: Path | None = None
+
+
+def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: str) -> ClusterPlan:
+    """Decide everything about the cluster.
+
+    :param router: the external address of the lab's router.
+    :raises UsageError: the versions, the Windows release, the CNI profile or the networks don't go together.
+    """
+    chosen = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
+    releases = sorted({node.windows.release for node in nodes if node.windows is not None})
+    suggested = recipes.get(spec.workers.os).cni if releases else None
+    profile = spec.network.cni or suggested or (WITH_WINDOWS if releases else LINUX_ALONE)
+    for release in releases:
+        versions.check(chosen, release, None, profile)
+    _check_rehearsal(spec, nodes, profile)
+    _check_support(nodes, profile)
+    pods = cni.network(
+        cni.get(profile),
+        lab_cidr=spec.network.cidr,
+        external_cidr=external_cidr,
+        mtu=spec.network.mtu,
+        pod_cidr=spec.kubernetes.pod_cidr,
+        service_cidr=spec.kubernetes.service_cidr,
+        cluster_dns=addresses.inner(spec.kubernetes.service_cidr, 10),
+        cluster_domain=DOMAIN,
+    )
+    checks.check(cni.get(profile), pods, [NodeNetwork(node.name, node.os, node.address) for node in nodes])
+    controllers = [node for node in nodes if node.role == "controller"]
+    balanced = len(controllers) > 1
+    inner = addresses.inner(spec.network.cidr, addresses.CONTROL_PLANE) if balanced else controllers[0].address
+    outer = router if balanced else controllers[0].floating
+    every = [inner, outer, *(address for node in controllers for address in (node.address, node.floating))]
+    return ClusterPlan(
+        versions=chosen,
+        profile=profile,
+        pod_cidr=pods.pod_cidr,
+        service_cidr=pods.service_cidr,
+        dns=pods.cluster_dns,
+        domain=pods.cluster_domain,
+        endpoint=f"{inner}:{API_PORT}",
+        external=f"{outer}:{API_PORT}",
+        names=tuple(dict.fromkeys(every)),
+        source=spec.kubernetes.source,
+    )
+
+
+def _check_support(nodes: Sequence[NodePlan], profile: str) -> None:
+    """See that nobody is known to fail with the profile on these systems, whichever versions were chosen.
+
+    :raises UsageError: it is known not to work.
+    """
+    for node in nodes:
+        cni.require_support(cni.get(profile), node.os, node.windows.release if node.windows is not None else "")
+
+
+def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, foreign: ForeignCluster) -> ClusterPlan:
+    """What workers alone have to know of the cluster made elsewhere that they join.
+
+    :raises UsageError: no known versions go with the cluster's, or its pod network can't be had on these nodes.
+    """
+    chosen = versions.get(_not_newer(spec, foreign), allow_untested=spec.kubernetes.untested)
+    profile = _joined_profile(spec, nodes, foreign)
+    for release in sorted({node.windows.release for node in nodes if node.windows is not None}):
+        versions.check(chosen, release, None, profile)
+    _check_support(nodes, profile)
+    pods = cni.network(
+        cni.get(profile),
+        lab_cidr=spec.network.cidr,
+        external_cidr=external_cidr,
+        mtu=spec.network.mtu,
+        pod_cidr=foreign.pod_cidr,
+        service_cidr=foreign.service_cidr,
+        cluster_dns=foreign.dns,
+        cluster_domain=foreign.domain,
+    )
+    checks.check(cni.get(profile), pods, [NodeNetwork(node.name, node.os, node.address) for node in nodes])
+    return ClusterPlan(
+        versions=chosen,
+        profile=profile,
+        pod_cidr=pods.pod_cidr,
+        service_cidr=pods.service_cidr,
+        dns=pods.cluster_dns,
+        domain=pods.cluster_domain,
+        endpoint=foreign.endpoint,
+        external=foreign.external,
+        names=(),
+        source=spec.kubernetes.source,
+    )
+
+
+def _not_newer(spec: Spec, foreign: ForeignCluster) -> str:
+    """The version that was asked for, else the newest known one that is not newer than the API server."""
+    if spec.kubernetes.version is not None:
+        return spec.kubernetes.version
+    for name in versions.names():  # the newest first
+        if int(name.split(".")[1]) <= foreign.minor:
+            return name
+    raise UsageError(
+        f"The cluster's Kubernetes {foreign.version} is older than all that winlab knows.",
+        why=f"Known are {', '.join(versions.names())}, and a kubelet must not be newer than its API server.",
+        cure=f"To try it all the same: --set kubernetes.version={foreign.version} --set kubernetes.untested=true.",
+    )
+
+
+def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignCluster) -> str:
+    """The cluster's own profile; where winlab does not know it, the one that was asked for, or that the image needs."""
+    asked = spec.network.cni
+    if foreign.cni is not None and asked not in (None, foreign.cni):
+        raise UsageError(
+            f"The pods of that cluster are connected by {foreign.cni}, not by {asked}.",
+            why=f"It has {foreign.cni_note}.",
+            cure="Leave network.cni out.",
+        )
+    windows = [node for node in nodes if node.os == "windows"]
+    suggested = recipes.get(spec.workers.os).cni if windows else cni.ELSEWHERE.name
+    profile = foreign.cni or asked or suggested
+    if profile is None:
+        raise UsageError(
+            "winlab can't tell how that cluster connects its pods with Windows nodes.",
+            why=f"What it sees: {foreign.cni_note}.",
+            cure="Say with --set network.cni=... what the nodes are to be given; 'winlab join' changes nothing of the "
+            "cluster's own network. docs/cluster.md has the details.",
+        )
+    _check_rehearsal(spec, nodes, profile)
+    return profile
+
+
+def _check_rehearsal(spec: Spec, nodes: Sequence[NodePlan], profile: str) -> None:
+    """Refuse a profile that the stand-in can't take part in: its nodes would wait for ever."""
+    if any(node.os == "windows" for node in nodes) and recipes.get(spec.workers.os).build is not None:
+        cni.require_rehearsal(cni.get(profile))
+
+
+def network(plan: Plan) -> PodNetwork:
+    """The network of a lab's pods."""
+    return cni.network(
+        cni.get(plan.cluster.profile),
+        lab_cidr=plan.network.cidr,
+        external_cidr=plan.network.external_cidr,
+        mtu=plan.network.mtu,
+        pod_cidr=plan.cluster.pod_cidr,
+        service_cidr=plan.cluster.service_cidr,
+        cluster_dns=plan.cluster.dns,
+        cluster_domain=plan.cluster.domain,
+    )

@@ -1,0 +1,117 @@
+"""Which artifacts a lab needs, by what its plan says. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from winlab.design import cni
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Program, System
+from winlab.design.catalog.versions import Versions
+from winlab.design.plan.model import Plan
+
+KUBERNETES = {
+    "linux": ("kubeadm", "kubelet", "kubectl"),
+    "windows": ("kubeadm", "kubelet", "kubectl", "kube-proxy", "kube-log-runner"),
+}
+WINDOWS_SHIM = "containerd-shim-runhcs-v1"  # starts Windows' containers
+CONTAINERD = {
+    "linux": ("containerd", "containerd-shim-runc-v2", "ctr"),
+    "windows": ("containerd", "ctr", WINDOWS_SHIM),
+}
+# A node becomes Ready without them: a tool for people, and what starts containers of Windows, which has no source in Go
+OPTIONAL = frozenset({"crictl", WINDOWS_SHIM})
+CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
+REGISTRY = "registry.k8s.io"
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What the payload CD for one system holds; ``programs`` go to the nodes' search path, ``plugins`` are CNI's."""
+
+    os: System
+    programs: tuple[Program, ...]
+    plugins: tuple[Program, ...]
+    images: tuple[ContainerImage, ...]
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """All of them."""
+        return (*self.programs, *self.plugins, *self.images)
+
+
+def payloads(plan: Plan) -> list[Payload]:
+    """One payload for each system that the lab's nodes run."""
+    versions = plan.cluster.versions
+    return [
+        Payload(system, _programs(versions, system), _plugins(plan, system), _images(plan, system))
+        for system in ("linux", "windows")
+        if any(node.os == system for node in plan.nodes)
+    ]
+
+
+def kubectl(versions: Versions) -> Program:
+    """The kubectl that winlab itself uses, on the host."""
+    return Program("kubectl", versions.kubernetes, "linux")
+
+
+def node_images(plan: Plan, *, controller: bool) -> list[str]:
+    """The references of the images that a Linux node needs to become Ready; workers do without the control plane's."""
+    names = [image.reference for image in _images(plan, "linux") if "/agnhost:" not in image.reference]
+    if controller:
+        return names
+    return [name for name in names if not any(f"/{part}:" in name for part in CONTROL_PLANE)]
+
+
+def every(plan: Plan) -> list[Artifact]:
+    """Everything that the lab needs; :func:`optional` says what can be done without."""
+    found: dict[Artifact, None] = {}
+    for payload in payloads(plan):
+        found.update(dict.fromkeys(payload.artifacts))
+    found[kubectl(plan.cluster.versions)] = None  # no node may run Linux in a lab that joins another's cluster
+    if not plan.joins:
+        found.update(dict.fromkeys(cni.get(plan.cluster.profile).published(plan.cluster.versions)))
+    return list(found)
+
+
+def optional(artifact: Artifact) -> bool:
+    """Whether the lab comes up without it."""
+    if isinstance(artifact, Program):
+        return artifact.name in OPTIONAL
+    return isinstance(artifact, ContainerImage) and (
+        artifact.reference.partition("@")[0].rpartition("/")[2].startswith("agnhost") or _is_pause(artifact)
+    )
+
+
+def _is_pause(image: ContainerImage) -> bool:
+    # it has Windows' own layers, which nobody can build; without it the node is Ready, and runs no pods
+    return image.os == "windows" and "/pause:" in image.reference
+
+
+def _programs(versions: Versions, system: System) -> tuple[Program, ...]:
+    names = [(name, versions.kubernetes) for name in KUBERNETES[system]]
+    names += [(name, versions.containerd) for name in CONTAINERD[system]]
+    if system == "linux":
+        names.append(("runc", versions.runc))
+    names.append(("crictl", versions.crictl))
+    return tuple(Program(name, version, system) for name, version in names)
+
+
+def _plugins(plan: Plan, system: System) -> tuple[Program, ...]:
+    programs = cni.get(plan.cluster.profile).programs(plan.cluster.versions)
+    return tuple(program for program in programs if program.os == system)
+
+
+def _images(plan: Plan, system: System) -> tuple[ContainerImage, ...]:
+    versions = plan.cluster.versions
+    names = [f"pause:{versions.pause}", f"e2e-test-images/agnhost:{versions.agnhost}"]
+    if system == "linux":
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"):
+            names.append(f"{name}:{versions.kubernetes}")
+        names += [f"etcd:{versions.etcd}", f"coredns/coredns:{versions.coredns}"]
+    if plan.joins:
+        names = [name for name in names if name.partition(":")[0] not in (*CONTROL_PLANE, "coredns/coredns")]
+    own = [ContainerImage(f"{REGISTRY}/{name}", system) for name in names]
+    if plan.joins:  # what else runs there, runs in the versions that the cluster itself names
+        return tuple(own)
+    own += [image for image in cni.get(plan.cluster.profile).images(versions) if image.os == system]
+    return tuple(own)

@@ -1,0 +1,72 @@
+"""Tags: what every object carries, so that the truth can be read back from the objects themselves.
+
+A domain carries an element in its metadata, an OVN row carries external_ids. There is no database of winlab's own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lxml import etree
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+if TYPE_CHECKING:
+    from winlab.design.plan.model import NodePlan, Plan
+
+XMLNS = "urn:winlab:domain:1"
+KEY = "winlab"  # in external_ids: the lab's name
+KEY_PLAN = "winlab-plan"
+KEY_NODE = "winlab-node"
+
+
+class Tag(BaseModel):
+    """What a domain says about itself."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    lab: str
+    node: str
+    role: str
+    os: str
+    image: str
+    user: str
+    address: str
+    floating: str
+    plan: str
+
+
+def of(plan: Plan, node: NodePlan) -> Tag:
+    """The tag of a node's domain."""
+    return Tag(
+        lab=plan.lab,
+        node=node.name,
+        role=node.role,
+        os=node.os,
+        image=node.image,
+        user=node.user,
+        address=node.address,
+        floating=node.floating,
+        plan=plan.digest,
+    )
+
+
+def element(plan: Plan, node: NodePlan) -> etree._Element:
+    """The tag of a node's domain, as an element for its metadata."""
+    return etree.Element(f"{{{XMLNS}}}node", attrib=of(plan, node).model_dump(), nsmap={"winlab": XMLNS})
+
+
+def read(domain_xml: str) -> Tag | None:
+    """The tag in a domain's XML; None where it has none, so is not ours."""
+    found = etree.fromstring(domain_xml.encode()).find(f"metadata/{{{XMLNS}}}node")
+    if found is None:
+        return None
+    try:
+        return Tag.model_validate(dict(found.attrib))
+    except ValidationError:
+        return None
+
+
+def external_ids(plan: Plan, node: NodePlan | None = None) -> dict[str, str]:
+    """The tag of an OVN row."""
+    ids = {KEY: plan.lab, KEY_PLAN: plan.digest}
+    return ids if node is None else {**ids, KEY_NODE: node.name}

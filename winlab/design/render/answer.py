@@ -1,0 +1,90 @@
+"""What a Windows node is given: the files of its answer ISO.
+
+Source of the format: Microsoft's Unattended Windows Setup Reference. The scripts are the same bytes for every node;
+what differs between nodes is in node.json.
+"""
+
+from __future__ import annotations
+
+import json
+
+from jinja2 import TemplateError
+from lxml import etree
+
+from winlab import data
+from winlab.design.plan.credentials import Credentials
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.render.templates import environment
+from winlab.errors import UsageError
+
+ANSWER_LABEL = "WINLAB"
+TEMPLATE = "Autounattend.xml.j2"
+NAMESPACE = "urn:schemas-microsoft-com:unattend"
+OPENSSH = "winlab/OpenSSH-Win64.zip"
+
+
+def answer_xml(node: NodePlan, administrator_password: str) -> str:
+    """The node's Autounattend.xml.
+
+    :raises UsageError: the person's own template can't be used.
+    """
+    assert node.windows is not None
+    windows = node.windows
+    values = {
+        "install": windows.golden is None,
+        "firmware": node.firmware,
+        "language": windows.language,
+        "locale_name": windows.locale,
+        "keyboard": windows.keyboard,
+        "image_name": windows.image_name,
+        "product_key": windows.product_key,
+        "computer_name": windows.computer_name,
+        "time_zone": windows.time_zone,
+        "administrator_password": administrator_password,
+    }
+    if windows.template is None:
+        return environment("windows").get_template(TEMPLATE).render(values)
+    try:
+        made = environment("windows", windows.template.parent).get_template(windows.template.name).render(values)
+        root = etree.fromstring(made.encode())
+    except (TemplateError, OSError, etree.XMLSyntaxError, UnicodeError) as error:
+        raise UsageError(
+            f"The template '{windows.template}' can't be used.",
+            why=f"{type(error).__name__}: {error}",
+            cure="docs/windows.md shows how a template of one's own extends winlab's.",
+        ) from error
+    if root.tag != f"{{{NAMESPACE}}}unattend":
+        raise UsageError(
+            f"The template '{windows.template}' makes no answer file.",
+            why=f"Its root is {root.tag}.",
+            cure="docs/windows.md shows how a template of one's own extends winlab's.",
+        )
+    names = [(element.text or "").strip() for element in root.iter(f"{{{NAMESPACE}}}ComputerName")]
+    if names != [windows.computer_name]:
+        raise UsageError(
+            f"The template '{windows.template}' names the machine '{', '.join(names)}', not '{windows.computer_name}'.",
+            why="Its certificate and its place in the cluster go by the name in the plan; and Windows takes no name of "
+            "more than 15 bytes.",
+            cure="Leave <ComputerName>{{ computer_name }}</ComputerName> as winlab's template has it.",
+        )
+    return made
+
+
+def answer_files(plan: Plan, node: NodePlan, credentials: Credentials, *, pfx: bytes) -> dict[str, bytes]:
+    """The files of the node's answer ISO, by path."""
+    identity = credentials.nodes[node.name]
+    facts = {
+        "lab": plan.lab,
+        "node": node.name,
+        "mtu": plan.network.mtu,
+        "pfx_password": identity.pfx_password,
+    }
+    return {
+        "Autounattend.xml": answer_xml(node, credentials.administrator_password).encode(),
+        "winlab/bootstrap.ps1": (data.folder("unattend") / "windows" / "bootstrap.ps1").read_bytes(),
+        "winlab/node.json": (json.dumps(facts, indent=2) + "\n").encode(),
+        "winlab/winrm.pfx": pfx,
+        "winlab/ssh_host_ed25519_key": identity.host_key.encode(),
+        "winlab/ssh_host_ed25519_key.pub": (identity.host_key_public + "\n").encode(),
+        "winlab/administrators_authorized_keys": (credentials.ssh_key_public + "\n").encode(),
+    }

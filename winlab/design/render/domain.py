@@ -1,0 +1,188 @@
+"""The libvirt domain of a node.
+
+Sources: libvirt's domain format (validated against the schema of 9.0), and the settings that virt-manager gives to
+Windows guests. What differs between Linux and Windows, KVM and TCG, kernel and userspace datapath is decided here.
+"""
+
+from __future__ import annotations
+
+from lxml import etree
+from lxml.builder import E as X
+
+from winlab import settings
+from winlab.design.plan import tags
+from winlab.design.plan.model import NodePlan, Plan, VolumePlan
+
+# QEMU before 10 under TCG faults in cmpxchg16b when a guest has two CPUs. Windows refuses to boot without the
+# instruction, so only Linux guests do without it.
+FIXED_CX16 = 10
+# What Linux can do without, and what an emulator pays for at every page fault and every copy from a program
+NEEDLESS = ("la57", "smap")
+# Translated code, and what QEMU can have at most. With less, a control plane's programs push each other out, and all is
+# translated again and again; it takes memory only as it fills
+TB_CACHE_MIB = {"controller": 2048, "worker": 1024}
+
+PAYLOAD_DRIVE = {"linux": ("sdb", "scsi"), "windows": ("sdd", "sata")}  # target and bus of the drive for winlab's CDs
+
+STORE_DRIVE = "sdc"  # on virtio-scsi: the disk with containerd's store, on Linux nodes
+
+HYPERV = ("relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "stimer", "frequencies", "tlbflush", "ipi")
+
+
+def serial_log(lab: str, node: str) -> str:
+    """The name of the volume that a node's serial port is logged to. In the pool, so that no root is needed to read."""
+    return f"{lab}.{node}.serial.log"
+
+
+def domain_xml(plan: Plan, node: NodePlan, vnc_password: str) -> str:
+    """The domain of *node*, as libvirt's XML."""
+    kvm = plan.host.accelerator == "kvm"
+    windows = node.os == "windows"
+    root = X.domain(
+        X.name(node.domain),
+        X.uuid(node.uuid),
+        X.title(f"winlab {plan.lab}: {node.name}"),
+        X.metadata(tags.element(plan, node)),
+        X.memory(str(node.memory_mib), unit="MiB"),
+        X.vcpu(str(node.cpus)),
+        _os(node),
+        _features(node, kvm=kvm, windows=windows),
+        _cpu(plan, kvm=kvm, windows=windows),
+        _clock(kvm=kvm, windows=windows),
+        X.on_poweroff("destroy"),
+        X.on_reboot("restart"),
+        X.on_crash("destroy"),
+        X.pm(X("suspend-to-mem", enabled="no"), X("suspend-to-disk", enabled="no")),
+        _devices(plan, node, vnc_password),
+        type="kvm" if kvm else "qemu",
+    )
+    text: str = etree.tostring(root, pretty_print=True, encoding="unicode")
+    return text
+
+
+def _os(node: NodePlan) -> etree._Element:
+    found = X.os(X.type("hvm", arch="x86_64", machine="q35"))
+    if node.firmware == "uefi":
+        found.set("firmware", "efi")
+        # virtio-win is signed by attestation only, which Secure Boot on a server may refuse
+        features = (X.feature(enabled="no", name=name) for name in ("enrolled-keys", "secure-boot"))
+        found.append(X.firmware(*features))
+    return found
+
+
+def _features(node: NodePlan, *, kvm: bool, windows: bool) -> etree._Element:
+    features = X.features(X.acpi(), X.apic())
+    if windows and kvm:  # QEMU has the enlightenments only with KVM
+        hyperv = X.hyperv(mode="custom")
+        for name in HYPERV:
+            row = X(name, state="on")
+            if name == "spinlocks":
+                row.set("retries", "8191")
+            hyperv.append(row)
+        features.append(hyperv)
+    features.append(X.vmport(state="off"))
+    if not kvm:
+        features.append(X.tcg(X("tb-cache", str(TB_CACHE_MIB[node.role]), unit="MiB")))
+    return features
+
+
+def _cpu(plan: Plan, *, kvm: bool, windows: bool) -> etree._Element:
+    if kvm:
+        return X.cpu(mode="host-passthrough", check="none")
+    cpu = X.cpu(mode="maximum", check="none")
+    if windows:
+        return cpu
+    for name in NEEDLESS:
+        cpu.append(X.feature(policy="disable", name=name))
+    major = plan.host.emulator_version.split(".")[0]
+    if major.isdigit() and int(major) < FIXED_CX16:
+        cpu.append(X.feature(policy="disable", name="cx16"))
+    return cpu
+
+
+def _clock(*, kvm: bool, windows: bool) -> etree._Element:
+    clock = X.clock(
+        X.timer(name="rtc", tickpolicy="catchup"),
+        X.timer(name="pit", tickpolicy="delay"),
+        X.timer(name="hpet", present="no"),
+        # Windows is told to take the clock for UTC (specialize, in the answer file), wherever the host is
+        offset="utc",
+    )
+    if windows and kvm:
+        clock.append(X.timer(name="hypervclock", present="yes"))
+    return clock
+
+
+def _devices(plan: Plan, node: NodePlan, vnc_password: str) -> etree._Element:
+    devices = X.devices()
+    if node.bus == "virtio-scsi" or node.os == "linux":
+        devices.append(X.controller(type="scsi", index="0", model="virtio-scsi"))
+    devices.append(X.controller(type="usb", index="0", model="qemu-xhci"))
+    target, bus = {"virtio-blk": ("vda", "virtio"), "virtio-scsi": ("sda", "scsi"), "sata": ("sda", "sata")}[node.bus]
+    devices.append(_disk(node.volume("disk"), "disk", target, bus, boot=1))
+    if node.os == "windows":
+        # CDs sit on SATA: Windows Setup reads them without any driver
+        if node.has("media"):  # a clone has none
+            devices.append(_disk(node.volume("media"), "cdrom", "sdc", "sata", boot=2))
+        devices.append(_disk(node.volume("answer"), "cdrom", "sdd", "sata"))
+    else:
+        # a disk, not a CD: Debian's cloud kernel has no AHCI; cloud-init goes by the label
+        devices.append(_disk(node.volume("seed"), "disk", "vdb", "virtio"))
+        drive, on = PAYLOAD_DRIVE["linux"]  # empty until there is something to put in
+        devices.append(X.disk(X.target(dev=drive, bus=on), X.readonly(), type="file", device="cdrom"))
+    log = settings.POOL_PATH / serial_log(plan.lab, node.name)
+    devices.extend(
+        [
+            _interface(plan, node),
+            X.serial(X.log(file=str(log), append="on"), X.target(port="0"), type="pty"),
+            X.channel(X.target(type="virtio", name="org.qemu.guest_agent.0"), type="unix"),
+            X.input(type="tablet", bus="usb"),
+            X.graphics(
+                X.listen(type="address", address="127.0.0.1"),
+                type="vnc",
+                port="-1",
+                autoport="yes",
+                listen="127.0.0.1",
+                passwd=vnc_password,
+            ),
+            X.video(X.model(type="vga")),
+            X.memballoon(model="virtio"),
+            X.rng(X.backend("/dev/urandom", model="random"), model="virtio"),
+        ]
+    )
+    return devices
+
+
+def _disk(volume: VolumePlan, device: str, target: str, bus: str, boot: int | None = None) -> etree._Element:
+    driver = X.driver(name="qemu", type=volume.format)
+    if volume.role == "disk":
+        driver.set("discard", "unmap")
+    disk = X.disk(
+        driver,
+        # by path, not by pool and volume: for those libvirt's AppArmor helper makes no rules
+        X.source(file=str(settings.POOL_PATH / volume.name)),
+        X.target(dev=target, bus=bus),
+        type="file",
+        device=device,
+    )
+    if volume.role != "disk":
+        disk.append(X.readonly())
+    if boot is not None:
+        disk.append(X.boot(order=str(boot)))
+    return disk
+
+
+def _interface(plan: Plan, node: NodePlan) -> etree._Element:
+    interface = X.interface(
+        X.mac(address=node.mac),
+        X.source(bridge=settings.INTEGRATION_BRIDGE),
+        X.virtualport(X.parameters(interfaceid=node.port), type="openvswitch"),
+        X.model(type=node.nic),
+        type="bridge",
+    )
+    if node.nic == "virtio" and plan.host.datapath == "netdev":
+        # With these on, the userspace datapath loses every TCP connection that is translated (NAT)
+        off = {"csum": "off", "tso4": "off", "tso6": "off", "ecn": "off", "ufo": "off"}
+        interface.append(X.driver(X.host(gso="off", **off), X.guest(**off)))
+    interface.append(X.mtu(size=str(plan.network.mtu)))
+    return interface

@@ -1,0 +1,51 @@
+"""Writing out what guests and libvirt would be given, one folder a node, secrets replaced by marks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from winlab.design.plan import credentials
+from winlab.design.plan.model import Plan
+from winlab.design.render import answer, cloud_init, domain
+from winlab.design.render.topology import topology
+from winlab.errors import UsageError
+
+PFX_MARK = b"<certificate and key of the node, PKCS #12>"
+
+
+def files(plan: Plan) -> dict[str, bytes]:
+    """All files by path: ``<node>/domain.xml``, ``<node>/seed/...``, ``<node>/answer/...``, ``network.json``."""
+    masked = credentials.masked(plan)
+    rows = dataclasses.asdict(topology(plan))
+    found = {"network.json": (json.dumps(rows, indent=2) + "\n").encode()}
+    for node in plan.nodes:
+        found[f"{node.name}/domain.xml"] = domain.domain_xml(plan, node, masked.nodes[node.name].vnc_password).encode()
+        if node.os == "linux":
+            inner, folder = cloud_init.seed_files(plan, node, masked), "seed"
+        else:
+            inner, folder = answer.answer_files(plan, node.without_secrets(), masked, pfx=PFX_MARK), "answer"
+        found.update({f"{node.name}/{folder}/{name}": content for name, content in inner.items()})
+    if plan.builder is not None:  # the machine that the golden image is made in
+        of_builder = files(plan.builder)
+        of_builder[f"{plan.builder.nodes[0].name}/network.json"] = of_builder.pop("network.json")
+        found.update(of_builder)
+    return found
+
+
+def write(plan: Plan, folder: Path) -> list[Path]:
+    """Write the files of :func:`files` into *folder*; their paths.
+
+    :raises UsageError: the folder can't be written, or holds something else.
+    """
+    made = []
+    try:
+        for name, content in files(plan).items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            made.append(path)
+    except OSError as error:
+        raise UsageError(f"The files can't be written to '{folder}'.", why=str(error)) from error
+    return made

@@ -1,0 +1,274 @@
+"""kubeadm's configuration files, kubeadm.k8s.io/v1beta4, for the first controller, further ones, and workers. Pure.
+
+Field names: k8s.io/kubernetes cmd/kubeadm/app/apis/kubeadm/v1beta4, k8s.io/kubelet config/v1beta1 and k8s.io/kube-proxy
+config/v1alpha1; tests compare every field that is written with the lists in tests/data/config-fields.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import yaml
+
+from winlab.design.catalog.artifact import System
+from winlab.design.catalog.versions import Versions
+
+API = "kubeadm.k8s.io/v1beta4"
+SOCKETS: Mapping[System, str] = {
+    "linux": "unix:///run/containerd/containerd.sock",
+    "windows": "npipe:////./pipe/containerd-containerd",
+}
+RESOLV_CONF = "/run/systemd/resolve/resolv.conf"  # not systemd-resolved's stub on 127.0.0.53: CoreDNS would ask itself
+TOKEN_LIFE = "2h0m0s"  # noqa: S105 - as long as kubeadm keeps the certificates that a further controller fetches
+# What one CPU in an emulator takes (facts: rehearsal.md, section 2), with room for a busy host
+SLOW_TIMEOUTS = {
+    "controlPlaneComponentHealthCheck": "15m0s",
+    "kubeletHealthCheck": "10m0s",
+    "kubernetesAPICall": "5m0s",
+    "etcdAPICall": "5m0s",
+    "tlsBootstrap": "10m0s",
+    "discovery": "10m0s",
+}
+# A rehearsal's etcd may lose its data with the host, never a real lab's
+SLOW_ETCD = {"unsafe-no-fsync": "true", "heartbeat-interval": "500", "election-timeout": "5000"}
+# A leader that can't renew its lease within 10 s ends itself, and a starved CPU is often that late. Without any
+# election the controller manager ends itself, too, when the API server is not there 10 s after its start
+SLOW_LEASE = {
+    "leader-elect-lease-duration": "60s",
+    "leader-elect-renew-deadline": "45s",
+    "leader-elect-retry-period": "5s",
+}
+# When it does end itself, the next start must not wait for its own old lease. Alpha, and a lab lives with that
+RELEASE_LEASE = {"feature-gates": "ControllerManagerReleaseLeaderElectionLockOnExit=true"}
+RELEASE_LEASE_SINCE = 36  # the minor version
+SLOW_IGNORED = ["NumCPU", "Mem"]
+PATCHES = "/etc/kubernetes/patches"
+# kubeadm has the kubelet ask etcd, API server and scheduler every second whether they are ready, and the kubelet end
+# them after 80 s without an answer. Emulated, the questions alone take a quarter of a CPU, and answers can be late
+SLOW_PROBES = {
+    "livenessProbe": {"periodSeconds": 30, "timeoutSeconds": 60},
+    "readinessProbe": {"periodSeconds": 20, "timeoutSeconds": 60},
+}
+# The API server makes much garbage while it starts: collecting it less often takes a fifth off its CPU time until it is
+# ready (measured with 1.36.3: 2.4 s to 2.0 s, outside an emulator), for 120 MB more memory (go.dev/doc/gc-guide)
+SLOW_GARBAGE = {"name": "GOGC", "value": "400"}
+READY_PROBED = ("etcd", "kube-apiserver", "kube-scheduler")
+
+
+@dataclass(frozen=True)
+class Taint:
+    """A node's taint."""
+
+    key: str
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+WINDOWS_TAINT = Taint("os", "NoSchedule", "windows")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What all nodes share. ``endpoint`` is the API server's host:port; ``emulated``: no KVM, everything is slow."""
+
+    versions: Versions
+    endpoint: str
+    names: tuple[str, ...]  # all addresses and names that people and nodes use for the API server
+    pod_cidr: str
+    service_cidr: str
+    domain: str = "cluster.local"
+    proxy_mode: Literal["nftables", "iptables"] = "nftables"
+    preloaded: bool = False  # the images are in the nodes already, and are never pulled
+    emulated: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node. ``taints``: None leaves kubeadm's own, () means none at all."""
+
+    name: str
+    address: str
+    os: System = "linux"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What lets a node join: secrets of a short life."""
+
+    token: str = field(repr=False)
+    ca_hashes: tuple[str, ...]  # "sha256:..." of the cluster CA's public key
+    certificate_key: str | None = field(default=None, repr=False)  # for further controllers
+
+
+def controller_taints(linux_workers: int) -> tuple[Taint, ...] | None:
+    """The taints of controllers: none where no other Linux node could run CoreDNS and the like."""
+    return None if linux_workers else ()
+
+
+def worker_taints(os: System) -> tuple[Taint, ...] | None:
+    """The taints of workers: what does not ask for Windows stays away from it."""
+    return (WINDOWS_TAINT,) if os == "windows" else None
+
+
+def init(cluster: Cluster, node: Node, token: str, certificate_key: str | None = None) -> str:
+    """The file for ``kubeadm init --config`` on the first controller.
+
+    :param certificate_key: for ``--upload-certs``, which lets further controllers fetch the certificates.
+    """
+    first: dict[str, Any] = {
+        "apiVersion": API,
+        "kind": "InitConfiguration",
+        "bootstrapTokens": [{"token": token, "ttl": TOKEN_LIFE}],
+        "nodeRegistration": _registration(cluster, node),
+        "localAPIEndpoint": _local(cluster, node),
+    }
+    if certificate_key is not None:
+        first["certificateKey"] = certificate_key
+    return _file(_patched(cluster, _timed(cluster, first)), _cluster(cluster), _kubelet(cluster), _proxy(cluster))
+
+
+def join_controller(cluster: Cluster, node: Node, credentials: Credentials) -> str:
+    """The file for ``kubeadm join --config`` on a further controller; it holds secrets."""
+    assert credentials.certificate_key is not None
+    joining = _join(cluster, node, credentials)
+    joining["controlPlane"] = {
+        "localAPIEndpoint": _local(cluster, node),
+        "certificateKey": credentials.certificate_key,
+    }
+    return _file(_patched(cluster, _timed(cluster, joining)))
+
+
+def join_worker(cluster: Cluster, node: Node, credentials: Credentials) -> str:
+    """The file for ``kubeadm join --config`` on a Linux or Windows worker; it holds a secret."""
+    return _file(_timed(cluster, _join(cluster, node, credentials)))
+
+
+def patches(cluster: Cluster) -> dict[str, str]:
+    """What kubeadm is to change in its own static pods and its CoreDNS: files by their paths on a controller.
+
+    (kubernetes.io/docs/setup/production-environment/tools/kubeadm/control-plane-flags, "Customizing with patches";
+    ``corednsdeployment`` since 1.32)
+    """
+    if not cluster.emulated:
+        return {}
+    found = {}
+    for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        probes = {key: value for key, value in SLOW_PROBES.items() if key == "livenessProbe" or name in READY_PROBED}
+        spec = {"containers": [{"name": name, "env": [SLOW_GARBAGE], **probes}]}
+        found[f"{PATCHES}/{name}+strategic.yaml"] = yaml.safe_dump({"spec": spec})
+    found[f"{PATCHES}/corednsdeployment+strategic.yaml"] = yaml.safe_dump({"spec": {"replicas": 1}})
+    return found
+
+
+def _join(cluster: Cluster, node: Node, credentials: Credentials) -> dict[str, Any]:
+    return {
+        "apiVersion": API,
+        "kind": "JoinConfiguration",
+        "nodeRegistration": _registration(cluster, node),
+        "discovery": {
+            "bootstrapToken": {
+                "apiServerEndpoint": cluster.endpoint,
+                "token": credentials.token,
+                "caCertHashes": list(credentials.ca_hashes),
+            }
+        },
+    }
+
+
+def _registration(cluster: Cluster, node: Node) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": node.name,
+        "criSocket": SOCKETS[node.os],
+        "imagePullPolicy": "Never" if cluster.preloaded else "IfNotPresent",
+    }
+    if node.os == "linux":  # a native Windows service never sees these: winlab/cluster/kubelet.py gives it its flags
+        extra = {"node-ip": node.address}
+        if node.labels:
+            extra["node-labels"] = ",".join(f"{key}={value}" for key, value in node.labels.items())
+        row["kubeletExtraArgs"] = _arguments(extra)
+    if node.taints is not None:
+        row["taints"] = [
+            {"key": taint.key, "effect": taint.effect} | ({"value": taint.value} if taint.value else {})
+            for taint in node.taints
+        ]
+    if cluster.emulated:
+        row["ignorePreflightErrors"] = SLOW_IGNORED
+    return row
+
+
+def _local(cluster: Cluster, node: Node) -> dict[str, Any]:
+    return {"advertiseAddress": node.address, "bindPort": int(cluster.endpoint.rpartition(":")[2])}
+
+
+def _cluster(cluster: Cluster) -> dict[str, Any]:
+    versions = cluster.versions
+    etcd: dict[str, Any] = {"dataDir": "/var/lib/etcd", "imageTag": versions.etcd}
+    if cluster.emulated:
+        etcd["extraArgs"] = _arguments(SLOW_ETCD)
+    row: dict[str, Any] = {
+        "apiVersion": API,
+        "kind": "ClusterConfiguration",
+        "kubernetesVersion": versions.kubernetes,
+        "controlPlaneEndpoint": cluster.endpoint,
+        "apiServer": {"certSANs": list(cluster.names)},
+        "etcd": {"local": etcd},
+        "dns": {"imageTag": versions.coredns},
+        "networking": {
+            "podSubnet": cluster.pod_cidr,
+            "serviceSubnet": cluster.service_cidr,
+            "dnsDomain": cluster.domain,
+        },
+    }
+    if cluster.emulated:
+        row["encryptionAlgorithm"] = "ECDSA-P256"  # RSA keys take an emulated CPU a minute
+        release = RELEASE_LEASE if versions.minor >= RELEASE_LEASE_SINCE else {}
+        row |= {
+            "controllerManager": {"extraArgs": _arguments(SLOW_LEASE | release)},
+            "scheduler": {"extraArgs": _arguments(SLOW_LEASE)},
+        }
+    return row
+
+
+def _kubelet(cluster: Cluster) -> dict[str, Any]:
+    """What kubeadm gives to the kubelets of all nodes; on Windows it empties resolvConf itself."""
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "cgroupDriver": "systemd",
+        "clusterDomain": cluster.domain,
+        "failSwapOn": False,  # Windows' pagefile is none of its business, and a lab's guests are small
+        "resolvConf": RESOLV_CONF,
+    }
+
+
+def _proxy(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": cluster.proxy_mode,
+        "clusterCIDR": cluster.pod_cidr,
+    }
+
+
+def _timed(cluster: Cluster, row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "timeouts": dict(SLOW_TIMEOUTS)} if cluster.emulated else row
+
+
+def _patched(cluster: Cluster, row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "patches": {"directory": PATCHES}} if cluster.emulated else row
+
+
+def _arguments(values: Mapping[str, str]) -> list[dict[str, str]]:
+    """v1beta4 takes arguments as a list."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _file(*documents: dict[str, Any]) -> str:
+    return yaml.safe_dump_all(documents, sort_keys=False)

@@ -1,0 +1,94 @@
+"""How the kubelet is started: a native service on Windows, a systemd unit on Linux. Pure."""
+
+from __future__ import annotations
+
+from winlab.design.render.kubeadm import SOCKETS, Node
+
+LOG = "C:/var/log/kubelet/kubelet.log"
+RUNNER = "C:/k/kube-log-runner.exe"  # k8s.io/component-base/logs/kube-log-runner: its flags precede the program
+ROTATION = ("--log-file-size=50Mi", "--log-file-age=168h", "--flush-interval=5s")
+
+# As kubeadm's own packages have them: kubernetes/release, cmd/krel/templates/latest
+UNIT = """\
+[Unit]
+Description=kubelet: The Kubernetes Node Agent
+Documentation=https://kubernetes.io/docs/
+Wants=network-online.target
+After=network-online.target containerd.service
+
+[Service]
+ExecStart=/usr/local/bin/kubelet
+Restart=always
+StartLimitInterval=0
+RestartSec=10
+
+[Install]
+WantedBy=multi-user.target
+"""
+DROP_IN = """\
+[Service]
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \
+--kubeconfig=/etc/kubernetes/kubelet.conf"
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+# "kubeadm init" and "kubeadm join" write this file
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart=/usr/local/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+"""
+
+
+def unit() -> str:
+    """/etc/systemd/system/kubelet.service."""
+    return UNIT
+
+
+def drop_in() -> str:
+    """/etc/systemd/system/kubelet.service.d/10-kubeadm.conf: where kubeadm's results are."""
+    return DROP_IN
+
+
+def windows_arguments(node: Node) -> tuple[str, ...]:
+    """The flags of kubelet.exe as a service, every one after the program's name.
+
+    A native service does not read kubeadm-flags.env, so that all which kubeadm would write there is here. The same
+    flags are right for all minors from 1.31 on: ``--pod-infra-container-image``, which older recipes have, is fatal
+    since 1.35, and needed by none of these (containerd pins the sandbox's image).
+    """
+    arguments = [
+        "--windows-service",
+        "--windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS",  # else busy pods starve it: Kubernetes' own CI
+        "--v=2",
+        f"--hostname-override={node.name}",
+        f"--node-ip={node.address}",
+        "--config=C:/var/lib/kubelet/config.yaml",
+        "--cert-dir=C:/var/lib/kubelet/pki",
+        "--bootstrap-kubeconfig=C:/etc/kubernetes/bootstrap-kubelet.conf",
+        "--kubeconfig=C:/etc/kubernetes/kubelet.conf",
+        f"--container-runtime-endpoint={SOCKETS['windows']}",
+        # the cluster's configuration is Linux's: what Windows has not is taken back here
+        "--cgroups-per-qos=false",
+        "--enforce-node-allocatable=",
+        "--resolv-conf=",
+    ]
+    if node.taints:
+        arguments.append(f"--register-with-taints={','.join(map(str, node.taints))}")
+    if node.labels:
+        arguments.append(f"--node-labels={','.join(f'{key}={value}' for key, value in node.labels.items())}")
+    return tuple(arguments)
+
+
+def windows_command(node: Node) -> str:
+    """The command line of the Windows service ``kubelet`` (its binPath)."""
+    return service_command(LOG, "C:/k/kubelet.exe", windows_arguments(node))
+
+
+def service_command(log: str, program: str, arguments: tuple[str, ...]) -> str:
+    """A service's command line, with the program's output in a log file of at most 50 MiB, old ones kept a week.
+
+    :raises ValueError: an argument would not arrive as it is.
+    """
+    words = (RUNNER, f"--log-file={log}", *ROTATION, program, *arguments)
+    if bad := [word for word in words if any(char in word for char in ' \t"')]:
+        raise ValueError(f"can't be in a service's command line: {bad}")
+    return " ".join(words)

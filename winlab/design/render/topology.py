@@ -1,0 +1,178 @@
+"""The lab's rows in OVN's northbound database, as values. Pure; winlab/net/ovn.py writes them.
+
+One logical switch with DHCP (fixed leases) and DNS, one router with source NAT out, and for each node an external
+address that comes in: ``dnat_and_snat``. So the host needs neither routes nor root for a lab, and two labs may use the
+same inner addresses. Source: ovn-nb(5).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from winlab.design import cni
+from winlab.design.plan import addresses, tags
+from winlab.design.plan.cluster import API_PORT, network
+from winlab.design.plan.model import NodePlan, Plan
+
+LEASE_SECONDS = 86400
+
+
+@dataclass(frozen=True)
+class SwitchPort:
+    """A logical switch port; ``options`` and ``type`` as in ovn-nb(5)."""
+
+    name: str
+    addresses: str
+    external_ids: dict[str, str]
+    type: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    dhcp: bool = False
+
+
+@dataclass(frozen=True)
+class RouterPort:
+    """A logical router port. ``network`` is address/prefix; ``gateway`` says whether it needs a gateway chassis."""
+
+    name: str
+    mac: str
+    network: str
+    gateway: bool = False
+
+
+@dataclass(frozen=True)
+class Nat:
+    """An address translation; ``external_mac`` and ``port`` stay empty: translation is done on the gateway chassis."""
+
+    type: str
+    external: str
+    logical: str
+    external_ids: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Balancer:
+    """A load balancer for TCP: ``vip`` and ``backends`` are address:port.
+
+    OVN asks each backend whether it is there (``ports``: its address and logical port) from the address ``prober``,
+    and sends nobody to one that is not.
+    """
+
+    name: str
+    vip: str
+    backends: tuple[str, ...]
+    ports: tuple[tuple[str, str], ...]
+    prober: str
+    on_switch: bool
+
+
+@dataclass(frozen=True)
+class Topology:
+    """All rows of a lab."""
+
+    external_ids: dict[str, str]
+    switch: str
+    switch_config: dict[str, str]
+    ports: tuple[SwitchPort, ...]
+    dhcp_cidr: str
+    dhcp_options: dict[str, str]
+    dns: dict[str, str]
+    router: str
+    router_options: dict[str, str]
+    router_ports: tuple[RouterPort, ...]
+    external_switch: str
+    external_port: SwitchPort
+    default_route: str
+    discarded: tuple[str, ...]
+    nats: tuple[Nat, ...]
+    balancers: tuple[Balancer, ...]
+    chassis: str
+
+
+def topology(plan: Plan) -> Topology:
+    """The rows of the plan's lab; its router's gateway is on the host's own chassis."""
+    net = plan.network
+    ids = tags.external_ids(plan)
+    prefix = ipaddress.IPv4Network(net.cidr).prefixlen
+    external_prefix = ipaddress.IPv4Network(net.external_cidr).prefixlen
+    pods = network(plan)
+    inside, outside = f"{net.router}-inside", f"{net.router}-outside"
+    router_port = SwitchPort(f"{net.switch}-to-router", "router", ids, "router", (("router-port", inside),))
+    return Topology(
+        external_ids=ids,
+        switch=net.switch,
+        switch_config={"subnet": net.cidr, "exclude_ips": net.gateway},
+        ports=(router_port, *(_node_port(plan, node) for node in plan.nodes)),
+        dhcp_cidr=net.cidr,
+        dhcp_options={
+            "server_id": net.gateway,
+            "server_mac": net.gateway_mac,
+            "lease_time": str(LEASE_SECONDS),
+            "router": net.gateway,
+            "dns_server": "{" + ", ".join(net.resolvers) + "}",
+            "mtu": str(net.mtu),
+            "domain_name": f'"{net.domain}"',
+        },
+        dns=_names(plan),
+        router=net.router,
+        # learning from every ARP packet costs much where many labs share the external switch
+        router_options={"always_learn_from_arp_request": "false", "dynamic_neigh_routers": "true"},
+        router_ports=(
+            RouterPort(inside, net.gateway_mac, f"{net.gateway}/{prefix}"),
+            RouterPort(outside, net.router_external_mac, f"{net.router_external}/{external_prefix}", gateway=True),
+        ),
+        external_switch=net.external_switch,
+        external_port=SwitchPort(
+            f"{net.external_switch}-to-{plan.lab}",
+            "router",
+            ids,
+            "router",
+            (("router-port", outside), ("nat-addresses", "router")),
+        ),
+        default_route=net.external_gateway,
+        # A service or pod that nobody knows (yet) must not be looked for outside, where somebody may have its address:
+        # seen with CoreDNS, which was quicker than kube-proxy and met a stranger at 10.96.0.1. In a cluster made
+        # elsewhere the pods that this router does not know are outside.
+        discarded=(plan.cluster.service_cidr, *(() if plan.joins else (plan.cluster.pod_cidr,))),
+        balancers=_balancers(plan),
+        chassis=plan.host.chassis,
+        nats=(
+            Nat("snat", net.router_external, net.cidr, ids),
+            # pods that talk to the outside under their own addresses
+            *(Nat("snat", net.router_external, cidr, ids) for cidr in cni.get(plan.cluster.profile).router_snat(pods)),
+            *(Nat("dnat_and_snat", node.floating, node.address, tags.external_ids(plan, node)) for node in plan.nodes),
+        ),
+    )
+
+
+def _balancers(plan: Plan) -> tuple[Balancer, ...]:
+    """Several controllers share one API address inside and one outside, without a proxy machine."""
+    controllers = [node for node in plan.nodes if node.role == "controller"]
+    if len(controllers) < 2:
+        return ()
+    backends = tuple(f"{node.address}:{API_PORT}" for node in controllers)
+    ports = tuple((node.address, node.port) for node in controllers)
+    prober = addresses.inner(plan.network.cidr, addresses.PROBER)
+    name = f"{plan.network.router}-api"
+    return (
+        Balancer(f"{name}-inside", plan.cluster.endpoint, backends, ports, prober, on_switch=True),
+        Balancer(f"{name}-outside", plan.cluster.external, backends, ports, prober, on_switch=False),
+    )
+
+
+def _node_port(plan: Plan, node: NodePlan) -> SwitchPort:
+    return SwitchPort(node.port, f"{node.mac} {node.address}", tags.external_ids(plan, node), dhcp=True)
+
+
+def _names(plan: Plan) -> dict[str, str]:
+    """The records of OVN's DNS: each node by its short and its full name, and backwards."""
+    records = {}
+    for node in plan.nodes:
+        records[node.name] = node.address
+        records[f"{node.name}.{plan.network.domain}"] = node.address
+        reverse = ipaddress.IPv4Address(node.address).reverse_pointer
+        records[reverse] = f"{node.name}.{plan.network.domain}"
+    if plan.alias is not None:
+        name, address = plan.alias
+        records[name] = records[f"{name}.{plan.network.domain}"] = address  # Windows may add the lab's domain to it
+    return records

@@ -1,0 +1,1 @@
+"""Runs steps in parallel, tells what happens by events, learns how long things take."""

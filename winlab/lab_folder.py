@@ -1,0 +1,151 @@
+"""A lab's local folder: only what reality can't hold.
+
+::
+
+    <state>/labs/<lab>/          0700
+    ├── credentials.json         0600  passwords, keys, certificates
+    ├── id_ed25519               0600  the key for ssh
+    ├── known_hosts                    the host keys that winlab made for the nodes
+    ├── ca.pem                         whom to believe over WinRM
+    ├── kubeconfig              0600  the cluster's administrator
+    ├── kubectl                        a link to the kubectl of the cluster's version, in the cache
+    ├── journal.jsonl            0600  what every create did
+    └── lock                           held while the lab is being changed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from winlab import settings
+from winlab.design.plan import credentials
+from winlab.design.plan.credentials import Credentials
+from winlab.design.plan.model import Plan
+from winlab.errors import ConflictError, NotFoundError, WinlabError
+from winlab.events import Event
+
+
+class LabState:
+    """The folder of one lab. Nothing is made until something is written."""
+
+    def __init__(self, lab: str) -> None:
+        self.lab = lab
+        self.folder = settings.state_dir() / "labs" / lab
+        self.ssh_key = self.folder / "id_ed25519"
+        self.known_hosts = self.folder / "known_hosts"
+        self.ca = self.folder / "ca.pem"
+        self.journal = self.folder / "journal.jsonl"
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.kubectl = self.folder / "kubectl"
+
+    def make(self) -> None:
+        """Make the folder, for its owner alone."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder.chmod(0o700)
+
+    def write(self, path: Path, text: str, mode: int = 0o600) -> None:
+        """Write a file of the folder so that it is never half there, nor readable for others in between."""
+        self.make()
+        fresh = path.with_suffix(f"{path.suffix}.{os.getpid()}.new")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+
+    def credentials(self) -> Credentials:
+        """The lab's credentials.
+
+        :raises NotFoundError: they are not here, so nobody can log in from this account.
+        """
+        path = self.folder / "credentials.json"
+        try:
+            return Credentials.model_validate_json(path.read_text())
+        except FileNotFoundError as error:
+            raise NotFoundError(
+                f"The credentials of the lab '{self.lab}' are not in this account.",
+                why=f"'{path}' does not exist. Another user made the lab, or its folder was removed.",
+                cure="Use the account that made it; or 'winlab destroy' (which needs no credentials) and create anew.",
+            ) from error
+        except ValidationError as error:
+            raise WinlabError(
+                f"The lab's credentials in '{path}' are damaged.",
+                why=str(error),
+                cure="Destroy the lab and create it anew.",
+            ) from error
+
+    def credentials_fit(self, plan: Plan) -> bool:
+        """Whether there are credentials, and for just these nodes."""
+        try:
+            return self.credentials().identity == credentials.identity(plan)
+        except WinlabError:
+            return False
+
+    def ensure_credentials(self, plan: Plan) -> Credentials:
+        """The lab's credentials, made now if none fit. Their files for ssh and WinRM are written anew."""
+        if self.credentials_fit(plan):
+            made = self.credentials()
+        else:
+            made = credentials.generate(plan)
+            self.write(self.folder / "credentials.json", made.model_dump_json(indent=1))
+        self.write(self.ssh_key, made.ssh_key)
+        self.write(self.ca, made.ca_certificate, 0o644)
+        lines = [
+            f"{node.floating},{node.name}.{plan.network.domain} {made.nodes[node.name].host_key_public}"
+            for node in plan.nodes
+        ]
+        self.write(self.known_hosts, "\n".join(lines) + "\n", 0o644)
+        return made
+
+    def has_credentials_for(self, plan: Plan) -> bool:
+        """Whether all files of the credentials are there, for just these nodes."""
+        return self.credentials_fit(plan) and all(p.exists() for p in (self.ssh_key, self.ca, self.known_hosts))
+
+    def record(self, event: Event) -> None:
+        """Add an event to the journal."""
+        self.make()
+        handle = os.open(self.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "a") as file:
+            file.write(json.dumps(asdict(event)) + "\n")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lab against another winlab that would change it.
+
+        :raises ConflictError: another one is at it.
+        """
+        self.make()
+        with (self.folder / "lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                file.seek(0)
+                raise ConflictError(
+                    f"Another winlab is changing the lab '{self.lab}'.",
+                    why=f"Its process id is {file.read().strip() or 'unknown'}.",
+                    cure="Wait for it to end, or interrupt it.",
+                ) from error
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def remove(self) -> None:
+        """Remove the folder and all that is in it."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+
+def labs() -> list[str]:
+    """The labs that have a folder in this account."""
+    base = settings.state_dir() / "labs"
+    return sorted(path.name for path in base.iterdir() if path.is_dir()) if base.is_dir() else []

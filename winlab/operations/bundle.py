@@ -1,0 +1,106 @@
+"""Gathers what a spec needs into a bundle: artifacts, catalog images, and the person's own media by their hash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from winlab.design.catalog import recipes as catalog
+from winlab.design.catalog.artifact import Artifact, Source
+from winlab.design.plan import golden, required
+from winlab.design.plan.model import Plan
+from winlab.errors import UsageError
+from winlab.events import Progress
+from winlab.operations import lock_inputs
+from winlab.steps import payload
+from winlab.supply.artifacts import select
+from winlab.supply.artifacts.bundle import file
+from winlab.supply.artifacts.bundle.file import Bundle
+from winlab.supply.artifacts.bundle.format import OwnMediaRow
+from winlab.supply.artifacts.bundle.source import restore_image
+from winlab.supply.images import cache, windows_media
+
+
+def source(plan: Plan, kind: select.Kind | None, mirror: str | None) -> tuple[Source, list[Artifact], str]:
+    """The source that the bundle is filled from, what it gives of all that the plan needs, and why it was taken.
+
+    :raises NotFoundError: no source has everything.
+    """
+    chosen, why = payload.choose(plan, payload.Origin(kind=kind, mirror=mirror))
+    return chosen.source, [artifact for artifact in required.every(plan) if artifact not in chosen.missing], why
+
+
+def create(
+    plan: Plan, path: Path | None, chosen: Source, artifacts: list[Artifact], mirror: str | None, progress: Progress
+) -> Bundle:
+    """Obtain everything and write the bundle; without *path* into the cache, where create finds it by itself.
+
+    :raises UsageError: it would hold Kubernetes of the person's own where other labs look for the published one.
+    :raises WinlabError: something can't be had, or the bundle not be written.
+    """
+    if plan.cluster.source is not None and path is None:
+        raise UsageError(
+            "A bundle with Kubernetes of your own does not go into the cache.",
+            why=f"Any lab of {plan.cluster.versions.kubernetes} would take it from there.",
+            cure="Say with --to FILE where to write it.",
+        )
+    obtained = chosen.obtain_all(artifacts, progress)
+    media = [cache.obtain(recipe, progress, mirror=mirror if recipe.download else None) for recipe in recipes(plan)]
+    brought = {image.sha256 for image in media}  # the published drivers come into the bundle
+    own = [
+        OwnMediaRow(name=row.file, sha256=row.sha256, size=_size(plan, row.file))
+        for row in lock_inputs.media(plan, progress)
+        if row.sha256 not in brought
+    ]
+    inputs = {
+        "versions": plan.cluster.versions.model_dump(),
+        "profile": plan.cluster.profile,
+        "images": sorted({node.image for node in plan.nodes}),
+    }
+    name = f"kubernetes-{plan.cluster.versions.kubernetes}-{'-'.join(sorted({node.image for node in plan.nodes}))}.tar"
+    return file.write(path or file.folder() / name, [*obtained, *media, *own], inputs, progress)
+
+
+def restore_images(plan: Plan, path: Path, progress: Progress) -> None:
+    """Bring the catalog's images that the plan needs out of a bundle into the cache, where they are looked for.
+
+    :raises NotFoundError: the bundle lacks one.
+    :raises TransferError: one is damaged.
+    """
+    opened = file.open_bundle(path)
+    for recipe in recipes(plan):
+        key = cache.key(recipe)
+        if opened.image(key) is None and cache.lookup(recipe) is not None:
+            continue  # an older bundle, and an image that was made here
+        restore_image(opened, key, progress)
+
+
+def restore_lacking(plan: Plan, path: Path, progress: Progress) -> None:
+    """As :func:`restore_images`, of a bundle that nobody named: what the cache has stays, what the bundle lacks too.
+
+    :raises TransferError: one is damaged.
+    """
+    opened = file.open_bundle(path)
+    for recipe in recipes(plan):
+        if cache.lookup(recipe) is None and opened.image(cache.key(recipe)) is not None:
+            restore_image(opened, cache.key(recipe), progress)
+
+
+def recipes(plan: Plan) -> list[catalog.Recipe]:
+    """The catalog's images that the plan needs, with the published drivers; media of the person's own are none."""
+    names = {node.image for node in plan.nodes if node.windows is None or node.windows.media is None}
+    if any(node.windows is not None and windows_media.is_published(node.windows.drivers) for node in plan.nodes):
+        names.add(windows_media.DRIVERS)
+    recipes = [catalog.get(name) for name in sorted(names)]
+    return [recipe for recipe in recipes if recipe.download is not None or recipe.build is not None]
+
+
+def _size(plan: Plan, name: str) -> int:
+    for node in plan.nodes:
+        for evaluation in catalog.get(node.image).evaluations:
+            if evaluation.file == name:
+                return evaluation.size or 0
+        if node.windows is not None:
+            for path in (node.windows.media, *(path for _, path in golden.files(node.windows))):
+                if path is not None and path.name == name and path.exists():
+                    return path.stat().st_size
+    return 0

@@ -1,0 +1,148 @@
+"""Another CD in a node's payload drive for as long as it is needed; then the payload CD again.
+
+Scripts in Windows live on the CD, so every CD that is put in carries them. What was in the drive before is noted in
+the lab's folder: a winlab that is killed in between leaves a note by which the next one puts things right.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab import data
+from winlab.adapters.guests.scripts import DRIVES, Node
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.volumes import Pool
+from winlab.design.render.domain import PAYLOAD_DRIVE
+from winlab.errors import GuestError, NotFoundError
+from winlab.events import Progress
+from winlab.lab_folder import LabState
+from winlab.supply import payload
+from winlab.supply.media import small_iso
+
+TRIES, PAUSE = 20, 1.5  # seconds
+
+
+@dataclass(frozen=True)
+class Drives:
+    """The payload drives of a lab's nodes."""
+
+    conn: Connection
+    pool: Pool
+    state: LabState
+
+    def upload(self, what: str, files: Mapping[str, bytes | Path], progress: Progress) -> str:
+        """Make a CD and bring it into the pool as a volume of the lab; the volume's name.
+
+        :param what: what the CD is for: ``node-1.push``.
+        :param files: by their paths on the CD; winlab's own scripts come to them.
+        """
+        name = f"{self.state.lab}.{what}.iso"
+        self.state.make()
+        with tempfile.TemporaryDirectory(prefix="winlab-", dir=self.state.folder) as folder:
+            path = Path(folder) / "cd.iso"
+            progress.say("writing a CD")
+            small_iso.write(path, payload.LABEL, {**scripts(), **files})
+            progress.say("uploading it into the pool")
+            self.pool.upload(name, path)
+        return name
+
+    @contextmanager
+    def inserted(self, machine: Machine, volume: str) -> Iterator[None]:
+        """Have a CD in a node's drive; afterwards what was there before, however this ends.
+
+        :raises NotFoundError: the node has no payload CD to come back to.
+        """
+        before = self.mended(machine)
+        self.state.write(self._note(machine), before)
+        try:
+            self._insert(machine, volume)
+            yield
+        finally:
+            self._insert(machine, before)
+            self._note(machine).unlink(missing_ok=True)
+
+    def mended(self, machine: Machine) -> str:
+        """See that a node's drive has its payload CD, not one that a killed winlab left; the CD's volume.
+
+        :raises NotFoundError: it has none.
+        """
+        target, _ = PAYLOAD_DRIVE[machine.tag.os]
+        path = domains.medium(self.conn, machine.domain, target)
+        if path is not None and path.name.startswith(payload.PREFIX):
+            return path.name
+        note = self._note(machine)
+        volume = note.read_text(encoding="utf-8").strip() if note.exists() else ""
+        if not volume or not self.pool.exists(volume):
+            raise NotFoundError(
+                f"'{machine.tag.node}' has no payload CD in its drive.",
+                why="Kubernetes was not brought to it yet.",
+                cure="Run the lab's create command again (without --until guests).",
+            )
+        self._insert(machine, volume)
+        return volume
+
+    def _insert(self, machine: Machine, volume: str) -> None:
+        target, bus = PAYLOAD_DRIVE[machine.tag.os]
+        domains.insert(self.conn, machine.domain, target, bus, self.pool.path(volume))
+
+    def _note(self, machine: Machine) -> Path:
+        return self.state.folder / f"drive-{machine.tag.node}"
+
+
+def scripts() -> dict[str, bytes]:
+    """winlab's scripts for Windows, as they stand on every CD."""
+    folder = data.folder("unattend") / "windows/worker"
+    return {f"scripts/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.ps1"))}
+
+
+def await_seen(node: Node, file: str) -> None:
+    """Wait until a node sees the CD that was just put in, by a file that only this one has.
+
+    Windows goes on showing the old CD for some seconds. Linux mounts it anew each time.
+
+    :param file: its path on the CD: ``push/kubelet.exe``.
+    :raises GuestError: it does not see it.
+    """
+    if not _await(node, file, there=True):
+        raise GuestError(
+            f"'{node.tag.node}' does not see the CD that winlab put in.", cure="Run the same command again."
+        )
+
+
+def await_gone(node: Node, file: str) -> None:
+    """Wait until a node sees that the CD with *file* was taken out: else the next script is looked for on it.
+
+    One that never does so is left to the next command, which puts its own CD in.
+    """
+    _await(node, file, there=False)
+
+
+def _await(node: Node, file: str, *, there: bool) -> bool:
+    if node.tag.os == "linux":
+        return True
+    place = file.replace("/", "\\")
+    for _ in range(TRIES):
+        found = node.execute([f"cmd.exe /c for %d in ({DRIVES}) do @if exist %d:\\{place} echo %d:"]).strip()
+        if bool(found) == there:
+            return True
+        time.sleep(PAUSE)
+    return False
+
+
+def require_running(machine: Machine) -> None:
+    """See that a node can be asked for something.
+
+    :raises GuestError: it does not run.
+    """
+    if machine.state != "running":
+        raise GuestError(
+            f"'{machine.tag.node}' is {machine.state}.",
+            cure="Run the lab's create command again; it starts what is off.",
+        )

@@ -1,0 +1,108 @@
+"""A Windows machine by itself, for use outside winlab: its plan, and the ISO that installs it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab.design.plan import credentials
+from winlab.design.plan import model as plan
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.render import answer
+from winlab.design.spec.model import Spec
+from winlab.errors import UsageError
+from winlab.events import Progress
+from winlab.host.facts import HostFacts
+from winlab.steps import images, machines
+from winlab.supply.images import requirements
+from winlab.supply.media import export as media_export
+
+COMPUTER = re.compile(r"[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?")  # what DNS and NetBIOS both take
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The plan of one Windows machine, in a lab that never comes to be."""
+
+    plan: Plan
+    node: NodePlan
+
+    @property
+    def image(self) -> str:
+        """The name of the image that is installed."""
+        assert self.node.windows is not None
+        return self.node.windows.image_name
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was written: the ISO, and the folder with the machine's credentials."""
+
+    iso: Path
+    credentials: Path
+
+
+def make(spec: Spec, name: str) -> Alone:
+    """Decide everything about the machine *name*.
+
+    :raises UsageError: it can't be called so, or the spec's workers don't run Windows.
+    """
+    if not COMPUTER.fullmatch(name):
+        raise UsageError(
+            f"A computer can't be called '{name}'.",
+            cure="Use 1 to 15 letters, digits and hyphens, beginning with a letter.",
+        )
+    workers = spec.workers.model_copy(update={"count": 1, "golden": False})
+    whole = plan.make(spec.model_copy(update={"workers": workers}), "alone", HostFacts())
+    worker = next(node for node in whole.nodes if node.role == "worker")
+    if worker.windows is None:
+        raise UsageError(
+            f"'{worker.image}' is not Windows.", cure="Choose windows-2019, windows-2022 or windows-2025 with --os."
+        )
+    own = worker.windows.model_copy(update={"computer_name": name.upper()})
+    node = worker.model_copy(update={"name": name.lower(), "windows": own})
+    return Alone(whole.model_copy(update={"nodes": (node,)}), node)
+
+
+def export(alone: Alone, to: Path, progress: Progress, *, mirror: str | None = None, consent: bool = False) -> Export:
+    """Write the ISO to *to*, and the machine's credentials into a folder beside it.
+
+    :param mirror: where drivers and media come from, instead of their own sites.
+    :param consent: the terms of Microsoft's evaluation media were accepted: a medium that lacks is fetched.
+    :raises UsageError: the medium can't be used, or something is in the way; nothing is overwritten.
+    :raises NotFoundError: there is no medium.
+    """
+    made = Export(to, to.with_name(f"{to.stem}.credentials"))
+    for path in (made.iso, made.credentials):
+        if path.exists():
+            raise UsageError(f"'{path}' is there already.", cure="Remove it, or choose another name with --to.")
+    requirements.check(alone.plan, consent=consent, joins=False)
+    medium = images.medium(alone.node, progress, mirror=mirror, consent=consent)
+    requirements.check_medium(alone.node, medium)
+    node = requirements.with_key(alone.node, medium)
+    images.fetch_drivers(alone.plan, progress, mirror=mirror)
+    generated = credentials.generate(alone.plan)
+    files: dict[str, bytes | Path] = {
+        **answer.answer_files(alone.plan, node, generated, pfx=generated.pfx(node.name)),
+        **machines.additions(alone.node, medium, progress),
+    }
+    partial = to.with_name(f"{to.name}.part")
+    try:
+        media_export.build(medium, partial, files, progress)
+        made.credentials.mkdir(mode=0o700)
+        _write(made.credentials / "administrator-password", generated.administrator_password + "\n")
+        _write(made.credentials / "ssh_key", generated.ssh_key)
+        _write(made.credentials / "ca.pem", generated.ca_certificate)
+        partial.replace(to)
+    except OSError as error:
+        raise UsageError(f"'{to}' can't be written.", why=str(error), cure="Choose another place with --to.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return made
+
+
+def _write(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)

@@ -1,0 +1,204 @@
+"""Golden images as a whole: what a plan needs of them, how it gets them, and building one by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from winlab import lab_folder, locks
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.connection import Connection, connected
+from winlab.adapters.vm.volumes import Pool
+from winlab.design.catalog import versions
+from winlab.design.plan.model import GOLDEN, NodePlan, Plan
+from winlab.engine import engine
+from winlab.engine.durations import Durations, Forecast
+from winlab.engine.engine import Step
+from winlab.errors import ConflictError, HostError, UsageError, WinlabError
+from winlab.events import Event, Kind, Listener, Progress, Told
+from winlab.lab_folder import LabState
+from winlab.operations import bundle
+from winlab.steps import Context, foundation, golden, images, payload
+from winlab.steps.payload import Origin, Supply
+from winlab.supply.images import golden as golden_cache
+from winlab.supply.images import library, requirements
+
+WANTED_BY = "wanted-by"  # in a builder's folder: the lab whose create began it
+SUFFIX = " of the golden image"
+SOON = 14  # days: an evaluation that ends within them is told of
+
+
+def clone(plan: Plan) -> NodePlan | None:
+    """The first node that is a clone; None if there is none."""
+    return next((node for node in plan.nodes if node.windows is not None and node.windows.golden), None)
+
+
+def is_there(plan: Plan, pool: Pool, conn: Connection) -> bool:
+    """Whether the golden image that the plan's nodes are clones of is in the pool or in the cache; or all of them are
+    made already, from whichever one it was then."""
+    node = clone(plan)
+    assert node is not None
+    assert node.windows is not None
+    if pool.is_complete(node.volume("base").name) or golden_cache.find(str(node.windows.golden)) is not None:
+        return True
+    return all_made(plan, conn)
+
+
+def all_made(plan: Plan, conn: Connection) -> bool:
+    """Whether all of the plan's Windows machines are made, so that no golden image is cloned any more."""
+    clones = [node for node in plan.nodes if node.windows is not None]
+    return all(domains.find(conn, node.domain) is not None for node in clones)
+
+
+def check_media(plan: Plan, *, consent: bool = False, offline: bool = False) -> None:
+    """See that the media can be had from which Windows will have to be installed, if it has to be.
+
+    :param offline: everything is to come from a bundle, and nothing from the internet.
+    :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
+    """
+    if plan.builder is None:
+        requirements.check(plan, consent=consent, offline=offline)
+        return
+    node = clone(plan)
+    if node is None or node.windows is None:
+        return
+    made = golden_cache.find(str(node.windows.golden))
+    if made is not None:
+        versions.check(plan.cluster.versions, node.windows.release, made.facts["build"], plan.cluster.profile)
+        return
+    try:
+        requirements.check(plan.builder, consent=consent, offline=offline)
+    except WinlabError:
+        if not _is_settled(plan):
+            raise
+
+
+def check_evaluation(plan: Plan, tell: Listener) -> None:
+    """See that the evaluation of the golden image goes on, and tell if not for long. Of one that is in the pool alone
+    nothing is known.
+
+    :raises UsageError: it is over; nothing was touched.
+    """
+    node = clone(plan)
+    made = None if node is None or node.windows is None else golden_cache.find(str(node.windows.golden))
+    if made is None or made.days_left is None:
+        return
+    key = made.image.key[: library.SHORT]
+    anew = f"Run 'winlab image rm {key}' and the same command again: it makes a new one."
+    if made.days_left < 0:
+        raise UsageError(
+            f"The evaluation of Windows in the golden image {key} is over.",
+            why=f"It ended at {made.facts['evaluation_ends']}, and its clones' ends with it.",
+            cure=anew,
+        )
+    if made.days_left < SOON:
+        text = f"The evaluation of Windows in the golden image {key} ends in {made.days_left} days. {anew}"
+        tell(Event(Kind.NOTE, "", text))
+
+
+def _is_settled(plan: Plan) -> bool:
+    try:
+        with connected() as conn:
+            return is_there(plan, Pool(conn), conn)
+    except HostError:
+        return False
+
+
+def lacking(plan: Plan, present: Callable[[], bool], held: ExitStack, progress: Progress) -> Plan | None:
+    """The plan of the lab in which the golden image has to be made; None if nothing has to be.
+
+    Another winlab that makes it is waited for. The lock stays in *held*.
+
+    :param present: whether the image is where it is needed.
+    """
+    if plan.builder is None or present():
+        return None
+    folder = LabState(plan.builder.lab)
+    held.enter_context(locks.held(_lock(plan.builder.lab), progress, "making this golden image"))
+    if present():
+        return None
+    folder.write(folder.folder / WANTED_BY, plan.lab)
+    return plan.builder
+
+
+def _lock(lab: str) -> Path:
+    """Held while a golden image is made. Beside the builder's folder, which goes when it is done."""
+    base = LabState(lab).folder.parent
+    base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return base / f"{lab}.lock"
+
+
+def upload_steps(context: Context) -> list[Step]:
+    """The step that sees to it that a golden image which is there is in the pool; none if no node is a clone."""
+    node = clone(context.plan)
+    if node is None:
+        return []
+    assert node.windows is not None
+    step = golden.upload_step(context, node.volume("base").name, str(node.windows.golden))
+    return [replace(step, done=lambda: step.done() or all_made(context.plan, context.conn))]
+
+
+def build_steps(context: Context, builder: Plan, source: Supply, *, alone: bool) -> list[Step]:
+    """The steps that make the golden image, and clones wait for.
+
+    :param context: of the lab with the clones.
+    :param alone: no other step brings the payload CD for Windows.
+    """
+    node = clone(context.plan)
+    assert node is not None
+    assert node.windows is not None
+    own = replace(context, plan=builder, state=LabState(builder.lab), suffix=SUFFIX)
+    found = [payload.payload_step(context, source, "windows")] if alone else []
+    if not golden.is_sealed(own):
+        found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
+    insert = payload.insert_step(own, source, builder.nodes[0])
+    return [*found, *golden.steps(own, insert, node.volume("base").name, str(node.windows.golden))]
+
+
+def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
+    """Make the golden image of the plan's Windows nodes, unless it is in the cache.
+
+    :raises WinlabError: a medium or source is missing (nothing was touched then), or a step failed.
+    """
+    node = clone(plan)
+    assert node is not None
+    assert node.windows is not None
+    key = str(node.windows.golden)
+    assert plan.builder is not None
+    offline = origin.bundle is not None
+    if origin.bundle is not None:
+        bundle.restore_images(plan.builder, origin.bundle, Told(tell, "images of the bundle"))
+    check_media(plan, consent=consent, offline=offline)
+    check_evaluation(plan, tell)
+    with connected() as conn, ExitStack() as held:
+        pool = Pool(conn)
+        builder = lacking(plan, lambda: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
+        if builder is not None:
+            source, why = payload.choose(plan, origin)
+            if source.bundle is not None and not offline:
+                bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
+            tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+            fetch = consent and not offline
+            known = Durations(plan.host.accelerator)
+            context = Context(plan, LabState(plan.lab), conn, pool, origin.mirror, plan.host.scale, known, fetch)
+            forecast = Forecast(known, builder.nodes)
+            engine.run(forecast.steps(build_steps(context, builder, source, alone=True)), forecast.listen(tell))
+            LabState(builder.lab).remove()
+    image = golden_cache.find(key)
+    assert image is not None
+    return image
+
+
+def abandon(lab: str, destroy: Callable[[str], object]) -> None:
+    """Remove half-made golden images that this lab's create began, and that nobody is making now."""
+    for other in lab_folder.labs():
+        folder = LabState(other).folder
+        note = folder / WANTED_BY
+        if not other.startswith(GOLDEN) or not note.exists() or note.read_text(encoding="utf-8").strip() != lab:
+            continue
+        with locks.attempt(_lock(other)) as mine:
+            if mine:
+                with suppress(ConflictError):
+                    destroy(other)

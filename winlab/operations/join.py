@@ -1,0 +1,230 @@
+"""A lab of workers alone joins a cluster made elsewhere, and leaves it: everything around the steps themselves.
+
+The person's kubeconfig stays on the host: the lab's folder keeps what its chosen context needs, for its owner alone. No
+worker ever gets it.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import socket
+import tempfile
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from winlab.adapters.kube import existing, kubeconfig
+from winlab.adapters.kube.existing import ForeignCluster
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design import cni
+from winlab.design.catalog import versions
+from winlab.design.cni.routed import Routed
+from winlab.design.plan import addresses
+from winlab.design.plan.model import Plan
+from winlab.design.plan.tags import Tag
+from winlab.design.spec.model import Spec
+from winlab.errors import ClusterError, UsageError
+from winlab.events import Progress
+from winlab.lab_folder import LabState
+from winlab.steps import linux_nodes, payload
+from winlab.steps.payload import Origin
+
+REACH_SECONDS = 10.0
+# fields of a spec that say something about controllers, or about what a cluster made elsewhere decides itself
+NOT_OURS = ("controllers", "hypervisors", "kubernetes.pod_cidr", "kubernetes.service_cidr")
+FILES = {  # a kubeconfig's fields that name files, and the field that holds the same
+    "certificate-authority": "certificate-authority-data",
+    "client-certificate": "client-certificate-data",
+    "client-key": "client-key-data",
+}
+
+
+def check_changes(changes: Sequence[str]) -> None:
+    """See that no ``--set`` is about what such a lab does not have.
+
+    :raises UsageError: one is.
+    """
+    for change in changes:
+        path = change.partition("=")[0]
+        if any(path == name or path.startswith(f"{name}.") for name in NOT_OURS):
+            raise UsageError(
+                f"'--set {change}' can't be had with join: the cluster made elsewhere has decided that.",
+                cure="Leave it out.",
+            )
+
+
+def chosen(path: Path, context: str, lab: str) -> str:
+    """What one context of a kubeconfig needs, as a kubeconfig of its own with the names that a lab's has.
+
+    :param context: its name; empty: the current one.
+    :raises UsageError: the file is no kubeconfig, or has no such context.
+    """
+    try:
+        config = yaml.safe_load(path.expanduser().read_text(encoding="utf-8"))
+        names = [str(row["name"]) for row in config["contexts"]]
+        name = context or str(config.get("current-context") or "")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise UsageError(
+            f"'{path}' is no kubeconfig that can be read.", why=f"{type(error).__name__}: {error}"
+        ) from error
+    if name not in names:
+        raise UsageError(
+            f"'{path}' has no context '{name}'." if name else f"'{path}' has no current context.",
+            cure=f"Give one with --context: {', '.join(names)}.",
+        )
+    try:
+        row = _named(config["contexts"], name)["context"]
+        cluster = dict(_named(config["clusters"], row["cluster"])["cluster"])
+        user = dict(_named(config["users"], row["user"])["user"])
+        folder = path.expanduser().resolve().parent
+        made = kubeconfig.for_lab(
+            yaml.safe_dump(
+                {"clusters": [{"cluster": _whole(cluster, folder)}], "users": [{"user": _whole(user, folder)}]}
+            ),
+            lab,
+        )
+    except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(
+            f"The context '{name}' in '{path}' can't be used.", why=f"{type(error).__name__}: {error}"
+        ) from error
+    return made
+
+
+def look(state: LabState, admin: str, server: str, spec: Spec, origin: Origin, progress: Progress) -> ForeignCluster:
+    """Read the facts of the cluster with the kubeconfig *admin*. Nothing is touched.
+
+    kubectl is the lab's own if it has one already, else the person's, else it comes from where all else comes from.
+
+    :param server: as :func:`winlab.adapters.kube.existing.read` takes it.
+    :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and the source.
+    """
+    program = state.kubectl if state.kubectl.exists() else None
+    found = shutil.which("kubectl")
+    if program is None and found is not None:
+        program = Path(found)
+    if program is None:
+        known = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
+        program = payload.fetch_kubectl(known, origin, progress)
+    progress.say("asking the cluster about itself")
+    with tempfile.TemporaryDirectory(prefix="winlab-") as folder:  # its owner's alone
+        path = Path(folder) / "kubeconfig"
+        path.touch(0o600)
+        path.write_text(admin)
+        return existing.read(Kubectl(program, path), server)
+
+
+def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
+    """See that the plan's workers can join. Nothing was touched so far.
+
+    :param there: the names of the lab's machines that are there already, from a join that was interrupted.
+    :raises UsageError: they can't, or the API server can't be reached where it says that it is.
+    """
+    names = [node.name for node in plan.nodes if node.name not in there]
+    if not plan.nodes:
+        raise UsageError("A lab without workers has nothing to join with.", cure="Leave out --workers 0.")
+    existing.check(cluster, plan.network.cidr, names, plan.cluster.versions.minor)
+    host, _, port = cluster.external.rpartition(":")
+    own_names = plan.network.resolvers != tuple(plan.host.resolvers)  # the lab asks others than this host does
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
+    except socket.gaierror as error:
+        if own_names:
+            return
+        raise UsageError(
+            f"The cluster advertises its API server as {cluster.advertised}, and no name server knows that name.",
+            why=str(error),
+            cure=f"Say its address: --server ADDRESS:{port}. The lab's own DNS then has it.",
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"The cluster's API server can't be reached at {cluster.external}, by which nodes have to know it.",
+            why=f"{error}. Guests reach what this host reaches.",
+            cure="Let it through, or say another address with --server.",
+        ) from error
+
+
+def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
+    """What the person should know of the packets' ways, which winlab does not set up outside the lab. Pure."""
+    net, profile = plan.network, plan.cluster.profile
+    found = [
+        f"The cluster at {cluster.external}: Kubernetes {cluster.version}, {cluster.cni_note}.",
+        f"Its API server reaches the nodes' kubelets (logs, exec) by a route that is yours to set: {net.cidr} via "
+        f"{net.router_external}.",
+    ]
+    if isinstance(cni.get(profile), Routed):
+        found.append(
+            f"The nodes get the files of '{profile}'. Nothing is done outside the lab: other nodes need routes to "
+            f"their pods, via {net.router_external}."
+        )
+    elif profile != cni.ELSEWHERE.name:
+        found.append(
+            f"{profile}'s parts in pods are that cluster's own, also for Windows. The lab's router translates what "
+            "leaves the lab, so pods on both sides of it reach each other only where you see to another way."
+        )
+    return found
+
+
+def leave(state: LabState, tags: Sequence[Tag]) -> tuple[list[str], str]:
+    """Take the lab's nodes out of a cluster made elsewhere; of a lab with controllers nothing.
+
+    A node is the lab's if it has the label and the address of one of the lab's machines.
+
+    :returns: the names of those taken out, and a sentence about the others, empty if there are none.
+    """
+    if not tags or any(tag.role == "controller" for tag in tags):
+        return [], ""
+    if not state.kubeconfig.exists():
+        return [], ""  # it never came to a cluster
+    names = ", ".join(tag.node for tag in tags)
+    own = str(state.kubectl) if state.kubectl.exists() else shutil.which("kubectl")  # the cache may have been cleared
+    if own is None:
+        return [], f"There is no kubectl here any more. In the cluster it joined, run: kubectl delete node {names}"
+    kubectl = Kubectl(Path(own), state.kubeconfig)
+    if not kubectl.answers():
+        return [], f"The cluster that the lab joined does not answer; there, run: kubectl delete node {names}"
+    removed: list[str] = []
+    left = []
+    for tag in tags:
+        try:
+            found = kubectl.run("get", "node", tag.node, "--ignore-not-found", "--output=yaml")
+            row = yaml.safe_load(found)
+            if row is None:
+                continue
+            if not _is_ours(row, tag):
+                left.append(f"'{tag.node}' is not this lab's")
+                continue
+            kubectl.run("delete", "node", tag.node, "--ignore-not-found")
+            removed.append(tag.node)
+        except ClusterError as error:
+            left.append(f"'{tag.node}': {error.why or error.what}")
+    return removed, f"Nodes that stay in the cluster: {'; '.join(left)}." if left else ""
+
+
+def _is_ours(row: dict[str, Any], tag: Tag) -> bool:
+    label = row["metadata"].get("labels", {}).get(linux_nodes.MACHINE)
+    told = {one["address"] for one in row.get("status", {}).get("addresses", []) if one["type"] == "InternalIP"}
+    return bool(label == addresses.make_uuid(tag.lab, tag.node) and tag.address in (told or {tag.address}))
+
+
+def _named(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    for row in rows:
+        if row["name"] == name:
+            return row
+    raise KeyError(name)
+
+
+def _whole(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """An entry with the files that it names in it; what can't be in it is named by its full path."""
+    made = dict(entry)
+    for name, data in FILES.items():
+        if (file := made.pop(name, None)) and data not in made:
+            made[data] = base64.b64encode((folder / file).read_bytes()).decode()
+    if file := made.get("tokenFile"):
+        made["tokenFile"] = str(folder / file)
+    command = (made.get("exec") or {}).get("command", "")
+    if "/" in command:
+        made["exec"] = {**made["exec"], "command": str(folder / command)}
+    return made

@@ -1,0 +1,175 @@
+"""Brings a container image of the person's own to every node of its system: from a file, or from the local engine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab import run
+from winlab.adapters.guests.scripts import Node
+from winlab.adapters.vm.domains import Machine
+from winlab.design.catalog.artifact import System
+from winlab.engine.engine import Step
+from winlab.errors import NotFoundError, UsageError
+from winlab.events import Progress
+from winlab.operations import drives as drive
+from winlab.operations.drives import Drives
+from winlab.supply.artifacts.oci import archive as oci
+
+ENGINES = ("docker", "podman")  # in this order
+SYSTEMS: tuple[System, ...] = ("linux", "windows")
+ENDINGS = (".tar", ".tar.gz", ".tgz", ".oci")
+SAVING = 900.0  # seconds that an engine has for writing an image
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An image as it goes to nodes: its full name, system, the OCI archive, and that file's SHA-256."""
+
+    reference: str
+    os: System
+    path: Path
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Its path on the CD; short, whatever the image's name is."""
+        return f"images/{self.sha256[:16]}.tar"
+
+
+def is_file(image: str) -> bool:
+    """Whether *image* means an archive, not a name."""
+    return Path(image).exists() or image.startswith((".", "/", "~")) or image.endswith(ENDINGS)
+
+
+def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> list[Ready]:
+    """The image, checked and as OCI archives in *work*: one for each system that it is for.
+
+    :param image: an OCI archive, what ``docker save`` wrote, or the name of an image in the local engine.
+    :param work: an empty folder with room for it.
+    :param name: the name that it gets; by default its own.
+    :raises UsageError: it is no image for amd64, or has no name.
+    :raises NotFoundError: there is no such file, or no such image in a local engine.
+    :raises TransferError: the archive is damaged or cut off.
+    """
+    if is_file(image):
+        archive, wanted = Path(image).expanduser(), name
+        if not archive.is_file():
+            raise NotFoundError(f"There is no file '{image}'.", cure="Give an OCI archive, or an image's name.")
+    else:
+        archive, wanted = _save(image, work / "saved.tar", progress), name or _name(image)
+    progress.say(f"reading {archive.name}")
+    found = oci.inspect(archive)
+    systems = [os for os in SYSTEMS if any((one.os, one.architecture) == (os, "amd64") for one in found)]
+    if not systems:
+        raise UsageError(
+            f"'{image}' is no image for Linux or Windows on amd64.",
+            why="It is for " + (", ".join(f"{one.os}/{one.architecture}" for one in found) or "nothing") + ".",
+            cure="Build it with --platform linux/amd64.",
+        )
+    return [_convert(archive, os, work, wanted, progress) for os in systems]
+
+
+def _convert(archive: Path, os: System, work: Path, wanted: str, progress: Progress) -> Ready:
+    progress.say(f"checking the image for {os}")
+    target = work / f"{os}.tar"
+    (work / os).mkdir()
+    made = oci.convert(archive, target, os, work=work / os, reference=wanted)
+    with target.open("rb") as file:
+        return Ready(made.reference, os, target, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _name(image: str) -> str:
+    """The image's name, if it is one: a number is none, and the archive's own name is taken then."""
+    bare = image.removeprefix("sha256:")
+    return "" if len(bare) >= 12 and not set(bare) - set("0123456789abcdef") else image
+
+
+def _save(image: str, target: Path, progress: Progress) -> Path:
+    """Let the first local engine that has the image write it to *target*.
+
+    :raises NotFoundError: there is no engine, or none has it.
+    """
+    if image.startswith("-"):
+        raise UsageError(f"'{image}' is no name of an image.")
+    reasons = []
+    for engine in ENGINES:
+        if run.find(engine) is None:
+            reasons.append(f"{engine} is not installed.")
+            continue
+        progress.say(f"{engine} save {image}")
+        try:
+            run.run([engine, "save", "--output", target, image], timeout=SAVING)
+        except run.CommandError as error:
+            target.unlink(missing_ok=True)
+            lines = (error.result.stderr or error.result.stdout).strip().splitlines()
+            reasons.append(f"{engine}: {lines[-1] if lines else 'it printed nothing'}")
+            continue
+        return target
+    raise NotFoundError(
+        f"There is no file '{image}', and no image of that name at hand.",
+        why=" ".join(reasons),
+        cure="Give an archive: 'docker save', 'podman save' and 'skopeo copy ... oci-archive:FILE' make one.",
+    )
+
+
+def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[System, list[Machine]]:
+    """The nodes that get each image.
+
+    :raises UsageError: no node runs a system that the image is for.
+    :raises GuestError: one of them is off.
+    """
+    found = {one.os: [machine for machine in machines if machine.tag.os == one.os] for one in images}
+    found = {os: there for os, there in found.items() if there}
+    if not found:
+        raise UsageError(
+            f"The image is for {' and '.join(one.os.title() for one in images)}, and the lab has no such node.",
+            cure="Build it for the system of the nodes: 'winlab status' shows them.",
+        )
+    for machine in (machine for there in found.values() for machine in there):
+        drive.require_running(machine)
+    return found
+
+
+def steps(images: Sequence[Ready], nodes: dict[System, list[Machine]], drives: Drives) -> list[Step]:
+    """One step for each system's CD, and one for each node. The CDs are removed by :func:`clean`."""
+    found = []
+    for image in images:
+        if image.os in nodes:
+            found.append(_cd(image, drives))
+            found += [_load(image, machine, drives) for machine in nodes[image.os]]
+    return found
+
+
+def clean(lab: str, drives: Drives) -> None:
+    """Remove the CDs."""
+    for os in SYSTEMS:
+        drives.pool.delete(_volume(lab, os))
+
+
+def _volume(lab: str, os: System) -> str:
+    return f"{lab}.load-{os}.iso"
+
+
+def _cd(image: Ready, drives: Drives) -> Step:
+    def write(progress: Progress) -> None:
+        row = {"reference": image.reference, "sha256": image.sha256}
+        listed = {"programs": {}, "cni": {}, "images": {image.file.removeprefix("images/"): row}}
+        text = (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode()
+        drives.upload(f"load-{image.os}", {image.file: image.path, "payload.json": text}, progress)
+
+    return Step(f"CD for {image.os}", write, lambda: False, usual=10)
+
+
+def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
+    def load(progress: Progress) -> None:
+        with Node(machine.tag, drives.state) as node:
+            with drives.inserted(machine, _volume(drives.state.lab, image.os)):
+                drive.await_seen(node, image.file)
+                node.run("load", {}, progress.say)
+            drive.await_gone(node, image.file)
+
+    return Step(f"load {machine.tag.node}", load, lambda: False, (f"CD for {image.os}",), usual=30)

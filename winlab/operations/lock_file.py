@@ -1,0 +1,316 @@
+"""``winlab.lock``: every input of a lab by its hash, beside the spec. Pure, apart from the file it is told to use.
+
+::
+
+    format: 1
+    winlab: 0.3.0                       which one wrote it; not compared
+    spec: 1-1-1                         what it was written for; not compared
+    source: upstream                    where artifacts came from; not compared, what came is
+    versions: {kubernetes: v1.36.3, containerd: 2.3.7, ...}
+    profile: calico-vxlan
+    media:                              the person's own, by the node's image
+    - {name: windows-2022, file: server.iso, sha256: ...}
+    images:                             of the catalog; ``key`` stands for all that winlab makes or fetches it from
+    - {name: debian-13, key: ..., download: "sha512:...", sha256: ..., packages: {apt: 3.0.3, ...}}
+    programs:
+    - {name: kubelet.exe, version: v1.36.3, os: windows, sha256: ..., origin: ...}
+    containers:
+    - {name: registry.k8s.io/pause, version: 3.10.2, os: linux, sha256: ..., origin: ...}
+    manifests:
+    - {name: calico/tigera-operator.yaml, version: v3.32.1, sha256: ..., origin: ...}
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from winlab import __version__
+from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
+from winlab.design.catalog.versions import Versions
+from winlab.design.plan.model import Plan
+from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
+
+FORMAT = 1
+NAME = "winlab.lock"
+HEAD = (
+    "# What the lab beside this file is made of, by hash. Written by 'winlab lock';\n"
+    "# 'winlab create --locked' refuses whatever differs. Keep it with the spec.\n"
+)
+NAMED = 5  # packages that a message names
+_HEX = r"^[0-9a-f]{64}$"
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Medium(_Row):
+    """Installation media, drivers or a program of the person's own: for which image, as which file."""
+
+    name: str
+    file: str
+    sha256: str = Field(pattern=_HEX)
+
+
+class Image(_Row):
+    """An image of the catalog: its key in the cache, the digest of its download; the file where the cache has it, and
+    the distribution's packages in one that is built."""
+
+    name: str
+    key: str = Field(pattern=_HEX)
+    download: str | None = None
+    sha256: str | None = Field(None, pattern=_HEX)
+    packages: dict[str, str] = {}
+
+
+class Artifact(_Row):
+    """A program, container image or manifest."""
+
+    name: str
+    version: str
+    os: Literal["linux", "windows"] | None = None
+    sha256: str = Field(pattern=_HEX)
+    origin: str = ""
+
+
+class Lock(_Row):
+    """The whole file."""
+
+    format: Literal[1] = 1
+    winlab: str = __version__
+    spec: str = ""
+    source: str = ""
+    versions: Versions
+    profile: str
+    media: tuple[Medium, ...] = ()
+    images: tuple[Image, ...] = ()
+    programs: tuple[Artifact, ...] = ()
+    containers: tuple[Artifact, ...] = ()
+    manifests: tuple[Artifact, ...] = ()
+
+
+def beside(spec: str) -> Path:
+    """Where the lock file of a spec is: beside its file; of a shorthand or a name, in the current folder."""
+    path = Path(spec)
+    return (path.parent if spec.endswith((".yaml", ".yml")) or "/" in spec else Path()) / NAME
+
+
+def collect(
+    plan: Plan,
+    obtained: Iterable[Obtained],
+    *,
+    media: Sequence[Medium] = (),
+    images: Sequence[Image] = (),
+    spec: str = "",
+    source: str = "",
+) -> Lock:
+    """The lock of a plan and of what was obtained for it; always in the same order.
+
+    :param media: see :func:`winlab.operations.lock_inputs.media`.
+    :param images: see :func:`winlab.operations.lock_inputs.images`.
+    """
+    rows: dict[str, dict[tuple[str, str], Artifact]] = {"programs": {}, "containers": {}, "manifests": {}}
+    for item in obtained:
+        kind, row = _row(item)
+        rows[kind][row.name, row.os or ""] = row
+    return Lock(
+        spec=spec,
+        source=source,
+        versions=plan.cluster.versions,
+        profile=plan.cluster.profile,
+        media=tuple(sorted(set(media), key=lambda row: (row.name, row.file))),
+        images=tuple(sorted({image.name: image for image in images}.values(), key=lambda row: row.name)),
+        programs=_sorted(rows["programs"]),
+        containers=_sorted(rows["containers"]),
+        manifests=_sorted(rows["manifests"]),
+    )
+
+
+def compare(locked: Lock, now: Lock, *, whole: bool = True) -> list[str]:
+    """What of *now* is not as it was locked: a sentence for each input, which names it. Empty: nothing.
+
+    :param whole: False: *now* is only a part of the lab, and what it lacks is no drift.
+    """
+    found = []
+    before, after = locked.versions.model_dump(), now.versions.model_dump()
+    for field in before:
+        if before[field] != after[field]:
+            found.append(f"versions.{field} is {after[field]}, locked is {before[field]}.")
+    if locked.profile != now.profile:
+        found.append(f"The CNI profile is {now.profile}, locked is {locked.profile}.")
+    known, here = dict(_inputs(locked)), dict(_inputs(now))
+    for name, row in here.items():
+        if name not in known:
+            found.append(f"{name} is not in the lock.")
+        elif why := _differs(known[name], row):
+            found.append(f"{name} {why}.")
+    if whole:
+        found += [f"{name} is locked, and is not used any more." for name in known if name not in here]
+    return found
+
+
+def require(locked: Lock, now: Lock, path: Path, *, whole: bool = True) -> None:
+    """See that *now* is as it was locked.
+
+    :raises ConflictError: it is not; every drift is named.
+    """
+    if drifts := compare(locked, now, whole=whole):
+        raise ConflictError(
+            f"The lab would not be made from what '{path}' has locked.",
+            why="\n       ".join(drifts),
+            cure="Get the inputs that are locked; or accept these with 'winlab lock' and the same options.",
+        )
+
+
+def read(path: Path) -> Lock:
+    """Read a lock file.
+
+    :raises NotFoundError: there is none.
+    :raises UsageError: it is no lock file that this winlab understands.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise NotFoundError(f"There is no '{path}'.", cure="'winlab lock' with the same options writes it.") from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"The lock file '{path}' can't be read.", why=str(error)) from error
+    if isinstance(raw, dict) and raw.get("format") != FORMAT:
+        raise UsageError(
+            f"The lock file '{path}' is of a format that this winlab does not know: {raw.get('format')!r}.",
+            cure="Use the winlab that wrote it, or write it anew with 'winlab lock'.",
+        )
+    try:
+        return Lock.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"The lock file '{path}' is not valid.",
+            why=f"{place}: {first['msg']}" if place else first["msg"],
+            cure="Write it anew with 'winlab lock'.",
+        ) from error
+
+
+def replaced(path: Path) -> Lock | None:
+    """The lock file that a new one takes the place of; None if there is none, or one that can't be understood.
+
+    :raises UsageError: what is there is none of winlab's.
+    """
+    try:
+        return read(path)
+    except NotFoundError:
+        return None
+    except UsageError:
+        if path.is_file() and path.read_bytes().startswith(HEAD.encode()):
+            return None  # damaged, or of another winlab
+        raise
+
+
+def write(path: Path, lock: Lock) -> bool:
+    """Write a lock file, all at once; whether something changed. The same lock gives the same bytes.
+
+    :raises AccessError: it can't be written.
+    """
+    text = HEAD + _dump(lock)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            return False
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise AccessError(
+            f"The lock file '{path}' can't be written.",
+            why=str(error),
+            cure="Name another with --file, or work in a folder of your own.",
+        ) from error
+    return True
+
+
+def count(lock: Lock) -> int:
+    """How many inputs it pins."""
+    return len(list(_inputs(lock)))
+
+
+def _dump(lock: Lock) -> str:
+    data: dict[str, Any] = lock.model_dump(mode="json", exclude_none=True)
+    rows = {key: data.pop(key) for key in ("media", "images", "programs", "containers", "manifests")}
+    parts = [yaml.safe_dump(data, sort_keys=False)]
+    for key, every in rows.items():  # a line for each input, so that a diff is readable
+        lines = [yaml.safe_dump(row, sort_keys=False, default_flow_style=True, width=10_000) for row in every]
+        parts.append(f"{key}:\n" + "".join(f"- {line}" for line in lines) if lines else f"{key}: []\n")
+    return "".join(parts)
+
+
+def _row(item: Obtained) -> tuple[str, Artifact]:
+    artifact = item.artifact
+    common: dict[str, Any] = {"sha256": item.sha256, "origin": item.origin}
+    if isinstance(artifact, Program):
+        return "programs", Artifact(name=artifact.file, version=artifact.version, os=artifact.os, **common)
+    if isinstance(artifact, ContainerImage):
+        name, version = _reference(artifact.reference)
+        return "containers", Artifact(name=name, version=version, os=artifact.os, **common)
+    name = f"{artifact.project}/{artifact.name}"
+    return "manifests", Artifact(name=name, version=artifact.version, **common)
+
+
+def _reference(reference: str) -> tuple[str, str]:
+    """``registry:5000/name:tag@digest`` as name and the rest."""
+    bare, at, digest = reference.partition("@")
+    folder, slash, last = bare.rpartition("/")
+    last, _, tag = last.partition(":")
+    return f"{folder}{slash}{last}", f"{tag}{at}{digest}"
+
+
+def _sorted(rows: dict[tuple[str, str], Artifact]) -> tuple[Artifact, ...]:
+    return tuple(rows[key] for key in sorted(rows))
+
+
+def _inputs(lock: Lock) -> Iterator[tuple[str, Medium | Image | Artifact]]:
+    """Everything in a lock, by what it is called in a message."""
+    for medium in lock.media:
+        yield f"The {medium.name}", medium
+    for image in lock.images:
+        yield f"The image {image.name}", image
+    for kind, rows in (("program", lock.programs), ("container image", lock.containers), ("manifest", lock.manifests)):
+        for row in rows:
+            yield f"The {kind} {row.name}" + (f" ({row.os})" if row.os else ""), row
+
+
+def _differs(locked: Medium | Image | Artifact, now: Medium | Image | Artifact) -> str:
+    """How an input differs, as the rest of a sentence; empty if it does not."""
+    if isinstance(locked, Image) and isinstance(now, Image):
+        if locked.packages and now.packages and (locked.download, locked.key) == (now.download, now.key):
+            return _other_packages(locked.packages, now.packages)  # two builds from the same ones may differ in bytes
+        for name in ("download", "key", "sha256"):
+            before, after = getattr(locked, name), getattr(now, name)
+            # the file's own digest is known only where the cache has it
+            if before != after and (name != "sha256" or (before and after)):
+                what = {"download": "the download", "key": "the key", "sha256": "the SHA-256"}[name]
+                return f"has {what} {after or 'none'}, locked is {before or 'none'}"
+        return ""
+    if isinstance(locked, Artifact) and isinstance(now, Artifact) and locked.version != now.version:
+        return f"is {now.version}, locked is {locked.version}"
+    if locked.sha256 == now.sha256:
+        return ""
+    return f"has the SHA-256 {now.sha256}{_from(now)}, locked is {locked.sha256}{_from(locked)}"
+
+
+def _other_packages(locked: dict[str, str], now: dict[str, str]) -> str:
+    names = sorted(name for name in locked.keys() | now.keys() if locked.get(name) != now.get(name))
+    told = [f"{name} {now.get(name, 'missing')}, locked is {locked.get(name, 'none')}" for name in names[:NAMED]]
+    more = f"; and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"has other packages: {'; '.join(told)}{more}" if names else ""
+
+
+def _from(row: Medium | Image | Artifact) -> str:
+    if isinstance(row, Artifact) and row.origin:
+        return f" (from {row.origin})"
+    return f" ({row.file})" if isinstance(row, Medium) else ""

@@ -1,0 +1,100 @@
+"""What a node has to say: its conditions and events from the API server, and the last lines of its logs."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from winlab.adapters.guests.scripts import Node
+from winlab.adapters.kube import diagnose
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm.domains import Machine
+from winlab.errors import WinlabError
+from winlab.lab_folder import LabState
+
+EVENTS = 15
+
+
+@dataclass(frozen=True)
+class Report:
+    """One node: every part that could be read, and in ``problems`` why the others could not."""
+
+    node: str
+    conditions: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    logs: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def gather(machines: list[Machine], state: LabState, kubectl: Kubectl | None, lines: int) -> list[Report]:
+    """Ask all nodes at once, and the API server about them. What does not answer is reported, not raised.
+
+    :param kubectl: None: the lab has no cluster (yet).
+    :param lines: of each log.
+    """
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        return list(pool.map(lambda machine: _report(machine, state, kubectl, lines), machines))
+
+
+def _report(machine: Machine, state: LabState, kubectl: Kubectl | None, lines: int) -> Report:
+    report = Report(machine.tag.node)
+    if kubectl is not None:
+        try:
+            report.conditions.extend(_conditions(kubectl, machine.tag.node))
+            report.events.extend(_events(kubectl, machine.tag.node))
+        except WinlabError as error:
+            report.problems.append(f"The API server: {_words(error)}")
+    if machine.state != "running":
+        report.problems.append(f"The node is {machine.state}.")
+        return report
+    try:
+        with Node(machine.tag, state) as node:
+            found = node.run("logs", {"lines": lines}).get("logs", {})
+        report.logs.update({str(name): str(text).rstrip() for name, text in sorted(found.items())})
+    except WinlabError as error:
+        report.problems.append(f"The node: {_words(error)}")
+    return report
+
+
+def _conditions(kubectl: Kubectl, node: str) -> list[str]:
+    found = kubectl.run("get", "node", node, "--ignore-not-found", "--output=json").strip()
+    if not found:
+        return ["It is not in the cluster."]
+    return [
+        f"{row['type']}={row['status']} {row.get('reason', '')}: {row.get('message', '')}"
+        for row in diagnose.conditions(json.loads(found))
+    ]
+
+
+def _events(kubectl: Kubectl, node: str) -> list[str]:
+    selector = f"--field-selector=involvedObject.kind=Node,involvedObject.name={node}"
+    rows: list[dict[str, Any]] = kubectl.get("events", "--all-namespaces", selector)["items"]
+    rows.sort(key=_time)
+    return [
+        f"{_time(row)} {row.get('type', '')} {row.get('reason', '')}: {row.get('message', '')}"
+        for row in rows[-EVENTS:]
+    ]
+
+
+def _time(row: dict[str, Any]) -> str:
+    """When an event was last seen; each of its kinds has it elsewhere (core/v1 Event)."""
+    series: dict[str, Any] = row.get("series") or {}
+    found = series.get("lastObservedTime") or row.get("lastTimestamp") or row.get("eventTime")
+    return str(found or row["metadata"]["creationTimestamp"])
+
+
+def _words(error: WinlabError) -> str:
+    return " ".join(filter(None, (error.what, error.why)))
+
+
+def text(report: Report) -> str:
+    """A report for people."""
+    parts = [f"=== {report.node}"]
+    for title, rows in (("conditions", report.conditions), ("events", report.events)):
+        parts += [f"--- {title}", *rows] if rows else []
+    for name, content in report.logs.items():
+        parts += [f"--- {name}", content] if content else []
+    parts += [f"!!! {problem}" for problem in report.problems]
+    return "\n".join(parts)

@@ -1,0 +1,108 @@
+"""Images as a whole: the cache and the base volumes in the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.connection import Connection, connected
+from winlab.adapters.vm.volumes import MARKER, Pool
+from winlab.design.catalog.recipes import Recipe
+from winlab.design.plan import golden
+from winlab.design.render.domain import PAYLOAD_DRIVE
+from winlab.errors import ConflictError, HostError
+from winlab.supply.images import cache
+from winlab.supply.images import golden as golden_cache
+from winlab.supply.images.library import Item
+from winlab.supply.payload import PREFIX
+
+
+def prune_all(recipes: Iterable[Recipe]) -> int:
+    """Remove cached images that are none of *recipes*', golden ones but the newest of each recipe, and base volumes
+    that no other volume stands on and no machine has in a drive, or waits for.
+
+    :returns: how many bytes of the cache were freed; volumes come on top.
+    """
+    kept = {cache.key(recipe) for recipe in recipes if recipe.build or recipe.download}
+    # media cannot be made again: only the person who brought them knows whether they are needed
+    made = {one.image.key for one in golden_cache.entries()}
+    kept |= {
+        image.key
+        for image in cache.entries()
+        if not (image.recipe.build or image.recipe.download) and image.key not in made
+    }
+    newest = {one.image.recipe.name: one.image.key for one in golden_cache.entries()}  # which comes last
+    kept.update(newest.values())
+    freed = cache.prune(kept)
+    with suppress(HostError), connected() as conn:  # a host without libvirt has no volumes to prune
+        _prune_pool(Pool(conn), domains.files(conn), waiting=_one_waits(conn))
+    return freed
+
+
+def remove(item: Item) -> tuple[int, str]:
+    """Remove an image from the cache; a golden one first from the pool, where create would find it.
+
+    :returns: how many bytes of the cache were freed; and why the pool was not looked at, if it was not.
+    :raises ConflictError: labs stand on it, or another winlab is at it; it stays where it is.
+    """
+    left = ""
+    if item.golden is not None:
+        try:
+            with connected() as conn:
+                _remove_base(Pool(conn), golden.base_volume(item.name, item.golden.key))
+        except HostError as error:
+            left = error.what
+    return cache.remove(item.image.key), left
+
+
+def _remove_base(pool: Pool, name: str) -> None:
+    pool.refresh()
+    if not pool.exists(name):
+        return
+    labs = sorted({above.split(".")[0] for above in _standing(pool).get(str(pool.path(name)), ())})
+    if labs:
+        raise ConflictError(
+            "Labs stand on this golden image.",
+            why=f"They are: {', '.join(labs)}.",
+            cure="Remove them first: " + ", ".join(f"'winlab destroy --lab {lab}'" for lab in labs) + ".",
+        )
+    if not pool.is_complete(name) and not pool.is_abandoned(name):
+        raise ConflictError("Another winlab is uploading this image.", cure="Wait for it to end, or interrupt it.")
+    _delete(pool, name)
+
+
+def _one_waits(conn: Connection) -> bool:
+    """Whether a machine has not been given its payload CD yet: its create has uploaded that long before."""
+    for machine in domains.machines(conn):
+        medium = domains.medium(conn, machine.domain, PAYLOAD_DRIVE[machine.tag.os][0])
+        if medium is None or not medium.name.startswith(PREFIX):
+            return True
+    return False
+
+
+def _prune_pool(pool: Pool, inserted: set[str], *, waiting: bool) -> None:
+    pool.refresh()
+    used = inserted | _standing(pool).keys()
+    for name in pool.names("base-"):
+        if waiting and name.startswith(PREFIX):
+            continue
+        if name.endswith(MARKER):
+            if not pool.exists(name.removesuffix(MARKER)):
+                pool.delete(name)
+        elif str(pool.path(name)) not in used and (pool.is_complete(name) or pool.is_abandoned(name)):
+            _delete(pool, name)
+
+
+def _delete(pool: Pool, name: str) -> None:
+    pool.delete(name + MARKER)
+    pool.delete(name)
+
+
+def _standing(pool: Pool) -> dict[str, list[str]]:
+    """The volumes that stand on others, by the paths of those."""
+    found: dict[str, list[str]] = {}
+    for name in pool.names():
+        if path := pool.backing(name):
+            found.setdefault(str(path), []).append(name)
+    return found

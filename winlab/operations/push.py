@@ -1,0 +1,183 @@
+"""Swaps one program on a running node with one of the person's own, and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from winlab.adapters.guests.scripts import Node
+from winlab.adapters.kube import diagnose
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm.domains import Machine
+from winlab.design.catalog.artifact import System
+from winlab.design.plan.required import CONTAINERD, KUBERNETES
+from winlab.errors import ClusterError, GuestError, UsageError
+from winlab.events import Progress
+from winlab.operations import drives as drive
+from winlab.operations.drives import Drives
+from winlab.supply.artifacts import executable
+
+PROGRAMS: dict[System, tuple[str, ...]] = {
+    "linux": (*KUBERNETES["linux"], *CONTAINERD["linux"], "runc", "crictl"),
+    "windows": tuple(f"{name}.exe" for name in (*KUBERNETES["windows"], *CONTAINERD["windows"], "crictl")),
+}
+IN_PODS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns")
+RESTARTS = ("kubelet", "containerd")  # after these the node reports anew
+LIMIT = 300.0  # seconds until it does, on hardware; a kubelet renews its lease every 10 s
+POLL = 2.0
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What is on the node now: the program's SHA-256, whether that is new, and the kubelet that the node reports."""
+
+    program: str
+    sha256: str
+    changed: bool
+    kubelet: str
+
+
+def program(binary: str, os: System) -> str:
+    """Which program of a node the file *binary* is, by its name.
+
+    :raises UsageError: no node of this system has it; the message says what can be pushed.
+    """
+    found = Path(binary).name
+    if os == "windows" and f"{found}.exe" in PROGRAMS["windows"] and not Path(binary).exists():
+        found = f"{found}.exe"  # where only the name matters
+    if found in PROGRAMS[os]:
+        return found
+    other = found in PROGRAMS["windows" if os == "linux" else "linux"]
+    if found in IN_PODS:
+        raise UsageError(
+            f"'{found}' is no program of a {os.title()} node: it runs in a pod.",
+            cure="Make an image with it and bring that by 'winlab load'.",
+        )
+    raise UsageError(
+        f"'{found}' is no program of a {os.title()} node.",
+        why=f"It is one of {'Windows' if os == 'linux' else 'Linux'}." if other else "The file's name tells which.",
+        cure=f"There are: {', '.join(PROGRAMS[os])}.",
+    )
+
+
+def check(binary: Path, os: System) -> str:
+    """See that a file can be pushed to a node of this system; its SHA-256.
+
+    :raises UsageError: it can't; nothing was touched.
+    """
+    try:
+        why = executable.problem(binary, os)
+        if why is None:
+            with binary.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(f"'{binary}' can't be read.", why=str(error)) from error
+    raise UsageError(f"'{binary}' can't be pushed.", why=why, cure=f"Build it with GOOS={os} GOARCH=amd64.")
+
+
+def push(
+    machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
+) -> Pushed:
+    """Put a program of the person's own in the place of a node's; the original stays beside it. Again is fine.
+
+    :param scale: how much slower than on hardware the node runs.
+    :raises UsageError: the file is not a program of this node; nothing was touched.
+    :raises GuestError: the node refused, or does not run.
+    :raises ClusterError: the node does not come back with it.
+    """
+    os = _system(machine)
+    name, path = program(binary, os), Path(binary)
+    digest = check(path, os)
+    drive.require_running(machine)
+    drives.mended(machine)
+    place = f"push/{name}"
+    listed = {"programs": {}, "cni": {}, "images": {}, "push": {name: {"sha256": digest}}}
+    volume = drives.upload(f"{machine.tag.node}.push", {place: path, "payload.json": _json(listed)}, progress)
+    try:
+        with drives.inserted(machine, volume):
+            pushed = _swap(machine, drives, name, kubectl, progress, scale, place)
+        with Node(machine.tag, drives.state) as node:
+            drive.await_gone(node, place)
+    finally:
+        drives.pool.delete(volume)
+    if pushed.sha256 != digest:
+        raise GuestError(
+            f"'{machine.tag.node}' has another {name} now than it was given.",
+            why=f"'{binary}' has the SHA-256 {digest}, that of the node is {pushed.sha256 or 'unknown'}.",
+            cure="Run the same command again, and leave the file alone while it runs.",
+        )
+    return pushed
+
+
+def restore(
+    machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
+) -> Pushed:
+    """Put the original program back that :func:`push` had replaced. Again is fine.
+
+    :raises WinlabError: as :func:`push`.
+    """
+    name = program(Path(binary).name, _system(machine))
+    drive.require_running(machine)
+    drives.mended(machine)
+    return _swap(machine, drives, name, kubectl, progress, scale, "")
+
+
+def _swap(
+    machine: Machine, drives: Drives, name: str, kubectl: Kubectl, progress: Progress, scale: float, place: str
+) -> Pushed:
+    with Node(machine.tag, drives.state) as node:
+        if place:
+            drive.await_seen(node, place)
+        progress.say(f"swapping {name} on {machine.tag.node}")
+        result = node.run("push", {"program": name, "restore": not place}, progress.say)
+    changed = bool(result.get("changed"))
+    kubelet = ""
+    if name.removesuffix(".exe") in RESTARTS:
+        kubelet = _back(machine, kubectl, progress, LIMIT * scale, restarted=changed)
+    return Pushed(name, str(result.get("sha256", "")), changed, kubelet)
+
+
+def _back(machine: Machine, kubectl: Kubectl, progress: Progress, limit: float, *, restarted: bool) -> str:
+    """Wait until the node is Ready by a report that came after the swap; its kubelet's version.
+
+    The lease tells, by having changed: no two clocks need to agree. Twice, since one renewal may have been on its way.
+    """
+    name = machine.tag.node
+    begun, renewals, last = time.monotonic(), 0 if restarted else 2, ""
+    while True:
+        why = ""
+        try:
+            where = ("--namespace=kube-node-lease", "--ignore-not-found", "--output=json")
+            lease = kubectl.run("get", "lease", name, *where).strip()
+            if not lease:
+                return ""  # it has not joined: there is nothing to wait for
+            renewed = str(json.loads(lease)["spec"].get("renewTime", ""))
+            renewals += bool(last) and renewed != last
+            last = renewed
+            found: dict[str, Any] = kubectl.get("node", name)
+            if renewals >= 2 and diagnose.is_ready(found):
+                return str(found["status"]["nodeInfo"]["kubeletVersion"])
+            why = diagnose.brief(found) or "its kubelet has not reported since"
+        except ClusterError as error:
+            why = error.why or error.what
+        progress.say(f"waiting for {name} to be Ready: {why}")
+        if time.monotonic() - begun > limit:
+            raise ClusterError(
+                f"'{name}' did not become Ready again within {limit:.0f} s.",
+                why=why,
+                cure=f"'winlab push --restore PROGRAM {name}' brings the original back.",
+                evidence=f"winlab logs {name}",
+            )
+        time.sleep(POLL)
+
+
+def _system(machine: Machine) -> System:
+    return "windows" if machine.tag.os == "windows" else "linux"
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()

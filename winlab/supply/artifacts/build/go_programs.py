@@ -1,0 +1,120 @@
+"""Which Go module each program is built from, and how: what the projects' own build scripts say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab.supply.artifacts.build.go_module import KUBERNETES
+from winlab.design.catalog.artifact import Program, System
+
+OWN = Path(__file__).resolve().parent / "go"  # small programs of winlab's own
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A module, the packages of its programs for each system, and how they are compiled.
+
+    ``stamps`` gives the variables to set, for a version and the time of its release; ``own`` is the folder of a
+    module that comes with winlab.
+    """
+
+    module: str
+    packages: Mapping[System, Mapping[str, str]]
+    stamps: Callable[[str, str], Mapping[str, str]]
+    tags: tuple[str, ...] = ()
+    cgo: bool = False
+    own: Path | None = None
+
+
+def _kubernetes_stamps(version: str, time: str) -> dict[str, str]:
+    """As hack/lib/version.sh does; "archive" is its word for sources without git, whose commit nobody knows.
+
+    Without gitVersion kubeadm takes itself for v0.0.0.
+    """
+    major, minor = [*version.removeprefix("v").split("."), ""][:2]
+    values = {
+        "gitVersion": version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitCommit": "",
+        "gitTreeState": "archive",
+        "buildDate": time,
+    }
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    stamps = {f"{package}.{name}": value for package in packages for name, value in values.items()}
+    return stamps | {"main.Version": version}  # agnhost's; no other program has such a variable
+
+
+def _under(base: str, *names: str) -> dict[str, str]:
+    return {name.rpartition("/")[2]: f"{base}/{name}" for name in names}
+
+
+_CONTAINERD = "github.com/containerd/containerd/v2"
+_PLUGINS = "github.com/containernetworking/plugins"
+_RUNC = "github.com/opencontainers/runc"
+_ETCD = "go.etcd.io/etcd/server/v3"
+_COREDNS = "github.com/coredns/coredns"
+
+_KUBE = {
+    **_under(f"{KUBERNETES}/cmd", "kubeadm", "kubelet", "kubectl", "kube-proxy"),
+    "kube-log-runner": "k8s.io/component-base/logs/kube-log-runner",
+    "agnhost": f"{KUBERNETES}/test/images/agnhost",
+}
+_CONTROL_PLANE = _under(f"{KUBERNETES}/cmd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+PARTS = (
+    Part(KUBERNETES, {"linux": _KUBE | _CONTROL_PLANE, "windows": _KUBE}, _kubernetes_stamps),
+    Part(
+        _CONTAINERD,
+        {
+            "linux": _under(f"{_CONTAINERD}/cmd", "containerd", "ctr", "containerd-shim-runc-v2"),
+            "windows": _under(f"{_CONTAINERD}/cmd", "containerd", "ctr"),
+        },
+        # as its Makefile; the revision is not known from a module
+        lambda version, _: {f"{_CONTAINERD}/version.Version": version, f"{_CONTAINERD}/version.Revision": ""},
+    ),
+    Part(
+        _RUNC,
+        {"linux": {"runc": _RUNC}},
+        lambda _version, _time: {},  # it has its version in it
+        tags=("seccomp", "urfave_cli_no_docs", "netgo", "osusergo"),  # its Makefile's target "static"
+        cgo=True,
+    ),
+    Part(
+        _PLUGINS,
+        {
+            "linux": _under(f"{_PLUGINS}/plugins", "main/bridge", "main/loopback", "ipam/host-local", "meta/portmap"),
+            "windows": _under(
+                f"{_PLUGINS}/plugins", "main/windows/win-bridge", "main/windows/win-overlay", "ipam/host-local"
+            ),
+        },
+        lambda version, _: {f"{_PLUGINS}/pkg/utils/buildversion.BuildVersion": version},
+    ),
+    Part(_ETCD, {"linux": {"etcd": _ETCD}}, lambda _version, _time: {}),  # its version is a constant
+    Part(_COREDNS, {"linux": {"coredns": _COREDNS}}, lambda version, _: {f"{_COREDNS}/coremain.gitTag": version}),
+    Part(
+        "winlab.invalid/pause",
+        {"linux": {"pause": "winlab.invalid/pause"}},
+        lambda _version, _time: {},
+        own=OWN / "pause",
+    ),
+)
+
+
+def part(program: Program) -> Part | None:
+    """The part that has *program*, or None."""
+    return next((part for part in PARTS if program.name in part.packages.get(program.os, {})), None)
+
+
+def systems(name: str) -> list[System]:
+    """The systems that a program of that name is built for."""
+    return [system for part in PARTS for system, packages in part.packages.items() if name in packages]
+
+
+def tag(version: str) -> str:
+    """A release's version as Go modules have it: with ``v``, and without the revision of an image (``3.6.16-0``)."""
+    plain = version.removeprefix("v")
+    head, _, last = plain.rpartition("-")
+    return f"v{head}" if head and last.isdigit() else f"v{plain}"

@@ -1,0 +1,141 @@
+"""Makes the container images of a cluster from programs, as their projects' Dockerfiles do, in one layer each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab.supply.artifacts.build import debs
+from winlab.supply.artifacts.oci import write
+from winlab.design.catalog.artifact import ContainerImage, Program
+from winlab.supply.artifacts.oci.write import Config, File, Folder
+from winlab.supply.artifacts.build.go_programs import tag
+from winlab.events import Progress
+
+LAYOUT = 1  # counts up when images are made differently, so that old ones are not taken from the cache
+BIN = "/usr/local/bin"
+# What its Dockerfile has of Alpine, as far as busybox does it; netexec's /shell runs /bin/sh
+APPLETS = (
+    *("sh", "ash", "awk", "basename", "cat", "chmod", "cp", "cut", "date", "dd", "df", "dirname", "du", "echo", "env"),
+    *("false", "find", "free", "grep", "head", "hostname", "id", "ifconfig", "ip", "kill", "ln", "ls", "md5sum"),
+    *("mkdir", "mktemp", "mount", "mv", "nc", "netstat", "nslookup", "ping", "ps", "pwd", "readlink", "rm", "route"),
+    *("sed", "seq", "sha256sum", "sleep", "sort", "stat", "tail", "tar", "tee", "test", "timeout", "top", "touch"),
+    *("tr", "traceroute", "true", "uname", "uniq", "vi", "wc", "wget", "whoami", "xargs", "yes"),
+)
+_IPTABLES = tuple(
+    f"{base}{end}" for base in ("iptables", "ip6tables") for end in ("", "-save", "-restore")
+)  # alternatives(8) makes these links on Debian
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An image: programs and where they go, Debian packages, other files, and how it starts."""
+
+    programs: Mapping[Program, str]
+    config: Config
+    packages: tuple[str, ...] = ()
+    items: tuple[File | Folder, ...] = ()
+
+
+def _component(name: str, version: str, _kubernetes: str) -> Layout:
+    # build/server-image/Dockerfile; kubeadm's manifests name the program, which PATH finds
+    programs = {
+        Program(name, version, "linux"): f"{BIN}/{name}",
+        Program("kube-log-runner", version, "linux"): "/go-runner",
+    }
+    return Layout(programs, Config(entrypoint=("/go-runner",)))
+
+
+def _proxy(name: str, version: str, kubernetes: str) -> Layout:
+    # build/common.sh: its base image is distroless-iptables
+    plain = _component(name, version, kubernetes)
+    links = tuple(File(f"/usr/sbin/{name}", link="xtables-nft-multi") for name in _IPTABLES)
+    return Layout(plain.programs, plain.config, ("nftables", "iptables"), links)
+
+
+def _etcd(_name: str, version: str, _kubernetes: str) -> Layout:
+    # https://github.com/kubernetes/kubernetes/blob/master/cluster/images/etcd/Dockerfile; kubeadm's manifest names etcd
+    programs = {Program("etcd", version, "linux"): f"{BIN}/etcd"}
+    return Layout(programs, Config())
+
+
+def _coredns(_name: str, version: str, _kubernetes: str) -> Layout:
+    # its Dockerfile. Its user is not root there, which needs a capability on the file; kubeadm's manifest grants root
+    # just that capability
+    programs = {Program("coredns", version, "linux"): "/coredns"}
+    return Layout(programs, Config(entrypoint=("/coredns",), working_dir="/"))
+
+
+def _pause(_name: str, version: str, _kubernetes: str) -> Layout:
+    # build/pause/Dockerfile
+    return Layout({Program("pause", version, "linux"): "/pause"}, Config(entrypoint=("/pause",), user="65535:65535"))
+
+
+def _agnhost(_name: str, _version: str, kubernetes: str) -> Layout:
+    # test/images/agnhost/Dockerfile
+    applets = tuple(File(f"/usr/bin/{name}", link="busybox") for name in APPLETS)
+    extra: tuple[File | Folder, ...] = (
+        *applets,
+        File("/agnhost-2", link="agnhost"),
+        Folder("/uploads"),
+        Folder("/var/registry"),
+    )
+    programs = {Program("agnhost", kubernetes, "linux"): "/agnhost"}
+    return Layout(programs, Config(entrypoint=("/agnhost",), cmd=("pause",)), ("busybox-static",), extra)
+
+
+_IMAGES: Mapping[str, Callable[[str, str, str], Layout]] = {
+    "kube-apiserver": _component,
+    "kube-controller-manager": _component,
+    "kube-scheduler": _component,
+    "kube-proxy": _proxy,
+    "etcd": _etcd,
+    "coredns/coredns": _coredns,
+    "pause": _pause,
+    "e2e-test-images/agnhost": _agnhost,
+}
+
+# What Debian's and distroless' base images have: names, and Go's way of looking them up
+_BASE = (
+    Folder("/tmp", 0o1777),  # noqa: S108 - of the image
+    Folder("/run"),
+    Folder("/root", 0o700),
+    File("/etc/passwd", b"root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n", 0o644),
+    File("/etc/group", b"root:x:0:\nnobody:x:65534:\n", 0o644),
+    File("/etc/nsswitch.conf", b"hosts: files dns\n", 0o644),
+)
+
+
+def layout(image: ContainerImage, kubernetes: str) -> Layout | None:
+    """How *image* is made, or None if it is not made here.
+
+    :param kubernetes: the version of Kubernetes that agnhost is taken from; its images have numbers of their own.
+    """
+    found = re.fullmatch(r"registry\.k8s\.io/([a-z0-9/-]+):([\w.-]+)", image.reference)
+    if image.os != "linux" or found is None or found[1] not in _IMAGES:
+        return None
+    return _IMAGES[found[1]](found[1], tag(found[2]), kubernetes)
+
+
+def make(
+    image: ContainerImage, how: Layout, programs: Mapping[Program, Path], target: Path, work: Path, progress: Progress
+) -> None:
+    """Write *image* as an OCI archive to *target*.
+
+    :param programs: the files of the programs that *how* names.
+    :param work: an empty folder.
+    :raises CommandError: the Debian packages can't be had.
+    """
+    items: list[File | Folder] = [*_BASE]
+    if how.packages:
+        scratch = work / "packages"
+        scratch.mkdir()
+        items += debs.fetch(how.packages, scratch, progress)
+    items += how.items
+    items += [File(path, programs[program]) for program, path in how.programs.items()]
+    progress.say(f"writing {image}")
+    blobs = work / "blobs"
+    blobs.mkdir()
+    write.write(target, image.reference, items, how.config, work=blobs)

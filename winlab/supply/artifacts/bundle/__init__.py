@@ -1,0 +1,1 @@
+"""Bundles: all that a lab needs in one verified file."""

@@ -1,0 +1,61 @@
+"""Tells whether a file is a program for a system on amd64. Reads the file's first bytes; starts nothing."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from winlab.design.catalog.artifact import Program, System
+
+# elf(5), e_machine: https://www.sco.com/developers/gabi/latest/ch4.eheader.html
+_ELF_MACHINES = {3: "x86 (32 bit)", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 183: "arm64", 243: "riscv64"}
+_ELF_AMD64 = 62
+# https://learn.microsoft.com/windows/win32/debug/pe-format#machine-types
+_PE_MACHINES = {0x14C: "x86 (32 bit)", 0x1C0: "arm", 0x1C4: "arm", 0xAA64: "arm64"}
+_PE_AMD64 = 0x8664
+
+
+def problem(path: Path, os: System) -> str | None:
+    """Why the file is no program for *os* on amd64, as a sentence; None if it is one.
+
+    :raises OSError: it can't be read.
+    """
+    found = _describe(path)
+    wanted = {"linux": "a Linux program (ELF) for amd64", "windows": "a Windows program (PE) for amd64"}[os]
+    return None if found == wanted else f"It is {found}, and should be {wanted}."
+
+
+def wrong(path: Path, program: Program) -> str | None:
+    """The same for a program that is asked for; the sentence names it."""
+    why = problem(path, program.os)
+    return f"{program}: {why}" if why else None
+
+
+def _describe(path: Path) -> str:
+    with path.open("rb") as file:
+        head = file.read(64)
+        if not head:
+            return "empty"
+        if head.startswith(b"\x7fELF") and len(head) >= 20:
+            order = ">" if head[5] == 2 else "<"
+            (machine,) = struct.unpack_from(order + "H", head, 18)
+            if machine == _ELF_AMD64 and head[4] != 2:
+                return "a Linux program (ELF) for x32"
+            name = "amd64" if machine == _ELF_AMD64 else _ELF_MACHINES.get(machine, f"machine {machine}")
+            return f"a Linux program (ELF) for {name}"
+        if head.startswith(b"MZ") and len(head) == 64:
+            (offset,) = struct.unpack_from("<I", head, 0x3C)
+            file.seek(offset)
+            coff = file.read(6)
+            if coff[:4] == b"PE\0\0" and len(coff) == 6:
+                (machine,) = struct.unpack_from("<H", coff, 4)
+                name = "amd64" if machine == _PE_AMD64 else _PE_MACHINES.get(machine, f"machine {machine:#x}")
+                return f"a Windows program (PE) for {name}"
+            return "a DOS program"
+    if head.startswith((b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")):
+        return "a program for macOS"
+    if head.startswith(b"#!"):
+        return "a script"
+    if head.lstrip()[:1] == b"<":
+        return "a web page"
+    return "no program"

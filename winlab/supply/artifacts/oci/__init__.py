@@ -1,0 +1,1 @@
+"""Container images: reading, writing and pulling them, without a container engine."""

@@ -1,0 +1,356 @@
+"""Reads archives of container images, and checks every byte: OCI archives, and what ``docker save`` writes.
+
+An OCI archive is an image layout in a tar (https://github.com/opencontainers/image-spec/blob/main/image-layout.md);
+``io.containerd.image.name`` in its index is the name under which ``ctr images import`` keeps the image. The other kind
+has a ``manifest.json`` (https://github.com/moby/docker-image-spec). Either may be compressed with gzip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from winlab.design.catalog.artifact import ContainerImage, System
+from winlab.errors import TransferError, UsageError
+from winlab.supply.artifacts.oci import layout
+
+BLOCK = 1 << 20
+SMALL = 4 << 20  # bytes; documents are smaller, layers are read past
+NAME = "io.containerd.image.name"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
+INDEXES = (layout.INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
+_BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError)  # how tarfile says that an archive is broken
+
+
+@dataclass(frozen=True)
+class Blob:
+    """One file of an archive that belongs to an image: its digest (``sha256:...``), size in bytes, media type."""
+
+    digest: str
+    size: int
+    kind: str
+
+    @property
+    def descriptor(self) -> dict[str, Any]:
+        """As manifests refer to it."""
+        return {"mediaType": self.kind, "digest": self.digest, "size": self.size}
+
+
+@dataclass(frozen=True)
+class Found:
+    """An image in an archive, for one platform; all its parts are there and right.
+
+    ``references`` are the full names that the archive gives it; ``roots`` are the digests of its manifest and of the
+    indexes that lead to it.
+    """
+
+    references: tuple[str, ...]
+    os: str
+    architecture: str
+    config: Blob
+    layers: tuple[Blob, ...]
+    manifest: bytes
+    roots: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.references) or 'an image without a name'} ({self.os}/{self.architecture})"
+
+
+def inspect(path: Path) -> list[Found]:
+    """The images in the archive *path*, every blob checked.
+
+    :raises TransferError: it is damaged or cut off.
+    :raises UsageError: it is no archive of container images, or can't be read.
+    """
+    return _Archive(path).images()
+
+
+def verify(path: Path, image: ContainerImage, digest: str | None = None) -> None:
+    """See that *path* is an OCI archive that ``ctr images import`` will take as *image*, for amd64.
+
+    :param digest: the published digest (``sha256:...``) of its manifest or index.
+    :raises TransferError: it is damaged, or another image.
+    :raises UsageError: it is no archive of container images, or can't be read.
+    """
+    archive = _Archive(path)
+    found = archive.images()
+    fit = [one for one in found if (one.os, one.architecture) == (image.os, "amd64")]
+    has = "It has " + ("; ".join(map(str, found)) or "none") + "."
+    if not fit:
+        raise TransferError(f"'{path}' has no image for {image.os}/amd64.", why=has)
+    if not archive.is_oci or not any(image.reference in one.references for one in fit):
+        raise TransferError(
+            f"'{path}' would not be imported as {image.reference}.",
+            why=has if archive.is_oci else "It is no OCI archive, but one of 'docker save'.",
+            cure=f"Make it an OCI archive whose index has the annotation {NAME} with that name.",
+        )
+    if digest and not any(digest in one.roots for one in fit):
+        digests = ", ".join(sorted({root for one in fit for root in one.roots}))
+        raise TransferError(
+            f"'{path}' is not the published image {image.reference}.",
+            why=f"Its digest should be {digest} and is {digests}.",
+        )
+
+
+def convert(path: Path, target: Path, os: System, *, work: Path, reference: str = "") -> ContainerImage:
+    """Write the image in *path*, for amd64, as a plain OCI archive to *target*.
+
+    :param work: an empty folder on a file system with room for it.
+    :param reference: the name that it gets; if the archive has several images, the one that has this name is taken.
+    :raises TransferError: the archive is damaged or cut off.
+    :raises UsageError: it has no such image, or several, or the image has no name.
+    """
+    blobs, manifest, name = extract(path, os, work=work, reference=reference)
+    pack(target, blobs, manifest, os, name)
+    return ContainerImage(name, os)
+
+
+def pack(target: Path, blobs: layout.Blobs, manifest: bytes, os: System, name: str) -> None:
+    """Write the image with this manifest, whose other parts are among *blobs*, as an OCI archive to *target*."""
+    digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
+    blobs.add(digest, manifest)
+    kind = json.loads(manifest).get("mediaType", layout.MANIFEST)
+    root = {**blobs.descriptor(digest, kind), "platform": {"architecture": "amd64", "os": os}}
+    layout.write(target, blobs, root, name)
+
+
+def extract(path: Path, os: System, *, work: Path, reference: str = "") -> tuple[layout.Blobs, bytes, str]:
+    """Take the image in *path*, for amd64, apart: its configuration and layers, its manifest, its name.
+
+    Parameters and errors as of :func:`convert`.
+    """
+    archive = _Archive(path)
+    found = archive.images()
+    fit = [one for one in found if (one.os, one.architecture) == (os, "amd64")]
+    name = full_name(reference) if reference else ""
+    if len(fit) > 1:
+        fit = [one for one in fit if name in one.references] or fit
+    if len(fit) != 1:
+        raise UsageError(
+            f"'{path}' has {'several images' if fit else 'no image'} for {os}/amd64.",
+            why="It has " + ("; ".join(map(str, found)) or "none") + ".",
+            cure="Save one image, for that platform, to a file of its own.",
+        )
+    image = fit[0]
+    if not name:
+        if not image.references:
+            raise UsageError(
+                f"The image in '{path}' has no name.",
+                cure="Save it by its name, not by its number; or say which name it gets.",
+            )
+        name = image.references[0]
+    blobs = layout.Blobs(work)
+    archive.extract([image.config, *image.layers], blobs)
+    return blobs, image.manifest, name
+
+
+def full_name(reference: str) -> str:
+    """A name as Docker's people say it (``nginx``) in full (``docker.io/library/nginx:latest``).
+
+    As https://pkg.go.dev/github.com/distribution/reference#ParseDockerRef.
+    """
+    head, slash, _ = reference.partition("/")
+    if not slash:
+        reference = f"docker.io/library/{reference}"
+    elif not ("." in head or ":" in head or head == "localhost"):
+        reference = f"docker.io/{reference}"
+    last = reference.rpartition("/")[2]
+    return reference if ":" in last or "@" in last else f"{reference}:latest"
+
+
+@dataclass
+class _Archive:
+    """An archive that was read once, from begin to end: digests of all files, contents of the small ones."""
+
+    path: Path
+    files: dict[str, Blob] = field(default_factory=dict)
+    small: dict[str, bytes] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, member, content in self._members():
+            if member.issym() or member.islnk():
+                base = posixpath.dirname(name) if member.issym() else ""
+                self.links[name] = posixpath.normpath(posixpath.join(base, member.linkname))
+            elif member.isfile():
+                sha256 = hashlib.sha256()
+                kept = b""
+                for block in content:
+                    sha256.update(block)
+                    if member.size <= SMALL or not kept:
+                        kept += block
+                self.files[name] = Blob("sha256:" + sha256.hexdigest(), member.size, _layer_kind(kept))
+                if member.size <= SMALL:
+                    self.small[name] = kept
+        if not self.is_oci and "manifest.json" not in self.files:
+            raise UsageError(
+                f"'{self.path}' is no archive of container images.",
+                why="It has neither an index.json (OCI) nor a manifest.json (docker save)"
+                + (", or is cut off." if self.files else "."),
+                cure="Make one with 'docker save', 'podman save' or 'skopeo copy ... oci-archive:FILE'.",
+            )
+
+    @property
+    def is_oci(self) -> bool:
+        return "index.json" in self.files
+
+    def _members(self) -> Iterator[tuple[str, tarfile.TarInfo, Iterator[bytes]]]:
+        """All members in order, with their contents.
+
+        :raises WinlabError: what tarfile says, in words.
+        """
+        begun = False
+        try:
+            with tarfile.open(self.path, "r|*") as archive:
+                for member in archive:
+                    begun = True
+                    yield posixpath.normpath(member.name), member, self._blocks(archive, member)
+        except _BROKEN as error:
+            if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
+                raise UsageError(f"'{self.path}' can't be read.", why=str(error), causes=[error]) from error
+            if not begun:
+                raise UsageError(
+                    f"'{self.path}' is no archive of container images.",
+                    why=f"It is no tar archive, plain or gzip'ed ({error}).",
+                    cure="Make one with 'docker save', 'podman save' or 'skopeo copy ... oci-archive:FILE'.",
+                    causes=[error],
+                ) from error
+            raise self._damaged(str(error)) from error
+
+    def _blocks(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
+        file = archive.extractfile(member) if member.isfile() else None
+        try:
+            while file and (block := file.read(BLOCK)):
+                yield block
+        except _BROKEN as error:
+            raise self._damaged(str(error)) from error
+
+    def _damaged(self, why: str) -> TransferError:
+        return TransferError(
+            f"The archive '{self.path}' is damaged or cut off.", why=why, cure="Make or fetch it again."
+        )
+
+    def _json(self, name: str) -> Any:
+        if name not in self.small:
+            raise self._damaged(f"'{name}' is missing.")
+        try:
+            return json.loads(self.small[name])
+        except ValueError as error:
+            raise self._damaged(f"'{name}' is no JSON: {error}.") from error
+
+    def images(self) -> list[Found]:
+        try:
+            return self._oci_images() if self.is_oci else self._docker_images()
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise self._damaged(f"A document in it lacks what it should have: {error!r}.") from error
+
+    def _oci_images(self) -> list[Found]:
+        for name, file in self.files.items():
+            if name.startswith("blobs/sha256/") and file.digest != _digest(name):
+                raise self._damaged(f"The digest of '{name}' is {file.digest}.")
+        found: dict[str, Found] = {}
+        for entry in self._json("index.json")["manifests"]:
+            reference = entry.get("annotations", {}).get(NAME)
+            for one in self._resolve(entry, frozenset(), top=True):
+                digest = "sha256:" + hashlib.sha256(one.manifest).hexdigest()
+                before = found.get(digest)
+                names = dict.fromkeys([*(before.references if before else ()), *([reference] if reference else ())])
+                roots = one.roots | (before.roots if before else frozenset())
+                found[digest] = Found(
+                    tuple(names), one.os, one.architecture, one.config, one.layers, one.manifest, roots
+                )
+        return list(found.values())
+
+    def _resolve(self, entry: dict[str, Any], roots: frozenset[str], *, top: bool) -> Iterator[Found]:
+        """The images that an entry of an index leads to."""
+        digest = str(entry["digest"])
+        name = _blob(digest)
+        if not top and (name not in self.files or entry.get("platform", {}).get("os") == "unknown"):
+            return  # another platform that was not saved, or a statement about how it was built
+        document = self._json(name)
+        roots |= {digest}
+        kind = entry.get("mediaType") or document.get("mediaType")
+        if kind in INDEXES:
+            for child in document["manifests"]:
+                yield from self._resolve(child, roots, top=False)
+            return
+        if kind not in MANIFESTS:
+            return  # no image: a signature, a chart
+        parts = [self._part(item) for item in [document["config"], *document["layers"]]]
+        yield self._found(parts[0], _blob(parts[0].digest), tuple(parts[1:]), (), self.small[name], roots)
+
+    def _part(self, descriptor: dict[str, Any]) -> Blob:
+        file = self.files.get(_blob(descriptor["digest"]))
+        if file is None:
+            raise self._damaged(f"The blob {descriptor['digest']} is missing.")
+        if file.size != descriptor["size"]:
+            raise self._damaged(f"The blob {file.digest} has {file.size:,} bytes, not {descriptor['size']:,}.")
+        return Blob(file.digest, file.size, str(descriptor["mediaType"]))
+
+    def _docker_images(self) -> list[Found]:
+        found = []
+        for entry in self._json("manifest.json"):
+            names = [posixpath.normpath(name) for name in (entry["Config"], *entry["Layers"])]
+            files = [self.files.get(self.links.get(name, name)) for name in names]
+            if None in files:
+                raise self._damaged(f"'{names[files.index(None)]}' is missing.")
+            parts = [file for file in files if file is not None]
+            config = Blob(parts[0].digest, parts[0].size, CONFIG)
+            manifest = {
+                "schemaVersion": 2,
+                "mediaType": layout.MANIFEST,
+                "config": config.descriptor,
+                "layers": [layer.descriptor for layer in parts[1:]],
+            }
+            content = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+            references = tuple(full_name(name) for name in entry.get("RepoTags") or [])
+            found.append(self._found(config, names[0], tuple(parts[1:]), references, content, frozenset()))
+        return found
+
+    def _found(
+        self,
+        config: Blob,
+        name: str,
+        layers: tuple[Blob, ...],
+        references: tuple[str, ...],
+        manifest: bytes,
+        roots: frozenset[str],
+    ) -> Found:
+        document = self._json(self.links.get(name, name))
+        if len(document["rootfs"]["diff_ids"]) != len(layers):
+            raise self._damaged("Its configuration and its manifest disagree about the number of layers.")
+        return Found(references, str(document["os"]), str(document["architecture"]), config, layers, manifest, roots)
+
+    def extract(self, wanted: list[Blob], blobs: layout.Blobs) -> None:
+        """Copy these blobs out, in a second reading."""
+        missing = {blob.digest for blob in wanted}
+        for name, member, content in self._members():
+            if member.isfile() and (digest := self.files[name].digest) in missing:
+                with blobs.receive(digest, member.size) as add:
+                    for block in content:
+                        add(block)
+                missing.remove(digest)
+
+
+def _blob(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
+
+
+def _digest(name: str) -> str:
+    return "sha256:" + name.rpartition("/")[2]
+
+
+def _layer_kind(head: bytes) -> str:
+    """The media type of a layer, by how it begins (RFC 1952, RFC 8878)."""
+    if head.startswith(b"\x1f\x8b"):
+        return f"{LAYER}+gzip"
+    return f"{LAYER}+zstd" if head.startswith(b"\x28\xb5\x2f\xfd") else LAYER

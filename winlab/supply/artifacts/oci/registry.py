@@ -1,0 +1,370 @@
+"""Pulls a container image from a registry into an OCI archive, without a container engine.
+
+What is spoken is the OCI distribution specification 1.1 (https://github.com/opencontainers/distribution-spec) and, for
+registries that ask for it, the anonymous token flow of https://distribution.github.io/distribution/spec/auth/token/.
+The archive is an OCI image layout (https://github.com/opencontainers/image-spec/blob/main/image-layout.md) in a tar
+file, with the annotation ``io.containerd.image.name`` from which containerd takes the image's name at import.
+
+Of an index only the images for the wanted system on amd64 are taken. For Linux that is one. For Windows there is one
+for each build of Windows, and ``os_build`` picks one; else all are taken under an index of their own, and containerd
+picks the one that its kernel can run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from winlab.design.catalog.artifact import ContainerImage
+from winlab.errors import HostError, NotFoundError, TransferError, UsageError
+from winlab.events import Progress
+from winlab.supply.artifacts import web
+from winlab.supply.artifacts.oci import layout
+from winlab.supply.download import RETRY_STATUS, check_space
+
+TRIES = 4
+LONGEST_PAUSE = 60.0  # seconds, whatever a registry asks for
+LARGEST_MANIFEST = 8 * 1024 * 1024  # the specification asks registries to take 4 MiB
+_INDEXES = (layout.INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
+_MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_REFERENCE = re.compile(
+    r"(?P<registry>[A-Za-z0-9.-]+(:[0-9]+)?)/(?P<name>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
+    r"(:(?P<tag>[\w][\w.-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A full reference in its parts: ``registry/name:tag@digest``; the tag is ``latest`` where none is given."""
+
+    registry: str
+    name: str
+    tag: str
+    digest: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Read a reference.
+
+        :raises UsageError: it is not one, or does not name its registry.
+        """
+        found = _REFERENCE.fullmatch(text)
+        registry = found["registry"] if found else ""
+        if found is None or not ("." in registry or ":" in registry or registry == "localhost"):
+            raise UsageError(
+                f"'{text}' is not a full reference of a container image.",
+                cure="Give it with its registry and tag: docker.io/library/nginx:1.29, registry.k8s.io/pause:3.10.2.",
+            )
+        return cls(registry, found["name"], found["tag"] or "latest", found["digest"])
+
+    def place(self, mirror: str | None) -> tuple[str, str]:
+        """Base URL and repository to ask: the registry itself, or the mirror's host.
+
+        A mirror's host has the registry's name as the first part of the path (``https://mirror.example/v2/docker.io/
+        library/nginx/...``), as pull-through caches and copies made by skopeo have it. ``/v2/`` stands at the root of
+        a host by the specification, so a path in the mirror's URL does not count here.
+        """
+        official = self.registry in ("docker.io", "index.docker.io")
+        name = f"library/{self.name}" if official and "/" not in self.name else self.name
+        if mirror:
+            parts = urlsplit(mirror)
+            return f"{parts.scheme}://{parts.netloc}", f"{'docker.io' if official else self.registry}/{name}"
+        return f"https://{'registry-1.docker.io' if official else self.registry}", name
+
+
+def pull(
+    image: ContainerImage,
+    target: Path,
+    progress: Progress,
+    *,
+    work: Path,
+    digest: str | None = None,
+    os_build: str | None = None,
+    mirror: str | None = None,
+    pause: float = 1.0,
+) -> None:
+    """Bring *image* to *target* as an OCI archive.
+
+    :param work: an empty folder on *target*'s file system, for the blobs.
+    :param digest: what the image's index, or its manifest for this system, must have; None: whatever the tag names.
+    :param os_build: Windows: take only images whose ``os.version`` begins so (``10.0.20348``).
+    :param mirror: http(s) URL of a mirror, see :meth:`Reference.place`.
+    :param pause: seconds before the second try; doubled for each further one, unless the registry names a time.
+    :raises NotFoundError: the registry has no such image, or none for this system on amd64.
+    :raises TransferError: it can't be reached, refuses, or sends what does not have its digest.
+    :raises HostError: the disk is full.
+    """
+    reference = Reference.parse(image.reference)
+    base, name = reference.place(mirror)
+    with web.client() as client:
+        one = _Pull(image, client, f"{base}/v2/{name}", name, progress, layout.Blobs(work), pause)
+        try:
+            one.run(digest or reference.digest or reference.tag, target, os_build)
+        except OSError as error:
+            raise HostError(
+                f"{image} can't be written to '{target.parent}'.", why=str(error), causes=[error]
+            ) from error
+
+
+@dataclass
+class _Pull:
+    """One pull with all its requests."""
+
+    image: ContainerImage
+    client: httpx.Client
+    url: str
+    name: str
+    progress: Progress
+    blobs: layout.Blobs
+    pause: float
+    token: str = ""
+    total: int = 0
+    have: int = 0
+    told: float = field(default_factory=time.monotonic)
+
+    def run(self, wanted: str, target: Path, os_build: str | None) -> None:
+        self.progress.say(f"asking for {self.image.reference}")
+        top = self._manifest(wanted)
+        if top["mediaType"] in _INDEXES:
+            chosen = _choose(self.image, top["manifests"], os_build)
+            manifests = [(entry, self._manifest(entry["digest"])) for entry in chosen]
+        elif top["mediaType"] in _MANIFESTS:
+            manifests = [(self.blobs.descriptor(top["digest"], top["mediaType"]), top)]
+        else:
+            raise TransferError(
+                f"{self.image} is in a format that can't be used: {top['mediaType'] or 'none given'}.",
+                why="Old registries keep images of schema 1, which containerd does not take any more.",
+            )
+        for entry, body in manifests:
+            if body["mediaType"] not in _MANIFESTS:
+                raise TransferError(
+                    f"{self.image}: its index leads to {body['mediaType']}, not to an image ({entry['digest']})."
+                )
+        layers = {part["digest"]: part for _, body in manifests for part in [body["config"], *body["layers"]]}
+        self.total = sum(int(part["size"]) for part in layers.values())
+        check_space(target.parent, 2 * self.total)  # the blobs, and the archive made of them
+        for _, body in manifests:  # first the small ones, which say what the image is for
+            self._blob(body["config"])
+            _check_platform(self.image, self.blobs.path(body["config"]["digest"]).read_bytes())
+        for part in layers.values():
+            self._blob(part)
+        chosen = [entry for entry, _ in manifests]
+        root = chosen[0] if len(chosen) == 1 else self.blobs.add_index(chosen)
+        layout.write(target, self.blobs, root, self.image.reference)
+
+    def _manifest(self, wanted: str) -> dict[str, Any]:
+        """The index or manifest by tag or digest; with ``digest`` and ``mediaType`` set as they were found."""
+        accept = ", ".join((*_INDEXES, *_MANIFESTS))
+        response = self._ask(f"{self.url}/manifests/{wanted}", accept)
+        try:
+            body = bytearray()
+            for block in response.iter_bytes():
+                body += block
+                if len(body) > LARGEST_MANIFEST:
+                    raise TransferError(f"The manifest of {self.image} is larger than {LARGEST_MANIFEST:,} bytes.")
+        except httpx.HTTPError as error:
+            raise TransferError(f"The manifest of {self.image} broke off.", why=web.reason(error)) from error
+        finally:
+            response.close()
+        found = "sha256:" + hashlib.sha256(body).hexdigest()
+        promised = wanted if _DIGEST.fullmatch(wanted) else response.headers.get("docker-content-digest", found)
+        if found != promised:
+            raise TransferError(
+                f"{self.image}: the registry sent another manifest than the one asked for.",
+                why=f"Its digest is {found}, and should be {promised}.",
+                cure="A proxy or a mirror may have altered it; try another mirror.",
+            )
+        try:
+            document = json.loads(bytes(body))
+            kind = document.get("mediaType") or response.headers.get("content-type", "").partition(";")[0]
+            _check_shape(document, kind)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TransferError(
+                f"{self.image}: what the registry sent is no manifest.", why=web.reason(error), evidence=self.url
+            ) from error
+        self.blobs.add(found, bytes(body))
+        return {**document, "mediaType": kind, "digest": found}
+
+    def _blob(self, part: dict[str, Any]) -> None:
+        """Bring one blob to disk, if it is not there."""
+        if self.blobs.has(part["digest"]):
+            return
+        for attempt in range(TRIES):
+            before = self.have
+            try:
+                self._receive(part)
+                return
+            except (httpx.TransportError, layout.WrongBlobError) as error:
+                self.have = before
+                if attempt == TRIES - 1 or web.is_tls(error):
+                    raise TransferError(
+                        f"A layer of {self.image} can't be had.",
+                        why=f"{part['digest']}: {web.reason(error)}",
+                        cure="What came was thrown away. Run it again, or try another mirror.",
+                        causes=[error],
+                    ) from error
+                self._sleep(self.pause * 2**attempt, web.reason(error))
+        raise AssertionError("the last try returns or raises")
+
+    def _receive(self, part: dict[str, Any]) -> None:
+        try:
+            response = self._ask(f"{self.url}/blobs/{part['digest']}", None)
+        except NotFoundError:
+            if not part.get("urls"):  # layers of Windows that only Microsoft may hand out say where
+                raise
+            response = self._ask(str(part["urls"][0]), None)
+        try:
+            with self.blobs.receive(part["digest"], int(part["size"])) as add:
+                for block in response.iter_bytes():
+                    add(block)
+                    self.have += len(block)
+                    self._tell()
+        finally:
+            response.close()
+
+    def _tell(self) -> None:
+        if time.monotonic() - self.told > 0.25:
+            self.told = time.monotonic()
+            text = f"pulling {self.image.reference}: {self.have / 1e6:,.0f} of {self.total / 1e6:,.0f} MB"
+            self.progress.say(text, min(1.0, self.have / max(self.total, 1)))
+
+    def _sleep(self, seconds: float, reason: str) -> None:
+        self.progress.say(f"{urlsplit(self.url).netloc}: {reason}; trying again in {seconds:.0f} s")
+        time.sleep(seconds)
+
+    def _ask(self, url: str, accept: str | None) -> httpx.Response:
+        """An open answer with status 200; the caller closes it."""
+        for attempt in range(TRIES):
+            wait = self.pause * 2**attempt
+            try:
+                response = self._send(url, accept)
+                if response.status_code == 401:
+                    self._log_in(response)
+                    response = self._send(url, accept)
+            except httpx.HTTPError as error:
+                reason = web.reason(error)
+                if not isinstance(error, httpx.TransportError) or web.is_tls(error):
+                    break
+            else:
+                if response.status_code == 200:
+                    return response
+                response.close()
+                reason = f"it answered {response.status_code} {response.reason_phrase}"
+                if response.status_code not in RETRY_STATUS:
+                    raise self._refused(response, url)
+                named = response.headers.get("retry-after", "")
+                wait = min(float(named), LONGEST_PAUSE) if named.isdecimal() else wait
+            if attempt < TRIES - 1:
+                self._sleep(wait, reason)
+        host = urlsplit(self.url).netloc
+        raise TransferError(
+            f"{self.image} can't be pulled from {host}.",
+            why=reason + ".",
+            cure=f"Is {host} reachable from here (proxy, DNS, certificates)? Else take another source of artifacts: a"
+            " mirror, a bundle, or a build.",
+        )
+
+    def _send(self, url: str, accept: str | None) -> httpx.Response:
+        headers = {"Accept-Encoding": "identity"}  # a digest is of the bytes as they are kept
+        if accept:
+            headers["Accept"] = accept
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return self.client.send(self.client.build_request("GET", url, headers=headers), stream=True)
+
+    def _refused(self, response: httpx.Response, url: str) -> NotFoundError | TransferError:
+        host = urlsplit(self.url).netloc
+        if response.status_code == 404:
+            return NotFoundError(f"{host} has no {self.image}.", why=f"{url} is not there (404).")
+        return TransferError(
+            f"{host} refuses {self.image}: {response.status_code} {response.reason_phrase}.",
+            why="winlab asks without a user's name or password." if response.status_code in (401, 403) else "",
+            cure="Take another source of artifacts: a mirror, a bundle, or a build.",
+        )
+
+    def _log_in(self, response: httpx.Response) -> None:
+        """Get a token for reading, as the answer 401 says.
+
+        :raises TransferError: the registry wants a user, or gives no token.
+        """
+        response.close()
+        challenge = response.headers.get("www-authenticate", "")
+        scheme, _, rest = challenge.partition(" ")
+        words = dict(re.findall(r'([A-Za-z]+)="([^"]*)"', rest))
+        realm = words.get("realm", "")
+        if scheme.lower() != "bearer" or urlsplit(realm).scheme not in ("http", "https"):
+            raise self._refused(response, self.url)
+        wanted = {"scope": words.get("scope") or f"repository:{self.name}:pull"}
+        if "service" in words:
+            wanted["service"] = words["service"]
+        answer = self.client.get(realm, params=wanted)
+        try:
+            body = answer.json() if answer.status_code == 200 else {}
+            self.token = str(body.get("token") or body["access_token"])
+        except (ValueError, KeyError, AttributeError) as error:
+            raise TransferError(
+                f"{urlsplit(self.url).netloc} gives no token for {self.image}.",
+                why=f"{urlsplit(realm).netloc} answered {answer.status_code} {answer.reason_phrase}.",
+                cure="Private images can't be pulled; take another source of artifacts.",
+            ) from error
+
+
+def _check_shape(document: dict[str, Any], kind: str) -> None:
+    """See that a manifest has what is read from it.
+
+    :raises KeyError, TypeError, ValueError: it has not.
+    """
+    parts: list[dict[str, Any]] = []
+    if kind in _INDEXES:
+        parts = list(document["manifests"])
+    elif kind in _MANIFESTS:
+        parts = [document["config"], *document["layers"]]
+    for part in parts:
+        if not _DIGEST.fullmatch(part["digest"]) or int(part["size"]) < 0:
+            raise ValueError(f"bad descriptor {part['digest']!r}")
+
+
+def _choose(image: ContainerImage, entries: list[dict[str, Any]], os_build: str | None) -> list[dict[str, Any]]:
+    """The index's entries for the image's system on amd64.
+
+    :raises NotFoundError: there is none; the message lists those there are.
+    """
+    there: list[str] = []
+    chosen = []
+    for entry in entries:
+        platform = entry.get("platform") or {}
+        build = str(platform.get("os.version", ""))
+        there.append(" ".join(filter(None, (f"{platform.get('os')}/{platform.get('architecture')}", build))))
+        if platform.get("os") != image.os or platform.get("architecture") != "amd64":
+            continue
+        if os_build is None or f"{build}.".startswith(f"{os_build}."):
+            chosen.append(entry)
+    if not chosen:
+        system = f"{image.os} on amd64" + (f", build {os_build}" if os_build else "")
+        raise NotFoundError(f"There is no {image.reference} for {system}.", why=f"It has: {', '.join(there)}.")
+    return chosen if image.os == "windows" else chosen[:1]
+
+
+def _check_platform(image: ContainerImage, config: bytes) -> None:
+    """See that the image is for its system on amd64: its own configuration says so, whatever an index says.
+
+    :raises TransferError: it is not.
+    """
+    try:
+        document = json.loads(config)
+        found = (document.get("os"), document.get("architecture"))
+    except (ValueError, AttributeError) as error:
+        raise TransferError(f"{image} is no container image.", why="Its configuration can't be read.") from error
+    if found != (image.os, "amd64"):
+        raise TransferError(
+            f"{image} is for another kind of machine.", why=f"It is for {found[0]}/{found[1]}, not {image.os}/amd64."
+        )

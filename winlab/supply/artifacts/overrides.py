@@ -1,0 +1,138 @@
+"""Programs of the person's own in place of a source's: ``--kubelet``, ``--kubeadm``, ``--kube-proxy``."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source, System
+from winlab.errors import UsageError
+from winlab.events import Progress
+from winlab.supply.artifacts import executable, store
+from winlab.supply.artifacts.oci import write
+
+Replaced = Program | ContainerImage  # an image, in which the program of its name is replaced
+PLACE = "/usr/local/bin"  # of the program in a component's image (build/server-image of Kubernetes)
+
+
+class OverriddenSource:
+    """A source, but for the programs that the person brings as files."""
+
+    def __init__(self, source: Source, overrides: Mapping[Replaced, Path]) -> None:
+        """Make the source.
+
+        :raises UsageError: a file is not there, or no program for its system on amd64.
+        """
+        for replaced, path in overrides.items():
+            check(replaced, path)
+        self.name = source.name
+        self._source = source
+        self._overrides = dict(overrides)
+
+    def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
+        """As the source under it, for what is not brought; an image is its source's, but for the program."""
+        return self._source.cannot([one for one in wanted if not self._is_brought(one)])
+
+    def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
+        """The file that was brought, as it is now, copied into the cache; else what the source gives.
+
+        :raises UsageError: the file is not there any more, or has become something else.
+        :raises WinlabError: as the source.
+        """
+        return self.obtain_all([artifact], progress)[0]
+
+    def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
+        """As :meth:`obtain`, for several."""
+        found: dict[Artifact, Obtained] = {}
+        for artifact in artifacts:
+            if isinstance(artifact, Program) and artifact in self._overrides:
+                found[artifact] = self._own(artifact)
+        others = [artifact for artifact in artifacts if artifact not in found]
+        for one in self._source.obtain_all(others, progress):
+            found[one.artifact] = self._with_own(one) if one.artifact in self._overrides else one
+        return [found[artifact] for artifact in artifacts]
+
+    def _is_brought(self, artifact: Artifact) -> bool:
+        return isinstance(artifact, Program) and artifact in self._overrides
+
+    def _own(self, program: Program) -> Obtained:
+        path = self._overrides[program]
+        check(program, path)
+        with store.workspace() as work:
+            copy, digest = _copy(path, work / program.file)
+            key = store.key({"own": str(program), "sha256": digest, "from": str(path)})
+            return store.lookup(key) or store.keep(key, program, copy, f"your own build '{path}'", move=True)
+
+    def _with_own(self, base: Obtained) -> Obtained:
+        image = base.artifact
+        assert isinstance(image, ContainerImage)
+        path = self._overrides[image]
+        check(image, path)
+        with store.workspace() as work:
+            copy, digest = _copy(path, work / "program")
+            key = store.key({"own": str(image), "sha256": digest, "from": str(path), "in": base.sha256})
+            if there := store.lookup(key):
+                return there
+            (work / "blobs").mkdir()
+            made = work / image.file
+            file = write.File(f"{PLACE}/{_component(image)}", copy)
+            write.add_layer(base.path, made, image, [file], work=work / "blobs")
+            return store.keep(key, image, made, f"{base.origin}, with your own build '{path}'", move=True)
+
+
+def meant(name: str, path: Path, wanted: Iterable[Artifact]) -> Replaced:
+    """What of *wanted* the file *path* stands in for: the program *name* of the system that the file is for.
+
+    :raises UsageError: the file is no program, or the lab takes none of that name and system.
+    """
+    systems: tuple[System, ...] = ("linux", "windows")
+    try:
+        found = [system for system in systems if executable.problem(path, system) is None]
+        why = executable.problem(path, "linux") or ""
+    except OSError as error:
+        raise UsageError(f"'{path}' can't be taken for {name}.", why=str(error)) from error
+    if not found:
+        raise UsageError(
+            f"'{path}' can't be taken for {name}.",
+            why=why.replace("a Linux program (ELF)", "a Linux or Windows program"),
+            cure="Build it with GOOS=linux or GOOS=windows, and GOARCH=amd64.",
+        )
+    for artifact in wanted:
+        if isinstance(artifact, Program) and (artifact.name, artifact.os) == (name, found[0]):
+            return artifact
+        if isinstance(artifact, ContainerImage) and (_component(artifact), artifact.os) == (name, found[0]):
+            return artifact
+    raise UsageError(
+        f"'{path}' is for {found[0].title()}, and the lab has no {name} for it.",
+        cure="Leave it out, or give the lab a node of that system.",
+    )
+
+
+def check(replaced: Replaced, path: Path) -> None:
+    """See that *path* can stand in for a program, or for the one in an image.
+
+    :raises UsageError: it can't; nothing was touched.
+    """
+    try:
+        why = executable.problem(path, replaced.os)
+    except OSError as error:
+        raise UsageError(f"'{path}' can't be taken for {replaced}.", why=str(error)) from error
+    if why:
+        raise UsageError(
+            f"'{path}' can't be taken for {replaced}.",
+            why=why,
+            cure=f"Build it with GOOS={replaced.os} GOARCH=amd64.",
+        )
+
+
+def _component(image: ContainerImage) -> str:
+    return image.reference.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
+def _copy(path: Path, copy: Path) -> tuple[Path, str]:
+    """A copy, so that the digest is of what goes in, even if it is rebuilt meanwhile; and its SHA-256."""
+    shutil.copyfile(path, copy)
+    with copy.open("rb") as file:
+        return copy, hashlib.file_digest(file, "sha256").hexdigest()

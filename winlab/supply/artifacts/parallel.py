@@ -1,0 +1,68 @@
+"""Obtains several artifacts at once: waiting for one server does not hold up the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+from winlab.design.catalog.artifact import Artifact, Obtained
+from winlab.events import Progress
+
+AT_ONCE = 3
+
+
+class _StoppedError(Exception):
+    """Another one failed, or the person interrupted."""
+
+
+class _Voice:
+    """Says what one of several is doing, with the share of all that is done; stops its job when told to."""
+
+    def __init__(self, progress: Progress, stop: threading.Event, done: Callable[[], float]) -> None:
+        self._progress = progress
+        self._stop = stop
+        self._done = done
+
+    def say(self, text: str, fraction: float | None = None) -> None:  # noqa: ARG002 - of this one alone
+        if self._stop.is_set():
+            raise _StoppedError
+        self._progress.say(text, self._done())
+
+
+def obtain(
+    artifacts: Sequence[Artifact],
+    one: Callable[[Artifact, Progress], Obtained],
+    together: Callable[[Artifact], object],
+    progress: Progress,
+) -> list[Obtained]:
+    """Call *one* for each artifact, a few at once, and return what it gives in the order of *artifacts*.
+
+    :param together: artifacts for which this is the same come with one file: they are obtained one after the other.
+    :raises WinlabError: the first failure; the others are stopped where they are.
+    """
+    groups: dict[object, list[Artifact]] = {}
+    for artifact in dict.fromkeys(artifacts):
+        groups.setdefault(together(artifact), []).append(artifact)
+    stop = threading.Event()
+    obtained: dict[Artifact, Obtained] = {}
+    voice = _Voice(progress, stop, lambda: len(obtained) / len(artifacts))
+
+    def job(group: list[Artifact]) -> None:
+        for artifact in group:
+            if stop.is_set():
+                raise _StoppedError
+            obtained[artifact] = one(artifact, voice)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        jobs = [pool.submit(job, group) for group in groups.values()]
+        try:
+            done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()  # only now: else all are done anyhow
+            for waiting in jobs:
+                waiting.cancel()
+    failures = [error for job_done in done if (error := job_done.exception())]
+    if failures:
+        raise next((error for error in failures if not isinstance(error, _StoppedError)), failures[0])
+    return [obtained[artifact] for artifact in artifacts]

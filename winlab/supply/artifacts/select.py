@@ -1,0 +1,203 @@
+"""Chooses the one source that a lab's artifacts come from, before anything starts, and says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+from urllib.parse import urlsplit
+
+import httpx
+
+from winlab.design.catalog.artifact import Artifact, Source
+from winlab.design.catalog.pins import Pins
+from winlab.errors import NotFoundError, UsageError, WinlabError
+from winlab.supply.artifacts import web
+from winlab.supply.artifacts.bundle import file
+from winlab.supply.artifacts.bundle.source import BundleSource
+from winlab.supply.artifacts.upstream import UpstreamSource
+
+Kind = Literal["upstream", "mirror", "bundle", "build"]
+PROBE_SECONDS = 3.0
+
+
+class Builder(Source, Protocol):
+    """The source ``build``, which may turn out to be out of reach."""
+
+    def unready(self, wanted: Sequence[Artifact]) -> str | None:
+        """Why what the cache lacks of *wanted* can't be built on this machine as it is; None if it may be."""
+
+
+def unreachable(url: str) -> str | None:
+    """Why *url* can't be had, or None if its server answers and has it; at most a few seconds.
+
+    A server that answers the method HEAD with 401 or 405 is there: registries want a token first.
+    """
+    host = urlsplit(url).netloc
+    try:
+        with web.client(PROBE_SECONDS) as client:
+            response = client.head(url, timeout=PROBE_SECONDS)
+    except httpx.TimeoutException:
+        return f"{host} did not answer within {PROBE_SECONDS:.0f} s"
+    except httpx.HTTPError as error:
+        return f"{host} can't be reached ({web.reason(error)})"
+    if response.status_code in (401, 405) or response.status_code < 400:
+        return None
+    return f"{host} answered {response.status_code} {response.reason_phrase}".rstrip()
+
+
+def choose(
+    wanted: Sequence[Artifact],
+    *,
+    pins: Pins,
+    build: Callable[[], Builder],
+    kind: Kind | None = None,
+    bundle_path: Path | None = None,
+    mirror: str | None = None,
+    optional: Collection[Artifact] = (),
+    settled: bool = False,
+    probe: Callable[[str], str | None] = unreachable,
+) -> tuple[Source, str]:
+    """The source of everything *wanted*, and why it was taken: a sentence for the person.
+
+    By default (*kind* None) the first that can give everything: the bundle or the mirror that was named, and nothing
+    else then; a bundle in the cache; upstream, where the cache already has it all or its server answers; a build.
+    What the person named is not replaced by another. An *optional* artifact that the source lacks is no reason
+    against it; :meth:`Source.cannot` tells the caller which to leave out.
+
+    :param build: makes the source ``build``; called only if it comes to that.
+    :param mirror: a URL or folder, see :class:`UpstreamSource`.
+    :param settled: most likely nothing will be obtained, so that a build is not asked whether it could begin.
+    :raises UsageError: *kind*, *bundle_path* and *mirror* do not fit together, or one of them can't be used.
+    :raises NotFoundError: no source can give everything; the message says for each one why.
+    """
+    _check(kind, bundle_path, mirror)
+    needed = [artifact for artifact in wanted if artifact not in set(optional)]
+    kind = kind or ("bundle" if bundle_path else "mirror" if mirror else None)
+    search = _Search(needed, pins, mirror, probe)
+    if kind in (None, "bundle"):
+        found = search.bundle_named(bundle_path) if bundle_path else search.bundle_in_cache()
+        if found:
+            return found
+    if kind in (None, "upstream", "mirror") and (found := search.upstream(named=kind is not None)):
+        return found
+    if kind in (None, "build") and (found := search.built(build, named=kind is not None, settled=settled)):
+        return found
+    raise NotFoundError(
+        "There is no source for what the lab needs.",
+        why="\n    ".join(["", *search.reasons]),
+        cure="Give a bundle (--bundle FILE, made by 'winlab bundle create' where there is a network) or a mirror"
+        " (--mirror URL), or let this host reach the internet or a Go module proxy."
+        if kind != "build"
+        else "Take another source: upstream, a mirror or a bundle.",
+    )
+
+
+def _check(kind: Kind | None, bundle_path: Path | None, mirror: str | None) -> None:
+    """See that what was asked for fits together.
+
+    :raises UsageError: it does not.
+    """
+    if kind == "mirror" and not mirror:
+        raise UsageError("The source 'mirror' needs its address.", cure="Give it with --mirror URL.")
+    if bundle_path and kind not in (None, "bundle"):
+        raise UsageError(f"Both a bundle and the source '{kind}' are asked for.", cure="Give one of them.")
+    if mirror and kind == "upstream":
+        raise UsageError(
+            "Both a mirror and the source 'upstream' are asked for.", cure="Give one of them; 'mirror' is the mirror's."
+        )
+
+
+@dataclass
+class _Search:
+    """Tries the sources in turn and keeps why each was passed over."""
+
+    needed: Sequence[Artifact]
+    pins: Pins
+    mirror: str | None
+    probe: Callable[[str], str | None]
+
+    def __post_init__(self) -> None:
+        self.reasons: list[str] = []
+        self.passed: list[str] = []  # the same in few words
+
+    def bundle_named(self, path: Path) -> tuple[Source, str] | None:
+        """The bundle that the person named. What is wrong with the file itself is raised."""
+        source = BundleSource(path)
+        if self._lacks(f"bundle '{path}'", source, "the bundle lacks something"):
+            return None
+        return source, f"bundle: '{path}', as you asked; it holds everything."
+
+    def bundle_in_cache(self) -> tuple[Source, str] | None:
+        """The newest bundle in the cache that has everything."""
+        folder = file.folder()
+        paths = sorted(folder.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in paths:
+            try:
+                source = BundleSource(path)
+            except WinlabError as error:
+                self.reasons.append(f"bundle '{path}': {' '.join(filter(None, (error.what, error.why)))}")
+                continue
+            if not self._lacks(f"bundle '{path}'", source, ""):
+                return source, f"bundle: '{path.name}' in the cache holds everything."
+        if not paths:
+            self.reasons.append(f"bundle: there is none in '{folder}'")
+        self.passed.append("no bundle in the cache holds everything" if paths else "there is no bundle in the cache")
+        return None
+
+    def upstream(self, *, named: bool) -> tuple[Source, str] | None:
+        """The publishers or the mirror, if they are pinned and can be reached."""
+        source = UpstreamSource(self.pins, self.mirror)
+        where = f"mirror {self.mirror}" if self.mirror else "upstream"
+        if self._lacks(where, source, "not everything is published"):
+            return None
+        place = source.probe_url(self.needed)
+        if place is None:
+            return source, self._because(f"{where}: the cache already has everything from there", named)
+        if isinstance(place, Path):
+            if not place.is_file():
+                self.reasons.append(f"{where}: it has no '{place.name}'")
+                return None
+            return source, self._because(f"{where}: the folder is there", named)
+        if why := self.probe(place):
+            self.reasons.append(f"{where}: {why}")
+            self.passed.append(why)
+            return None
+        answers = f"{where}: {urlsplit(place).netloc} answers"
+        if self.mirror and (vouched := source.vouched(self.needed)):
+            answers += f" (for {vouched} of {len(self.needed)} artifacts nothing but its own lists of digests vouches"
+            answers += ", over a connection that anybody on the way can alter)" if place.startswith("http:") else ")"
+        return source, self._because(answers, named)
+
+    def built(self, build: Callable[[], Builder], *, named: bool, settled: bool) -> tuple[Source, str] | None:
+        """A build on this machine."""
+        try:
+            source = build()
+        except WinlabError as error:
+            self.reasons.append(f"build: {' '.join(filter(None, (error.what, error.why)))}")
+            return None
+        if self._lacks("build", source, ""):
+            return None
+        if not settled and (why := source.unready(self.needed)):
+            self.reasons.append(f"build: {why}")
+            return None
+        return source, self._because("build: from Go modules, on this machine", named)
+
+    def _because(self, text: str, named: bool) -> str:
+        if named or not self.passed:
+            return f"{text}{', as you asked' if named else ''}."
+        return f"{text}, since {' and '.join(self.passed)}."
+
+    def _lacks(self, where: str, source: Source, brief: str) -> bool:
+        missing = source.cannot(self.needed)
+        if not missing:
+            return False
+        by_reason: dict[str, list[str]] = {}
+        for artifact, why in missing.items():
+            by_reason.setdefault(why, []).append(str(artifact))
+        lacks = "; ".join(f"{', '.join(names)} ({why})" for why, names in by_reason.items())
+        self.reasons.append(f"{where} lacks {lacks}")
+        if brief:
+            self.passed.append(brief)
+        return True

@@ -1,0 +1,273 @@
+"""The artifacts' part of the cache: what was fetched or made once is kept, by a key that stands for its inputs.
+
+::
+
+    <cache>/artifacts/              settings.cache_dir(); belongs to one user
+    ├── files/<key>/                a finished artifact; appears all at once, by a rename
+    │   ├── kubelet.exe             read-only
+    │   └── manifest.json           artifact, origin, digest, size, when and how long it took
+    ├── downloads/                  unfinished downloads, which the next try resumes
+    ├── tools/                      what building needs and the machine has not (Go)
+    ├── staging/                    folders of work; swept when their makers are gone, however they ended
+    └── locks/<key>.lock            held while an artifact is fetched or made
+
+A source works so: ``lookup``; if nothing, ``locked`` and ``lookup`` again; then fetch or make in a ``workspace`` and
+``keep``.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from winlab import locks, settings
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
+from winlab.errors import AccessError, HostError
+from winlab.events import Progress
+
+_KINDS: dict[str, type[Program | ContainerImage | Manifest]] = {
+    "program": Program,
+    "image": ContainerImage,
+    "manifest": Manifest,
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One artifact in the cache: its key, what it is, when it was made (UTC) and how many seconds that took."""
+
+    key: str
+    obtained: Obtained
+    made: str
+    seconds: float
+
+
+def key(inputs: Mapping[str, object]) -> str:
+    """The 64 hex digits that stand for *inputs*: plain JSON values that decide the artifact's bytes."""
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def lookup(key: str) -> Obtained | None:
+    """The artifact of that key if the cache has it; None if not, or if its file is not whole."""
+    entry = _read(_folder("files") / key)
+    return entry.obtained if entry else None
+
+
+def keep(
+    key: str, artifact: Artifact, file: Path, origin: str, *, move: bool = False, seconds: float = 0.0
+) -> Obtained:
+    """Put *file* into the cache as *artifact*; whoever was first with this key wins.
+
+    :param origin: where it came from, for people: a URL, a bundle's path, ``built from k8s.io/kubernetes v1.36.3``.
+    :param move: take the file away from where it is; else it is copied.
+    :param seconds: how long fetching or making took.
+    :raises HostError: there is no space.
+    :raises AccessError: the cache can't be written, or *file* not read.
+    """
+    with workspace() as work:
+        target = work / "finished" / artifact.file
+        try:
+            target.parent.mkdir()
+            if move:
+                shutil.move(file, target)
+            else:
+                shutil.copyfile(file, target)
+            manifest = _manifest(artifact, target, origin, seconds)
+            (target.parent / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+            target.chmod(0o555 if isinstance(artifact, Program) else 0o444)
+            # After a power cut the rename must not be there without the data.
+            for path in (target, target.parent / "manifest.json", target.parent):
+                locks.sync(path)
+            return _publish(target.parent, _folder("files") / key)
+        except OSError as error:
+            raise _unwritable(error, target) from error
+
+
+def entries() -> list[Entry]:
+    """All whole artifacts in the cache, by what they are and age (oldest first)."""
+    found = [entry for folder in _folder("files").iterdir() if (entry := _read(folder))]
+    return sorted(found, key=lambda entry: (entry.obtained.artifact.file, str(entry.obtained.artifact), entry.made))
+
+
+def prune(keep: set[str]) -> int:
+    """Remove all artifacts whose keys are not in *keep*, and all leftovers; the freed space in bytes.
+
+    What another winlab is fetching or making at this moment is left alone.
+    """
+    freed = _sweep()
+    for path in [*_folder("files").iterdir(), *_folder("downloads").iterdir()]:
+        name = path.name.partition(".")[0]
+        if path.parent.name == "files" and name in keep:
+            continue
+        with locks.attempt(_lock(name)) as mine:
+            if mine:
+                freed += _remove(path)
+    if not any(_folder("staging").iterdir()):  # nobody builds
+        freed += sum(_remove(path) for path in tools().iterdir())
+    return freed
+
+
+@contextmanager
+def locked(key: str, progress: Progress, what: str) -> Iterator[None]:
+    """Hold the lock of *key*, so that two winlabs don't fetch or make *what* at once; see :func:`winlab.locks.held`."""
+    with locks.held(_lock(key), progress, f"at {what}"):
+        yield
+
+
+@contextmanager
+def workspace() -> Iterator[Path]:
+    """A folder for work, on the cache's file system; gone afterwards, and swept later if this process is killed."""
+    with _waiting_lock("staging"):  # a folder that is not locked yet must not be taken for a leftover
+        folder = Path(tempfile.mkdtemp(dir=_folder("staging")))
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        _sweep()
+        yield folder
+    finally:
+        _remove(folder)
+        os.close(handle)
+
+
+def part(key: str, name: str) -> Path:
+    """Where an unfinished download of that key lies between tries and runs."""
+    return _folder("downloads") / f"{key}.{name}.part"
+
+
+def tools() -> Path:
+    """The folder of what building needs and the machine has not."""
+    return _folder("tools")
+
+
+def _manifest(artifact: Artifact, file: Path, origin: str, seconds: float) -> dict[str, object]:
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    kind = next(name for name, kind in _KINDS.items() if isinstance(artifact, kind))
+    return {
+        "artifact": {"kind": kind, **asdict(artifact)},
+        "file": file.name,
+        "origin": origin,
+        "sha256": digest,
+        "size": file.stat().st_size,
+        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": round(seconds, 1),
+    }
+
+
+def _publish(folder: Path, final: Path) -> Obtained:
+    """Move the finished *folder* to its place."""
+    while True:
+        try:
+            folder.rename(final)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if entry := _read(final):  # another winlab was first
+                return entry.obtained
+            _remove(final)  # not whole
+            continue
+        locks.sync(final.parent)
+        entry = _read(final)
+        assert entry is not None
+        return entry.obtained
+
+
+def _read(folder: Path) -> Entry | None:
+    """The artifact in *folder*, if manifest and file agree."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        words = dict(manifest["artifact"])
+        artifact = _KINDS[words.pop("kind")](**words)
+        path = folder / str(manifest["file"])
+        if path.stat().st_size != manifest["size"]:
+            return None
+        obtained = Obtained(artifact, path, str(manifest["sha256"]), int(manifest["size"]), str(manifest["origin"]))
+        return Entry(folder.name, obtained, str(manifest["made"]), float(manifest["seconds"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _folder(name: str) -> Path:
+    """A folder of the store, made if it is not there.
+
+    :raises AccessError: it can't be made.
+    """
+    folder = settings.cache_dir() / "artifacts" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(error, folder) from error
+    return folder
+
+
+def _unwritable(error: OSError, place: Path) -> HostError | AccessError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return HostError(
+            f"There is no space left for '{place.name}' in the cache '{settings.cache_dir()}'.",
+            cure="Free some space, or move the cache with WINLAB_CACHE.",
+            causes=[error],
+        )
+    return AccessError(
+        f"The cache '{settings.cache_dir()}' can't be used.",
+        why=str(error),
+        cure="Give yourself that folder, or name another with WINLAB_CACHE.",
+        causes=[error],
+    )
+
+
+def _lock(name: str) -> Path:
+    return _folder("locks") / f"{name}.lock"
+
+
+@contextmanager
+def _waiting_lock(name: str) -> Iterator[None]:
+    """Hold a lock that nobody holds for long."""
+    with _lock(name).open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _sweep() -> int:
+    """Remove the work of those who are gone; the freed bytes."""
+    freed = 0
+    with _waiting_lock("staging"):
+        for folder in _folder("staging").iterdir():
+            try:
+                handle = os.open(folder, os.O_RDONLY)
+            except FileNotFoundError:
+                continue  # its owner has just finished
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                freed += _remove(folder)
+            except BlockingIOError:
+                pass  # its owner is at work
+            finally:
+                os.close(handle)
+    return freed
+
+
+def _remove(path: Path) -> int:
+    """Remove a file or folder, read-only ones too (Go's module cache is); the bytes that it took on disk."""
+    if not path.is_dir():
+        freed = path.stat().st_blocks * 512 if path.exists() else 0
+        path.unlink(missing_ok=True)
+        return freed
+    freed = 0
+    for folder, _, files in os.walk(path):
+        Path(folder).chmod(0o700)
+        for file in files:
+            with suppress(FileNotFoundError):
+                freed += (Path(folder) / file).lstat().st_blocks * 512
+    # A program whose winlab was killed may be writing there at this moment; what is left then, the next sweep takes.
+    shutil.rmtree(path, ignore_errors=True)
+    return freed

@@ -1,0 +1,78 @@
+"""Takes single files out of ``.tar.gz``, ``.tgz`` and ``.zip``. No name in an archive decides where a file goes."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from winlab.errors import TransferError, UsageError
+from winlab.supply.artifacts import web
+
+_TAR = (".tar.gz", ".tgz")
+_BLOCK = 1024 * 1024
+
+
+def members(archive: Path, wanted: Mapping[str, Path]) -> set[str]:
+    """Write the plain files *wanted* (path in the archive → where to) and return the paths that were there.
+
+    A leading ``./`` in the archive's names makes no difference.
+
+    :raises TransferError: the archive is broken, or a wanted member is no plain file.
+    :raises UsageError: it is of another kind.
+    """
+    targets = {_clean(name): (name, target) for name, target in wanted.items()}
+    try:
+        if archive.name.endswith(_TAR):
+            return _untar(archive, targets)
+        if archive.name.endswith(".zip"):
+            return _unzip(archive, targets)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise TransferError(f"'{archive.name}' can't be unpacked.", why=web.reason(error), causes=[error]) from error
+    raise UsageError(
+        f"'{archive.name}' is no archive that can be unpacked.", cure=f"Known are: {', '.join((*_TAR, '.zip'))}."
+    )
+
+
+def _untar(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
+    """Read it once from its beginning: a compressed one can't be searched cheaply."""
+    found: set[str] = set()
+    with tarfile.open(archive, "r|gz") as packed:
+        for entry in packed:
+            if _clean(entry.name) not in targets:
+                continue
+            name, target = targets[_clean(entry.name)]
+            reader = packed.extractfile(entry) if entry.isfile() else None
+            if reader is None:
+                raise TransferError(f"'{name}' in '{archive.name}' is not a plain file.")
+            with reader:
+                _save(reader, target)
+            found.add(name)
+            if len(found) == len(targets):
+                break
+    return found
+
+
+def _unzip(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
+    found: set[str] = set()
+    with zipfile.ZipFile(archive) as packed:
+        for entry in packed.infolist():
+            if _clean(entry.filename) in targets:
+                name, target = targets[_clean(entry.filename)]
+                with packed.open(entry) as reader:
+                    _save(reader, target)
+                found.add(name)
+    return found
+
+
+def _clean(name: str) -> str:
+    return name.removeprefix("./")
+
+
+def _save(reader: IO[bytes], target: Path) -> None:
+    with target.open("wb") as writer:
+        shutil.copyfileobj(reader, writer, _BLOCK)

@@ -1,0 +1,379 @@
+"""Fetches published images over http(s) or from a local file, and lets nothing through that is not the real one.
+
+- The file gets its final name only when its digest is right.
+- A broken transfer is resumed where it stopped (``Range`` with ``If-Range``, RFC 9110 sections 13.1.5 and 14), by the
+  same process or by a later one; a server that ignores that sends it all again.
+- A mirror replaces the publisher: ``https://mirror.example/pub`` takes the place of scheme and host, so that
+  ``https://publisher.example/a/b.qcow2`` becomes ``https://mirror.example/pub/a/b.qcow2``; a local folder holds the
+  file by its base name.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import shutil
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+from urllib.parse import urlsplit
+
+import httpx
+
+from winlab.design.catalog.recipes import Download
+from winlab.errors import HostError, NotFoundError, TransferError, UsageError
+from winlab.events import Progress
+
+BLOCK = 1024 * 1024
+TRIES = 5  # in a row without a single new byte
+TRIES_UNSEEN = 3  # the same, when the server was never reached: nobody waits long for a missing network
+TIMEOUT = httpx.Timeout(15.0, read=60.0)
+RETRY_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+_HTML = (b"<!doctype", b"<html", b"<head", b"<?xml")
+
+
+def rewrite(url: str, mirror: str | None) -> str | Path:
+    """Where to take *url* from: itself, the same path under the URL *mirror*, or a file in the folder *mirror*.
+
+    :raises UsageError: *mirror* is neither an http(s) URL nor an existing folder.
+    """
+    if not mirror:
+        return url
+    path = urlsplit(url).path
+    scheme = urlsplit(mirror).scheme
+    if scheme in ("http", "https"):
+        return mirror.rstrip("/") + path
+    folder = Path(mirror).expanduser()
+    if not folder.is_dir():
+        raise UsageError(
+            f"The mirror '{mirror}' can't be used.",
+            why="It is neither an http or https URL nor an existing folder.",
+            cure="Give a URL such as https://mirror.example, or a folder that holds the images by their names.",
+        )
+    return folder / PurePosixPath(path).name
+
+
+def fetch(
+    download: Download,
+    target: Path,
+    progress: Progress,
+    *,
+    part: Path,
+    mirror: str | None = None,
+    source: Path | None = None,
+    pause: float = 1.0,
+) -> str:
+    """Bring the published image *download* to *target* and return its SHA-256.
+
+    :param part: where the unfinished file lies between tries and runs (same file system as *target*).
+    :param source: a local file to take instead; it must have the same digest.
+    :param pause: seconds before the second try; doubled for each further one.
+    :raises TransferError: not reachable, not there, not the right file (both digests are shown).
+    :raises NotFoundError: the local file does not exist.
+    :raises HostError: the disk is full.
+    """
+    place = source if source is not None else rewrite(download.url, mirror)
+    if isinstance(place, Path):
+        return _copy(download, place, target, progress)
+    return _Transfer(download, place, part, progress, pause).run(target)
+
+
+class _Digests:
+    """SHA-256 of what was seen, and SHA-512 where the publisher gives that."""
+
+    def __init__(self, download: Download) -> None:
+        self.download = download
+        self.size = 0
+        self.sha256 = hashlib.sha256()
+        self.sha512 = hashlib.sha512() if download.sha512 else None
+
+    def add(self, block: bytes) -> None:
+        self.size += len(block)
+        self.sha256.update(block)
+        if self.sha512 is not None:
+            self.sha512.update(block)
+
+    def problem(self) -> str | None:
+        """Why this is not the published file, or None if it is."""
+        if self.sha512 is not None:
+            name, wanted, found = "SHA-512", self.download.sha512, self.sha512.hexdigest()
+        else:
+            name, wanted, found = "SHA-256", self.download.sha256, self.sha256.hexdigest()
+        if wanted == found:
+            return None
+        return f"Its {name} is\n    {found}\n  and should be\n    {wanted}\n  ({self.size:,} bytes)."
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(BLOCK):
+        yield block
+
+
+def _full(error: OSError, place: Path) -> HostError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return HostError(
+            f"There is no space left for '{place.name}' in '{place.parent}'.",
+            cure="Free some space ('winlab image prune' removes cached images), or move the cache with WINLAB_CACHE.",
+            causes=[error],
+        )
+    return HostError(f"'{place}' can't be written.", why=str(error), causes=[error])
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Make sure that *folder* has room for *needed* bytes.
+
+    :raises HostError: it has not.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise HostError(
+            f"There is not enough space in '{folder}'.",
+            why=f"{needed / 1e6:,.0f} MB are needed and {free / 1e6:,.0f} MB are free.",
+            cure="Free some space ('winlab image prune' removes cached images), or move the cache with WINLAB_CACHE.",
+        )
+
+
+def _copy(download: Download, source: Path, target: Path, progress: Progress) -> str:
+    """Copy a local file, if it is the right one."""
+    if not source.is_file():
+        raise NotFoundError(
+            f"There is no file '{source}'.",
+            why=f"It should be a copy of {download.url}.",
+            cure="Give the path of a copy, or leave it out to download the image.",
+        )
+    digests = _Digests(download)
+    total = source.stat().st_size
+    check_space(target.parent, total)
+    try:
+        with source.open("rb") as reader, target.open("wb") as writer:
+            for block in _blocks(reader):
+                digests.add(block)
+                writer.write(block)
+                progress.say(f"copying {source}", digests.size / total)
+    except OSError as error:
+        target.unlink(missing_ok=True)
+        raise _full(error, target) from error
+    problem = digests.problem()
+    if problem:
+        target.unlink()
+        raise TransferError(
+            f"'{source}' is not the published image.", why=problem, cure=f"It should be a copy of {download.url}."
+        )
+    return digests.sha256.hexdigest()
+
+
+class _LostError(Exception):
+    """The transfer broke off in a way that may mend by itself."""
+
+
+@dataclass
+class _Transfer:
+    """One download with all its tries."""
+
+    download: Download
+    url: str
+    part: Path
+    progress: Progress
+    pause: float
+    reached: bool = False
+    resumed: bool = False
+    digests: _Digests = field(init=False)
+
+    @property
+    def _notes(self) -> Path:
+        return self.part.with_name(self.part.name + ".json")
+
+    def _drop(self) -> None:
+        """Throw away what came so far."""
+        self.part.unlink(missing_ok=True)
+        self._notes.unlink(missing_ok=True)
+        self.digests = _Digests(self.download)
+        self.resumed = False
+
+    def run(self, target: Path) -> str:
+        self._take_up()
+        failures = 0
+        best = self.digests.size  # new bytes, not bytes sent again, give new tries
+        with httpx.Client(follow_redirects=True, timeout=TIMEOUT, verify=_trust()) as client:
+            while True:
+                try:
+                    if not self.digests.size or self.digests.problem():  # else all had come, but for the last step
+                        self._attempt(client)
+                except (_LostError, httpx.HTTPError) as error:
+                    failures = 1 if self.digests.size > best else failures + 1
+                    best = max(best, self.digests.size)
+                    self._wait(error, failures)
+                    continue
+                except OSError as error:
+                    raise _full(error, self.part) from error
+                problem = self.digests.problem()
+                if problem is None:
+                    break
+                again = self.resumed
+                self._drop()
+                if not again:
+                    raise TransferError(
+                        f"{self.url} is not the published image.",
+                        why=problem,
+                        cure="What came was deleted. Try another mirror; if the publisher replaced the image, the"
+                        " recipe needs its new digest.",
+                    )
+                self.progress.say("what was resumed does not fit together; starting afresh", 0.0)
+        self.part.replace(target)
+        self._notes.unlink(missing_ok=True)
+        return self.digests.sha256.hexdigest()
+
+    def _take_up(self) -> None:
+        """Go on from what an earlier run left, if it was from the same place."""
+        self.digests = _Digests(self.download)
+        if not self.part.exists():
+            return
+        if self._validator() is None:
+            self._drop()
+            return
+        with self.part.open("rb") as file:
+            for block in _blocks(file):
+                self.digests.add(block)
+
+    def _validator(self) -> str | None:
+        """The strong ETag, or the date, of what came so far ("" if the server gave none); None if from elsewhere."""
+        try:
+            notes = json.loads(self._notes.read_text(encoding="utf-8"))
+            return str(notes["validator"]) if notes["url"] == self.url else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _attempt(self, client: httpx.Client) -> None:
+        """Ask for what is missing and write it down.
+
+        :raises _LostError: worth another try.
+        """
+        have = self.digests.size
+        headers = {"Accept-Encoding": "identity"}
+        if have:
+            headers["Range"] = f"bytes={have}-"
+            if validator := self._validator():
+                headers["If-Range"] = validator
+        with client.stream("GET", self.url, headers=headers) as response:
+            self.reached = True
+            if response.status_code == 416:  # all is there already, or more than all
+                if response.headers.get("content-range") != f"bytes */{have}":
+                    self._drop()
+                    raise _LostError("the server has less than came before")
+                return
+            self._check_status(response)
+            if response.status_code == 206 and have:
+                if not response.headers.get("content-range", "").startswith(f"bytes {have}-"):
+                    self._drop()
+                    raise _LostError("the server sent another part than the one asked for")
+                self.resumed = True
+            else:
+                self._drop()  # a fresh start: the first try, or a server that ignores ranges
+            self._receive(response)
+
+    def _check_status(self, response: httpx.Response) -> None:
+        status = response.status_code
+        if status in RETRY_STATUS:
+            raise _LostError(f"the server answered {status} {response.reason_phrase}")
+        if status in (404, 410):
+            raise TransferError(
+                f"{self.url} is not there ({status}).",
+                why="Publishers remove dated images after some months, and a mirror may hold only some.",
+                cure="Use another mirror, a local copy of the file, or another image ('winlab image list').",
+            )
+        if status not in (200, 206):
+            raise TransferError(f"{self.url} was refused: {status} {response.reason_phrase}.")
+        if response.headers.get("content-type", "").startswith(("text/html", "application/xhtml")):
+            raise self._html()
+
+    def _html(self) -> TransferError:
+        return TransferError(
+            f"{self.url} gave a web page instead of an image.",
+            why="A proxy, a login page or a mirror's error page answered.",
+            cure="Open the address in a browser to see what it says; check http_proxy and https_proxy, or the mirror.",
+        )
+
+    def _receive(self, response: httpx.Response) -> None:
+        have = self.digests.size
+        length = int(response.headers["content-length"]) if "content-length" in response.headers else None
+        total = have + length if length is not None else self.download.size
+        if self.download.size is not None and total != self.download.size:
+            raise TransferError(
+                f"{self.url} has the wrong size.",
+                why=f"It has {total:,} bytes and should have {self.download.size:,}.",
+                cure="Try another mirror; if the publisher replaced the image, the recipe needs its new digest.",
+            )
+        if total is not None:
+            check_space(self.part.parent, total - have)
+        tag = response.headers.get("etag", "")
+        validator = tag if tag and not tag.startswith("W/") else response.headers.get("last-modified", "")
+        self._notes.write_text(json.dumps({"url": self.url, "validator": validator}), encoding="utf-8")
+        begun = told = time.monotonic()
+        with self.part.open("ab") as file:
+            # As it comes from the network: bigger blocks would be lost with the connection.
+            for block in response.iter_raw():
+                if self.digests.size == 0 and block.lstrip()[:9].lower().startswith(_HTML):
+                    self._drop()
+                    raise self._html()
+                file.write(block)
+                self.digests.add(block)
+                if time.monotonic() - told > 0.25:
+                    told = time.monotonic()
+                    self._tell(total, (self.digests.size - have) / (told - begun))
+        if total is not None and self.digests.size < total:
+            raise _LostError(f"the connection ended after {self.digests.size:,} of {total:,} bytes")
+        self._tell(total, (self.digests.size - have) / max(time.monotonic() - begun, 0.001))
+
+    def _tell(self, total: int | None, rate: float) -> None:
+        size = self.digests.size
+        of = f" of {total / 1e6:,.0f}" if total else ""
+        name = PurePosixPath(urlsplit(self.url).path).name
+        text = f"downloading {name}: {size / 1e6:,.0f}{of} MB, {rate / 1e6:.1f} MB/s"
+        self.progress.say(text, min(1.0, size / total) if total else None)
+
+    def _wait(self, error: Exception, failures: int) -> None:
+        """Sleep before the next try.
+
+        :raises TransferError: it makes no sense, or was tried often enough.
+        """
+        host = urlsplit(self.url).netloc
+        if _is_tls(error):
+            raise TransferError(
+                f"The identity of {host} can't be verified.",
+                why=str(error),
+                cure="Is the host's clock right? If your network inspects TLS, install its CA certificate on the host,"
+                " or name it in SSL_CERT_FILE.",
+                causes=[error],
+            ) from error
+        reason = str(error) or type(error).__name__
+        final = isinstance(error, httpx.HTTPError) and not isinstance(error, httpx.TransportError)
+        if final or failures >= (TRIES if self.reached else TRIES_UNSEEN):
+            raise TransferError(
+                f"{self.url} can't be downloaded.",
+                why=f"{reason} ({failures} tries; {self.digests.size / 1e6:,.0f} MB came, and are kept)",
+                cure=f"Is {host} reachable from here (proxy, DNS)? The same command resumes. Offline: give a mirror, or"
+                " a local copy of the file.",
+                causes=[error],
+            ) from error
+        seconds = self.pause * 2 ** (failures - 1)
+        self.progress.say(f"{host}: {reason}; trying again in {seconds:.0f} s")
+        time.sleep(seconds)
+
+
+def _is_tls(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _trust() -> ssl.SSLContext:
+    """httpx's usual certificates, and the host's own store, where a company's CA would be."""
+    context = httpx.create_ssl_context()
+    context.load_default_certs()
+    return context

@@ -1,0 +1,1 @@
+"""Images: the cache, the builders, Windows media, golden images."""

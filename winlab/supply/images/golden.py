@@ -1,0 +1,75 @@
+"""Golden images in the cache of images: beside a disk's manifest they have facts of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from winlab.design.catalog import recipes
+from winlab.design.plan.model import NodePlan
+from winlab.events import Progress
+from winlab.supply.images import cache
+from winlab.supply.images.cache import Image
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A golden image: its key, its file, and what its manifest says of it."""
+
+    key: str
+    image: Image
+    facts: dict[str, Any]
+
+    @property
+    def path(self) -> Path:
+        """The compressed qcow2 file."""
+        return self.image.path
+
+    @property
+    def days_left(self) -> int | None:
+        """For how many days its evaluation runs on; None for a licence without an end."""
+        ends = self.facts.get("evaluation_ends")
+        return None if ends is None else (datetime.fromisoformat(ends) - datetime.now(UTC)).days
+
+
+def cache_key(key: str) -> str:
+    """The cache's key, 64 hex digits, of the golden image with this key."""
+    return hashlib.sha256(json.dumps({"golden": key}).encode()).hexdigest()
+
+
+def entries() -> list[Golden]:
+    """All golden images in the cache, by their recipes and age (oldest first)."""
+    found = []
+    for image in cache.entries():
+        facts = cache.manifest(image).get("golden")
+        if facts is not None:
+            found.append(Golden(str(facts["key"]), image, facts))
+    return found
+
+
+def find(key: str) -> Golden | None:
+    """The golden image with this key; None if the cache has it not."""
+    return next((one for one in entries() if one.key == key), None)
+
+
+def keep(node: NodePlan, key: str, fill: Callable[[Path], dict[str, Any]], progress: Progress) -> Golden:
+    """Bring a golden image into the cache.
+
+    :param fill: writes the disk to a path that does not exist yet; gives the facts for the manifest.
+    """
+    facts: dict[str, Any] = {}
+
+    def write(output: Path) -> tuple[str, str]:
+        facts.update(fill(output), key=key)
+        progress.say("reading the image's digest")
+        with output.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest(), "sysprep"
+
+    recipe = recipes.get(node.image).model_copy(update={"format": "qcow2"})
+    image = cache.keep(recipe, cache_key(key), write, progress, lambda: {"golden": facts})
+    return Golden(key, image, cache.manifest(image)["golden"])

@@ -1,0 +1,191 @@
+"""Whether Windows can be installed from what the person has, found out before anything is touched."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from winlab.design.catalog import recipes, versions
+from winlab.design.catalog.recipes import Recipe
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.render import answer as windows_files
+from winlab.errors import NotFoundError, UsageError
+from winlab.supply.images import windows_media
+from winlab.supply.media import drivers, extras, inspection
+from winlab.supply.media.wim import WimImage
+
+FAMILIES = {"ServerStandard": "standard", "ServerDatacenter": "datacenter"}  # by EDITIONID without "Eval"
+
+
+def check(plan: Plan, *, consent: bool = False, joins: bool = True, offline: bool = False) -> None:
+    """See that all media can be had and answer all of Setup's questions.
+
+    :param consent: the terms of Microsoft's evaluation media were accepted, so that they may be fetched.
+    :param offline: everything is to come from a bundle: nothing is fetched, and Windows must want nothing either.
+    :param joins: the machines will be nodes of a cluster, which not every build of Windows can be.
+    :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
+    """
+    checked = set()
+    for node in plan.nodes:
+        recipe, windows = recipes.get(node.image), node.windows
+        about = (node.image, windows and windows.model_copy(update={"computer_name": ""}))
+        if about in checked:
+            continue
+        checked.add(about)
+        if windows is None:
+            continue
+        medium = windows_media.at_hand(recipe, windows.media)
+        if medium is not None:
+            image = check_medium(node, medium)
+            if joins:
+                check_build(plan, node, image)
+        elif offline or not consent:
+            require_source(recipe, offline=offline)
+        if windows.drivers is not None and (windows.drivers.exists() or not windows_media.is_ours(windows.drivers)):
+            drivers.stage(windows.drivers, windows.release, node.bus)
+        if windows.openssh is not None and not zipfile.is_zipfile(windows.openssh):
+            raise UsageError(
+                f"'{windows.openssh}' is not a ZIP file that can be read.",
+                cure="Give OpenSSH-Win64.zip as the Win32-OpenSSH project offers it.",
+            )
+        extras.stage(windows)
+        windows_files.answer_xml(node, "")
+    if offline:
+        _check_offline(plan)
+
+
+def _check_offline(plan: Plan) -> None:
+    """See that Windows will want nothing from the internet while it is installed.
+
+    :raises UsageError: it will; nothing was touched.
+    """
+    for node in plan.nodes:
+        windows, recipe = node.windows, recipes.get(node.image)
+        if windows is None or recipe.build is not None:
+            continue
+        if windows.openssh is None and windows.release in ("2019", "2022"):
+            raise UsageError(
+                f"Windows Server {windows.release} gets OpenSSH from the internet, and a bundle is to do without.",
+                cure="Give OpenSSH-Win64.zip, as the Win32-OpenSSH project offers it, with --set workers.openssh=PATH; "
+                "or leave out --bundle.",
+            )
+        if windows.updates:
+            raise UsageError(
+                "Windows' updates come from the internet, and a bundle is to do without.",
+                cure="Leave out workers.updates, or --bundle.",
+            )
+
+
+def require_source(recipe: Recipe, *, offline: bool = False) -> None:
+    """See that the image can be had without the person's own medium.
+
+    :raises NotFoundError: it can't; the message names the ways on.
+    """
+    if recipe.download is None and recipe.build is None and offline:
+        raise NotFoundError(
+            f"There are no media for '{recipe.name}', and a bundle has none of Microsoft's.",
+            why="'winlab bundle show' names the one that it was made with, by its hash.",
+            cure=f"Bring that ISO, and give it with --iso PATH or 'winlab image add {recipe.name} --iso PATH'.",
+        )
+    if recipe.download is None and recipe.build is None:
+        raise NotFoundError(
+            f"There are no media for '{recipe.name}'.",
+            why="winlab brings no Windows of its own.",
+            cure=f"Fetch Microsoft's evaluation with 'winlab image pull {recipe.name}' (or with --accept-eula of this "
+            "command); or give an ISO of your own with --iso PATH; or try everything without Windows with --rehearse.",
+        )
+
+
+def check_build(plan: Plan, node: NodePlan, image: WimImage) -> None:
+    """See that the build of Windows on a medium goes with the cluster's versions and network.
+
+    Media that don't tell it, and those that will be updated, are taken as they are.
+
+    :raises UsageError: it doesn't; the message names what does.
+    """
+    windows = node.windows
+    assert windows is not None
+    if not windows.updates and image.build is not None and image.revision is not None:
+        build = f"{image.build}.{image.revision}"
+        versions.check(plan.cluster.versions, windows.release, build, plan.cluster.profile)
+
+
+def check_medium(node: NodePlan, medium: Path) -> WimImage:
+    """See that Setup will find all answers on this medium: the image, its language, a product key or none.
+
+    :returns: the image that will be installed.
+    :raises UsageError: it won't; the message says what to change.
+    """
+    assert node.windows is not None
+    report = inspection.inspect(medium)
+    report.require_usable()
+    if report.has("/autounattend.xml"):
+        raise UsageError(
+            f"The medium '{medium}' carries an answer file of its own.",
+            why="Windows Setup takes the first Autounattend.xml that it finds, which may be either.",
+            cure="Take Microsoft's own ISO; what you want to answer yourself goes into workers.template.",
+        )
+    chosen = next((image for image in report.images if image.name == node.windows.image_name), None)
+    if chosen is None:
+        raise UsageError(
+            f"The medium '{medium}' has no image named '{node.windows.image_name}'.",
+            why="It has: " + ", ".join(f"'{image.name}'" for image in report.images),
+            cure="Choose with --os and --set workers.edition what the medium has, or take another ISO.",
+        )
+    _check_key(node, medium, chosen, report.channel)
+    if chosen.language and chosen.language.lower() != node.windows.language.lower():
+        raise UsageError(
+            f"'{medium}' speaks {chosen.language}, and Setup would be answered in {node.windows.language}.",
+            cure=f"Say --set workers.language={chosen.language}, or take another medium. Locale and keyboard can be "
+            "chosen freely with workers.locale and workers.keyboard.",
+        )
+    return chosen
+
+
+def with_key(node: NodePlan, medium: Path) -> NodePlan:
+    """The node with the product key that Setup is to get: the person's own; on volume media without one Microsoft's
+    public client setup key of the edition.
+
+    Beside an answer file Setup ignores the EI.cfg that makes a medium one of volume licences
+    (https://learn.microsoft.com/windows-hardware/manufacture/desktop/windows-setup-edition-configuration-and-product-id-files--eicfg-and-pidtxt).
+    """
+    assert node.windows is not None
+    if node.windows.product_key is not None:
+        return node
+    report = inspection.inspect(medium)
+    chosen = next((image for image in report.images if image.name == node.windows.image_name), None)
+    if report.channel != "volume" or chosen is None or chosen.is_evaluation:
+        return node
+    key = recipes.get(node.image).setup_keys.get(FAMILIES.get(chosen.edition, ""))
+    return node.model_copy(update={"windows": node.windows.model_copy(update={"product_key": key})})
+
+
+def _check_key(node: NodePlan, medium: Path, chosen: WimImage, channel: str | None) -> None:
+    """What is wrong here would be asked by Setup on the screen, and nobody would answer.
+
+    :raises UsageError: the key and the medium don't go together.
+    """
+    assert node.windows is not None
+    key, recipe = node.windows.product_key, recipes.get(node.image)
+    family = FAMILIES.get(chosen.edition.removesuffix("Eval"))
+    published = recipe.setup_keys.get(family) if family else None
+    if chosen.is_evaluation:
+        if key is not None:
+            raise UsageError(
+                f"'{medium}' is an evaluation, which takes no product key.",
+                cure="Leave workers.product_key out; or take volume licence media.",
+            )
+    elif key is None and channel != "volume":
+        hint = f" Microsoft's public client setup key for this edition, for use with a KMS, is {published}."
+        raise UsageError(
+            f"'{medium}' is no evaluation: Setup asks for a product key.",
+            why=f"Its image '{chosen.name}' is of the edition {chosen.edition or 'unknown'}.",
+            cure=f"Give one with --set workers.product_key=....{hint if published else ''}",
+        )
+    others = {public: name for name, public in recipe.setup_keys.items() if name != family}
+    if key in others:
+        raise UsageError(
+            f"The product key is for {others[key]}, and '{chosen.name}' is another edition.",
+            why="Setup offers no image at all where the key does not fit.",
+            cure=f"Choose the edition with --set workers.edition={others[key]}-core, or give another key.",
+        )

@@ -1,0 +1,218 @@
+"""What a Windows installation medium is, read in place: in a second, whatever its size, and without mounting it.
+
+Everything that is wrong with it is told at once, in words and with a cure; the report says what is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pycdlib
+from pycdlib.pycdlibexception import PyCdlibException
+
+from winlab.design.catalog import recipes
+from winlab.errors import UsageError
+from winlab.events import Progress
+from winlab.supply import digest
+from winlab.supply.media import windows_iso
+from winlab.supply.media.wim import WimImage, read_images
+from winlab.supply.media.windows_iso import SECTOR, UEFI, BootEntry
+
+BOOT = "/efi/microsoft/boot"
+# Who asks for a key, and who does not: the two programs for UEFI, and what BIOS reads to ask (boot/bootfix.bin)
+PROMPTS = (f"{BOOT}/efisys.bin", f"{BOOT}/cdboot.efi", "/boot/bootfix.bin")
+NO_PROMPTS = (f"{BOOT}/efisys_noprompt.bin", f"{BOOT}/cdboot_noprompt.efi")
+CHANNEL = "/sources/ei.cfg"
+AGAIN = "Get the ISO again and compare its SHA-256."
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something for which winlab can't install from the medium, and the cure."""
+
+    what: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class File:
+    """A file in the UDF tree: where it begins in the medium (None if it is empty), and its size in bytes."""
+
+    path: str
+    begin: int | None
+    size: int
+
+
+@dataclass
+class Report:
+    """What is known of a medium."""
+
+    path: Path
+    size: int
+    label: str = ""
+    sha256: str | None = None
+    known: str | None = None  # which published evaluation medium it is
+    files: list[File] = field(default_factory=list)
+    boot: list[BootEntry] = field(default_factory=list)
+    prompts: bool | None = None  # whether UEFI asks for a key before it boots; None: it can't boot it
+    channel: str | None = None  # of ei.cfg: eval, volume, retail ...
+    images: list[WimImage] = field(default_factory=list)
+    setup: list[WimImage] = field(default_factory=list)  # of boot.wim
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def release(self) -> str | None:
+        """The release of Windows Server that its images are: ``2022``."""
+        for name in recipes.names():
+            release = recipes.get(name).windows
+            if release is not None and any(f"Server {release}" in image.name for image in self.images):
+                return release
+        return None
+
+    @property
+    def evaluation(self) -> bool | None:
+        """Whether its images are for evaluation (True) or take a key (False); None where it has no images."""
+        return self.images[0].is_evaluation if self.images else None
+
+    def require_usable(self) -> None:
+        """See that winlab can install from it.
+
+        :raises UsageError: it can't; all that is wrong is named.
+        """
+        if self.problems:
+            raise UsageError(
+                f"winlab can't install Windows from '{self.path}'.",
+                why="\n".join(problem.what for problem in self.problems),
+                cure="\n".join(dict.fromkeys(problem.cure for problem in self.problems)),
+            )
+
+    def has(self, path: str) -> bool:
+        """Whether there is such a file; Windows does not tell capital letters."""
+        return any(one.path.lower() == path for one in self.files)
+
+
+def inspect(path: Path, progress: Progress | None = None) -> Report:
+    """Read a medium.
+
+    :param progress: if given, the SHA-256 is worked out, too, which takes as long as the file is read.
+    :raises UsageError: it can't be read at all, or is no ISO image; the message says what it is instead.
+    """
+    with windows_iso.opened(path) as iso:
+        report = Report(path, path.stat().st_size, iso.pvd.volume_identifier.decode("ascii", "replace").strip())
+        if not iso.has_udf():
+            report.problems.append(
+                Problem(
+                    "It has no UDF file system, in which Microsoft's media have all their files.",
+                    "Take a Windows Server ISO as Microsoft offers it; one that was mastered anew with other tools "
+                    "often lacks files over 4 GiB.",
+                )
+            )
+        else:
+            report.files = list(_walk(iso, "/"))
+            _read(iso, report)
+    _boot(report)
+    _contents(report)
+    _ends(report)
+    if progress is not None:
+        report.sha256 = digest.sha256(path, progress)
+        report.known = next((name for name, one in recipes.evaluations() if one.sha256 == report.sha256), None)
+    return report
+
+
+def _walk(iso: pycdlib.PyCdlib, folder: str) -> Iterator[File]:
+    for child in iso.list_children(udf_path=folder):
+        if child is None:  # the folder above
+            continue
+        name = child.file_identifier().decode("utf-8", "replace")
+        path = f"{folder.rstrip('/')}/{name}"
+        if child.is_dir():
+            yield from _walk(iso, path)
+        else:
+            begin = child.inode.extent_location() * SECTOR if child.inode is not None else None
+            yield File(path, begin, child.get_data_length())
+
+
+def _read(iso: pycdlib.PyCdlib, report: Report) -> None:
+    """The WIMs and ei.cfg."""
+    for what, found in (("/sources/install.wim", report.images), ("/sources/boot.wim", report.setup)):
+        real = next((one.path for one in report.files if one.path.lower() == what), None)
+        if real is None:
+            continue
+        try:
+            with iso.open_file_from_iso(udf_path=real) as file:
+                found += read_images(file, f"'{what}'")
+        except UsageError as error:
+            report.problems.append(Problem(" ".join(filter(None, (error.what, error.why))), error.cure or AGAIN))
+        except (PyCdlibException, OSError) as error:
+            report.problems.append(Problem(f"'{what}' can't be read: {error}", AGAIN))
+    real = next((one.path for one in report.files if one.path.lower() == CHANNEL), None)
+    if real is not None:
+        with iso.open_file_from_iso(udf_path=real) as file:
+            lines = [line.strip() for line in file.read(4096).decode("utf-8-sig", "replace").splitlines()]
+        if "[Channel]" in lines[:-1]:
+            report.channel = lines[lines.index("[Channel]") + 1].lower()
+
+
+def _boot(report: Report) -> None:
+    report.boot = windows_iso.boot_entries(report.path)
+    if not any(entry.platform == UEFI for entry in report.boot):
+        report.problems.append(Problem("UEFI can't boot it: its boot catalog has no entry for UEFI.", AGAIN))
+        return
+    if report.files:
+        report.prompts = windows_iso.asks_for_a_key(report.path)
+
+
+def _contents(report: Report) -> None:
+    """What the images are, and what stands in their place."""
+    other = {one.path.lower() for one in report.files}
+    take = "Take an ISO of Windows Server as Microsoft offers it."
+    if not report.files or report.images:
+        pass
+    elif "/sources/install.esd" in other:
+        report.problems.append(
+            Problem(
+                "Its images are in install.esd, which is compressed as a whole: media for upgrades and clients are.",
+                f"{take} Or convert it: 'wimlib-imagex export install.esd all install.wim --compress=LZX'.",
+            )
+        )
+    elif any(path.startswith("/sources/install") and path.endswith(".swm") for path in other):
+        report.problems.append(
+            Problem(
+                "Its install.wim was split into .swm parts, to fit on a FAT32 stick.",
+                f"{take} Or join them: 'wimlib-imagex join install.wim install*.swm'.",
+            )
+        )
+    elif "/sources/install.wim" not in other:
+        report.problems.append(Problem("It has no sources/install.wim: it is no medium to install Windows from.", take))
+    if report.images and not any(image.is_server for image in report.images):
+        names = ", ".join(image.name for image in report.images[:3])
+        report.problems.append(Problem(f"It installs a client, not Windows Server: {names}.", take))
+    elif report.images and report.release is None:
+        names = ", ".join(image.name for image in report.images[:3])
+        report.problems.append(
+            Problem(f"winlab does not know this release: {names}.", "Known are Windows Server 2019, 2022 and 2025.")
+        )
+    if wrong := {image.architecture for image in report.images} - {"x64", ""}:
+        report.problems.append(Problem(f"It is for {', '.join(sorted(wrong))} processors, not for x64.", take))
+    if report.images and "/sources/boot.wim" not in other:
+        report.problems.append(Problem("It has no sources/boot.wim, which starts Setup.", AGAIN))
+
+
+def _ends(report: Report) -> None:
+    """Whether all files are in the medium as a whole: a download that broke off is the most common damage.
+
+    (Where the descriptors at the medium's end are lost, it can't be opened, and :func:`windows_iso.opened` says so.)
+    """
+    ends = [(one.begin + one.size, one.path) for one in report.files if one.begin is not None and one.size]
+    if ends and (last := max(ends))[0] > report.size:
+        lost = sum(end > report.size for end, _ in ends)
+        report.problems.insert(
+            0,
+            Problem(
+                f"It is truncated: {report.size} bytes of at least {last[0]} are there. "
+                f"{lost} of {len(ends)} files are not whole, '{last[1]}' among them.",
+                "Get it again, or let the download carry on where it broke off.",
+            ),
+        )

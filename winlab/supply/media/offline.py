@@ -1,0 +1,104 @@
+"""Reading files of a Windows that does not answer, from its disk: the machine is not asked, nor changed.
+
+The disk is fetched from the pool as libvirt gives it, and that of a clone put on a copy of its base which may be read
+(in the pool only root and QEMU may read). The NTFS partitions are found in its partition table (UEFI
+specification 5.3, "GPT"; MBR), and ntfscat of ntfs-3g reads the files. A machine that runs goes on writing: what is
+read then may be a moment old.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from winlab import run
+from winlab.errors import HostError
+from winlab.supply.download import check_space
+
+SECTOR = 512
+GPT = b"EFI PART"
+BASIC_DATA = bytes.fromhex("a2a0d0ebe5b9334487c068b6b72699c7")  # EBD0A0A2-B9E5-4433-87C0-68B6B72699C7
+NTFS_TYPE = 7
+NTFS = b"NTFS    "  # at byte 3 of the first sector
+LARGEST = 64 << 20  # bytes of a log that are kept
+
+
+def check_tools() -> None:
+    """See that what reads NTFS is installed, before gigabytes are fetched for it.
+
+    :raises HostError: it is not.
+    """
+    if run.find("ntfscat") is None:
+        raise HostError("The program 'ntfscat' is not installed.", cure="Install the package ntfs-3g.")
+
+
+def put_on(disk: Path, base: Path, kind: str) -> None:
+    """Have the qcow2 file *disk* stand on the file *base*, which has the content of the base that it was made on.
+
+    :param kind: of *base*: ``qcow2`` or ``raw``.
+    """
+    run.run(["qemu-img", "rebase", "-u", "-f", "qcow2", "-F", kind, "-b", base.resolve(), disk])
+
+
+def read(disk: Path, names: Sequence[str], work: Path) -> dict[str, bytes]:
+    """The files *names* (``Windows/Panther/setuperr.log``) that the qcow2 file *disk* has; those that are not there are
+    left out.
+
+    :param work: a folder for what is in between: up to twice the disk's content.
+    :raises HostError: it has no room for that.
+    """
+    measured = run.run(["qemu-img", "measure", "--output", "json", "-O", "qcow2", "-f", "qcow2", disk])
+    check_space(work, 2 * int(json.loads(measured.stdout)["required"]))
+    whole = work / "disk.raw"
+    run.run(["qemu-img", "convert", "-O", "raw", disk, whole])
+    found: dict[str, bytes] = {}
+    for number, (begin, size) in enumerate(partitions(whole)):
+        part = work / f"part-{number}.raw"
+        source = {"driver": "raw", "offset": begin, "size": size, "file": {"driver": "file", "filename": str(whole)}}
+        run.run(["qemu-img", "convert", "-O", "raw", f"json:{json.dumps(source)}", part])
+        for name in names:
+            if name not in found and (content := _cat(part, name)) is not None:
+                found[name] = content
+        part.unlink()
+    whole.unlink()
+    return found
+
+
+def _cat(part: Path, name: str) -> bytes | None:
+    output = part.with_suffix(".file")
+    script = 'exec ntfscat --force --quiet "$1" "$2" >"$3"'  # a log may be UTF-16: it goes straight into a file
+    done = run.run(["sh", "-c", script, "sh", part, name, output], check=False)
+    content = output.read_bytes()[-LARGEST:]
+    output.unlink()
+    return content if done.returncode == 0 else None
+
+
+def partitions(disk: Path) -> Iterator[tuple[int, int]]:
+    """Where the NTFS partitions of a raw disk begin, and their sizes, in bytes."""
+    with disk.open("rb") as file:
+        head = file.read(2 * SECTOR)
+        rows = _gpt(file.read(32 * SECTOR)) if head[SECTOR : SECTOR + 8] == GPT else _mbr(head)
+        for begin, size in rows:
+            file.seek(begin)
+            if file.read(11)[3:11] == NTFS:
+                yield begin, size
+
+
+def _gpt(entries: bytes) -> list[tuple[int, int]]:
+    found = []
+    for at in range(0, len(entries), 128):
+        kind, first, last = struct.unpack_from("<16s16xQQ", entries, at)
+        if kind == BASIC_DATA:
+            found.append((first * SECTOR, (last - first + 1) * SECTOR))
+    return found
+
+
+def _mbr(head: bytes) -> list[tuple[int, int]]:
+    found = []
+    for at in range(446, 510, 16):
+        kind, first, count = struct.unpack_from("<4xB3xII", head, at)
+        if kind == NTFS_TYPE:
+            found.append((first * SECTOR, count * SECTOR))
+    return found

@@ -1,0 +1,170 @@
+"""Reading a Windows Server ISO without mounting or changing it.
+
+Sources: El Torito 1.0 for the boot catalog; Microsoft's own layout (everything in UDF, boot images outside the ISO 9660
+tree, the UEFI entry with sector count 1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pycdlib
+
+from winlab.errors import UsageError
+from winlab.supply.media import udf
+
+SECTOR = 2048
+BOOT_RECORD = 17  # the sector that El Torito fixes for its boot record
+PRIMARY, ANCHOR = 16, 256  # the sectors of ISO 9660's and UDF's first descriptors
+ANCHOR_TAG, PARTITION_TAG = 2, 5
+LONGEST = 64  # sectors of a volume descriptor sequence that are looked at
+UEFI = 0xEF
+NO_PROMPT = "/efi/microsoft/boot/efisys_noprompt.bin"
+BOOT_FIX = "/boot/bootfix.bin"  # said to ask only where there is something else to boot
+
+
+@dataclass(frozen=True)
+class BootEntry:
+    """An entry of the boot catalog: where the entry is in the file, its platform, and what it loads."""
+
+    offset: int
+    platform: int
+    load_sector: int
+    sector_count: int
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
+    """An ISO image, to read in.
+
+    :raises UsageError: it is none, or can't be read; the message says what it is instead.
+    """
+    iso = pycdlib.PyCdlib()
+    try:
+        with path.open("rb") as file:
+            start = file.read(512).lstrip()[:64].lower()
+    except OSError as error:
+        raise UsageError(f"The medium '{path}' can't be read.", why=str(error)) from error
+    if start.startswith((b"<!doctype", b"<html", b"<?xml")):
+        raise UsageError(
+            f"'{path}' is a web page, not an ISO image.",
+            why="A download page was saved in place of the medium.",
+            cure="Download the ISO again and compare its SHA-256.",
+        )
+    try:
+        iso.open(str(path))
+    except Exception as error:  # pycdlib raises struct.error and others on damaged media
+        if (stated := stated_size(path)) > (size := path.stat().st_size):
+            raise UsageError(
+                f"'{path}' is truncated: {size} bytes of {stated} are there.",
+                cure="Get it again, or let the download carry on where it broke off.",
+            ) from error
+        raise UsageError(
+            f"'{path}' is not a readable ISO image.", why=str(error), cure="Get it again and compare its SHA-256."
+        ) from error
+    try:
+        yield iso
+    finally:
+        iso.close()
+
+
+def stated_size(path: Path) -> int:
+    """The bytes that the medium's own descriptors say it has, at least; 0 where there are none.
+
+    (ECMA-119 8.4.8, the primary volume descriptor; ECMA-167 3/10.2 and 3/10.5, anchor and partition descriptor)
+    """
+    with path.open("rb") as file:
+
+        def sector(number: int) -> bytes:
+            file.seek(number * SECTOR)
+            return file.read(SECTOR).ljust(SECTOR, b"\0")
+
+        primary, anchor = sector(PRIMARY), sector(ANCHOR)
+        found = struct.unpack_from("<I", primary, 80)[0] * SECTOR if primary.startswith(b"\x01CD001") else 0
+        if struct.unpack_from("<H", anchor)[0] != ANCHOR_TAG:
+            return found
+        length, first = struct.unpack_from("<II", anchor, 16)
+        for number in range(first, first + min(length // SECTOR, LONGEST)):
+            descriptor = sector(number)
+            if struct.unpack_from("<H", descriptor)[0] == PARTITION_TAG:
+                start, blocks = struct.unpack_from("<II", descriptor, 188)
+                found = max(found, (start + blocks) * SECTOR)
+        return found
+
+
+def boot_entries(path: Path) -> list[BootEntry]:
+    """The bootable entries of the El Torito catalog; empty if there is none."""
+    with path.open("rb") as file:
+        file.seek(BOOT_RECORD * SECTOR)
+        record = file.read(SECTOR)
+        if record[:7] != b"\0CD001\1" or not record[7:].startswith(b"EL TORITO SPECIFICATION"):
+            return []
+        (sector,) = struct.unpack_from("<I", record, 0x47)
+        file.seek(sector * SECTOR)
+        catalog = file.read(SECTOR)
+    found: list[BootEntry] = []
+    platform = catalog[1]
+    for position in range(32, SECTOR, 32):
+        entry = catalog[position : position + 32]
+        if entry[0] in (0x90, 0x91):
+            platform = entry[1]
+        elif entry[0] == 0x88:
+            (count, load) = struct.unpack_from("<HI", entry, 6)
+            found.append(BootEntry(sector * SECTOR + position, platform, load, count))
+        elif position > 32 and entry[0] != 0x44:
+            break
+    return found
+
+
+def no_prompt_patches(path: Path) -> list[tuple[int, bytes]]:
+    """What to write where, so that the medium boots without asking for a key: (offset, bytes), ...
+
+    The UEFI entry is pointed at the image that Microsoft ships for this; and boot/bootfix.bin, which asks under BIOS,
+    gets a name under which it is not found. Empty if neither is there; see :func:`must_have_a_key`.
+
+    :raises UsageError: the medium can't be read.
+    """
+    found = []
+    with opened(path) as iso:
+        entry, sector = _uefi(path), _no_prompt_sector(iso)
+        if entry is not None and sector is not None and entry.load_sector != sector:
+            found.append((entry.offset + 8, struct.pack("<I", sector)))
+        if (patch := udf.rename(path, iso, BOOT_FIX, "bootfix.off")) is not None:
+            found.append(patch)
+    return found
+
+
+def asks_for_a_key(path: Path) -> bool:
+    """Whether UEFI asks for a key before it boots the medium, as it is.
+
+    :raises UsageError: the medium can't be read.
+    """
+    with opened(path) as iso:
+        entry = _uefi(path)
+        return entry is not None and entry.load_sector != _no_prompt_sector(iso)
+
+
+def must_have_a_key(path: Path) -> bool:
+    """Whether UEFI asks for a key even with the overlay: the medium has no boot image that doesn't.
+
+    :raises UsageError: the medium can't be read.
+    """
+    with opened(path) as iso:
+        return _uefi(path) is not None and _no_prompt_sector(iso) is None
+
+
+def _uefi(path: Path) -> BootEntry | None:
+    return next((entry for entry in boot_entries(path) if entry.platform == UEFI), None)
+
+
+def _no_prompt_sector(iso: pycdlib.PyCdlib) -> int | None:
+    try:
+        record = iso.get_record(udf_path=NO_PROMPT)
+    except pycdlib.pycdlibexception.PyCdlibException:
+        return None
+    assert record.inode is not None  # a file always has one
+    return int(record.inode.extent_location())

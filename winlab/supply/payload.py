@@ -1,0 +1,79 @@
+"""The payload CD: everything that the nodes of one system need for Kubernetes, so that they need no network for it.
+
+::
+
+    programs/   kubeadm, kubelet, containerd ... (with .exe on Windows)
+    cni/        the reference plug-ins
+    images/     container images as OCI archives
+    scripts/    winlab's own, the same bytes for every node (unattend/windows/worker)
+    payload.json    what each file is, with its SHA-256
+
+The CD depends on its contents alone, so labs share it: in the pool it is a base volume like an image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from winlab import data
+from winlab.design.catalog.artifact import ContainerImage, Obtained, Program, System
+from winlab.supply.media import small_iso
+
+LABEL = "WINLAB_K8S"
+PREFIX = "base-kubernetes-"
+
+
+class Payload:
+    """A payload CD, decided: ``volume`` is its name in the pool."""
+
+    def __init__(self, system: System, obtained: Iterable[Obtained], plugins: Iterable[Program]) -> None:
+        self.system = system
+        self.files: dict[str, bytes | Path] = {}
+        listed: dict[str, dict[str, dict[str, str | int]]] = {"programs": {}, "cni": {}, "images": {}}
+        plugins = set(plugins)
+        for item in obtained:
+            artifact = item.artifact
+            row: dict[str, str | int]
+            if isinstance(artifact, ContainerImage):
+                folder, row = "images", {"reference": artifact.reference, "sha256": item.sha256}
+            else:
+                folder = "cni" if artifact in plugins else "programs"
+                row = {"version": getattr(artifact, "version", ""), "sha256": item.sha256, "crc32": _crc32(item.path)}
+            self.files[f"{folder}/{artifact.file}"] = item.path
+            listed[folder][artifact.file] = row
+        self.files["payload.json"] = (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode()
+        for path in _scripts(system):
+            self.files[f"scripts/{path.name}"] = path.read_bytes()
+        digest = hashlib.sha256()
+        for name, content in sorted(self.files.items()):
+            if isinstance(content, bytes):  # the others' digests are in payload.json
+                digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        self.volume = f"{PREFIX}{system}-{digest.hexdigest()[:16]}.iso"
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the CD has."""
+        return sum(len(c) if isinstance(c, bytes) else c.stat().st_size for c in self.files.values())
+
+    def write(self, path: Path) -> None:
+        """Write the CD."""
+        small_iso.write(path, LABEL, self.files)
+
+
+def _crc32(path: Path) -> int:
+    """A checksum that a guest works out quickly, even an emulated one."""
+    check = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            check = zlib.crc32(piece, check)
+    return check
+
+
+def _scripts(system: System) -> list[Path]:
+    if system == "linux":
+        return []  # node.py comes over ssh
+    return sorted((data.folder("unattend") / "windows/worker").glob("*.ps1"))
