@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from winlab.design.plan.facts import HostFacts
 from winlab.errors import WinlabError
-from winlab.host.facts import HostFacts
 
 SETUP = "Run 'sudo winlab host setup'."
 

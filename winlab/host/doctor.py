@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from winlab.design.plan.facts import HostFacts
 from winlab.errors import UsageError
 from winlab.host import checks_machine, checks_services
 from winlab.host.check import Check, Host, Needs, State
-from winlab.host.facts import HostFacts, read_facts
+from winlab.host.facts import read_facts
 
 __all__ = ["Check", "Needs", "State", "diagnose"]
 

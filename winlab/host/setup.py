@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from winlab import settings
+from winlab.design.plan.facts import HostFacts
 from winlab.errors import AccessError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import daemons, fabric, facts, firewall, kvmprobe, packages, storage, subnet, units
 from winlab.host.changes import Record
-from winlab.host.facts import HostFacts
 from winlab.host.teardown import teardown
 from winlab.run import run
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any
 
+from winlab.design.plan.facts import DEFAULT_CIDR
 from winlab.errors import ConflictError, UsageError
-from winlab.host.facts import DEFAULT_CIDR
 from winlab.run import run
 
 # Private ranges that home routers, Docker (172.17 to 172.28), libvirt (192.168.122), Kubernetes (10.96, 10.244) and

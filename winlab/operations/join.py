@@ -17,12 +17,12 @@ from typing import Any
 import yaml
 
 from winlab.adapters.kube import existing, kubeconfig
-from winlab.adapters.kube.existing import ForeignCluster
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
 from winlab.design.catalog import versions
 from winlab.design.cni.routed import Routed
 from winlab.design.plan import addresses
+from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.plan.tags import Tag
 from winlab.design.spec.model import Spec

@@ -12,8 +12,8 @@ import plans
 import pytest
 import yaml
 
-from winlab.adapters.kube.existing import ForeignCluster
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.plan.existing import ForeignCluster
 from winlab.host import facts
 from winlab.operations import join as joining
 from winlab.operations import labs
@@ -40,7 +40,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     def create(plan: Any, _tell: object, **options: Any) -> None:
         told.plan, told.options = plan, options
 
-    plans.fixed_keys(monkeypatch)
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
     monkeypatch.setattr(joining, "look", lambda *_args: FOUND)
     monkeypatch.setattr(joining.socket, "create_connection", lambda *_args: SimpleNamespace(close=lambda: None))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from winlab.design.plan.facts import HostFacts
 from winlab.errors import HostError
 from winlab.host import (
     checks_machine,
@@ -23,7 +24,6 @@ from winlab.host import (
     subnet,
 )
 from winlab.host.check import Check, Needs, State
-from winlab.host.facts import HostFacts
 from winlab.run import Result
 
 MODULES = (checks_services, daemons, fabric, facts, firewall, kvmprobe, storage, subnet)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.host import facts, subnet
 from winlab.host.changes import Record
-from winlab.host.facts import HostFacts
 from winlab.host.subnet import Used
 
 

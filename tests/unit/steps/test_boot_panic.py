@@ -10,10 +10,10 @@ import plans
 import pytest
 
 from winlab.adapters.vm import domains
+from winlab.design.plan.facts import HostFacts
 from winlab.engine.engine import Step, Stopped
 from winlab.errors import GuestError, HostError
 from winlab.events import Quiet
-from winlab.host.facts import HostFacts
 from winlab.steps import boot, evidence
 
 GRUB = "\x1b[2JBdsDxe: loading Boot0001\r\nWelcome to GRUB!\r\n"
@@ -45,7 +45,6 @@ def nothing(*_: object) -> None:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Any:
-    plans.fixed_keys(monkeypatch)
     monkeypatch.setattr(evidence, "collect", nothing)
     monkeypatch.setattr(boot, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
 

@@ -12,6 +12,7 @@ from certificates import CA
 from day2_fakes import Api
 
 from winlab.adapters.kube import existing, tokens
+from winlab.design.plan.existing import ForeignCluster
 from winlab.errors import ClusterError, NotFoundError, UsageError
 
 PIN = "sha256:b1930b1a81cfd32c6c3fc1dc9f28285a314ad8875f645140a6755a396b7d485d"
@@ -99,7 +100,7 @@ def test_a_token_for_a_while_is_deleted_whatever_happens() -> None:
 
 def test_the_facts() -> None:
     found = existing.read(api())
-    assert found == existing.ForeignCluster(
+    assert found == ForeignCluster(
         server="https://192.0.2.10:6443",
         advertised="https://192.0.2.10:6443",
         ca=CA,
