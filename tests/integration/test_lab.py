@@ -93,8 +93,8 @@ def test_wrong_certificate_is_refused(labs: Labs, state: Path) -> None:
     from winlab.design.plan import credentials
     from winlab.design.plan import make as plan
     from winlab.design.spec import model as spec
-    from winlab.supply.images import stock
     from winlab.host.facts import read_facts
+    from winlab.supply.images import stock
 
     authority = state / "labs" / LAB_A / "ca.pem"
     kept = authority.read_text()
