@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from winlab.adapters.guests.contract import WindowsFacts
+from winlab.adapters.kube.workloads import condition, workload_problem
 from winlab.addons import record
 from winlab.addons.api import Addon, Check, Cluster
 from winlab.checks import windows_gates
@@ -18,13 +19,11 @@ from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Told, choose, is_standin, said
 from winlab.checks.objects import (
     Objects,
-    condition,
     label,
     name_of,
     node_problem,
     pod_problem,
     pull_trouble,
-    workload_problem,
 )
 from winlab.design import cni
 from winlab.design.addon import registry
