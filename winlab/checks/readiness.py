@@ -25,7 +25,7 @@ from winlab.checks.objects import (
 )
 from winlab.design.plan.tags import Tag
 from winlab.errors import WinlabError
-from winlab.events import Kind, Listener
+from winlab.events import Listener
 
 KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
 # the last one is that of other recipes for flannel, which a joined cluster may have
@@ -105,7 +105,7 @@ def run(
             told.say(f"{first}: {last[first]}", len(results) / len(gates))
             means.sleep(LOOK)
     ordered = tuple(results[gate.id] for gate in gates)
-    told.end(Kind.FAILED if any(result.outcome is Outcome.FAILED for result in ordered) else Kind.DONE)
+    told.conclude(ordered)
     return Report("readiness", lab, ordered, began, means.clock() - begun)
 
 

@@ -1,0 +1,70 @@
+"""How a lab is made: which steps there are for a plan. Their order follows from the states they name (states.py).
+
+The guests, the cluster of them, and a golden image are three recipes; a lab with clones whose image is not there yet is
+made by all three at once.
+"""
+
+from __future__ import annotations
+
+from winlab.design.catalog import recipes
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.engine.run import Run
+from winlab.engine.step import Step
+from winlab.steps import boot, foundation, golden, images, linux_nodes, machines, payload, pods, ready, windows_nodes
+from winlab.steps.payload import Supply
+
+
+def guests(run: Run) -> list[Step]:
+    """All steps that make the plan's guests answer. Base volumes of golden images come by the recipes below."""
+    found = [*foundation.steps(run), *images.steps(run), *images.drivers_steps(run)]
+    for node in run.plan.nodes:
+        found += _machine(run, node)
+    return found
+
+
+def cluster(run: Run, supply: Supply, admin: str = "") -> list[Step]:
+    """All steps that make a cluster of guests that answer, or have them join one (*admin*: its kubeconfig)."""
+    found = [*payload.steps(run, supply), *linux_nodes.steps(run, admin), *pods.steps(run, supply)]
+    for node in run.plan.nodes:
+        if node.os == "windows":
+            found += windows_nodes.steps(run, node)
+    return found + ready.steps(run)
+
+
+def golden_upload(run: Run) -> list[Step]:
+    """The step by which a golden image that is there is in the pool; none if no node is a clone."""
+    node = golden.clone(run.plan)
+    if node is None:
+        return []
+    assert node.windows is not None
+    return [golden.upload_step(run, node.volume("base").name, str(node.windows.golden))]
+
+
+def golden_build(run: Run, builder: Plan, supply: Supply, *, alone: bool) -> list[Step]:
+    """The steps that make the golden image, and clones wait for. Once it is being sealed nothing else is done to it.
+
+    :param run: of the lab with the clones.
+    :param builder: the plan of the lab in which it is made.
+    :param alone: no other step brings the payload CD for Windows.
+    """
+    node = golden.clone(run.plan)
+    assert node is not None
+    assert node.windows is not None
+    own = run.beside(builder)
+    found = [payload.payload_step(run, supply, "windows")] if alone else []
+    if not golden.is_sealed(own):
+        found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
+        for machine in builder.nodes:
+            found += [*_machine(own, machine), payload.insert_step(own, machine)]
+            found += windows_nodes.programs(own, machine)
+            if machine.windows is not None and machine.windows.updates:
+                found.append(windows_nodes.updates_step(own, machine))
+    return [*found, *golden.steps(own, node.volume("base").name, str(node.windows.golden))]
+
+
+def _machine(run: Run, node: NodePlan) -> list[Step]:
+    """From volumes to a guest that answers and has its drives free."""
+    found = [*machines.steps(run, node), boot.step(run, node, recipes.get(node.image).usual_boot_seconds)]
+    if node.os == "windows":
+        found.append(machines.detach_step(run, node))
+    return found
