@@ -12,6 +12,7 @@ from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Durations
 from winlab.engine.state import State
 from winlab.lab_folder import LabState
@@ -87,13 +88,14 @@ class Run:
     conn: Connection
     pool: Pool
     pace: Pace
+    stock: Stock = field(default_factory=Stock)  # where the files are that the plan knows by their contents
     sources: Sources = Sources()
     outputs: Outputs = field(default_factory=Outputs)
 
     @classmethod
-    def start(cls, plan: Plan, conn: Connection, sources: Sources | None = None) -> Run:
+    def start(cls, plan: Plan, stock: Stock, conn: Connection, sources: Sources | None = None) -> Run:
         """A run of the plan on a hypervisor."""
-        return cls(plan, LabState(plan.lab), conn, Pool(conn), Pace.of(plan), sources or Sources())
+        return cls(plan, LabState(plan.lab), conn, Pool(conn), Pace.of(plan), stock, sources or Sources())
 
     @property
     def lab(self) -> str:

@@ -10,7 +10,9 @@ from winlab import lab_folder, locks
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.catalog import versions
-from winlab.design.plan.model import GOLDEN, Plan
+from winlab.design.plan.golden import LAB as GOLDEN
+from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.engine import engine
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
@@ -39,14 +41,14 @@ def is_there(plan: Plan, pool: Pool, conn: Connection) -> bool:
     return all_made(plan, conn)
 
 
-def check_media(plan: Plan, *, consent: bool = False, offline: bool = False) -> None:
+def check_media(plan: Plan, stock: Stock, *, consent: bool = False, offline: bool = False) -> None:
     """See that the media can be had from which Windows will have to be installed, if it has to be.
 
     :param offline: everything is to come from a bundle, and nothing from the internet.
     :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
     """
     if plan.builder is None:
-        requirements.check(plan, consent=consent, offline=offline)
+        requirements.check(plan, stock, consent=consent, offline=offline)
         return
     node = clone(plan)
     if node is None or node.windows is None:
@@ -56,7 +58,7 @@ def check_media(plan: Plan, *, consent: bool = False, offline: bool = False) -> 
         versions.check(plan.cluster.versions, node.windows.release, made.facts["build"], plan.cluster.profile)
         return
     try:
-        requirements.check(plan.builder, consent=consent, offline=offline)
+        requirements.check(plan.builder, stock, consent=consent, offline=offline)
     except WinlabError:
         if not _is_settled(plan):
             raise
@@ -117,7 +119,7 @@ def _lock(lab: str) -> Path:
     return base / f"{lab}.lock"
 
 
-def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
+def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
     """Make the golden image of the plan's Windows nodes, unless it is in the cache.
 
     :raises WinlabError: a medium or source is missing (nothing was touched then), or a step failed.
@@ -130,7 +132,7 @@ def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) 
     offline = origin.bundle is not None
     if origin.bundle is not None:
         bundle.restore_images(plan.builder, origin.bundle, Told(tell, "images of the bundle"))
-    check_media(plan, consent=consent, offline=offline)
+    check_media(plan, stock, consent=consent, offline=offline)
     check_evaluation(plan, tell)
     with connected() as conn, ExitStack() as held:
         builder = lacking(plan, lambda: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
@@ -140,7 +142,7 @@ def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) 
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
             fetch = consent and not offline
-            run = Run.start(plan, conn, Sources(origin.mirror, fetch))
+            run = Run.start(plan, stock, conn, Sources(origin.mirror, fetch))
             forecast = Forecast(run.pace.known, [builder])
             engine.run(forecast.steps(recipe.golden_build(run, builder, source, alone=True)), tell, builder.lab)
             LabState(builder.lab).remove()

@@ -109,7 +109,7 @@ class _Wait:
         self._limit = run.pace.silence(settings.stall_seconds())
         self._serial = SerialLog(run.pool, serial_log(run.lab, node.name))
         self._clock = PhaseClock(run.pace.known, node_class(node))
-        self._needs_key = images.needs_key(node)
+        self._needs_key = images.needs_key(node, run.stock)
         self._refused_since = time.monotonic()
         self._resets = 0
         self._looked, self._screen = 0.0, b""

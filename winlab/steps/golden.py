@@ -15,12 +15,13 @@ from typing import Any
 
 from winlab import data
 from winlab import run as commands
+from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.plan import golden
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan, WindowsNode
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.step import Load, Step
@@ -42,15 +43,14 @@ def is_sealed(run: Run) -> bool:
     return (run.folder.folder / NOTE).exists()
 
 
-def clone(plan: Plan) -> NodePlan | None:
+def clone(plan: Plan) -> WindowsNode | None:
     """The first node that is a clone; None if there is none."""
-    return next((node for node in plan.nodes if node.windows is not None and node.windows.golden), None)
+    return next((node for node in plan.windows_nodes() if node.windows.golden), None)
 
 
 def all_made(plan: Plan, conn: Connection) -> bool:
     """Whether all of the plan's Windows machines are made, so that no golden image is cloned any more."""
-    clones = [node for node in plan.nodes if node.windows is not None]
-    return all(domains.find(conn, node.domain) is not None for node in clones)
+    return all(domains.find(conn, node.domain) is not None for node in plan.windows_nodes())
 
 
 def steps(run: Run, target: str, key: str) -> list[Step]:
@@ -60,8 +60,7 @@ def steps(run: Run, target: str, key: str) -> list[Step]:
     :param target: the base volume that clones stand on.
     :param key: of the golden image.
     """
-    (node,) = run.plan.nodes
-    assert node.windows is not None
+    (node,) = run.plan.windows_nodes()
     build = _Build(run, node, target, key)
     last = UPDATES if node.windows.updates else BINARIES
     sealed, image = SEALED(run.lab, node.name), IMAGE(of=target)
@@ -94,7 +93,7 @@ def upload_step(run: Run, target: str, key: str) -> Step:
 
 
 class _Build:
-    def __init__(self, run: Run, node: NodePlan, target: str, key: str) -> None:
+    def __init__(self, run: Run, node: WindowsNode, target: str, key: str) -> None:
         self.run = run
         self.node = node
         self.target = target
@@ -121,20 +120,19 @@ class _Build:
         with self.run.node(self.node) as there:
             if not self.note.exists():
                 found = self._start_sysprep(there, progress)
-                self.run.folder.write(self.note, json.dumps({**found, "time": time.time()}))
+                self.run.folder.write(self.note, json.dumps({**found.model_dump(), "time": time.time()}))
             there.disconnect()
             self._await_off(progress)
 
-    def _start_sysprep(self, there: Node, progress: Progress) -> dict[str, Any]:
+    def _start_sysprep(self, there: Node, progress: Progress) -> contract.Sealing:
         """Restart Windows while something waits for that, since sysprep refuses then; start sysprep.
 
         :raises GuestError: something waits for a restart again and again.
         """
         text = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
-        assert self.node.windows is not None
-        settings = {"generalize": text, "superseded": self.node.windows.updates}
+        call = contract.Seal(generalize=text, superseded=self.node.windows.updates)
         restarts = 0
-        while (found := there.run("seal", settings, progress.say))["restart"]:
+        while (found := there.run(call, progress.say)).restart:
             if restarts == RESTARTS:
                 raise GuestError(
                     f"Something in '{self.node.name}' waits for a restart again and again, and sysprep refuses then.",
@@ -195,13 +193,13 @@ class _Build:
         """
         try:
             with self.run.node(self.node) as there:
-                found = there.run("sealed")
+                found = there.run(contract.Sealed())
         except WinlabError:
             return  # it is going down
-        if found["running"] or not found["errors"]:
+        if found.running or not found.errors:
             return
         self.note.unlink(missing_ok=True)  # so that the same command tries again
-        text = "\n".join(found["errors"])
+        text = "\n".join(found.errors)
         trap = known_failures.recognise(text)
         error = GuestError(
             "sysprep could not generalize Windows.",
@@ -221,7 +219,6 @@ class _Build:
 
     def fetch(self, progress: Progress) -> None:
         """Bring the disk into the cache, compressed, and from there into the pool as a base volume."""
-        assert self.node.windows is not None
         facts = self._facts()
 
         def fill(output: Path) -> dict[str, Any]:
@@ -240,7 +237,6 @@ class _Build:
 
     def _manifest(self, facts: dict[str, Any]) -> dict[str, Any]:
         windows = self.node.windows
-        assert windows is not None
         minutes, sealed = facts["evaluation_minutes"], datetime.fromtimestamp(facts["time"], UTC)
         ends = None if minutes is None else (sealed + timedelta(minutes=minutes)).isoformat(timespec="seconds")
         return {
@@ -255,8 +251,8 @@ class _Build:
             "kubernetes": self.run.plan.cluster.versions.kubernetes,
             "containerd": self.run.plan.cluster.versions.containerd,
             "updates": windows.updates,
-            "programs": golden.programs(),
-            "inputs": golden.told(self.node),
+            "programs": self.run.stock.scripts,
+            "inputs": golden.told(self.node, self.run.stock),
         }
 
     def is_gone(self) -> bool:

@@ -1,4 +1,4 @@
-"""Steps that make Linux guests nodes of the cluster: controllers and workers, driven by node.py over ssh."""
+"""Steps that make Linux guests nodes of the cluster: controllers and workers, driven by winlab_node over ssh."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import authority as access
 from winlab.adapters.kube import existing, kubeconfig, tokens
@@ -107,7 +108,7 @@ def asks(run: Run, node: NodePlan, question: Callable[[Node], bool]) -> Callable
     return done
 
 
-def _files(run: Run, node: NodePlan) -> dict[str, dict[str, str]]:
+def _files(run: Run, node: NodePlan) -> dict[str, contract.NodeFile]:
     texts = {
         "/etc/systemd/system/containerd.service": containerd.unit(),
         "/etc/systemd/system/kubelet.service": kubelet.unit(),
@@ -117,23 +118,23 @@ def _files(run: Run, node: NodePlan) -> dict[str, dict[str, str]]:
     }
     if node.role == "controller":
         texts |= kubeadm.patches(cluster(run))
-    return {path: {"content": text, "mode": "0644"} for path, text in texts.items()}
+    return {path: contract.NodeFile(text) for path, text in texts.items()}
 
 
 def _prepare(run: Run, node: NodePlan) -> Step:
-    settings = {
-        "files": _files(run, node),
-        "services": ["containerd", "kubelet"],
-        "images": required.node_images(run.plan, controller=node.role == "controller"),
-    }
+    prepare = contract.Prepare(
+        files=_files(run, node),
+        services=["containerd", "kubelet"],
+        images=required.node_images(run.plan, controller=node.role == "controller"),
+    )
 
     def work(progress: Progress) -> None:
         with run.node(node) as there:
-            there.run("prepare", settings, progress.say)
+            there.run(prepare, progress.say)
 
     def prepared(there: Node) -> bool:
-        found = there.run("status")
-        return bool(found["programs"]) and found["containerd"]["service"] == "running" and found["prepared"]
+        found = there.run(contract.LinuxStatus())
+        return bool(found.programs) and found.containerd.service == "running" and found.prepared
 
     after = [BOOTED(run.lab, node.name), PAYLOAD_INSERTED(run.lab, node.name)]
     reaches = PREPARED(run.lab, node.name)
@@ -153,15 +154,15 @@ def _kubeadm(
 
     :param leave: what of that try is undone elsewhere, before the node forgets it.
     """
-    if there.run("status")["started"]:
+    if there.run(contract.LinuxStatus()).started:
         progress.say("an earlier try was interrupted: kubeadm reset")
         leave()
-        there.run("run-kubeadm", {"arguments": ["reset", "--force"], "configuration": ""}, progress.say)
-    there.run("run-kubeadm", {"arguments": arguments, "configuration": configuration}, progress.say)
+        there.run(contract.RunKubeadm(arguments=["reset", "--force"]), progress.say)
+    there.run(contract.RunKubeadm(arguments=arguments, configuration=configuration), progress.say)
 
 
 def _is_joined(there: Node) -> bool:
-    return bool(there.run("status")["joined"])
+    return there.run(contract.LinuxStatus()).joined
 
 
 def _init(run: Run, node: NodePlan) -> Step:
@@ -236,17 +237,14 @@ def _join_controller(run: Run, first: NodePlan, node: NodePlan, before: State) -
         upload = kubeadm.init(cluster(run), member(run, first), tokens.new(), key)
         with run.node(first) as there:
             progress.say(f"handing over the certificates from {first.name}")
-            there.run(
-                "run-kubeadm",
-                {"arguments": ["init", "phase", "upload-certs", "--upload-certs"], "configuration": upload},
-                lambda _line: None,  # it prints the key
-            )
+            words = ["init", "phase", "upload-certs", "--upload-certs"]
+            there.run(contract.RunKubeadm(arguments=words, configuration=upload))  # unheard: it prints the key
 
         def leave() -> None:
             # kubeadm's reset does it only for a node that has come as far as a kubelet of its own; and two members of
             # which one is gone have no majority: the whole cluster would stand still
             with run.node(first) as other:
-                other.run("forget-member", {"address": node.address}, progress.say)
+                other.run(contract.ForgetMember(address=node.address), progress.say)
 
         with credentials(run, key) as joining, run.node(node) as there:
             text = kubeadm.join_controller(cluster(run), member(run, node), joining)

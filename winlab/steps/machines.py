@@ -8,7 +8,8 @@ from pathlib import Path
 
 from winlab.adapters.vm import domains
 from winlab.design.catalog import recipes
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.model import NodePlan, WindowsNode
+from winlab.design.plan.stock import Stock
 from winlab.design.render import answer, cloud_init
 from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
@@ -61,7 +62,7 @@ def steps(run: Run, node: NodePlan) -> list[Step]:
 
 def _drivers(node: NodePlan) -> list[State]:
     """That the node's drivers are there, where they come from the cache."""
-    return [DRIVERS()] if node.windows is not None and own_media.is_published(node.windows.drivers) else []
+    return [DRIVERS()] if node.windows is not None and own_media.takes_published(node.windows) else []
 
 
 def _step(
@@ -95,30 +96,30 @@ def _make_seed(run: Run, node: NodePlan, progress: Progress) -> None:
 def _make_answer(run: Run, node: NodePlan, progress: Progress) -> None:
     made = run.folder.credentials()
     added: dict[str, bytes | Path] = {}
+    assert isinstance(node, WindowsNode)  # others have a seed
     if node.has("media"):  # a clone has all that already
         medium = images.local_image(node, progress, run)
-        added = additions(node, medium, progress)
+        added = additions(node, medium, run.stock, progress)
         node = requirements.with_key(node, medium)
     files = {**answer.answer_files(run.plan, node, made, pfx=made.pfx(node.name)), **added}
     _upload_iso(run, node.volume("answer").name, answer.ANSWER_LABEL, files)
 
 
-def additions(node: NodePlan, medium: Path, progress: Progress) -> dict[str, bytes | Path]:
-    """What a Windows node gets with its answer file: drivers, OpenSSH, and what the person adds.
+def additions(node: WindowsNode, medium: Path, stock: Stock, progress: Progress) -> dict[str, bytes | Path]:
+    """What a Windows node gets with its answer file: drivers, OpenSSH, and what the user adds.
 
     :raises UsageError: something is not what it should be.
     """
     from winlab.supply.media import drivers, extras
 
-    assert node.windows is not None
-    files: dict[str, bytes | Path] = {**extras.stage(node.windows)}
-    if node.windows.drivers is not None:
+    files: dict[str, bytes | Path] = {**extras.stage(node.windows, stock)}
+    if (iso := own_media.drivers_file(node.windows, stock)) is not None:
         progress.say("staging drivers")
-        files |= drivers.stage(node.windows.drivers, node.windows.release, node.bus)
+        files |= drivers.stage(iso, node.windows.release, node.bus)
     elif (folder := recipes.get(node.image).virtio_drivers) is not None:
         files |= drivers.stage(medium, node.windows.release, node.bus, folder)
     if node.windows.openssh is not None:
-        files[answer.OPENSSH] = node.windows.openssh
+        files[answer.OPENSSH] = stock.require(node.windows.openssh)
     return files
 
 

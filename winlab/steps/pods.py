@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
@@ -169,10 +170,10 @@ def _linux_files(run: Run, node: NodePlan) -> Step:
     def work(progress: Progress) -> None:
         files = wanted(await_share(run, node, progress))
         with run.node(node) as there:
-            there.run("cni", {"files": files}, progress.say)
+            there.run(contract.Cni(files=files), progress.say)
 
     def done(there: Node) -> bool:
-        return same_files(there.run("status")["cni"], wanted(share(run, node)))
+        return same_files(there.run(contract.LinuxStatus()).cni, wanted(share(run, node)))
 
     after, also = [MEMBER(run.lab, node.name)], [PODS_CONNECTED(run.lab, node.name)]
     return Step(CNI(run.lab, node.name), work, linux_nodes.asks(run, node, done), after, also, usual=3)
@@ -181,8 +182,7 @@ def _linux_files(run: Run, node: NodePlan) -> Step:
 def _routes(run: Run) -> Step:
     """Routes to the nodes' pods: on the lab's router (l3) or on the nodes (host-gw), as the profile says."""
     profile = cni.get(run.plan.cluster.profile)
-    translated = profile.masquerade(network(run.plan))
-    masquerade = {"source": translated.source, "exceptions": list(translated.exceptions)} if translated else None
+    masquerade = profile.masquerade(network(run.plan))
 
     def wanted() -> dict[str, str]:
         return {route.cidr: route.via for route in profile.router_routes(network(run.plan), shares(run))}
@@ -197,11 +197,9 @@ def _routes(run: Run) -> Step:
             return
         own = profile.routes(network(run.plan), shares(run))
         for node in run.plan.nodes:
-            settings: dict[str, object] = {"routes": [{"to": route.cidr, "via": route.via} for route in own[node.name]]}
-            if node.os == "linux":  # on Windows the plug-in's own policies translate
-                settings["masquerade"] = masquerade
+            routes = [contract.Route(to=route.cidr, via=route.via) for route in own[node.name]]
             with run.node(node) as there:
-                there.run("routes", settings, progress.say)
+                there.run(contract.Routes(routes=routes, masquerade=masquerade), progress.say)
 
     def done() -> bool:
         if masquerade is not None:

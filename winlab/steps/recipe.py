@@ -25,19 +25,15 @@ def guests(run: Run) -> list[Step]:
 def cluster(run: Run, supply: Supply, admin: str = "") -> list[Step]:
     """All steps that make a cluster of guests that answer, or have them join one (*admin*: its kubeconfig)."""
     found = [*payload.steps(run, supply), *linux_nodes.steps(run, admin), *pods.steps(run, supply)]
-    for node in run.plan.nodes:
-        if node.os == "windows":
-            found += windows_nodes.steps(run, node)
+    for node in run.plan.windows_nodes():
+        found += windows_nodes.steps(run, node)
     return found + ready.steps(run)
 
 
 def golden_upload(run: Run) -> list[Step]:
-    """The step by which a golden image that is there is in the pool; none if no node is a clone."""
-    node = golden.clone(run.plan)
-    if node is None:
-        return []
-    assert node.windows is not None
-    return [golden.upload_step(run, node.volume("base").name, str(node.windows.golden))]
+    """The steps by which the golden images that clones stand on are in the pool; they are in the cache already."""
+    wanted = {node.volume("base").name: str(node.windows.golden) for node in run.plan.clones()}
+    return [golden.upload_step(run, volume, key) for volume, key in wanted.items()]
 
 
 def golden_build(run: Run, builder: Plan, supply: Supply, *, alone: bool) -> list[Step]:
@@ -47,17 +43,15 @@ def golden_build(run: Run, builder: Plan, supply: Supply, *, alone: bool) -> lis
     :param builder: the plan of the lab in which it is made.
     :param alone: no other step brings the payload CD for Windows.
     """
-    node = golden.clone(run.plan)
-    assert node is not None
-    assert node.windows is not None
+    node = run.plan.clones()[0]
     own = run.beside(builder)
     found = [payload.payload_step(run, supply, "windows")] if alone else []
     if not golden.is_sealed(own):
         found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
-        for machine in builder.nodes:
+        for machine in builder.windows_nodes():
             found += [*_machine(own, machine), payload.insert_step(own, machine)]
             found += windows_nodes.programs(own, machine)
-            if machine.windows is not None and machine.windows.updates:
+            if machine.windows.updates:
                 found.append(windows_nodes.updates_step(own, machine))
     return [*found, *golden.steps(own, node.volume("base").name, str(node.windows.golden))]
 

@@ -6,15 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-import plans
 import pytest
 
 from winlab.cli import main
-
-
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
 
 
 def winlab(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
@@ -87,12 +81,12 @@ def test_environment_names_the_lab(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_bugs_are_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from winlab.design.plan import model
+    from winlab.design.plan import make
 
     def explode(*args: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(model, "make", explode)
+    monkeypatch.setattr(make, "make", explode)
     assert winlab(monkeypatch, "plan") == 1
     shown = capsys.readouterr().err
     assert "an unexpected RuntimeError: boom" in shown

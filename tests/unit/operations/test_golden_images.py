@@ -15,8 +15,11 @@ from clones import REHEARSAL, clone, keep, make
 from winlab.adapters.vm import domains
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
-from winlab.design.plan.model import Plan, check_lab_name
+from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.design.render import domain, folder
+from winlab.design.spec import model as spec
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.lab_folder import LabState
@@ -35,7 +38,6 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains, "find", lambda _conn, name: name if name in MADE else None)
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
-    plans.fixed_keys(monkeypatch)
 
 
 def key(*changes: str, lab_name: str = "lab") -> str:
@@ -50,7 +52,7 @@ def test_clones_stand_on_one_image_and_have_no_installation_medium() -> None:
     for name in ("node-1", "node-2"):
         node = plan.node(name)
         assert [volume.role for volume in node.volumes] == ["base", "disk", "answer"]
-        assert node.volume("disk").backing == golden.volume(clone(plan))
+        assert node.volume("disk").backing == golden.base_volume(clone(plan).image, str(clone(plan).windows.golden))
         assert "media" not in domain.domain_xml(plan, node, "x")
     text = folder.files(plan)["node-1/answer/Autounattend.xml"].decode()
     assert "windowsPE" not in text
@@ -105,10 +107,12 @@ def test_what_a_manifest_tells_holds_no_product_key() -> None:
     words = ("workers.os=windows-2022", "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
     plan = make(*words)
     assert plan.builder is not None
-    told = golden.told(plan.builder.nodes[0])
+    (node,) = plan.builder.windows_nodes()
+    at_hand = plans.stock(spec.load("1-2-1", words))
+    told = golden.told(node, at_hand)
     assert "AAAAA" not in str(told)
     assert told["windows"]["product_key"] is True
-    assert golden.key(plan.builder.nodes[0]) == key(*words) != key(words[0])
+    assert golden.key(node, at_hand) == key(*words) != key(words[0])
 
 
 def test_nodes_may_be_installed_by_themselves() -> None:
@@ -142,7 +146,7 @@ def test_a_golden_image_of_a_build_that_does_not_go_with_the_network_is_refused(
     plan = make("workers.os=windows-2022")
     keep(plan, build="20348.2400")
     with pytest.raises(UsageError, match=r"20348\.2400"):
-        goldens.check_media(plan)
+        goldens.check_media(plan, Stock())
 
 
 def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() -> None:
@@ -165,10 +169,10 @@ def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() 
 def test_an_image_that_is_there_is_not_made_again() -> None:
     plan = make(REHEARSAL)
     with ExitStack() as held:
-        assert lacking(plan, Pool(golden.volume(clone(plan))), held) is None
+        assert lacking(plan, Pool(golden.base_volume(clone(plan).image, str(clone(plan).windows.golden))), held) is None
         keep(plan)
         assert lacking(plan, Pool(), held) is None
-    goldens.check_media(plan)
+    goldens.check_media(plan, Stock())
     (step,) = recipe.golden_upload(runs.run(plan))
     assert step.title == "image windows-rehearsal-golden"
 
@@ -177,9 +181,9 @@ def test_without_media_nothing_is_needed_but_the_image() -> None:
     """What was imported, or made before the medium went, will do."""
     plan = make("workers.os=windows-2022")
     with pytest.raises(NotFoundError, match="no media"):
-        goldens.check_media(plan)
+        goldens.check_media(plan, Stock())
     keep(plan)
-    goldens.check_media(plan)
+    goldens.check_media(plan, Stock())
 
 
 @pytest.mark.parametrize(
@@ -242,12 +246,11 @@ def test_prune_keeps_the_newest_golden_image(monkeypatch: pytest.MonkeyPatch) ->
     assert [one.key for one in golden_cache.entries()] == [last.key]
 
 
-def test_a_lab_that_stands_needs_no_newer_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lab_that_stands_needs_no_newer_image() -> None:
     """A newer winlab has other scripts, and would make another image; the lab is the same one all the same."""
     before = make(REHEARSAL)
-    monkeypatch.setattr(golden, "programs", lambda: "newer")
-    plan = make(REHEARSAL)
-    assert key(REHEARSAL) != clone(before).windows.golden  # type: ignore[union-attr]
+    plan = plans.make(plans.TCG, "1-2-1", REHEARSAL, scripts="newer")
+    assert clone(plan).windows.golden != clone(before).windows.golden
     assert plan.digest == before.digest
     assert plan.digest != make(REHEARSAL, "workers.golden=false").digest
     MADE.update(node.domain for node in plan.nodes)

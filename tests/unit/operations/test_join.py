@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import answers
 import plans
 import pytest
 import runs
@@ -17,11 +18,12 @@ import yaml
 from certificates import CA
 from day2_fakes import Api
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.plan import addresses, required, tags
-from winlab.design.plan import model as plan
+from winlab.design.plan import make as plan
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.render import kubeadm, kubelet
@@ -41,13 +43,9 @@ CLUSTER = ForeignCluster(
 REHEARSAL = "workers.os=windows-rehearsal"
 
 
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
-
-
 def make(*changes: str, cluster: ForeignCluster = CLUSTER, source: str = "1-1-1", prefix: str = "node") -> Plan:
-    return plan.make(spec.load(source, changes), "lab", plans.TCG, cluster, prefix)
+    wanted = spec.load(source, changes)
+    return plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster, prefix)
 
 
 # -- the plan
@@ -217,9 +215,9 @@ def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.M
             done.append((command, stdin))
             return ""
 
-        def run(self, script: str, *_args: object) -> dict[str, Any]:
-            done.append(([script], b""))
-            return {"started": False}
+        def run(self, call: Call[R], *_args: object) -> R:
+            done.append(([call.script], b""))
+            return answers.result(call, {})
 
     for cluster, lines in (
         (CLUSTER, []),

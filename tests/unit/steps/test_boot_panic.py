@@ -47,7 +47,6 @@ def nothing(*_: object) -> None:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Any:
-    plans.fixed_keys(monkeypatch)
     monkeypatch.setattr(evidence, "collect", nothing)
     runs.clock(monkeypatch, boot, serial)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import answers
 import plans
 import pytest
 import runs
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube import authority, tokens
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.render import kubeadm
@@ -19,11 +21,6 @@ class Voice:
         pass
 
 
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
-
-
 @pytest.mark.parametrize("started", [False, True])
 def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.MonkeyPatch, started: bool) -> None:
     done: list[tuple[str, str, Any]] = []
@@ -32,10 +29,10 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
         def __init__(self, name: str) -> None:
             self.name = name
 
-        def run(self, script: str, settings: dict[str, Any] | None = None, *_args: object) -> dict[str, Any]:
-            settings = settings or {}
-            done.append((self.name, script, settings.get("address") or settings.get("arguments", [""])[0]))
-            return {"started": started and self.name == "controller-2"}
+        def run(self, call: Call[R], *_args: object) -> R:
+            settings = call.settings("linux")
+            done.append((self.name, call.script, settings.get("address") or settings.get("arguments", [""])[0]))
+            return answers.result(call, {"started": started and self.name == "controller-2"})
 
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: None))
     monkeypatch.setattr(tokens, "ca_hash", lambda _pem: "sha256:0")

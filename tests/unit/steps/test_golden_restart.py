@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import answers
 import plans
 import pytest
 import runs
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.vm import domains
 from winlab.engine.run import Run
 from winlab.engine.step import Step
@@ -24,11 +26,11 @@ class There:
         self.starts = 0
         self.asked: list[str] = []
 
-    def run(self, script: str, *_: Any) -> dict[str, Any]:
-        if script == "status":
-            return {"boot_time": str(self.starts), "boot_id": str(self.starts)}
-        self.asked.append(script)
-        return {"restart": True} if self.starts < self.restarts else {"restart": False, "build": "20348.1"}
+    def run(self, call: Call[R], *_: Any) -> R:
+        if call.script == "status":
+            return answers.result(call, {"boot_time": str(self.starts), "boot_id": str(self.starts)})
+        self.asked.append(call.script)
+        return answers.result(call, {"restart": self.starts < self.restarts})
 
     def execute(self, command: list[str]) -> str:
         assert command == ["shutdown.exe /r /t 0"]
@@ -41,7 +43,6 @@ class There:
 
 
 def sealing(there: There, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, Step]:
-    plans.fixed_keys(monkeypatch)
     monkeypatch.setattr(domains, "state", lambda *_: "off")
     monkeypatch.setattr(domains, "was_shut_down", lambda *_: True)
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-2022").builder

@@ -13,9 +13,8 @@ import runs
 from clones import REHEARSAL, make
 
 from winlab.adapters.vm import domains
-from winlab.design.catalog import recipes
 from winlab.design.plan import existing
-from winlab.design.plan import model as planning
+from winlab.design.plan import make as planning
 from winlab.design.plan.model import Plan
 from winlab.design.spec import model as specs
 from winlab.engine.state import State
@@ -24,7 +23,6 @@ from winlab.errors import SequenceError
 from winlab.lab_folder import LabState
 from winlab.steps import recipe, states
 from winlab.steps.payload import Supply
-from winlab.supply.images import windows_media
 
 SUPPLY = Supply(cast(Any, None))
 BUILD = ("seal golden", "image windows-rehearsal-golden", "remove golden")
@@ -35,7 +33,6 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains, "find", lambda *_: None)
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
-    plans.fixed_keys(monkeypatch)
 
 
 def titles(steps: Iterable[Step]) -> list[str]:
@@ -70,7 +67,8 @@ def joining(*changes: str) -> Plan:
         pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni=None,
         cni_note="it has no DaemonSet of a CNI", nodes=("cp",),
     )  # fmt: skip
-    return planning.make(specs.load("1-1-1", changes), "lab", plans.TCG, cluster, "node")
+    wanted = specs.load("1-1-1", changes)
+    return planning.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster, "node")
 
 
 @pytest.mark.parametrize("source", ["1-0-1", "1-1-1", "3-2-1"])
@@ -138,21 +136,20 @@ def test_a_lab_that_joins_has_no_cluster_of_its_own(changes: tuple[str, ...]) ->
     "changes",
     [
         [REHEARSAL],
-        ["workers.os=windows-2022"],
-        ["workers.os=windows-2022", "workers.drivers={published}"],  # with the drivers that create would fetch
-        ["workers.os=windows-2025", "workers.drivers={published}", "workers.updates=true"],
+        ["workers.os=windows-2022", "workers.bus=sata"],
+        ["workers.os=windows-2022"],  # with the drivers that create would fetch
+        ["workers.os=windows-2025", "workers.updates=true"],
     ],
 )
 def test_a_golden_image_is_made_beside_its_lab_or_alone(changes: list[str]) -> None:
-    published = windows_media.published(recipes.get(windows_media.DRIVERS))
-    plan = make(*(change.format(published=published) for change in changes))
+    plan = make(*changes)
     assert plan.builder is not None
     compose(created(plan, build=True))
     steps = compose(recipe.golden_build(runs.run(plan), plan.builder, SUPPLY, alone=True))
     found = titles(steps)
     assert found[-3:] == ["seal golden", f"image {plan.node('node-1').image}-golden", "remove golden"]
     assert {"payload windows", "credentials of the golden image", "network of the golden image"} <= set(found)
-    assert ("image virtio-win" in found) is any("published" in change for change in changes)
+    assert ("image virtio-win" in found) is (changes[0] != REHEARSAL and "workers.bus=sata" not in changes)
     assert ("updates golden" in found) is ("workers.updates=true" in changes)
     sealed = before(steps, states.SEALED(plan.builder.lab, "golden"))
     assert (states.UPDATES(plan.builder.lab, "golden") in sealed) is ("workers.updates=true" in changes)
@@ -165,8 +162,7 @@ def test_a_golden_image_is_made_beside_its_lab_or_alone(changes: list[str]) -> N
 @pytest.mark.parametrize("golden_image", ["true", "false"])
 def test_clones_need_no_drivers_of_their_own(golden_image: str) -> None:
     """With the golden image at hand nothing is fetched; machines that are installed by themselves have them fetched."""
-    published = windows_media.published(recipes.get(windows_media.DRIVERS))
-    plan = make("workers.os=windows-2022", f"workers.drivers={published}", f"workers.golden={golden_image}")
+    plan = make("workers.os=windows-2022", f"workers.golden={golden_image}")
     assert ("image virtio-win" in titles(recipe.guests(runs.run(plan)))) is (golden_image == "false")
 
 

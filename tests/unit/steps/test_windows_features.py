@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import answers
 import plans
 import pytest
 import runs
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.steps import windows_nodes
 
 BGP = "Containers,RSAT-RemoteAccess-PowerShell,RemoteAccess,Routing"
@@ -27,11 +27,10 @@ BGP = "Containers,RSAT-RemoteAccess-PowerShell,RemoteAccess,Routing"
 )
 def test_features(monkeypatch: pytest.MonkeyPatch, profile: str, done: str | None, pending: bool, there: bool) -> None:
     class Node:
-        def run(self, script: str) -> dict[str, Any]:
+        def run(self, call: Call[R]) -> R:
             told = {} if done is None else {"features_set": done}
-            return {"containers_feature": "installed", "restart_pending": pending, **told}
+            return answers.result(call, {"containers_feature": "installed", "restart_pending": pending, **told})
 
-    plans.fixed_keys(monkeypatch)
     plan = plans.make(plans.KVM, "1-1-1", f"network.cni={profile}")
     steps = windows_nodes.steps(runs.run(plan, guest=Node()), plan.node("node-1"))
     assert runs.titled(steps, "features node-1").done() is there

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import answers
 import plans
 import pytest
 import runs
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.errors import GuestError
 from winlab.events import Quiet
 from winlab.steps import linux_nodes, windows_nodes
@@ -25,12 +27,12 @@ class There:
         self.errors = list(errors)
         self.calls = 0
 
-    def run(self, script: str, *_: Any) -> dict[str, Any]:
-        assert script == "join"
+    def run(self, call: Call[R], *_: Any) -> R:
+        assert call.script == "join"
         self.calls += 1
         if self.errors:
             raise self.errors.pop(0)
-        return {"joined": True}
+        return answers.result(call, {})
 
 
 def join(there: There, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ from typing import IO, Any, Literal
 
 from pydantic import ValidationError
 
+from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
-from winlab.design.plan import golden
 from winlab.errors import NotFoundError, TransferError, UsageError
 from winlab.events import Progress
-from winlab.supply.images import cache
+from winlab.supply.images import cache, stock
 from winlab.supply.images.cache import Image
 from winlab.supply.images.golden import Golden
 
@@ -66,18 +66,21 @@ class Item:
             if found.days_left is not None:
                 left = f"evaluation ends in {found.days_left} days" if found.days_left >= 0 else "evaluation is over"
                 notes.append(left)
-            if found.facts.get("programs") != golden.programs():
+            if found.facts.get("programs") != stock.scripts():
                 notes.append("stale: made with other scripts of winlab")
             return "; ".join(notes)
         recipe = self.image.recipe
-        if (recipe.build or recipe.download) and self.image.key != cache.key(_current(recipe)):
+        if not (recipe.build or recipe.download):
+            return ""
+        current = _current(recipe)
+        if not recipes.has_builder(current):
+            return "its builder is not installed"
+        if self.image.key != cache.key(current):
             return "stale: its recipe has changed"
         return ""
 
 
 def _current(recipe: Recipe) -> Recipe:
-    from winlab.design.catalog import recipes
-
     return recipes.get(recipe.name) if recipe.name in recipes.names() else recipe
 
 

@@ -1,6 +1,7 @@
 """Whole spec → every file that guests, libvirt and OVN would be given, compared with golden files.
 
-``pytest tests/unit/test_golden.py --regenerate`` writes them anew; look at the difference before committing it.
+``pytest tests/unit/design/render/test_golden.py --regenerate`` writes them anew; look at the difference before
+committing it.
 """
 
 from __future__ import annotations
@@ -10,34 +11,18 @@ from pathlib import Path
 import guard
 import plans
 import pytest
+from cases import CASES
 from lxml import etree
 
-from winlab.design.plan.facts import HostFacts
 from winlab.design.render import folder
 
 GOLDEN = Path(__file__).parent / "golden"
-CASES: dict[str, tuple[HostFacts, str, list[str]]] = {
-    "rehearsal-tcg": (plans.TCG, "1-1-1", ["workers.os=windows-rehearsal"]),
-    "windows-2022-kvm": (plans.KVM, "1-1-1", []),
-    "windows-2025-virtio-kvm": (
-        plans.KVM,
-        "1-1-1",
-        ["workers.os=windows-2025", "workers.drivers=/srv/virtio-win.iso", "workers.edition=standard-desktop"],
-    ),
-    "windows-2022-bios-kvm": (
-        plans.KVM,
-        "1-1-1",
-        ["workers.drivers=/srv/virtio-win.iso", "workers.firmware=bios", "workers.bus=virtio-blk"],
-    ),
-    "linux-workers-kvm": (plans.KVM, "3-2-1", ["workers.os=debian-13", "network.cidr=10.99.0.0/16"]),
-}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_files_are_as_agreed(
     name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    plans.fixed_keys(monkeypatch)
     facts, source, changes = CASES[name]
     made = folder.files(plans.make(facts, source, *changes))
     base = GOLDEN / name
@@ -63,7 +48,6 @@ def _write(base: Path, made: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_secret_is_rendered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
     facts, source, changes = CASES[name]
     for path, content in folder.files(plans.make(facts, source, *changes)).items():
         assert b"PRIVATE KEY" not in content, path
@@ -74,7 +58,6 @@ def test_domain_xml_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = Path("/usr/share/libvirt/schemas/domain.rng")
     assert schema.exists(), "libvirt's schemas are missing"
     relaxng = etree.RelaxNG(etree.parse(str(schema)))
-    plans.fixed_keys(monkeypatch)
     for facts, source, changes in CASES.values():
         for path, content in folder.files(plans.make(facts, source, *changes)).items():
             if path.endswith("domain.xml"):
