@@ -12,7 +12,6 @@ written is as good as none, and what an older winlab wrote otherwise is passed o
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import threading
 import time
@@ -20,7 +19,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from winlab import settings
+from winlab import files, settings
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.engine.step import Step
 from winlab.events import Progress
@@ -68,9 +67,7 @@ class Durations:
             times = every.setdefault(self.accelerator, {}).setdefault(kind, {})
             times[of] = [*times.get(of, []), round(seconds, 1)][-KEPT:]
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fresh = self._path.with_suffix(f".{os.getpid()}.new")
-            fresh.write_text(json.dumps(every, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-            fresh.replace(self._path)
+            files.write_atomic(self._path, json.dumps(every, indent=1, sort_keys=True) + "\n")
 
     def _read(self) -> Times:
         try:
