@@ -29,7 +29,7 @@ from winlab.design import cni
 from winlab.design.addon import registry
 from winlab.design.plan.tags import Tag
 from winlab.errors import WinlabError
-from winlab.events import Kind, Listener
+from winlab.events import Listener
 
 Found = TypeVar("Found")
 KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
@@ -114,7 +114,7 @@ def run(
         if last or unknown:
             means.sleep(LOOK)
     ordered = tuple(results[gate.id] for gate in gates)
-    told.end(Kind.FAILED if any(result.outcome is Outcome.FAILED for result in ordered) else Kind.DONE)
+    told.conclude(ordered)
     return Report("readiness", lab, ordered, began, means.clock() - begun)
 
 
