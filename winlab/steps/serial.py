@@ -10,8 +10,8 @@ from winlab.adapters.vm.volumes import Pool
 from winlab.engine.durations import Durations
 
 FIRST_PHASE = "firmware and boot loader"
-# a phase's whole word: what follows it is there, too
-TOLD = re.compile(r"winlab: phase=([\w-]+)(?=[^\w-])|winlab: error=([^\r\n]+)")
+# whole words and lines: what follows them is there, too
+TOLD = re.compile(r"winlab: phase=([\w-]+)(?=[^\w-])|winlab: error=([^\r\n]+)(?=[\r\n])")
 # OVMF's own words when it starts a CD; Microsoft's boot image then asks for a key for about five seconds
 STARTS_CD = re.compile(r'BdsDxe: starting Boot\w+ "UEFI [^"]*DVD-ROM')
 # A Linux kernel's very last words; whatever starts after it writes more
