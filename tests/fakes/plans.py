@@ -6,11 +6,11 @@ import hashlib
 
 import pytest
 
+from winlab.design import spec
 from winlab.design.plan import golden
 from winlab.design.plan import model as plan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.model import Plan
-from winlab.design.spec import model as spec
 from winlab.supply.images import cache
 
 TCG = HostFacts(

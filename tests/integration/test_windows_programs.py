@@ -12,12 +12,12 @@ import rendered
 from lxml import etree
 from windows_wine import Answer, call
 
+from winlab.design import spec
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Program
 from winlab.design.plan import model as plan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.render import answer as windows
-from winlab.design.spec import model as spec
 from winlab.events import Quiet
 from winlab.supply.artifacts.build.source import BuildSource
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 
@@ -13,8 +14,8 @@ import pytest
 def _touch_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     base = tmp_path_factory.getbasetemp().resolve()
     home = tmp_path_factory.mktemp("home")
-    for name in ("WINLAB_LAB", "WINLAB_SPEC", "WINLAB_MIRROR", "WINLAB_DEBIAN_MIRROR", "WINLAB_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("WINLAB_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("WINLAB_CACHE", str(home / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(home / "state"))

@@ -61,7 +61,7 @@ def _complete_labs() -> list[str]:
 def _complete_specs(incomplete: str) -> list[str]:
     from pathlib import Path
 
-    from winlab.design.spec import model as spec
+    from winlab.design import spec
 
     files = [str(path) for path in Path().glob(f"{incomplete}*.yaml")]
     return [name for name in [*spec.names(), *files] if name.startswith(incomplete)]
@@ -200,19 +200,9 @@ def make_spec(spec: str, changes: list[str] | None, system: str | None, iso: str
 
     :raises UsageError: they contradict each other, or the spec is not valid.
     """
-    from pathlib import Path
+    from winlab.design.spec import load
 
-    from winlab.design.spec import model as specs
-    from winlab.errors import UsageError
-
-    if rehearse and (system or iso):
-        raise UsageError("--rehearse brings its own media.", cure="Leave out --os and --iso, or leave out --rehearse.")
-    every = list(changes or [])
-    if system or rehearse:
-        every.append(f"workers.os={'windows-rehearsal' if rehearse else system}")
-    if iso:
-        every.append("workers.media=" + json.dumps(str(Path(iso).expanduser().resolve())))
-    return _with_drivers(specs.load(spec, every))
+    return _with_drivers(load(spec, changes or (), os=system, iso=iso, rehearse=rehearse))
 
 
 def _with_drivers(spec: SpecModel) -> SpecModel:
@@ -224,13 +214,14 @@ def _with_drivers(spec: SpecModel) -> SpecModel:
     from winlab.design.catalog import recipes
     from winlab.supply.images import windows_media
 
-    workers, recipe = spec.workers, recipes.get(spec.workers.os)
+    workers = spec.workers[0]
+    recipe = recipes.get(workers.os)
     if workers.drivers is not None or workers.bus == "sata" or recipe.windows is None or recipe.build is not None:
         return spec
     drivers = windows_media.drivers()
     if workers.media is not None and not drivers.exists():
         return spec
-    return spec.model_copy(update={"workers": workers.model_copy(update={"drivers": drivers})})
+    return spec.model_copy(update={"workers": (workers.model_copy(update={"drivers": drivers}), *spec.workers[1:])})
 
 
 def own_programs(

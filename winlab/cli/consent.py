@@ -41,8 +41,9 @@ def to_fetch(spec: Spec, given: bool) -> bool:
     from winlab.design.catalog import recipes
     from winlab.supply.images import windows_media
 
-    recipe = recipes.get(spec.workers.os)
-    if spec.workers.count == 0 or spec.workers.media is not None or not recipe.evaluations:
+    workers = spec.workers[0]
+    recipe = recipes.get(workers.os)
+    if workers.count == 0 or workers.media is not None or not recipe.evaluations:
         return False
     return windows_media.find(recipe) is None and _consents(given)
 

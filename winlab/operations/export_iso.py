@@ -54,8 +54,8 @@ def make(spec: Spec, name: str) -> Alone:
             f"A computer can't be called '{name}'.",
             cure="Use 1 to 15 letters, digits and hyphens, beginning with a letter.",
         )
-    workers = spec.workers.model_copy(update={"count": 1, "golden": False})
-    whole = plan.make(spec.model_copy(update={"workers": workers}), "alone", HostFacts())
+    workers = spec.workers[0].model_copy(update={"count": 1, "golden": False})
+    whole = plan.make(spec.model_copy(update={"workers": (workers,)}), "alone", HostFacts())
     worker = next(node for node in whole.nodes if node.role == "worker")
     if worker.windows is None:
         raise UsageError(

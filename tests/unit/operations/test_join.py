@@ -18,7 +18,7 @@ from day2_fakes import Api
 from runs import context
 
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design import cni
+from winlab.design import cni, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.plan import addresses, required, tags
 from winlab.design.plan import model as plan
@@ -26,7 +26,6 @@ from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.render import kubeadm, kubelet
 from winlab.design.render.topology import topology
-from winlab.design.spec import model as spec
 from winlab.engine import engine
 from winlab.errors import ClusterError, UsageError
 from winlab.lab_folder import LabState

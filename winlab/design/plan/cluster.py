@@ -55,7 +55,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     """
     chosen = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
     releases = sorted({node.windows.release for node in nodes if node.windows is not None})
-    suggested = recipes.get(spec.workers.os).cni if releases else None
+    suggested = recipes.get(spec.workers[0].os).cni if releases else None
     profile = spec.network.cni or suggested or (WITH_WINDOWS if releases else LINUX_ALONE)
     for release in releases:
         versions.check(chosen, release, None, profile)
@@ -159,7 +159,7 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
             cure="Leave network.cni out.",
         )
     windows = [node for node in nodes if node.os == "windows"]
-    suggested = recipes.get(spec.workers.os).cni if windows else cni.ELSEWHERE.name
+    suggested = recipes.get(spec.workers[0].os).cni if windows else cni.ELSEWHERE.name
     profile = foreign.cni or asked or suggested
     if profile is None:
         raise UsageError(
@@ -174,7 +174,7 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
 
 def _check_rehearsal(spec: Spec, nodes: Sequence[NodePlan], profile: str) -> None:
     """Refuse a profile that the stand-in can't take part in: its nodes would wait for ever."""
-    if any(node.os == "windows" for node in nodes) and recipes.get(spec.workers.os).build is not None:
+    if any(node.os == "windows" for node in nodes) and recipes.get(spec.workers[0].os).build is not None:
         cni.require_rehearsal(cni.get(profile))
 
 

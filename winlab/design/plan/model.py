@@ -16,7 +16,8 @@ from winlab.design.plan import addresses
 from winlab.design.plan import cluster as clusters
 from winlab.design.plan.cluster import ClusterPlan
 from winlab.design.plan.facts import HostFacts
-from winlab.design.spec.model import Controllers, LinuxWorkers, Spec, Workers
+from winlab.design.spec.model import Controllers, Spec
+from winlab.design.spec.pools import LinuxWorkers, Pool
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -233,12 +234,14 @@ def make(spec: Spec, lab: str, facts: HostFacts, foreign: ForeignCluster | None 
         )
     check_prefix(prefix)
     controllers = _count(spec.controllers) if foreign is None else range(0)
-    total = len(controllers) + spec.workers.count + spec.linux_workers.count
+    total = len(controllers) + spec.workers[0].count + spec.linux_workers.count
     outside = addresses.external_block(facts.external_cidr, lab, total + 1, spec.network.floating_block)
     cidr, floating = spec.network.cidr, iter(outside[1:])
     nodes = [_linux(spec.controllers, lab, number, cidr, next(floating)) for number in controllers]
-    workers = [_worker(spec.workers, lab, number, cidr, next(floating), prefix) for number in _count(spec.workers)]
-    nodes += [golden.clone(node) for node in workers] if spec.workers.golden else workers
+    workers = [
+        _worker(spec.workers[0], lab, number, cidr, next(floating), prefix) for number in _count(spec.workers[0])
+    ]
+    nodes += [golden.clone(node) for node in workers] if spec.workers[0].golden else workers
     nodes += [_linux(spec.linux_workers, lab, number, cidr, next(floating)) for number in _count(spec.linux_workers)]
     made = Plan(
         lab=lab,
@@ -266,7 +269,7 @@ def make(spec: Spec, lab: str, facts: HostFacts, foreign: ForeignCluster | None 
     return made.model_copy(update={"builder": golden.builder(made, workers)})
 
 
-def _count(group: Controllers | Workers | LinuxWorkers) -> range:
+def _count(group: Controllers | Pool | LinuxWorkers) -> range:
     return range(1, group.count + 1)
 
 
@@ -342,7 +345,7 @@ def _linux(row: Controllers | LinuxWorkers, lab: str, number: int, cidr: str, fl
     )
 
 
-def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str, prefix: str) -> NodePlan:
+def _worker(row: Pool, lab: str, number: int, cidr: str, floating: str, prefix: str) -> NodePlan:
     recipe = recipes.get(row.os)
     name = f"{prefix}-{number}"
     memory = row.memory or recipe.memory_mib or 2048
@@ -384,7 +387,7 @@ def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str, prefi
                 computer_name=name.upper(),
                 image_name=image_name(recipe, row.edition),
                 release=recipe.windows or "2022",
-                **row.model_dump(include=(set(WindowsPlan.model_fields) & set(Workers.model_fields)) - {"golden"}),
+                **row.model_dump(include=(set(WindowsPlan.model_fields) & set(Pool.model_fields)) - {"golden"}),
             ),
         }
     )

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from winlab.design import spec
 from winlab.design.plan import addresses
 from winlab.design.plan import model as plan
 from winlab.design.render import folder
-from winlab.design.spec import model as spec
 from winlab.errors import UsageError
 
 
