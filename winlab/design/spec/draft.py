@@ -96,8 +96,8 @@ class Draft:
         """The path of a field, as ``--set`` takes it: pools by their names."""
         parts = [str(part) for part in place]
         if place[0] == "workers" and len(place) > 1:
-            names = self.pool_names()
-            parts[1:2] = [names[int(place[1])]] if isinstance(self.raw["workers"], list) else []
+            names = {number: _name(number, pool) for number, pool in self._pools()}
+            parts[1:2] = [names.get(int(place[1]), parts[1])] if isinstance(self.raw["workers"], list) else []
         return ".".join(parts)
 
     def _pools(self) -> list[tuple[int, dict[str, Any]]]:

@@ -6,6 +6,7 @@ spec's file, the default. Errors name the place, with the line.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from os import environ
@@ -36,6 +37,13 @@ def names() -> list[str]:
 def path_of(name: str) -> Path:
     """The file of the spec *name* in specs/."""
     return data.folder("specs") / f"{name}.yaml"
+
+
+def summary(name: str) -> str:
+    """The comment at the top of the spec *name* in specs/, without what it tells editors."""
+    lines = path_of(name).read_text(encoding="utf-8").splitlines()
+    comments = [line.removeprefix("#").strip() for line in itertools.takewhile(lambda one: one.startswith("#"), lines)]
+    return " ".join(line for line in comments if not line.startswith("yaml-language-server:"))
 
 
 def load(

@@ -18,7 +18,8 @@ def test_shorthand() -> None:
 def test_every_shipped_spec_is_valid_and_means_its_name() -> None:
     for name in spec.names():
         made = spec.load(name)
-        assert name == f"{made.controllers.count}-{made.workers[0].count}-{made.hypervisors}"
+        if name != "mixed":
+            assert name == f"{made.controllers.count}-{made.workers[0].count}-{made.hypervisors}"
 
 
 @pytest.mark.parametrize(
