@@ -163,11 +163,11 @@ def lock(
     from winlab.operations import lock_file as locks
     from winlab.steps.payload import Origin
 
-    made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
+    made, at_hand = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
     path = file or locks.beside(spec)
     before = locks.read(path) if check else locks.replaced(path)
     origin = Origin(source.value if source else None, bundle, mirror, own_programs(kubelet, kubeadm, kube_proxy))
-    now = watched("inputs", lambda voice: day2.current_lock(made, origin, spec, voice), output, 600)
+    now = watched("inputs", lambda voice: day2.current_lock(made, at_hand, origin, spec, voice), output, 600)
     if check and before is not None:
         locks.require(before, now, path)
     drifts = locks.compare(before, now) if before is not None else []

@@ -7,6 +7,7 @@ from winlab.adapters.vm.connection import connected
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.plan import required
 from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.engine import engine
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Listener, Progress
@@ -91,7 +92,7 @@ def reports(lab: str, node: str, lines: int) -> list[Report]:
     return logs.gather(machines, state, kubectl, lines)
 
 
-def current_lock(plan: Plan, origin: Origin, spec: str, progress: Progress) -> Lock:
+def current_lock(plan: Plan, stock: Stock, origin: Origin, spec: str, progress: Progress) -> Lock:
     """The lock of all that the lab would be made of now; fetches or makes what the cache does not have.
 
     :param spec: how the person named the spec.
@@ -104,7 +105,7 @@ def current_lock(plan: Plan, origin: Origin, spec: str, progress: Progress) -> L
     for recipe in bundle.recipes(plan):
         if recipe.build is not None:  # only then it is known which packages it has; published ones have a digest
             cache.obtain(recipe, progress)
-    media = lock_inputs.media(plan, progress)
+    media = lock_inputs.media(plan, stock)
     obtained = supply.obtain(required.every(plan), progress)
     return lock_file.collect(
         plan, obtained, media=media, images=lock_inputs.images(plan), spec=spec, source=supply.source.name

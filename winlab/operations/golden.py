@@ -12,7 +12,9 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.catalog import versions
-from winlab.design.plan.model import GOLDEN, NodePlan, Plan
+from winlab.design.plan.golden import LAB as GOLDEN
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.stock import Stock
 from winlab.engine import engine
 from winlab.engine.durations import Durations, Forecast
 from winlab.engine.engine import Step
@@ -52,14 +54,14 @@ def all_made(plan: Plan, conn: Connection) -> bool:
     return all(domains.find(conn, node.domain) is not None for node in clones)
 
 
-def check_media(plan: Plan, *, consent: bool = False, offline: bool = False) -> None:
+def check_media(plan: Plan, stock: Stock, *, consent: bool = False, offline: bool = False) -> None:
     """See that the media can be had from which Windows will have to be installed, if it has to be.
 
     :param offline: everything is to come from a bundle, and nothing from the internet.
     :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
     """
     if plan.builder is None:
-        requirements.check(plan, consent=consent, offline=offline)
+        requirements.check(plan, stock, consent=consent, offline=offline)
         return
     node = clone(plan)
     if node is None or node.windows is None:
@@ -69,7 +71,7 @@ def check_media(plan: Plan, *, consent: bool = False, offline: bool = False) -> 
         versions.check(plan.cluster.versions, node.windows.release, made.facts["build"], plan.cluster.profile)
         return
     try:
-        requirements.check(plan.builder, consent=consent, offline=offline)
+        requirements.check(plan.builder, stock, consent=consent, offline=offline)
     except WinlabError:
         if not _is_settled(plan):
             raise
@@ -157,7 +159,7 @@ def build_steps(context: Context, builder: Plan, source: Supply, *, alone: bool)
     return [*found, *golden.steps(own, insert, node.volume("base").name, str(node.windows.golden))]
 
 
-def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
+def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
     """Make the golden image of the plan's Windows nodes, unless it is in the cache.
 
     :raises WinlabError: a medium or source is missing (nothing was touched then), or a step failed.
@@ -170,7 +172,7 @@ def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) 
     offline = origin.bundle is not None
     if origin.bundle is not None:
         bundle.restore_images(plan.builder, origin.bundle, Told(tell, "images of the bundle"))
-    check_media(plan, consent=consent, offline=offline)
+    check_media(plan, stock, consent=consent, offline=offline)
     check_evaluation(plan, tell)
     with connected() as conn, ExitStack() as held:
         pool = Pool(conn)
@@ -182,7 +184,9 @@ def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) 
             tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
             fetch = consent and not offline
             known = Durations(plan.host.accelerator)
-            context = Context(plan, LabState(plan.lab), conn, pool, origin.mirror, plan.host.scale, known, fetch)
+            context = Context(
+                plan, LabState(plan.lab), conn, pool, origin.mirror, plan.host.scale, known, fetch, stock=stock
+            )
             forecast = Forecast(known, builder.nodes)
             engine.run(forecast.steps(build_steps(context, builder, source, alone=True)), forecast.listen(tell))
             LabState(builder.lab).remove()

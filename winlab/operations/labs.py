@@ -19,12 +19,13 @@ from winlab.adapters.vm.volumes import Pool
 from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Obtained
 from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.design.plan.tags import Tag
 from winlab.engine import engine
 from winlab.engine.durations import Durations, Forecast
 from winlab.engine.engine import Step
 from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, WinlabError
-from winlab.events import Event, Kind, Listener, Progress, Told
+from winlab.events import Event, Kind, Listener, Told
 from winlab.lab_folder import LabState
 from winlab.operations import bundle, golden, join, lock_file, lock_inputs
 from winlab.steps import Context, boot, foundation, images, linux_nodes, machines, payload, pods, ready, windows_nodes
@@ -45,6 +46,7 @@ class NodeStatus:
 
 def create(
     plan: Plan,
+    stock: Stock,
     tell: Listener,
     *,
     mirror: str | None = None,
@@ -56,6 +58,7 @@ def create(
 ) -> None:
     """Make the lab, or carry on with it; what is there already stays as it is.
 
+    :param stock: what was at hand when the plan was made.
     :param mirror: where downloaded images come from, instead of their own sites.
     :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
     :param origin: where Kubernetes' artifacts come from; by default what is at hand.
@@ -71,8 +74,8 @@ def create(
     if origin.bundle is not None:
         bundle.restore_images(plan, origin.bundle, Told(tell, "images of the bundle"))
         consent = False  # nothing is fetched then
-    golden.check_media(plan, consent=consent, offline=origin.bundle is not None)
-    check, check_images = _check_lock(plan, locked, Told(tell, "lock file")) if locked is not None else (None, None)
+    golden.check_media(plan, stock, consent=consent, offline=origin.bundle is not None)
+    check, check_images = _check_lock(plan, stock, locked) if locked is not None else (None, None)
     with connected() as conn, state.locked(), ExitStack() as held:
         pool = Pool(conn)
         _refuse_other_plan(plan, conn)
@@ -81,7 +84,7 @@ def create(
         built = golden.lacking(plan, lambda: golden.is_there(plan, pool, conn), held, Told(tell, "golden image"))
         _check_memory(plan, conn)
         known = Durations(plan.host.accelerator)
-        context = Context(plan, state, conn, pool, mirror, plan.host.scale, known, consent, check_images)
+        context = Context(plan, state, conn, pool, mirror, plan.host.scale, known, consent, check_images, stock)
         found = steps(context)
         if until == "cluster" or built is not None:
             source, why = payload.choose(plan, origin, settled=built is None and payload.has_all(context))
@@ -107,16 +110,14 @@ def create(
             LabState(built.lab).remove()
 
 
-def _check_lock(
-    plan: Plan, path: Path, progress: Progress
-) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:
+def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:
     """Compare versions, media and images with the lock file now, and have artifacts and images compared when they are
     there.
 
     :raises ConflictError: something differs; it is named.
     """
     held = lock_file.read(path)
-    now = lock_file.collect(plan, [], media=lock_inputs.media(plan, progress), images=lock_inputs.images(plan))
+    now = lock_file.collect(plan, [], media=lock_inputs.media(plan, stock), images=lock_inputs.images(plan))
     lock_file.require(held, now, path, whole=False)
 
     def check(obtained: list[Obtained]) -> None:

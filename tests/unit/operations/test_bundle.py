@@ -25,7 +25,6 @@ NAME = "Windows Server 2022 SERVERDATACENTERCORE"
 @pytest.fixture(autouse=True)
 def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
-    plans.fixed_keys(monkeypatch)
 
 
 def make(*changes: str) -> Plan:

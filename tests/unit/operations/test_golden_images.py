@@ -13,9 +13,11 @@ import pytest
 from clones import REHEARSAL, clone, keep, make
 
 from winlab.adapters.vm import domains
+from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
-from winlab.design.plan.model import Plan, check_lab_name
+from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.model import Plan
 from winlab.design.render import domain, folder
 from winlab.engine import engine
 from winlab.engine.durations import Durations
@@ -38,7 +40,6 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains, "find", lambda _conn, name: name if name in MADE else None)
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
-    plans.fixed_keys(monkeypatch)
 
 
 def key(*changes: str, lab_name: str = "lab") -> str:
@@ -53,7 +54,7 @@ def test_clones_stand_on_one_image_and_have_no_installation_medium() -> None:
     for name in ("node-1", "node-2"):
         node = plan.node(name)
         assert [volume.role for volume in node.volumes] == ["base", "disk", "answer"]
-        assert node.volume("disk").backing == golden.volume(clone(plan))
+        assert node.volume("disk").backing == golden.base_volume(clone(plan).image, str(clone(plan).windows.golden))
         assert "media" not in domain.domain_xml(plan, node, "x")
     text = folder.files(plan)["node-1/answer/Autounattend.xml"].decode()
     assert "windowsPE" not in text
@@ -108,10 +109,12 @@ def test_what_a_manifest_tells_holds_no_product_key() -> None:
     words = ("workers.os=windows-2022", "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
     plan = make(*words)
     assert plan.builder is not None
-    told = golden.told(plan.builder.nodes[0])
+    (node,) = plan.builder.windows_nodes()
+    at_hand = plans.stock(spec.load("1-2-1", words))
+    told = golden.told(node, at_hand)
     assert "AAAAA" not in str(told)
     assert told["windows"]["product_key"] is True
-    assert golden.key(plan.builder.nodes[0]) == key(*words) != key(words[0])
+    assert golden.key(node, at_hand) == key(*words) != key(words[0])
 
 
 def test_nodes_may_be_installed_by_themselves() -> None:
@@ -229,7 +232,7 @@ def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() 
 def test_an_image_that_is_there_is_not_made_again() -> None:
     plan = make(REHEARSAL)
     with ExitStack() as held:
-        assert lacking(plan, Pool(golden.volume(clone(plan))), held) is None
+        assert lacking(plan, Pool(golden.base_volume(clone(plan).image, str(clone(plan).windows.golden))), held) is None
         keep(plan)
         assert lacking(plan, Pool(), held) is None
     goldens.check_media(plan)
