@@ -37,7 +37,7 @@ class Made:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     told = Made()
 
-    def create(plan: Any, _tell: object, **options: Any) -> None:
+    def create(plan: Any, _stock: object, _tell: object, **options: Any) -> None:
         told.plan, told.options = plan, options
 
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)

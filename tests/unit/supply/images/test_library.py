@@ -17,8 +17,8 @@ from winlab import settings
 from winlab.adapters.vm import volumes
 from winlab.adapters.vm.connection import connected
 from winlab.design.catalog import recipes
-from winlab.design.plan import golden
 from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.errors import ConflictError, UsageError
 from winlab.events import Event, Kind, Quiet
 from winlab.operations import golden as goldens
@@ -42,7 +42,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[volumes.Pool]:
 def test_a_golden_image_is_removed_from_the_pool_too(pool: volumes.Pool) -> None:
     plan = make(REHEARSAL)
     keep(plan)
-    base = golden.volume(clone(plan))
+    base = clone(plan).volume("base").name
     for name in (base, base + volumes.MARKER, "base-other.qcow2", "base-other.qcow2" + volumes.MARKER):
         pool.create_disk(name, 1)
     pool.create_disk("two.node-1.disk.qcow2", 1, base)
@@ -65,7 +65,7 @@ def test_a_golden_image_is_removed_from_the_pool_too(pool: volumes.Pool) -> None
 def test_an_image_that_is_being_uploaded_is_not_removed(pool: volumes.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make(REHEARSAL)
     keep(plan)
-    pool.create_disk(golden.volume(clone(plan)), 1)
+    pool.create_disk(clone(plan).volume("base").name, 1)
     monkeypatch.setattr(volumes.Pool, "is_abandoned", lambda *_: False)
     with pytest.raises(ConflictError, match="uploading"):
         prune.remove(library.find("windows-rehearsal"))
@@ -99,13 +99,16 @@ def stopped(monkeypatch: pytest.MonkeyPatch, pool: volumes.Pool) -> None:
 def test_an_image_whose_evaluation_is_over_is_not_cloned(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make(REHEARSAL)
     key = keep(plan, days=-1).image.key[: library.SHORT]
-    for command in (lambda: labs.create(plan, lambda _: None), lambda: goldens.build(plan, lambda _: None, Origin())):
+    for command in (
+        lambda: labs.create(plan, Stock(), lambda _: None),
+        lambda: goldens.build(plan, Stock(), lambda _: None, Origin()),
+    ):
         with pytest.raises(UsageError, match="is over") as caught:
             command()
         assert f"winlab image rm {key}" in caught.value.cure
     monkeypatch.setattr(goldens, "all_made", lambda *_: True)  # a lab that stands clones nothing
     with pytest.raises(Passed):
-        labs.create(plan, lambda _: None)
+        labs.create(plan, Stock(), lambda _: None)
 
 
 @pytest.mark.usefixtures("stopped")
@@ -115,18 +118,18 @@ def test_an_evaluation_that_ends_soon_is_told_of(days: int | None, told: int) ->
     keep(plan, days=days)
     events: list[Event] = []
     with pytest.raises(Passed):
-        labs.create(plan, events.append)
+        labs.create(plan, Stock(), events.append)
     assert [(one.kind, f"ends in {days} days" in one.text) for one in events] == [(Kind.NOTE, True)] * told
 
 
 @pytest.mark.usefixtures("stopped")
 def test_an_image_that_is_in_the_pool_alone_is_taken_as_it_is(pool: volumes.Pool) -> None:
     plan = make(REHEARSAL)
-    base = golden.volume(clone(plan))
+    base = clone(plan).volume("base").name
     for name in (base, base + volumes.MARKER):
         pool.create_disk(name, 1)
     with pytest.raises(Passed):
-        labs.create(plan, lambda _: None)
+        labs.create(plan, Stock(), lambda _: None)
 
 
 WINDOWS = "workers.os=windows-2022"
@@ -138,6 +141,9 @@ def golden_key(plan: Plan) -> str | None:
     return windows.golden
 
 
+SATA = "workers.bus=sata"  # else media of one's own differ by their drivers, too
+
+
 def iso(folder: Path, text: str) -> Path:
     path = folder / f"{text}.iso"
     path.write_text(text)
@@ -146,17 +152,17 @@ def iso(folder: Path, text: str) -> Path:
 
 def test_without_a_medium_an_image_from_any_medium_will_do(tmp_path: Path) -> None:
     """The newest, if only the medium tells it from what the plan asks for."""
-    default = golden_key(make(WINDOWS))
-    wanted = (WINDOWS, "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
+    default = golden_key(make(WINDOWS, SATA))
+    wanted = (WINDOWS, SATA, "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
     for age, name, others in ((3, "old", ()), (2, "new", ()), (1, "bios", ("workers.firmware=bios",))):
         made = keep(make(*wanted, f"workers.media={iso(tmp_path, name)}", *others))
         os.utime(made.path.parent, (time.time() - age, time.time() - age))
     found = make(*wanted)
     assert golden_key(found) == golden_key(make(*wanted, f"workers.media={tmp_path / 'new.iso'}"))
-    assert clone(found).volume("disk").backing == golden.base_volume("windows-2022", str(clone(found).windows.golden))
-    goldens.check_media(found)
-    assert golden_key(make(WINDOWS)) == default
-    assert golden_key(make(WINDOWS, "workers.product_key=BBBBB-BBBBB-CCCCC-DDDDD-EEEEE")) not in _keys_there()
+    assert clone(found).volume("disk").backing == clone(found).volume("base").name
+    goldens.check_media(found, Stock())
+    assert golden_key(make(WINDOWS, SATA)) == default
+    assert golden_key(make(WINDOWS, SATA, "workers.product_key=BBBBB-BBBBB-CCCCC-DDDDD-EEEEE")) not in _keys_there()
     assert golden_key(make(*wanted, "workers.firmware=bios")) in _keys_there()
 
 
@@ -166,13 +172,13 @@ def _keys_there() -> set[str]:
 
 @pytest.mark.parametrize("cached", [True, False])
 def test_a_medium_that_is_there_decides(tmp_path: Path, cached: bool) -> None:
-    keep(make(WINDOWS, f"workers.media={iso(tmp_path, 'old')}"))
-    assert golden_key(make(WINDOWS)) in _keys_there()
+    keep(make(WINDOWS, SATA, f"workers.media={iso(tmp_path, 'old')}"))
+    assert golden_key(make(WINDOWS, SATA)) in _keys_there()
     other = iso(tmp_path, "other")
     if cached:
         sha256 = hashlib.sha256(other.read_bytes()).hexdigest()
         recipe = recipes.get("windows-2022")
         cache.keep(recipe, windows_media.key(sha256), lambda to: (sha256, shutil.copy(other, to).name), Quiet())
-        assert golden_key(make(WINDOWS)) not in _keys_there()
+        assert golden_key(make(WINDOWS, SATA)) not in _keys_there()
     else:
-        assert golden_key(make(WINDOWS, f"workers.media={other}")) not in _keys_there()
+        assert golden_key(make(WINDOWS, SATA, f"workers.media={other}")) not in _keys_there()
