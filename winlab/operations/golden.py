@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.catalog import versions
 from winlab.design.plan.golden import LAB as GOLDEN
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine import engine
 from winlab.engine.durations import Durations, Forecast
@@ -32,26 +32,31 @@ SUFFIX = " of the golden image"
 SOON = 14  # days: an evaluation that ends within them is told of
 
 
-def clone(plan: Plan) -> NodePlan | None:
-    """The first node that is a clone; None if there is none."""
-    return next((node for node in plan.nodes if node.windows is not None and node.windows.golden), None)
-
-
-def is_there(plan: Plan, pool: Pool, conn: Connection) -> bool:
-    """Whether the golden image that the plan's nodes are clones of is in the pool or in the cache; or all of them are
+def is_there(plan: Plan, builder: Plan, pool: Pool, conn: Connection) -> bool:
+    """Whether the golden image that *builder* makes is in the pool or in the cache; or all of its clones in *plan* are
     made already, from whichever one it was then."""
-    node = clone(plan)
-    assert node is not None
-    assert node.windows is not None
-    if pool.is_complete(node.volume("base").name) or golden_cache.find(str(node.windows.golden)) is not None:
+    if pool.is_complete(_volume(plan, builder)) or golden_cache.find(_key(builder)) is not None:
         return True
-    return all_made(plan, conn)
+    return _clones_are_made(plan, builder, conn)
 
 
 def all_made(plan: Plan, conn: Connection) -> bool:
     """Whether all of the plan's Windows machines are made, so that no golden image is cloned any more."""
-    clones = [node for node in plan.nodes if node.windows is not None]
-    return all(domains.find(conn, node.domain) is not None for node in clones)
+    return all(domains.find(conn, node.domain) is not None for node in plan.windows_nodes())
+
+
+def _clones_are_made(plan: Plan, builder: Plan, conn: Connection) -> bool:
+    return all(domains.find(conn, node.domain) is not None for node in plan.clones(builder.golden))
+
+
+def _key(builder: Plan) -> str:
+    assert builder.golden is not None
+    return builder.golden
+
+
+def _volume(plan: Plan, builder: Plan) -> str:
+    """The base volume that the clones of a golden image stand on."""
+    return plan.clones(builder.golden)[0].volume("base").name
 
 
 def check_media(plan: Plan, stock: Stock, *, consent: bool = False, offline: bool = False) -> None:
@@ -60,69 +65,71 @@ def check_media(plan: Plan, stock: Stock, *, consent: bool = False, offline: boo
     :param offline: everything is to come from a bundle, and nothing from the internet.
     :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
     """
-    if plan.builder is None:
-        requirements.check(plan, stock, consent=consent, offline=offline)
-        return
-    node = clone(plan)
-    if node is None or node.windows is None:
-        return
-    made = golden_cache.find(str(node.windows.golden))
-    if made is not None:
-        versions.check(plan.cluster.versions, node.windows.release, made.facts["build"], plan.cluster.profile)
-        return
-    try:
-        requirements.check(plan.builder, stock, consent=consent, offline=offline)
-    except WinlabError:
-        if not _is_settled(plan):
-            raise
+    clones = plan.clones()
+    others = tuple(node for node in plan.nodes if node not in clones)
+    requirements.check(plan.model_copy(update={"nodes": others}), stock, consent=consent, offline=offline)
+    for builder in plan.builders:
+        made = golden_cache.find(_key(builder))
+        if made is not None:
+            release = builder.windows_nodes()[0].windows.release
+            versions.check(plan.cluster.versions, release, made.facts["build"], plan.cluster.profile)
+            continue
+        try:
+            requirements.check(builder, stock, consent=consent, offline=offline)
+        except WinlabError:
+            if not _is_settled(plan, builder):
+                raise
 
 
 def check_evaluation(plan: Plan, tell: Listener) -> None:
-    """See that the evaluation of the golden image goes on, and tell if not for long. Of one that is in the pool alone
-    nothing is known.
+    """See that the evaluations of the golden images go on, and tell of those that don't for long. Of one that is in the
+    pool alone nothing is known.
 
-    :raises UsageError: it is over; nothing was touched.
+    :raises UsageError: one is over; nothing was touched.
     """
-    node = clone(plan)
-    made = None if node is None or node.windows is None else golden_cache.find(str(node.windows.golden))
-    if made is None or made.days_left is None:
-        return
-    key = made.image.key[: library.SHORT]
-    anew = f"Run 'winlab image rm {key}' and the same command again: it makes a new one."
-    if made.days_left < 0:
-        raise UsageError(
-            f"The evaluation of Windows in the golden image {key} is over.",
-            why=f"It ended at {made.facts['evaluation_ends']}, and its clones' ends with it.",
-            cure=anew,
-        )
-    if made.days_left < SOON:
-        text = f"The evaluation of Windows in the golden image {key} ends in {made.days_left} days. {anew}"
-        tell(Event(Kind.NOTE, "", text))
+    for builder in plan.builders:
+        made = golden_cache.find(_key(builder))
+        if made is None or made.days_left is None:
+            continue
+        key = made.image.key[: library.SHORT]
+        anew = f"Run 'winlab image rm {key}' and the same command again: it makes a new one."
+        if made.days_left < 0:
+            raise UsageError(
+                f"The evaluation of Windows in the golden image {key} is over.",
+                why=f"It ended at {made.facts['evaluation_ends']}, and its clones' ends with it.",
+                cure=anew,
+            )
+        if made.days_left < SOON:
+            text = f"The evaluation of Windows in the golden image {key} ends in {made.days_left} days. {anew}"
+            tell(Event(Kind.NOTE, "", text))
 
 
-def _is_settled(plan: Plan) -> bool:
+def _is_settled(plan: Plan, builder: Plan) -> bool:
     try:
         with connected() as conn:
-            return is_there(plan, Pool(conn), conn)
+            return is_there(plan, builder, Pool(conn), conn)
     except HostError:
         return False
 
 
-def lacking(plan: Plan, present: Callable[[], bool], held: ExitStack, progress: Progress) -> Plan | None:
-    """The plan of the lab in which the golden image has to be made; None if nothing has to be.
+def lacking(plan: Plan, present: Callable[[Plan], bool], held: ExitStack, progress: Progress) -> tuple[Plan, ...]:
+    """The plans of the labs in which golden images have to be made; empty if nothing has to be.
 
-    Another winlab that makes it is waited for. The lock stays in *held*.
+    Another winlab that makes one of them is waited for. The locks stay in *held*.
 
-    :param present: whether the image is where it is needed.
+    :param present: whether the image that a builder makes is where it is needed.
     """
-    if plan.builder is None or present():
-        return None
-    folder = LabState(plan.builder.lab)
-    held.enter_context(locks.held(_lock(plan.builder.lab), progress, "making this golden image"))
-    if present():
-        return None
-    folder.write(folder.folder / WANTED_BY, plan.lab)
-    return plan.builder
+    found = []
+    for builder in sorted(plan.builders, key=lambda one: one.lab):  # in one order everywhere: nobody waits in a circle
+        if present(builder):
+            continue
+        folder = LabState(builder.lab)
+        held.enter_context(locks.held(_lock(builder.lab), progress, "making this golden image"))
+        if present(builder):
+            continue
+        folder.write(folder.folder / WANTED_BY, plan.lab)
+        found.append(builder)
+    return tuple(builder for builder in plan.builders if builder in found)
 
 
 def _lock(lab: str) -> Path:
@@ -132,52 +139,51 @@ def _lock(lab: str) -> Path:
     return base / f"{lab}.lock"
 
 
-def upload_steps(context: Context) -> list[Step]:
-    """The step that sees to it that a golden image which is there is in the pool; none if no node is a clone."""
-    node = clone(context.plan)
-    if node is None:
-        return []
-    assert node.windows is not None
-    step = golden.upload_step(context, node.volume("base").name, str(node.windows.golden))
-    return [replace(step, done=lambda: step.done() or all_made(context.plan, context.conn))]
+def upload_steps(context: Context, built: Sequence[Plan] = ()) -> list[Step]:
+    """The steps that see to it that golden images which are there are in the pool.
+
+    :param built: the builders of those that are not there.
+    """
+    return [_upload_step(context, builder) for builder in context.plan.builders if builder not in built]
 
 
-def build_steps(context: Context, builder: Plan, source: Supply, *, alone: bool) -> list[Step]:
-    """The steps that make the golden image, and clones wait for.
+def _upload_step(context: Context, builder: Plan) -> Step:
+    step = golden.upload_step(context, _volume(context.plan, builder), _key(builder))
+    return replace(step, done=lambda: step.done() or _clones_are_made(context.plan, builder, context.conn))
+
+
+def build_steps(context: Context, built: Sequence[Plan], source: Supply, *, alone: bool) -> list[Step]:
+    """The steps that make golden images, and clones wait for.
 
     :param context: of the lab with the clones.
+    :param built: the plans of the labs in which they are made.
     :param alone: no other step brings the payload CD for Windows.
     """
-    node = clone(context.plan)
-    assert node is not None
-    assert node.windows is not None
-    own = replace(context, plan=builder, state=LabState(builder.lab), suffix=SUFFIX)
     found = [payload.payload_step(context, source, "windows")] if alone else []
-    if not golden.is_sealed(own):
-        found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
-    insert = payload.insert_step(own, source, builder.nodes[0])
-    return [*found, *golden.steps(own, insert, node.volume("base").name, str(node.windows.golden))]
+    for builder in built:
+        own = replace(context, plan=builder, state=LabState(builder.lab), suffix=SUFFIX)
+        if not golden.is_sealed(own):
+            found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
+        insert = payload.insert_step(own, source, builder.nodes[0])
+        found += golden.steps(own, insert, _volume(context.plan, builder), _key(builder))
+    return found
 
 
 def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
-    """Make the golden image of the plan's Windows nodes, unless it is in the cache.
+    """Make the golden image of a plan with one pool of Windows nodes, unless it is in the cache.
 
     :raises WinlabError: a medium or source is missing (nothing was touched then), or a step failed.
     """
-    node = clone(plan)
-    assert node is not None
-    assert node.windows is not None
-    key = str(node.windows.golden)
-    assert plan.builder is not None
+    (builder,) = plan.builders
+    key = _key(builder)
     offline = origin.bundle is not None
     if origin.bundle is not None:
-        bundle.restore_images(plan.builder, origin.bundle, Told(tell, "images of the bundle"))
+        bundle.restore_images(builder, origin.bundle, Told(tell, "images of the bundle"))
     check_media(plan, stock, consent=consent, offline=offline)
     check_evaluation(plan, tell)
     with connected() as conn, ExitStack() as held:
         pool = Pool(conn)
-        builder = lacking(plan, lambda: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
-        if builder is not None:
+        if lacking(plan, lambda _: golden_cache.find(key) is not None, held, Told(tell, "golden image")):
             source, why = payload.choose(plan, origin)
             if source.bundle is not None and not offline:
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
@@ -188,7 +194,7 @@ def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: 
                 plan, LabState(plan.lab), conn, pool, origin.mirror, plan.host.scale, known, fetch, stock=stock
             )
             forecast = Forecast(known, builder.nodes)
-            engine.run(forecast.steps(build_steps(context, builder, source, alone=True)), forecast.listen(tell))
+            engine.run(forecast.steps(build_steps(context, [builder], source, alone=True)), forecast.listen(tell))
             LabState(builder.lab).remove()
     image = golden_cache.find(key)
     assert image is not None

@@ -81,22 +81,23 @@ def create(
         _refuse_other_plan(plan, conn)
         if not golden.all_made(plan, conn):
             golden.check_evaluation(plan, tell)
-        built = golden.lacking(plan, lambda: golden.is_there(plan, pool, conn), held, Told(tell, "golden image"))
+        built = golden.lacking(
+            plan, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
+        )
         _check_memory(plan, conn)
         known = Durations(plan.host.accelerator)
         context = Context(plan, state, conn, pool, mirror, plan.host.scale, known, consent, check_images, stock)
         found = steps(context)
-        if until == "cluster" or built is not None:
-            source, why = payload.choose(plan, origin, settled=built is None and payload.has_all(context))
+        if until == "cluster" or built:
+            source, why = payload.choose(plan, origin, settled=not built and payload.has_all(context))
             source.check = check
             if source.bundle is not None and origin.bundle is None:
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
             tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
         if until == "cluster":
             found += cluster_steps(context, source, admin)
-        if built is None:
-            found += golden.upload_steps(context)
-        else:
+        found += golden.upload_steps(context, built)
+        if built:
             found += golden.build_steps(context, built, source, alone=until != "cluster")
 
         def listen(event: Event) -> None:
@@ -104,10 +105,10 @@ def create(
                 state.record(event)
             tell(event)
 
-        forecast = Forecast(known, [*plan.nodes, *(built.nodes if built is not None else ())])
+        forecast = Forecast(known, [*plan.nodes, *(node for builder in built for node in builder.nodes)])
         engine.run(forecast.steps(found), forecast.listen(listen))
-        if built is not None:
-            LabState(built.lab).remove()
+        for builder in built:
+            LabState(builder.lab).remove()
 
 
 def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:

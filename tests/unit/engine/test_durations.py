@@ -51,9 +51,9 @@ def test_a_folder_that_can_t_be_written_stops_nothing(tmp_path: Path, monkeypatc
 def test_steps_are_learned_by_what_their_nodes_are() -> None:
     """What node-1 took is expected of node-2, which is of the same kind; but a clone is not installed."""
     plan = plans.make(plans.TCG, "1-2-1", "workers.os=windows-rehearsal")
-    assert plan.builder is not None
+    assert plan.builders
     known = Durations("tcg")
-    forecast = Forecast(known, [*plan.nodes, *plan.builder.nodes])
+    forecast = Forecast(known, [*plan.nodes, *plan.builders[0].nodes])
     for step, seconds in (("boot node-1", 40.0), ("boot golden", 900.0), ("boot controller-1", 87.0), ("objects", 8.0)):
         forecast.listen(lambda _: None)(Event(Kind.DONE, step, seconds=seconds))
     forecast.listen(lambda _: None)(Event(Kind.SKIPPED, "boot node-1", seconds=7.0))

@@ -84,7 +84,7 @@ def test_what_is_in_the_image_decides_its_key_and_nothing_else_does(tmp_path: Pa
 def test_the_builder_is_a_lab_of_its_own() -> None:
     """Nothing of it clashes with the lab, and the lab's identity does not depend on it."""
     plan = make(REHEARSAL)
-    builder = plan.builder
+    builder = plan.builders[0]
     assert builder is not None
     (node,) = builder.nodes
     mine = {(one.uuid, one.mac, one.domain, one.floating) for one in plan.nodes}
@@ -93,8 +93,8 @@ def test_the_builder_is_a_lab_of_its_own() -> None:
     assert {volume.name.split(".")[0] for volume in node.volumes if volume.role != "base"} == {builder.lab}
     assert node.windows is not None
     assert (node.windows.computer_name, node.windows.golden) == ("GOLDEN", None)
-    assert plan.digest == plan.model_copy(update={"builder": None}).digest
-    assert plan.without_secrets().builder is not None
+    assert plan.digest == plan.model_copy(update={"builders": ()}).digest
+    assert plan.without_secrets().builders
 
 
 def test_a_change_anywhere_in_a_file_counts(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_a_change_anywhere_in_a_file_counts(tmp_path: Path) -> None:
 def test_what_a_manifest_tells_holds_no_product_key() -> None:
     words = ("workers.os=windows-2022", "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
     plan = make(*words)
-    assert plan.builder is not None
-    (node,) = plan.builder.windows_nodes()
+    assert plan.builders
+    (node,) = plan.builders[0].windows_nodes()
     at_hand = plans.stock(spec.load("1-2-1", words))
     told = golden.told(node, at_hand)
     assert "AAAAA" not in str(told)
@@ -120,9 +120,9 @@ def test_what_a_manifest_tells_holds_no_product_key() -> None:
 
 def test_nodes_may_be_installed_by_themselves() -> None:
     plan = make(REHEARSAL, "workers.golden=false")
-    assert plan.builder is None
+    assert plan.builders == ()
     assert [volume.role for volume in clone(plan).volumes] == ["base", "disk", "media", "answer"]
-    assert make("workers.os=debian-13").builder is None
+    assert make("workers.os=debian-13").builders == ()
 
 
 def test_labs_can_t_have_the_names_of_builders() -> None:
@@ -136,7 +136,10 @@ def context(plan: Plan) -> Context:
 
 
 def lacking(plan: Plan, pool: Pool, held: ExitStack) -> Plan | None:
-    return goldens.lacking(plan, lambda: goldens.is_there(plan, cast(Any, pool), cast(Any, None)), held, Quiet())
+    found = goldens.lacking(
+        plan, lambda one: goldens.is_there(plan, one, cast(Any, pool), cast(Any, None)), held, Quiet()
+    )
+    return found[0] if found else None
 
 
 class Pool:
@@ -164,14 +167,14 @@ def test_the_steps_of_a_build_fit_together(changes: list[str]) -> None:
     source = Supply(cast(Any, None))
     with ExitStack() as held:
         builder = lacking(plan, Pool(), held)
-        assert builder is plan.builder
+        assert builder is plan.builders[0]
         steps = [*labs.steps(there), *labs.cluster_steps(there, source)]
-        engine._check([*steps, *goldens.build_steps(there, builder, source, alone=False)])
-        names = [step.name for step in goldens.build_steps(there, builder, source, alone=True)]
+        engine._check([*steps, *goldens.build_steps(there, [builder], source, alone=False)])
+        names = [step.name for step in goldens.build_steps(there, [builder], source, alone=True)]
         assert names[-3:] == ["seal golden", f"image {clone(plan).image}-golden", "remove golden"]
         assert names[0] == "payload windows"
         assert ("image virtio-win" in names) is (changes[0] != REHEARSAL and "workers.bus=sata" not in changes)
-        engine._check(goldens.build_steps(there, builder, source, alone=True))
+        engine._check(goldens.build_steps(there, [builder], source, alone=True))
 
 
 @pytest.mark.parametrize("golden_image", ["true", "false"])
@@ -192,21 +195,22 @@ def test_a_golden_image_of_a_build_that_does_not_go_with_the_network_is_refused(
 def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytest.MonkeyPatch) -> None:
     """``image build`` plans in the name of the default lab, which may stand and have the CD in its drive."""
     plan = make(REHEARSAL)
-    assert plan.builder is not None
+    assert plan.builders
     monkeypatch.setattr(domains, "medium", lambda *_: Path("base-kubernetes-0123.iso"))
     there = replace(context(plan), pool=cast(Any, Pool("base-kubernetes-0123.iso")))
-    first = goldens.build_steps(there, plan.builder, Supply(cast(Any, None)), alone=True)[0]
+    first = goldens.build_steps(there, [plan.builders[0]], Supply(cast(Any, None)), alone=True)[0]
     assert first.name == "payload windows"
     assert not first.done()
 
 
 def test_once_sysprep_has_begun_the_machine_is_left_alone() -> None:
     plan = make(REHEARSAL)
-    assert plan.builder is not None
-    state = LabState(plan.builder.lab)
+    assert plan.builders
+    state = LabState(plan.builders[0].lab)
     state.write(state.folder / "sealed.json", "{}")
     names = [
-        step.name for step in goldens.build_steps(context(plan), plan.builder, Supply(cast(Any, None)), alone=False)
+        step.name
+        for step in goldens.build_steps(context(plan), [plan.builders[0]], Supply(cast(Any, None)), alone=False)
     ]
     assert names == ["seal golden", "image windows-rehearsal-golden", "remove golden"]
 

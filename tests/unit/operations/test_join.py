@@ -41,9 +41,9 @@ CLUSTER = ForeignCluster(
 REHEARSAL = "workers.os=windows-rehearsal"
 
 
-def make(*changes: str, cluster: ForeignCluster = CLUSTER, source: str = "1-1-1", prefix: str = "node") -> Plan:
+def make(*changes: str, cluster: ForeignCluster = CLUSTER, source: str = "1-1-1") -> Plan:
     wanted = spec.load(source, changes)
-    return plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster, prefix)
+    return plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster)
 
 
 # -- the plan
@@ -65,13 +65,13 @@ def test_workers_alone() -> None:
 
 
 def test_a_prefix_names_machine_and_node() -> None:
-    (node,) = make(REHEARSAL, prefix="win").nodes
+    (node,) = make(REHEARSAL, "workers.name=win").nodes
     assert (node.name, node.domain) == ("win-1", "winlab-lab-win-1")
     assert node.windows is not None
     assert node.windows.computer_name == "WIN-1"  # join.ps1 compares the two
     for bad in ("Win", "a-very-long-name", "linux", "controller", "1", "", "x_"):
         with pytest.raises(UsageError, match="can't be called"):
-            make(REHEARSAL, prefix=bad)
+            plan.check_prefix(bad)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def sealing(there: There, monkeypatch: pytest.MonkeyPatch) -> tuple[Context, Ste
     monkeypatch.setattr(linux_nodes, "connected", connected)
     monkeypatch.setattr(domains, "state", lambda *_: "off")
     monkeypatch.setattr(domains, "was_shut_down", lambda *_: True)
-    plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-2022").builder
+    plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-2022").builders[0]
     assert plan is not None
     context = Context(plan, LabState(plan.lab), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
     insert = Step("insert golden", lambda _: None, lambda: True)

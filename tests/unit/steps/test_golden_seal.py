@@ -26,20 +26,20 @@ class Builder:
 
     def __init__(self, conn: Connection) -> None:
         plan = make(REHEARSAL)
-        assert plan.builder is not None
-        self.lab = plan.builder.lab
+        assert plan.builders
+        self.lab = plan.builders[0].lab
         state = LabState(self.lab)
         self.note = state.folder / golden.SEALED
         state.write(self.note, json.dumps({"build": "20348.2762"}))
         self._conn = conn
         self._xml = (
-            f"<domain type='test'><name>{plan.builder.nodes[0].domain}</name><memory>1024</memory>"
+            f"<domain type='test'><name>{plan.builders[0].nodes[0].domain}</name><memory>1024</memory>"
             "<os><type>hvm</type></os></domain>"
         )
         self.domain = conn.defineXML(self._xml)
         self.domain.create()
         context = Context(plan, LabState("lab"), conn, cast(Any, None), None, 1.0, Durations("tcg"))
-        self.step: Step = goldens.build_steps(context, plan.builder, Supply(cast(Any, None)), alone=False)[0]
+        self.step: Step = goldens.build_steps(context, [plan.builders[0]], Supply(cast(Any, None)), alone=False)[0]
 
     def forget(self) -> None:
         """What a new start of libvirt does: it knows no reason any more."""
