@@ -204,6 +204,13 @@ def test_nodes_carry_their_machine_s_label_and_the_lab_s_own_don_t() -> None:
     assert "--node-labels" not in kubelet.windows_command(linux_nodes.member(own, own.plan.node("node-1")))
 
 
+def test_nodes_of_several_pools_carry_their_pool_s_label() -> None:
+    there = context(make(REHEARSAL, "linux_workers.count=1"))
+    windows, linux = (linux_nodes.member(there, there.plan.node(name)) for name in ("node-1", "linux-1"))
+    assert "winlab.internal/pool=node,winlab.internal/machine=" in kubelet.windows_command(windows)
+    assert linux.labels["winlab.internal/pool"] == "linux"
+
+
 def test_the_token_is_gone_after_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Api({"get configmap cluster-info": _info()})
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))

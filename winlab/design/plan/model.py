@@ -15,6 +15,8 @@ from winlab.design.plan.cluster import ClusterPlan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.stock import Material, Template
 
+POOL_LABEL = "winlab.internal/pool"  # of Kubernetes' nodes, where a lab has several pools
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -245,6 +247,10 @@ class Plan(_Model):
     def pools(self) -> tuple[str, ...]:
         """The names of the pools that have nodes."""
         return tuple(dict.fromkeys(node.pool for node in self.nodes if node.pool))
+
+    def labels(self, node: NodePlan) -> dict[str, str]:
+        """The labels that Kubernetes' node is to have: the pool's, where there are several to choose from."""
+        return {POOL_LABEL: node.pool} if node.pool and len(self.pools()) > 1 else {}
 
     def node(self, name: str) -> NodePlan:
         """The node *name*; KeyError if there is none."""
