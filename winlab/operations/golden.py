@@ -174,6 +174,11 @@ def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: 
 
     :raises WinlabError: a medium or source is missing (nothing was touched then), or a step failed.
     """
+    if len(plan.builders) != 1:
+        raise UsageError(
+            "A golden image is made for one pool of Windows nodes, which clone it.",
+            cure="Leave out workers.golden, and a list of workers.",
+        )
     (builder,) = plan.builders
     key = _key(builder)
     offline = origin.bundle is not None

@@ -243,6 +243,33 @@ def test_an_image_that_is_there_is_not_made_again() -> None:
     assert step.name == "image windows-rehearsal-golden"
 
 
+def test_each_pool_has_its_golden_image_made_or_brought() -> None:
+    plan = make("workers=[{os: windows-rehearsal}, {name: other, os: windows-rehearsal, disk: 9GiB}]")
+    first, second = plan.builders
+
+    def lacks(*volumes: str) -> tuple[Plan, ...]:
+        pool = cast(Any, Pool(*volumes))
+        with ExitStack() as held:
+            return goldens.lacking(plan, lambda one: goldens.is_there(plan, one, pool, cast(Any, None)), held, Quiet())
+
+    assert lacks() == (first, second)
+    assert LabState(second.lab).folder.joinpath("wanted-by").read_text() == "lab"
+    assert lacks(plan.node("node-1").volume("base").name) == (second,)
+    MADE.add(plan.node("other-1").domain)  # it stands: no image is cloned for it any more
+    assert lacks() == (first,)
+    built = goldens.build_steps(context(plan), [first], Supply(cast(Any, None)), alone=True)
+    assert [step.name for step in built].count("payload windows") == 1
+    assert len(goldens.upload_steps(context(plan), [first])) == 1
+    assert len(goldens.upload_steps(context(plan))) == 2
+
+
+def test_media_of_all_pools_are_checked() -> None:
+    rows = "{os: windows-rehearsal}, {name: other, os: windows-2022}"
+    for golden_image in ("true", "false"):
+        with pytest.raises(NotFoundError, match="no media for 'windows-2022'"):
+            goldens.check_media(make(f"workers=[{rows}]", f"workers.other.golden={golden_image}"), Stock())
+
+
 def test_without_media_nothing_is_needed_but_the_image() -> None:
     """What was imported, or made before the medium went, will do."""
     plan = make("workers.os=windows-2022")
