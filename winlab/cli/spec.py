@@ -19,9 +19,13 @@ app = typer.Typer(help="What a spec can say.", no_args_is_help=True)
 
 
 def _complete_paths(incomplete: str) -> list[str]:
-    from winlab.design.spec import options
+    from winlab.design.spec import Spec, options
 
-    return [path for path in [*options.sections(), *(o.path for o in options.options())] if path.startswith(incomplete)]
+    return [
+        path
+        for path in [*options.sections(Spec), *(o.path for o in options.options(Spec))]
+        if path.startswith(incomplete)
+    ]
 
 
 @app.command()
@@ -38,15 +42,15 @@ def explain(
     output: Format = Output.TABLE,
 ) -> None:
     """Explain a field of the spec: what it means, what it takes, and every way to set it."""
-    from winlab.design.spec import options
+    from winlab.design.spec import Spec, options
 
-    found = options.find(path)
+    found = options.find(Spec, path)
     if output is Output.JSON:
         print_json([asdict(row) for row in found])
     elif len(found) == 1 and found[0].path == path:
         print(_explained(found[0]))
     else:
-        _show(found, options.sections())
+        _show(found, options.sections(Spec))
 
 
 @app.command()

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from winlab.cli.spec import app
 from winlab.design import spec
-from winlab.design.spec import options, schema
+from winlab.design.spec import Spec, options, schema
 from winlab.errors import UsageError
 
 
@@ -53,13 +53,13 @@ def test_explain_a_section() -> None:
 
 def test_explain_lists_all_fields() -> None:
     text = shown("explain")
-    assert [row.path for row in options.options() if row.path not in text] == []
+    assert [row.path for row in options.options(Spec) if row.path not in text] == []
 
 
 def test_explain_as_json() -> None:
     (row,) = json.loads(shown("explain", "workers.cpus", "--output", "json"))
     assert row["variable"] == "WINLAB_WORKERS_CPUS"
-    assert len(json.loads(shown("explain", "--output", "json"))) == len(options.options())
+    assert len(json.loads(shown("explain", "--output", "json"))) == len(options.options(Spec))
 
 
 def test_explain_what_is_not_there() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from winlab.design.catalog import recipes
 from winlab.design.spec import options
@@ -35,8 +35,9 @@ class Change:
 
 @dataclass
 class Draft:
-    """The raw values; ``where`` names their source in messages, ``nodes`` are its YAML nodes."""
+    """The raw values for a *spec*; ``where`` names their source in messages, ``nodes`` are its YAML nodes."""
 
+    spec: type[BaseModel]
     raw: dict[str, Any]
     where: str
     nodes: yaml.Node | None = None
@@ -80,7 +81,7 @@ class Draft:
             place = tuple(int(part) if part.isdigit() else part for part in named[1].split("."))
             message = named[2]
         if item["type"] == "extra_forbidden":
-            beside = options.fields_beside(".".join(part for part in place if isinstance(part, str)))
+            beside = options.fields_beside(self.spec, ".".join(part for part in place if isinstance(part, str)))
             message = f"there is no such field; there are {', '.join(beside)}"
         elif item["type"] == "tuple_type" and place == ("workers",):
             message = "should be the fields of a pool, or a list of pools"

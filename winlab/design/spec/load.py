@@ -20,7 +20,6 @@ from winlab import data
 from winlab.design.catalog import recipes
 from winlab.design.spec import options
 from winlab.design.spec.draft import Change, Draft
-from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
 
 SHORTHAND = re.compile(r"(\d+)-(\d+)-(\d+)")
@@ -47,30 +46,23 @@ def summary(name: str) -> str:
 
 
 def load(
+    spec: type[M],
     source: str,
-    changes: Iterable[str] = (),
+    changes: Iterable[str],
     *,
-    os: str | None = None,
-    iso: str | Path | None = None,
-    rehearse: bool = False,
-    environment: Mapping[str, str] | None = None,
-) -> Spec:
-    """The spec that *source* means.
-
-    :param changes: ``path=value``, as ``--set`` takes them.
-    :param os: the workers' system, an image from images/, where there is one pool.
-    :param iso: a Windows Server ISO for the workers, where there is one pool.
-    :param rehearse: stand-in media take the place of Windows in every pool; Linux pools stay.
-    :param environment: where ``WINLAB_*`` variables are looked up; default: the process's own.
-    :raises UsageError: nothing is touched; the message says what, in which line, and the cure.
-    """
-    draft, folder = _read(source)
+    os: str | None,
+    iso: str | Path | None,
+    rehearse: bool,
+    environment: Mapping[str, str] | None,
+) -> M:
+    """What :meth:`winlab.design.spec.Spec.load` returns, for the model *spec*."""
+    draft, folder = _read(spec, source)
     asked = [*changes]
     if rehearse and (os or iso or any(re.match(r"workers(\.[a-z0-9-]+)?\.media=", change) for change in asked)):
         raise UsageError("--rehearse brings its own media.", cure="Leave out --os and --iso, or leave out --rehearse.")
     draft.apply(
         [
-            *_variables(environ if environment is None else environment),
+            *_variables(spec, environ if environment is None else environment),
             *_flags(draft, os, iso),
             *map(_parsed, asked),
         ]
@@ -78,12 +70,12 @@ def load(
     if rehearse:
         draft.rehearse(_rehearsal)
     try:
-        return _absolute(Spec.model_validate(draft.raw), folder)
+        return _absolute(spec.model_validate(draft.raw), folder)
     except ValidationError as error:
         raise draft.explained(error) from error
 
 
-def _read(source: str) -> tuple[Draft, Path]:
+def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path]:
     """The raw spec, and the folder that its paths are relative to."""
     if source.endswith((".yaml", ".yml")) or "/" in source:
         path = Path(source)
@@ -96,7 +88,7 @@ def _read(source: str) -> tuple[Draft, Path]:
             "workers": {"count": workers},
             "hypervisors": hypervisors,
         }
-        return Draft(raw, f"the spec '{source}'"), Path()
+        return Draft(spec, raw, f"the spec '{source}'"), Path()
     else:
         raise UsageError(
             f"There is no spec '{source}'.",
@@ -117,14 +109,14 @@ def _read(source: str) -> tuple[Draft, Path]:
         raw = {}
     if not isinstance(raw, dict):
         raise UsageError(f"The spec '{path}' is not a mapping.", cure="Begin with 'controllers:' and 'workers:'.")
-    return Draft(raw, f"'{path}'", nodes), Path(source).parent  # for a name in specs/, the current folder
+    return Draft(spec, raw, f"'{path}'", nodes), Path(source).parent  # for a name in specs/, the current folder
 
 
-def _variables(environment: Mapping[str, str]) -> list[Change]:
+def _variables(spec: type[BaseModel], environment: Mapping[str, str]) -> list[Change]:
     """What the environment sets; empty variables count as unset."""
     return [
         Change(row.path, _value(text, f"The value of {row.variable}"), row.variable, everywhere=False)
-        for row in options.options()
+        for row in options.options(spec)
         if row.variable and (text := environment.get(row.variable))
     ]
 
@@ -140,7 +132,7 @@ def _flags(draft: Draft, os: str | None, iso: str | Path | None) -> list[Change]
     for name, value in (("os", os), ("media", medium)):
         if value is None:
             continue
-        flag = options.find(f"workers.{name}")[0].flag
+        flag = options.find(draft.spec, f"workers.{name}")[0].flag
         if len(pools) > 1:
             raise UsageError(
                 f"{flag} doesn't say which pool it is for: {', '.join(pools)}.",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, field_validator, model_validator
 
 from winlab.design.spec.fields import LINUX, Model, of, option
+from winlab.design.spec.load import load
 from winlab.design.spec.pools import LINUX_POOL, LinuxWorkers, Pool, places
 from winlab.design.spec.sizes import Mib
 from winlab.design.spec.systems import LinuxSystem, require_linux, system
@@ -128,6 +130,28 @@ class Spec(Model):
     hypervisors: Literal[1] = option(1, "How many hypervisors carry the lab: 1 in this version", example=1)
     network: Network = Network()
     kubernetes: Kubernetes = Kubernetes()
+
+    @classmethod
+    def load(
+        cls,
+        source: str = "1-1-1",
+        changes: Iterable[str] = (),
+        *,
+        os: str | None = None,
+        iso: str | Path | None = None,
+        rehearse: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> Spec:
+        """The spec that *source* means: controllers-workers-hypervisors, a name in specs/, or a YAML file.
+
+        :param changes: ``path=value``, as ``--set`` takes them.
+        :param os: the workers' system, an image from images/, where there is one pool.
+        :param iso: a Windows Server ISO for the workers, where there is one pool.
+        :param rehearse: stand-in media take the place of Windows in every pool; Linux pools stay.
+        :param environment: where ``WINLAB_*`` variables are looked up; default: the process's own.
+        :raises UsageError: nothing is touched; the message says what, in which line, and the cure.
+        """
+        return load(cls, source, changes, os=os, iso=iso, rehearse=rehearse, environment=environment)
 
     @property
     def pools(self) -> tuple[Pool, ...]:

@@ -1,7 +1,7 @@
 """The table of all fields of the spec: one row a field, made from its declaration.
 
 The row gives the field's flag, its environment variable, what ``winlab spec explain`` says, and its line in
-docs/specs.md.
+docs/specs.md. The functions are told the spec's model, :class:`winlab.design.spec.Spec`, which uses them itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import yaml
 from pydantic import BaseModel
 
 from winlab.design.spec.fields import DEFAULT, FLAG, MIB, SYSTEMS, UNIT
-from winlab.design.spec.model import Spec
 from winlab.design.spec.sizes import human
 from winlab.errors import UsageError
 
@@ -47,35 +46,35 @@ class Option:
 
 
 @cache
-def options() -> tuple[Option, ...]:
+def options(spec: type[BaseModel]) -> tuple[Option, ...]:
     """All fields, in the order of the spec."""
-    return tuple(_walk(Spec, "", {}))
+    return tuple(_walk(spec, "", {}))
 
 
 @cache
-def sections() -> dict[str, str]:
+def sections(spec: type[BaseModel]) -> dict[str, str]:
     """What each section of the spec means, by its path."""
-    return dict(_sections(Spec, ""))
+    return dict(_sections(spec, ""))
 
 
-def find(path: str) -> tuple[Option, ...]:
+def find(spec: type[BaseModel], path: str) -> tuple[Option, ...]:
     """The field *path*, or all fields of the section *path*; all there are if it is empty.
 
     :raises UsageError: there is neither; the message suggests similar ones.
     """
-    found = tuple(row for row in options() if not path or row.path == path or row.path.startswith(f"{path}."))
+    found = tuple(row for row in options(spec) if not path or row.path == path or row.path.startswith(f"{path}."))
     if found:
         return found
-    similar = difflib.get_close_matches(path, [*sections(), *(row.path for row in options())], 3)
+    similar = difflib.get_close_matches(path, [*sections(spec), *(row.path for row in options(spec))], 3)
     raise UsageError(
         f"A spec has no field '{path}'.",
         cure=f"Did you mean {' or '.join(similar)}?" if similar else "'winlab spec explain' lists all fields.",
     )
 
 
-def fields_beside(path: str) -> list[str]:
+def fields_beside(spec: type[BaseModel], path: str) -> list[str]:
     """The names of all fields of the section that *path* is in, sorted; *path* need not be there itself."""
-    model: type[BaseModel] = Spec
+    model = spec
     for name in path.split(".")[:-1]:
         field = model.model_fields.get(name)
         inner = _model_of(field.annotation) if field is not None else None
@@ -85,10 +84,10 @@ def fields_beside(path: str) -> list[str]:
     return sorted(model.model_fields)
 
 
-def table() -> str:
+def table(spec: type[BaseModel]) -> str:
     """The table of docs/specs.md, in Markdown."""
     lines = ["| field | values | default | meaning |", "| --- | --- | --- | --- |"]
-    for row in options():
+    for row in options(spec):
         values = f"{row.values} {row.unit}" if row.unit and row.unit != MIB else row.values
         meaning = row.meaning + (f" (`{row.flag}`)" if row.flag else "")
         lines.append("| " + " | ".join((f"`{row.path}`", values, row.default, meaning)) + " |")

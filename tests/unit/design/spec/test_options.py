@@ -14,18 +14,18 @@ import yaml
 from winlab import data
 from winlab.cli import main
 from winlab.design import spec
-from winlab.design.spec import options, schema
+from winlab.design.spec import Spec, options, schema
 from winlab.errors import UsageError
 
 SPECS = data.folder("specs")
 DOCS = SPECS.parent / "docs" / "specs.md"
 TABLE = re.compile(f"(?<={re.escape(options.BEGIN)}\n).*?(?={re.escape(options.END)})", re.DOTALL)
-SCALARS = [row for row in options.options() if row.variable]
+SCALARS = [row for row in options.options(Spec) if row.variable]
 REGENERATE = "run this test with --regenerate"
 
 
 def test_each_field_says_what_it_is() -> None:
-    for row in options.options():
+    for row in options.options(Spec):
         assert row.meaning, row.path
         assert row.meaning[0].isupper(), row.path
         assert not row.meaning.endswith("."), row.path
@@ -34,7 +34,7 @@ def test_each_field_says_what_it_is() -> None:
         assert row.values, row.path
 
 
-@pytest.mark.parametrize("row", options.options(), ids=lambda row: row.path)
+@pytest.mark.parametrize("row", options.options(Spec), ids=lambda row: row.path)
 def test_each_example_is_valid(row: options.Option) -> None:
     given = {row.path: yaml.safe_load(row.example)}
     changes = [f"{path}={json.dumps(value)}" for path, value in given.items()]
@@ -60,7 +60,7 @@ def test_variables_are_not_taken_twice() -> None:
 def test_flags_of_fields_are_flags_of_create() -> None:
     command = typer.main.get_command(main.app).commands["create"]  # type: ignore[attr-defined]
     flags = {flag for parameter in command.params for flag in parameter.opts}
-    of_fields = {row.flag: row.path for row in options.options() if row.flag}
+    of_fields = {row.flag: row.path for row in options.options(Spec) if row.flag}
     assert of_fields == {"--os": "workers.os", "--iso": "workers.media"}
     assert set(of_fields) <= flags
 
@@ -68,11 +68,11 @@ def test_flags_of_fields_are_flags_of_create() -> None:
 def test_the_documentation_has_the_table(request: pytest.FixtureRequest) -> None:
     text = DOCS.read_text(encoding="utf-8")
     if request.config.getoption("--regenerate"):
-        text = TABLE.sub(lambda _: options.table(), text)
+        text = TABLE.sub(lambda _: options.table(Spec), text)
         _write(DOCS, text)
     found = TABLE.search(text)
     assert found is not None
-    assert found[0] == options.table(), REGENERATE
+    assert found[0] == options.table(Spec), REGENERATE
 
 
 def test_the_schema_is_current(request: pytest.FixtureRequest) -> None:
@@ -92,7 +92,7 @@ def test_shipped_specs_name_the_schema() -> None:
 
 def test_the_schema_knows_every_field_with_its_meaning() -> None:
     made = schema.schema()
-    for row in options.options():
+    for row in options.options(Spec):
         node = made
         for name in row.path.split("."):
             while "properties" not in node:
@@ -106,24 +106,24 @@ def test_the_schema_knows_every_field_with_its_meaning() -> None:
 
 
 def test_sections_and_fields_are_found() -> None:
-    assert [row.path for row in options.find("workers.cpus")] == ["workers.cpus"]
-    assert {row.section for row in options.find("network")} == {"network"}
-    assert options.find("") == options.options()
+    assert [row.path for row in options.find(Spec, "workers.cpus")] == ["workers.cpus"]
+    assert {row.section for row in options.find(Spec, "network")} == {"network"}
+    assert options.find(Spec, "") == options.options(Spec)
     with pytest.raises(UsageError) as caught:
-        options.find("workers.cpu")
+        options.find(Spec, "workers.cpu")
     assert "Did you mean workers.cpus" in str(caught.value.cure)
 
 
 def test_the_row_of_a_field() -> None:
-    (row,) = options.find("workers.memory")
+    (row,) = options.find(Spec, "workers.memory")
     assert (row.values, row.unit, row.systems) == ("512MiB to 1TiB", "MiB", "Linux and Windows")
-    assert options.find("workers.edition")[0].systems == "Windows"
-    assert options.find("controllers.cpus")[0].systems == "Linux"
-    assert options.find("network.dns")[0].variable == ""
+    assert options.find(Spec, "workers.edition")[0].systems == "Windows"
+    assert options.find(Spec, "controllers.cpus")[0].systems == "Linux"
+    assert options.find(Spec, "network.dns")[0].variable == ""
 
 
 def test_paths_of_docs_are_there() -> None:
-    for row in options.options():
+    for row in options.options(Spec):
         for page in re.findall(r"docs/[a-z-]+\.md", row.meaning):
             assert (Path(DOCS).parent.parent / page).is_file()
 
