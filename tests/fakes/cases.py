@@ -19,5 +19,6 @@ CASES: dict[str, tuple[HostFacts, str, list[str]]] = {
         "1-1-1",
         ["workers.drivers=/srv/virtio-win.iso", "workers.firmware=bios", "workers.bus=virtio-blk"],
     ),
+    "pools-kvm": (plans.KVM, "mixed", ["workers.win25.count=2", "workers.bus=sata"]),
     "linux-workers-kvm": (plans.KVM, "3-2-1", ["workers.os=debian-13", "network.cidr=10.99.0.0/16"]),
 }

@@ -38,7 +38,7 @@ def keep(
             "build": build,
             "evaluation_ends": ends,
             "programs": programs or stock.scripts(),
-            "medium": plan.builder.nodes[0].volume("base").name if plan.builder else None,
+            "medium": plan.builders[0].nodes[0].volume("base").name if plan.builders else None,
         }
 
     return golden_cache.keep(node, str(node.windows.golden), fill, Quiet())

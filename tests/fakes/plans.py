@@ -6,11 +6,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from winlab.design import spec
 from winlab.design.plan import make as making
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Material, Stock
-from winlab.design.spec import model as spec
 from winlab.design.spec.model import Spec
 from winlab.supply.images import stock as taking
 
@@ -30,20 +30,19 @@ def digest(text: str) -> str:
 
 def stock(wanted: Spec, **changes: Any) -> Stock:
     """What is at hand, with fixed keys; files that the spec names and that are not there have their path as content."""
-    workers = wanted.workers
+    pools = wanted.workers
     named = dict.fromkeys(("media", "drivers", "openssh", "files", "template")) | {"scripts": (), "extra_drivers": ()}
-    taken = taking.take(wanted.model_copy(update={"workers": workers.model_copy(update=named)}))
-    single = [path for path in (workers.media, workers.drivers, workers.openssh, *workers.scripts) if path]
-    folders = [path for path in (workers.files, *workers.extra_drivers) if path]
+    taken = taking.take(wanted.model_copy(update={"workers": tuple(pool.model_copy(update=named) for pool in pools)}))
+    single = [path for pool in pools for path in (pool.media, pool.drivers, pool.openssh, *pool.scripts) if path]
+    folders = [path for pool in pools for path in (pool.files, *pool.extra_drivers) if path]
     files = {path: (Material(name=path.name, sha256=content(path)),) for path in single}
     for folder in folders:
         below = sorted(path for path in folder.rglob("*") if path.is_file())
         files[folder] = tuple(Material(name=str(one.relative_to(folder)), sha256=content(one)) for one in below)
-    template = workers.template
     found: dict[str, Any] = {
         "images": {name: digest(name) for name in taken.images},
         "files": files,
-        "templates": {template: taking.own_template(template)} if template else {},
+        "templates": {pool.template: taking.own_template(pool.template) for pool in pools if pool.template},
         "paths": {content(path): path for path in single}
         | {one.sha256: folder / one.name for folder in folders for one in files[folder]},
         "scripts": "scripts",

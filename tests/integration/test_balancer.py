@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from winlab.adapters.overlay import ovn
+from winlab.design import spec
 from winlab.design.plan import make as plan
 from winlab.design.render.topology import topology
-from winlab.design.spec import model as spec
 from winlab.host.facts import read_facts
 from winlab.supply.images import stock
 

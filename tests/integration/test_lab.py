@@ -90,9 +90,9 @@ def test_wrong_host_key_is_refused(labs: Labs, winlab: Winlab, state: Path) -> N
 
 def test_wrong_certificate_is_refused(labs: Labs, state: Path) -> None:
     """The node's certificate against the CA of another lab."""
+    from winlab.design import spec
     from winlab.design.plan import credentials
     from winlab.design.plan import make as plan
-    from winlab.design.spec import model as spec
     from winlab.host.facts import read_facts
     from winlab.supply.images import stock
 

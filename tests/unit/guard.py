@@ -69,8 +69,8 @@ def touch_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     global base
     inside = tmp_path_factory.getbasetemp().resolve()
     home = tmp_path_factory.mktemp("home")
-    for name in ("WINLAB_LAB", "WINLAB_SPEC", "WINLAB_MIRROR", "WINLAB_DEBIAN_MIRROR", "WINLAB_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("WINLAB_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("WINLAB_CACHE", str(home / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(home / "state"))

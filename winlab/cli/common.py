@@ -62,7 +62,7 @@ def _complete_labs() -> list[str]:
 def _complete_specs(incomplete: str) -> list[str]:
     from pathlib import Path
 
-    from winlab.design.spec import model as spec
+    from winlab.design import spec
 
     files = [str(path) for path in Path().glob(f"{incomplete}*.yaml")]
     return [name for name in [*spec.names(), *files] if name.startswith(incomplete)]
@@ -213,19 +213,9 @@ def make_spec(spec: str, changes: list[str] | None, system: str | None, iso: str
 
     :raises UsageError: they contradict each other, or the spec is not valid.
     """
-    from pathlib import Path
+    from winlab.design.spec import load
 
-    from winlab.design.spec import model as specs
-    from winlab.errors import UsageError
-
-    if rehearse and (system or iso):
-        raise UsageError("--rehearse brings its own media.", cure="Leave out --os and --iso, or leave out --rehearse.")
-    every = list(changes or [])
-    if system or rehearse:
-        every.append(f"workers.os={'windows-rehearsal' if rehearse else system}")
-    if iso:
-        every.append("workers.media=" + json.dumps(str(Path(iso).expanduser().resolve())))
-    return specs.load(spec, every)
+    return load(spec, changes or (), os=system, iso=iso, rehearse=rehearse)
 
 
 def own_programs(

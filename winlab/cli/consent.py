@@ -37,30 +37,28 @@ def require(given: bool) -> None:
 
 
 def to_fetch(spec: Spec, given: bool) -> bool:
-    """Whether the medium that the spec lacks may be fetched; False where none is lacking."""
+    """Whether media that the spec lacks may be fetched; False where none is lacking."""
     from winlab.design.catalog import recipes
     from winlab.supply.images import windows_media
 
-    recipe = recipes.get(spec.workers.os)
-    if spec.workers.count == 0 or spec.workers.media is not None or not recipe.evaluations:
-        return False
-    return windows_media.find(recipe) is None and _consents(given)
+    used = [recipes.get(pool.os) for pool in spec.pools if pool.count and pool.media is None]
+    return any(one.evaluations and windows_media.find(one) is None for one in used) and _consents(given)
 
 
 def assumed(plan: Plan) -> str | None:
-    """What to say of a plan whose media nobody has seen; None if they are there."""
+    """What to say of a plan some of whose media nobody has seen; None if they are there."""
     from winlab.design.catalog import recipes
     from winlab.supply.images import windows_media
 
-    for node in plan.nodes:
-        recipe = recipes.get(node.image)
-        if node.windows is not None and not node.windows.own_medium and recipe.evaluations:
-            if windows_media.find(recipe) is not None:
-                return None
-            return (
-                f"There are no media for {recipe.name}: Microsoft's {recipe.evaluations[0].file} is taken for granted."
-            )
-    return None
+    images = dict.fromkeys(node.image for node in plan.windows_nodes() if not node.windows.own_medium)
+    lacking = [one for one in map(recipes.get, images) if one.evaluations and windows_media.find(one) is None]
+    return (
+        "\n".join(
+            f"There are no media for {one.name}: Microsoft's {one.evaluations[0].file} is taken for granted."
+            for one in lacking
+        )
+        or None
+    )
 
 
 def _consents(given: bool) -> bool:

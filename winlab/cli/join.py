@@ -77,7 +77,7 @@ def join(
     make.check_prefix(prefix)
     state = LabState(make.check_lab_name(lab))
     joining.check_changes(changes or [])
-    spec = make_spec(f"1-{workers}-1", changes, os, iso, rehearse)
+    spec = make_spec(f"1-{workers}-1", [f"workers.name={prefix}", *(changes or [])], os, iso, rehearse)
     fetch = consent.to_fetch(spec, accept_eula)
     admin = joining.chosen(kubeconfig, context, lab)
     origin = Origin(source.value if source else None, bundle, mirror, own_programs(kubelet, kubeadm, kube_proxy))
@@ -86,7 +86,7 @@ def join(
         "look at the cluster", lambda voice: joining.look(state, admin, server, spec, origin, voice), output, 10
     )
     at_hand = stock.take(spec)
-    made = make.make(spec, lab, read_facts(), at_hand, cluster, prefix)
+    made = make.make(spec, lab, read_facts(), at_hand, cluster)
     joining.check(made, cluster, labs.nodes_of(lab))
     with shown(output) as tell:
         for note in joining.notes(made, cluster):

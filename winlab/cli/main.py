@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from winlab import __version__
-from winlab.cli import bundle, cluster, common, host, image, iso, lab, node, test
+from winlab.cli import bundle, cluster, common, host, image, iso, lab, node, spec, test
 from winlab.errors import ExitCode, LabError, WinlabError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ host.register(app)
 app.add_typer(image.app, name="image")
 app.add_typer(iso.app, name="iso")
 app.add_typer(bundle.app, name="bundle")
+app.add_typer(spec.app, name="spec")
 app.add_typer(test.app, name="test")
 
 _debug = False

@@ -14,6 +14,7 @@ from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.design.render import answer
 from winlab.design.spec.model import Spec
+from winlab.design.spec.pools import LinuxWorkers
 from winlab.errors import UsageError
 from winlab.events import Progress
 from winlab.steps import images, machines
@@ -55,9 +56,11 @@ def make(spec: Spec, name: str) -> Alone:
             f"A computer can't be called '{name}'.",
             cure="Use 1 to 15 letters, digits and hyphens, beginning with a letter.",
         )
-    workers = spec.workers.model_copy(update={"count": 1, "golden": False})
+    workers = spec.workers[0].model_copy(update={"count": 1, "golden": False})
     at_hand = stock.take(spec)
-    whole = make_plan.make(spec.model_copy(update={"workers": workers}), "alone", HostFacts(), at_hand)
+    whole = make_plan.make(
+        spec.model_copy(update={"workers": (workers,), "linux_workers": LinuxWorkers()}), "alone", HostFacts(), at_hand
+    )
     worker = next(node for node in whole.nodes if node.role == "worker")
     if not isinstance(worker, WindowsNode):
         raise UsageError(

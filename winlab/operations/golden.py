@@ -21,7 +21,7 @@ from winlab.events import Listener, Note, Progress, Told
 from winlab.lab_folder import LabState
 from winlab.operations import bundle
 from winlab.steps import payload, recipe
-from winlab.steps.golden import all_made, clone
+from winlab.steps.golden import all_made
 from winlab.steps.payload import Origin
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.images import library, requirements
@@ -30,15 +30,22 @@ WANTED_BY = "wanted-by"  # in a builder's folder: the lab whose create began it
 SOON = 14  # days: an evaluation that ends within them is told of
 
 
-def is_there(plan: Plan, pool: Pool, conn: Connection) -> bool:
-    """Whether the golden image that the plan's nodes are clones of is in the pool or in the cache; or all of them are
+def is_there(plan: Plan, builder: Plan, pool: Pool, conn: Connection) -> bool:
+    """Whether the golden image that *builder* makes is in the pool or in the cache; or all of its clones in *plan* are
     made already, from whichever one it was then."""
-    node = clone(plan)
-    assert node is not None
-    assert node.windows is not None
-    if pool.is_complete(node.volume("base").name) or golden_cache.find(str(node.windows.golden)) is not None:
+    if pool.is_complete(_volume(plan, builder)) or golden_cache.find(_key(builder)) is not None:
         return True
-    return all_made(plan, conn)
+    return all_made(plan, conn, builder.golden)
+
+
+def _key(builder: Plan) -> str:
+    assert builder.golden is not None
+    return builder.golden
+
+
+def _volume(plan: Plan, builder: Plan) -> str:
+    """The base volume that the clones of a golden image stand on."""
+    return plan.clones(builder.golden)[0].volume("base").name
 
 
 def check_media(plan: Plan, stock: Stock, *, consent: bool = False, offline: bool = False) -> None:
@@ -47,69 +54,71 @@ def check_media(plan: Plan, stock: Stock, *, consent: bool = False, offline: boo
     :param offline: everything is to come from a bundle, and nothing from the internet.
     :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
     """
-    if plan.builder is None:
-        requirements.check(plan, stock, consent=consent, offline=offline)
-        return
-    node = clone(plan)
-    if node is None or node.windows is None:
-        return
-    made = golden_cache.find(str(node.windows.golden))
-    if made is not None:
-        compatible.check(plan.cluster.versions, node.windows.release, made.facts["build"], plan.cluster.profile)
-        return
-    try:
-        requirements.check(plan.builder, stock, consent=consent, offline=offline)
-    except WinlabError:
-        if not _is_settled(plan):
-            raise
+    clones = plan.clones()
+    others = tuple(node for node in plan.nodes if node not in clones)
+    requirements.check(plan.model_copy(update={"nodes": others}), stock, consent=consent, offline=offline)
+    for builder in plan.builders:
+        made = golden_cache.find(_key(builder))
+        if made is not None:
+            release = builder.windows_nodes()[0].windows.release
+            compatible.check(plan.cluster.versions, release, made.facts["build"], plan.cluster.profile)
+            continue
+        try:
+            requirements.check(builder, stock, consent=consent, offline=offline)
+        except WinlabError:
+            if not _is_settled(plan, builder):
+                raise
 
 
 def check_evaluation(plan: Plan, tell: Listener) -> None:
-    """See that the evaluation of the golden image goes on, and tell if not for long. Of one that is in the pool alone
-    nothing is known.
+    """See that the evaluations of the golden images go on, and tell of those that don't for long. Of one that is in the
+    pool alone nothing is known.
 
-    :raises UsageError: it is over; nothing was touched.
+    :raises UsageError: one is over; nothing was touched.
     """
-    node = clone(plan)
-    made = None if node is None or node.windows is None else golden_cache.find(str(node.windows.golden))
-    if made is None or made.days_left is None:
-        return
-    key = made.image.key[: library.SHORT]
-    anew = f"Run 'winlab image rm {key}' and the same command again: it makes a new one."
-    if made.days_left < 0:
-        raise UsageError(
-            f"The evaluation of Windows in the golden image {key} is over.",
-            why=f"It ended at {made.facts['evaluation_ends']}, and its clones' ends with it.",
-            cure=anew,
-        )
-    if made.days_left < SOON:
-        text = f"The evaluation of Windows in the golden image {key} ends in {made.days_left} days. {anew}"
-        tell(Note(lab=plan.lab, text=text))
+    for builder in plan.builders:
+        made = golden_cache.find(_key(builder))
+        if made is None or made.days_left is None:
+            continue
+        key = made.image.key[: library.SHORT]
+        anew = f"Run 'winlab image rm {key}' and the same command again: it makes a new one."
+        if made.days_left < 0:
+            raise UsageError(
+                f"The evaluation of Windows in the golden image {key} is over.",
+                why=f"It ended at {made.facts['evaluation_ends']}, and its clones' ends with it.",
+                cure=anew,
+            )
+        if made.days_left < SOON:
+            text = f"The evaluation of Windows in the golden image {key} ends in {made.days_left} days. {anew}"
+            tell(Note(lab=plan.lab, text=text))
 
 
-def _is_settled(plan: Plan) -> bool:
+def _is_settled(plan: Plan, builder: Plan) -> bool:
     try:
         with connected() as conn:
-            return is_there(plan, Pool(conn), conn)
+            return is_there(plan, builder, Pool(conn), conn)
     except HostError:
         return False
 
 
-def lacking(plan: Plan, present: Callable[[], bool], held: ExitStack, progress: Progress) -> Plan | None:
-    """The plan of the lab in which the golden image has to be made; None if nothing has to be.
+def lacking(plan: Plan, present: Callable[[Plan], bool], held: ExitStack, progress: Progress) -> tuple[Plan, ...]:
+    """The plans of the labs in which golden images have to be made; empty if nothing has to be.
 
-    Another winlab that makes it is waited for. The lock stays in *held*.
+    Another winlab that makes one of them is waited for. The locks stay in *held*.
 
-    :param present: whether the image is where it is needed.
+    :param present: whether the image that a builder makes is where it is needed.
     """
-    if plan.builder is None or present():
-        return None
-    folder = LabState(plan.builder.lab)
-    held.enter_context(locks.held(_lock(plan.builder.lab), progress, "making this golden image"))
-    if present():
-        return None
-    folder.write(folder.folder / WANTED_BY, plan.lab)
-    return plan.builder
+    found = []
+    for builder in sorted(plan.builders, key=lambda one: one.lab):  # in one order everywhere: nobody waits in a circle
+        if present(builder):
+            continue
+        folder = LabState(builder.lab)
+        held.enter_context(locks.held(_lock(builder.lab), progress, "making this golden image"))
+        if present(builder):
+            continue
+        folder.write(folder.folder / WANTED_BY, plan.lab)
+        found.append(builder)
+    return tuple(builder for builder in plan.builders if builder in found)
 
 
 def _lock(lab: str) -> Path:
@@ -120,23 +129,24 @@ def _lock(lab: str) -> Path:
 
 
 def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
-    """Make the golden image of the plan's Windows nodes, unless it is in the cache.
+    """Make the golden image of a plan with one pool of Windows nodes, unless it is in the cache.
 
     :raises WinlabError: a medium or source is missing (nothing was touched then), or a step failed.
     """
-    node = clone(plan)
-    assert node is not None
-    assert node.windows is not None
-    key = str(node.windows.golden)
-    assert plan.builder is not None
+    if len(plan.builders) != 1:
+        raise UsageError(
+            "A golden image is made for one pool of Windows nodes, which clone it.",
+            cure="Leave out workers.golden, and a list of workers.",
+        )
+    (builder,) = plan.builders
+    key = _key(builder)
     offline = origin.bundle is not None
     if origin.bundle is not None:
-        bundle.restore_images(plan.builder, origin.bundle, Told(tell, "images of the bundle"))
+        bundle.restore_images(builder, origin.bundle, Told(tell, "images of the bundle"))
     check_media(plan, stock, consent=consent, offline=offline)
     check_evaluation(plan, tell)
     with connected() as conn, ExitStack() as held:
-        builder = lacking(plan, lambda: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
-        if builder is not None:
+        if lacking(plan, lambda _: golden_cache.find(key) is not None, held, Told(tell, "golden image")):
             source, why = payload.choose(plan, origin)
             if source.bundle is not None and not offline:
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
@@ -144,7 +154,7 @@ def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: 
             fetch = consent and not offline
             run = Run.start(plan, stock, conn, Sources(origin.mirror, fetch))
             forecast = Forecast(run.pace.known, [builder])
-            engine.run(forecast.steps(recipe.golden_build(run, builder, source, alone=True)), tell, builder.lab)
+            engine.run(forecast.steps(recipe.golden_build(run, [builder], source, alone=True)), tell, builder.lab)
             LabState(builder.lab).remove()
     image = golden_cache.find(key)
     assert image is not None

@@ -82,30 +82,31 @@ def create(
         _refuse_other_plan(plan, conn)
         if not all_made(plan, conn):
             golden.check_evaluation(plan, tell)
-        built = golden.lacking(plan, lambda: golden.is_there(plan, pool, conn), held, Told(tell, "golden image"))
+        built = golden.lacking(
+            plan, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
+        )
         _check_memory(plan, conn)
         run = Run.start(plan, stock, conn, Sources(mirror, consent, check_images))
         found = recipe.guests(run)
-        if until == "cluster" or built is not None:
-            source, why = payload.choose(plan, origin, settled=built is None and payload.has_all(run), check=check)
+        if until == "cluster" or built:
+            source, why = payload.choose(plan, origin, settled=not built and payload.has_all(run), check=check)
             if source.bundle is not None and origin.bundle is None:
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
         if until == "cluster":
             found += [*recipe.cluster(run, source, admin), *addons.steps(run, source)]
-        if built is None:
-            found += recipe.golden_upload(run)
-        else:
+        found += recipe.golden_upload(run, built)
+        if built:
             found += recipe.golden_build(run, built, source, alone=until != "cluster")
 
         def listen(event: Event) -> None:
             state.record(event)
             tell(event)
 
-        forecast = Forecast(run.pace.known, [plan] if built is None else [plan, built])
-        engine.run(forecast.steps(found), listen, plan.lab)
-        if built is not None:
-            LabState(built.lab).remove()
+        forecast = Forecast(run.pace.known, [plan, *built])
+        engine.run(forecast.steps(recipe.once(found)), listen, plan.lab)
+        for builder in built:
+            LabState(builder.lab).remove()
 
 
 def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:

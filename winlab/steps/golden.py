@@ -48,9 +48,13 @@ def clone(plan: Plan) -> WindowsNode | None:
     return next((node for node in plan.windows_nodes() if node.windows.golden), None)
 
 
-def all_made(plan: Plan, conn: Connection) -> bool:
-    """Whether all of the plan's Windows machines are made, so that no golden image is cloned any more."""
-    return all(domains.find(conn, node.domain) is not None for node in plan.windows_nodes())
+def all_made(plan: Plan, conn: Connection, key: str | None = None) -> bool:
+    """Whether the plan's Windows machines are made, so that no golden image is cloned any more.
+
+    :param key: of a golden image: only its clones count.
+    """
+    nodes = plan.windows_nodes() if key is None else plan.clones(key)
+    return all(domains.find(conn, node.domain) is not None for node in nodes)
 
 
 def steps(run: Run, target: str, key: str) -> list[Step]:
@@ -87,7 +91,7 @@ def upload_step(run: Run, target: str, key: str) -> Step:
         run.pool.upload_base(target, image.path, progress.say)
 
     def done() -> bool:
-        return run.pool.is_complete(target) or all_made(run.plan, run.conn)
+        return run.pool.is_complete(target) or all_made(run.plan, run.conn, key)
 
     return Step(IMAGE(of=target), work, done, usual=60, load=Load.CORE)
 

@@ -71,7 +71,7 @@ def member(run: Run, node: NodePlan) -> kubeadm.Node:
     """What kubeadm is told about a node."""
     linux_workers = sum(one.os == "linux" and one.role == "worker" for one in run.plan.nodes)
     taints = kubeadm.controller_taints(linux_workers) if node.role == "controller" else kubeadm.worker_taints(node.os)
-    labels = {MACHINE: node.uuid} if run.plan.joins else {}
+    labels = run.plan.labels(node) | ({MACHINE: node.uuid} if run.plan.joins else {})
     return kubeadm.Node(node.name, node.address, node.os, labels, taints)
 
 

@@ -6,9 +6,12 @@ made by all three at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.engine.run import Run
+from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.steps import boot, foundation, golden, images, linux_nodes, machines, payload, pods, ready, windows_nodes
 from winlab.steps.payload import Supply
@@ -30,30 +33,53 @@ def cluster(run: Run, supply: Supply, admin: str = "") -> list[Step]:
     return found + ready.steps(run)
 
 
-def golden_upload(run: Run) -> list[Step]:
-    """The steps by which the golden images that clones stand on are in the pool; they are in the cache already."""
-    wanted = {node.volume("base").name: str(node.windows.golden) for node in run.plan.clones()}
-    return [golden.upload_step(run, volume, key) for volume, key in wanted.items()]
+def golden_upload(run: Run, built: Sequence[Plan] = ()) -> list[Step]:
+    """The steps by which the golden images that clones stand on are in the pool; they are in the cache already.
+
+    :param built: the builders of those that are not.
+    """
+    return [
+        golden.upload_step(run, _golden_volume(run, builder), str(builder.golden))
+        for builder in run.plan.builders
+        if builder not in built
+    ]
 
 
-def golden_build(run: Run, builder: Plan, supply: Supply, *, alone: bool) -> list[Step]:
-    """The steps that make the golden image, and clones wait for. Once it is being sealed nothing else is done to it.
+def golden_build(run: Run, builders: Sequence[Plan], supply: Supply, *, alone: bool) -> list[Step]:
+    """The steps that make golden images, and clones wait for. Once one is being sealed nothing else is done to it.
 
     :param run: of the lab with the clones.
-    :param builder: the plan of the lab in which it is made.
+    :param builders: the plans of the labs in which they are made.
     :param alone: no other step brings the payload CD for Windows.
     """
-    node = run.plan.clones()[0]
-    own = run.beside(builder)
     found = [payload.payload_step(run, supply, "windows")] if alone else []
-    if not golden.is_sealed(own):
-        found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
-        for machine in builder.windows_nodes():
-            found += [*_machine(own, machine), payload.insert_step(own, machine)]
-            found += windows_nodes.programs(own, machine)
-            if machine.windows.updates:
-                found.append(windows_nodes.updates_step(own, machine))
-    return [*found, *golden.steps(own, node.volume("base").name, str(node.windows.golden))]
+    for builder in builders:
+        own = run.beside(builder)
+        if not golden.is_sealed(own):
+            found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
+            for machine in builder.windows_nodes():
+                found += [*_machine(own, machine), payload.insert_step(own, machine)]
+                found += windows_nodes.programs(own, machine)
+                if machine.windows.updates:
+                    found.append(windows_nodes.updates_step(own, machine))
+        found += golden.steps(own, _golden_volume(run, builder), str(builder.golden))
+    return once(found)
+
+
+def once(steps: Iterable[Step]) -> list[Step]:
+    """The steps, those for what labs share (a medium, drivers) once, whichever machines need it."""
+    found: dict[State, Step] = {}
+    kept = []
+    for step in steps:
+        if step.reaches.lab or step.reaches not in found:
+            kept.append(step)
+        found.setdefault(step.reaches, step)
+    return kept
+
+
+def _golden_volume(run: Run, builder: Plan) -> str:
+    """The base volume that the clones of a golden image stand on."""
+    return run.plan.clones(builder.golden)[0].volume("base").name
 
 
 def _machine(run: Run, node: NodePlan) -> list[Step]:

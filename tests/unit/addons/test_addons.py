@@ -13,11 +13,10 @@ import yaml
 from distributions import Distribution, install_motd
 
 from winlab.addons.api import Addon
-from winlab.design import addon
+from winlab.design import addon, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.plan import required
 from winlab.design.render import folder
-from winlab.design.spec import model as spec
 from winlab.errors import HostError, UsageError
 from winlab.supply.artifacts.build import images as build_images
 from winlab.supply.artifacts.build.go_programs import of_extension, part
@@ -161,8 +160,8 @@ def test_nothing_comes_to_a_system_that_needs_nothing() -> None:
     linux, windows = required.payloads(plan)
     assert "motd" in {program.name for program in linux.programs}
     assert "motd" not in {program.name for program in windows.programs}
-    assert plan.builder is not None
-    assert plan.builder.addons == ()  # of a golden image
+    assert plan.builders
+    assert plan.builders[0].addons == ()  # of a golden image
 
 
 @pytest.mark.usefixtures("motd")

@@ -11,10 +11,10 @@ import plans
 import pytest
 from cases import CASES
 
+from winlab.design import spec
 from winlab.design.plan import make
 from winlab.design.plan.facts import HostFacts
 from winlab.design.render import folder
-from winlab.design.spec import model as spec
 from winlab.supply.images import stock
 
 READS = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.stat", "socket.connect", "subprocess.Popen"}

@@ -67,9 +67,9 @@ def test_steps_are_learned_by_what_their_nodes_are(monkeypatch: pytest.MonkeyPat
     """What node-1 took is expected of node-2, which is of the same kind; but a clone is not installed."""
     clock = runs.clock(monkeypatch, durations)
     plan = plans.make(plans.TCG, "1-2-1", "workers.os=windows-rehearsal")
-    assert plan.builder is not None
-    forecast = Forecast(Durations("tcg"), [plan, plan.builder])
-    built = plan.builder.lab
+    assert plan.builders
+    forecast = Forecast(Durations("tcg"), [plan, plan.builders[0]])
+    built = plan.builders[0].lab
 
     def step(state: State, takes: float = 0.0) -> Step:
         return Step(state, lambda _: clock.sleep(takes), lambda: False, usual=5.0)

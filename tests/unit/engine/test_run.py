@@ -18,10 +18,10 @@ from winlab.steps.states import PAYLOAD
 
 def test_a_run_beside_it_has_its_own_folder_and_shares_what_is_made() -> None:
     plan = plans.make(plans.TCG, "1-1-1", REHEARSAL)
-    assert plan.builder is not None
+    assert plan.builders
     run = runs.run(plan)
-    own = run.beside(plan.builder)
-    assert (own.lab, own.folder.folder) == (plan.builder.lab, LabState(plan.builder.lab).folder)
+    own = run.beside(plan.builders[0])
+    assert (own.lab, own.folder.folder) == (plan.builders[0].lab, LabState(plan.builders[0].lab).folder)
     run.outputs.put(PAYLOAD(of="windows"), "a CD")
     assert own.outputs.get(PAYLOAD(of="windows"), str) == "a CD"
     assert own.outputs.get(PAYLOAD(of="linux"), str) is None

@@ -11,10 +11,10 @@ import plans
 import pytest
 from isos import BOOT, EVAL, make_server_medium, make_wim
 
+from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
-from winlab.design.spec import model as spec
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Quiet
 from winlab.operations import bundle, golden

@@ -13,19 +13,21 @@ import runs
 from clones import REHEARSAL, clone, keep, make
 
 from winlab.adapters.vm import domains
+from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import domain, folder
-from winlab.design.spec import model as spec
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.lab_folder import LabState
 from winlab.operations import golden as goldens
 from winlab.operations import prune
 from winlab.steps import recipe
+from winlab.steps.payload import Supply
+from winlab.steps.states import PAYLOAD
 from winlab.supply.images import cache, library
 from winlab.supply.images import golden as golden_cache
 
@@ -81,7 +83,7 @@ def test_what_is_in_the_image_decides_its_key_and_nothing_else_does(tmp_path: Pa
 def test_the_builder_is_a_lab_of_its_own() -> None:
     """Nothing of it clashes with the lab, and the lab's identity does not depend on it."""
     plan = make(REHEARSAL)
-    builder = plan.builder
+    builder = plan.builders[0]
     assert builder is not None
     (node,) = builder.nodes
     mine = {(one.uuid, one.mac, one.domain, one.floating) for one in plan.nodes}
@@ -90,8 +92,8 @@ def test_the_builder_is_a_lab_of_its_own() -> None:
     assert {volume.name.split(".")[0] for volume in node.volumes if volume.role != "base"} == {builder.lab}
     assert node.windows is not None
     assert (node.windows.computer_name, node.windows.golden) == ("GOLDEN", None)
-    assert plan.digest == plan.model_copy(update={"builder": None}).digest
-    assert plan.without_secrets().builder is not None
+    assert plan.digest == plan.model_copy(update={"builders": ()}).digest
+    assert plan.without_secrets().builders
 
 
 def test_a_change_anywhere_in_a_file_counts(tmp_path: Path) -> None:
@@ -106,8 +108,8 @@ def test_a_change_anywhere_in_a_file_counts(tmp_path: Path) -> None:
 def test_what_a_manifest_tells_holds_no_product_key() -> None:
     words = ("workers.os=windows-2022", "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
     plan = make(*words)
-    assert plan.builder is not None
-    (node,) = plan.builder.windows_nodes()
+    assert plan.builders
+    (node,) = plan.builders[0].windows_nodes()
     at_hand = plans.stock(spec.load("1-2-1", words))
     told = golden.told(node, at_hand)
     assert "AAAAA" not in str(told)
@@ -117,9 +119,9 @@ def test_what_a_manifest_tells_holds_no_product_key() -> None:
 
 def test_nodes_may_be_installed_by_themselves() -> None:
     plan = make(REHEARSAL, "workers.golden=false")
-    assert plan.builder is None
+    assert plan.builders == ()
     assert [volume.role for volume in clone(plan).volumes] == ["base", "disk", "media", "answer"]
-    assert make("workers.os=debian-13").builder is None
+    assert make("workers.os=debian-13").builders == ()
 
 
 def test_labs_can_t_have_the_names_of_builders() -> None:
@@ -129,7 +131,10 @@ def test_labs_can_t_have_the_names_of_builders() -> None:
 
 
 def lacking(plan: Plan, pool: Pool, held: ExitStack) -> Plan | None:
-    return goldens.lacking(plan, lambda: goldens.is_there(plan, cast(Any, pool), cast(Any, None)), held, Quiet())
+    found = goldens.lacking(
+        plan, lambda one: goldens.is_there(plan, one, cast(Any, pool), cast(Any, None)), held, Quiet()
+    )
+    return found[0] if found else None
 
 
 class Pool:
@@ -175,6 +180,33 @@ def test_an_image_that_is_there_is_not_made_again() -> None:
     goldens.check_media(plan, Stock())
     (step,) = recipe.golden_upload(runs.run(plan))
     assert step.title == "image windows-rehearsal-golden"
+
+
+def test_each_pool_has_its_golden_image_made_or_brought() -> None:
+    plan = make("workers=[{os: windows-rehearsal}, {name: other, os: windows-rehearsal, disk: 9GiB}]")
+    first, second = plan.builders
+
+    def lacks(*volumes: str) -> tuple[Plan, ...]:
+        pool = cast(Any, Pool(*volumes))
+        with ExitStack() as held:
+            return goldens.lacking(plan, lambda one: goldens.is_there(plan, one, pool, cast(Any, None)), held, Quiet())
+
+    assert lacks() == (first, second)
+    assert LabState(second.lab).folder.joinpath("wanted-by").read_text() == "lab"
+    assert lacks(plan.node("node-1").volume("base").name) == (second,)
+    MADE.add(plan.node("other-1").domain)  # it stands: no image is cloned for it any more
+    assert lacks() == (first,)
+    built = recipe.golden_build(runs.run(plan), [first], Supply(cast(Any, None)), alone=True)
+    assert [step.reaches for step in built].count(PAYLOAD(of="windows")) == 1
+    assert len(recipe.golden_upload(runs.run(plan), [first])) == 1
+    assert len(recipe.golden_upload(runs.run(plan))) == 2
+
+
+def test_media_of_all_pools_are_checked() -> None:
+    rows = "{os: windows-rehearsal}, {name: other, os: windows-2022}"
+    for golden_image in ("true", "false"):
+        with pytest.raises(NotFoundError, match="no media for 'windows-2022'"):
+            goldens.check_media(make(f"workers=[{rows}]", f"workers.other.golden={golden_image}"), Stock())
 
 
 def test_without_media_nothing_is_needed_but_the_image() -> None:

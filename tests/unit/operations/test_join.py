@@ -20,7 +20,7 @@ from day2_fakes import Api
 
 from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design import cni
+from winlab.design import cni, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.plan import addresses, required, tags
 from winlab.design.plan import make as plan
@@ -28,7 +28,6 @@ from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.render import kubeadm, kubelet
 from winlab.design.render.topology import topology
-from winlab.design.spec import model as spec
 from winlab.errors import ClusterError, UsageError
 from winlab.lab_folder import LabState
 from winlab.operations import join
@@ -43,9 +42,9 @@ CLUSTER = ForeignCluster(
 REHEARSAL = "workers.os=windows-rehearsal"
 
 
-def make(*changes: str, cluster: ForeignCluster = CLUSTER, source: str = "1-1-1", prefix: str = "node") -> Plan:
+def make(*changes: str, cluster: ForeignCluster = CLUSTER, source: str = "1-1-1") -> Plan:
     wanted = spec.load(source, changes)
-    return plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster, prefix)
+    return plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster)
 
 
 # -- the plan
@@ -67,13 +66,13 @@ def test_workers_alone() -> None:
 
 
 def test_a_prefix_names_machine_and_node() -> None:
-    (node,) = make(REHEARSAL, prefix="win").nodes
+    (node,) = make(REHEARSAL, "workers.name=win").nodes
     assert (node.name, node.domain) == ("win-1", "winlab-lab-win-1")
     assert node.windows is not None
     assert node.windows.computer_name == "WIN-1"  # join.ps1 compares the two
     for bad in ("Win", "a-very-long-name", "linux", "controller", "1", "", "x_"):
         with pytest.raises(UsageError, match="can't be called"):
-            make(REHEARSAL, prefix=bad)
+            plan.check_prefix(bad)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +181,13 @@ def test_nodes_carry_their_machine_s_label_and_the_lab_s_own_don_t() -> None:
     assert f"--node-labels=winlab.internal/machine={node.uuid}" in command
     own = runs.run(plans.make(plans.TCG, "1-1-1", REHEARSAL))
     assert "--node-labels" not in kubelet.windows_command(linux_nodes.member(own, own.plan.node("node-1")))
+
+
+def test_nodes_of_several_pools_carry_their_pool_s_label() -> None:
+    there = runs.run(make(REHEARSAL, "linux_workers.count=1"))
+    windows, linux = (linux_nodes.member(there, there.plan.node(name)) for name in ("node-1", "linux-1"))
+    assert "winlab.internal/pool=node,winlab.internal/machine=" in kubelet.windows_command(windows)
+    assert linux.labels["winlab.internal/pool"] == "linux"
 
 
 def test_the_token_is_gone_after_the_join(monkeypatch: pytest.MonkeyPatch) -> None:

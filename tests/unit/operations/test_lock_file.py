@@ -9,10 +9,10 @@ import plans
 import pytest
 import yaml
 
+from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
 from winlab.design.plan.model import Plan
-from winlab.design.spec import model as spec
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
 from winlab.operations import lock_file, lock_inputs
 from winlab.operations.lock_file import Image, Lock, Medium

@@ -45,7 +45,7 @@ class There:
 def sealing(there: There, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, Step]:
     monkeypatch.setattr(domains, "state", lambda *_: "off")
     monkeypatch.setattr(domains, "was_shut_down", lambda *_: True)
-    plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-2022").builder
+    plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-2022").builders[0]
     assert plan is not None
     run = runs.run(plan, guest=there)
     return run, runs.titled(golden.steps(run, "base-x-0.qcow2", "key"), "seal golden")

@@ -32,20 +32,20 @@ class Builder:
 
     def __init__(self, conn: Connection) -> None:
         plan = make(REHEARSAL)
-        assert plan.builder is not None
-        self.lab = plan.builder.lab
+        assert plan.builders
+        self.lab = plan.builders[0].lab
         state = LabState(self.lab)
         self.note = state.folder / golden.NOTE
         state.write(self.note, json.dumps({"build": "20348.2762"}))
         self._conn = conn
         self._xml = (
-            f"<domain type='test'><name>{plan.builder.nodes[0].domain}</name><memory>1024</memory>"
+            f"<domain type='test'><name>{plan.builders[0].nodes[0].domain}</name><memory>1024</memory>"
             "<os><type>hvm</type></os></domain>"
         )
         self.domain = conn.defineXML(self._xml)
         self.domain.create()
         steps = recipe.golden_build(
-            runs.run(plan, conn=conn, guest=Guest()), plan.builder, Supply(cast(Any, None)), alone=False
+            runs.run(plan, conn=conn, guest=Guest()), plan.builders, Supply(cast(Any, None)), alone=False
         )
         self.step: Step = runs.titled(steps, "seal golden")
 

@@ -13,10 +13,10 @@ import runs
 from clones import REHEARSAL, make
 
 from winlab.adapters.vm import domains
+from winlab.design import spec as specs
 from winlab.design.plan import existing
 from winlab.design.plan import make as planning
 from winlab.design.plan.model import Plan
-from winlab.design.spec import model as specs
 from winlab.engine.state import State
 from winlab.engine.step import Step, compose
 from winlab.errors import SequenceError
@@ -44,8 +44,8 @@ def created(plan: Plan, *, build: bool = False, admin: str = "") -> list[Step]:
     run = runs.run(plan)
     steps = [*recipe.guests(run), *recipe.cluster(run, SUPPLY, admin)]
     if build:
-        assert plan.builder is not None
-        return [*steps, *recipe.golden_build(run, plan.builder, SUPPLY, alone=False)]
+        assert plan.builders
+        return [*steps, *recipe.golden_build(run, plan.builders, SUPPLY, alone=False)]
     return [*steps, *recipe.golden_upload(run)]
 
 
@@ -68,7 +68,7 @@ def joining(*changes: str) -> Plan:
         cni_note="it has no DaemonSet of a CNI", nodes=("cp",),
     )  # fmt: skip
     wanted = specs.load("1-1-1", changes)
-    return planning.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster, "node")
+    return planning.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster)
 
 
 @pytest.mark.parametrize("source", ["1-0-1", "1-1-1", "3-2-1"])
@@ -143,17 +143,17 @@ def test_a_lab_that_joins_has_no_cluster_of_its_own(changes: tuple[str, ...]) ->
 )
 def test_a_golden_image_is_made_beside_its_lab_or_alone(changes: list[str]) -> None:
     plan = make(*changes)
-    assert plan.builder is not None
+    assert plan.builders
     compose(created(plan, build=True))
-    steps = compose(recipe.golden_build(runs.run(plan), plan.builder, SUPPLY, alone=True))
+    steps = compose(recipe.golden_build(runs.run(plan), plan.builders, SUPPLY, alone=True))
     found = titles(steps)
     assert found[-3:] == ["seal golden", f"image {plan.node('node-1').image}-golden", "remove golden"]
     assert {"payload windows", "credentials of the golden image", "network of the golden image"} <= set(found)
     assert ("image virtio-win" in found) is (changes[0] != REHEARSAL and "workers.bus=sata" not in changes)
     assert ("updates golden" in found) is ("workers.updates=true" in changes)
-    sealed = before(steps, states.SEALED(plan.builder.lab, "golden"))
-    assert (states.UPDATES(plan.builder.lab, "golden") in sealed) is ("workers.updates=true" in changes)
-    assert states.BINARIES(plan.builder.lab, "golden") in sealed
+    sealed = before(steps, states.SEALED(plan.builders[0].lab, "golden"))
+    assert (states.UPDATES(plan.builders[0].lab, "golden") in sealed) is ("workers.updates=true" in changes)
+    assert states.BINARIES(plan.builders[0].lab, "golden") in sealed
     # clones stand on it
     golden = states.IMAGE(of=plan.node("node-1").volume("base").name)
     assert golden in before(created(plan, build=True), states.STARTED("lab", "node-1"))
@@ -169,19 +169,19 @@ def test_clones_need_no_drivers_of_their_own(golden_image: str) -> None:
 def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytest.MonkeyPatch) -> None:
     """``image build`` plans in the name of the default lab, which may stand and have the CD in its drive."""
     plan = make(REHEARSAL)
-    assert plan.builder is not None
+    assert plan.builders
     monkeypatch.setattr(domains, "medium", lambda *_: Path("base-kubernetes-0123.iso"))
     pool = type("Pool", (), {"is_complete": lambda *_: True})()
-    steps = recipe.golden_build(runs.run(plan, pool=pool), plan.builder, SUPPLY, alone=True)
+    steps = recipe.golden_build(runs.run(plan, pool=pool), plan.builders, SUPPLY, alone=True)
     assert not runs.titled(steps, "payload windows").done()
 
 
 def test_once_sysprep_has_begun_the_machine_is_left_alone() -> None:
     plan = make(REHEARSAL)
-    assert plan.builder is not None
-    state = LabState(plan.builder.lab)
+    assert plan.builders
+    state = LabState(plan.builders[0].lab)
     state.write(state.folder / "sealed.json", "{}")
-    steps = recipe.golden_build(runs.run(plan), plan.builder, SUPPLY, alone=False)
+    steps = recipe.golden_build(runs.run(plan), plan.builders, SUPPLY, alone=False)
     assert tuple(titles(compose(steps))) == BUILD
 
 

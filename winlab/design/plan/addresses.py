@@ -12,9 +12,7 @@ NAMESPACE = uuid.UUID("6f1f6e0c-7a0e-5d0b-9c1e-3b0d6c1a57ab")  # winlab's own; a
 BLOCK = 16  # external addresses are handed out in blocks of this size; a lab's router takes the first
 PROBER = 9  # by which OVN asks whether API servers are there
 CONTROL_PLANE = 10  # the load balancer's, where there are several controllers
-FIRST_CONTROLLER = 11
-FIRST_LINUX = 51
-FIRST_WORKER = 101
+FIRST_CONTROLLER = 11  # places of workers: winlab.design.spec.pools
 
 
 def make_uuid(*names: str) -> str:

@@ -65,11 +65,10 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     """
     chosen = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
     releases = sorted({node.windows.release for node in nodes if node.windows is not None})
-    suggested = recipes.get(spec.workers.os).cni if releases else None
-    profile = spec.network.cni or suggested or (WITH_WINDOWS if releases else LINUX_ALONE)
+    profile = spec.network.cni or _suggested(nodes) or (WITH_WINDOWS if releases else LINUX_ALONE)
     for release in releases:
         compatible.check(chosen, release, None, profile)
-    _check_rehearsal(spec, nodes, profile)
+    _check_rehearsal(nodes, profile)
     _check_support(nodes, profile)
     pods = cni.network(
         cni.get(profile),
@@ -170,8 +169,7 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
             why=f"It has {foreign.cni_note}.",
             cure="Leave network.cni out.",
         )
-    windows = [node for node in nodes if node.os == "windows"]
-    suggested = recipes.get(spec.workers.os).cni if windows else cni.ELSEWHERE.name
+    suggested = _suggested(nodes) if any(node.os == "windows" for node in nodes) else cni.ELSEWHERE.name
     profile = foreign.cni or asked or suggested
     if profile is None:
         raise UsageError(
@@ -180,13 +178,19 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
             cure="Say with --set network.cni=... what the nodes are to be given; 'winlab join' changes nothing of the "
             "cluster's own network. docs/cluster.md has the details.",
         )
-    _check_rehearsal(spec, nodes, profile)
+    _check_rehearsal(nodes, profile)
     return profile
 
 
-def _check_rehearsal(spec: Spec, nodes: Sequence[NodePlan], profile: str) -> None:
+def _suggested(nodes: Sequence[NodePlan]) -> str | None:
+    """The profile that the image of a Windows node asks for; None if none does."""
+    asked = (recipes.get(node.image).cni for node in nodes if node.os == "windows")
+    return next((name for name in asked if name is not None), None)
+
+
+def _check_rehearsal(nodes: Sequence[NodePlan], profile: str) -> None:
     """Refuse a profile that the stand-in can't take part in: its nodes would wait for ever."""
-    if any(node.os == "windows" for node in nodes) and recipes.get(spec.workers.os).build is not None:
+    if any(node.os == "windows" and recipes.get(node.image).build is not None for node in nodes):
         cni.require_rehearsal(cni.get(profile))
 
 

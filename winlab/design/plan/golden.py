@@ -15,9 +15,12 @@ from winlab.design.catalog import recipes
 from winlab.design.plan import addresses
 from winlab.design.plan.model import NodePlan, Plan, VolumePlan, WindowsNode, WindowsPlan, sha256_of
 from winlab.design.plan.stock import Stock
+from winlab.design.spec.pools import FIRST_PLACES
+from winlab.errors import UsageError
 
 LAB = "golden-"  # how the names of labs begin that make golden images
 MACHINE = "golden"  # the name of the machine that is installed
+PLACE = FIRST_PLACES[0]  # its place in the network
 # What a clone is told by its own answer file, or what the key covers in another way
 OWN = {
     *("computer_name", "golden", "medium", "own_medium", "drivers", "own_drivers", "openssh"),
@@ -102,29 +105,57 @@ def clone(node: NodePlan, stock: Stock) -> NodePlan:
     return node.changed(golden=name).model_copy(update={"volumes": volumes})
 
 
-def builder(plan: Plan, installed: Sequence[NodePlan]) -> Plan | None:
-    """The plan of the lab with one machine in which the golden image of *plan*'s Windows nodes is made.
+def builders(plan: Plan, installed: Sequence[NodePlan]) -> tuple[Plan, ...]:
+    """The plans of the labs in which the golden images of *plan*'s Windows nodes are made, one for each image.
 
-    :param installed: the Windows nodes as they would be installed by themselves.
-    :returns: None where no node is a clone.
+    Each has one machine. They share neither names nor external addresses with one another and with *plan*.
+
+    :param installed: the plan's workers as they would be installed by themselves.
     """
-    first = next((node for node in installed if isinstance(node, WindowsNode)), None)
-    cloned = next(iter(plan.clones()), None)
-    if first is None or cloned is None:
-        return None
-    lab = f"{LAB}{str(cloned.windows.golden)[:8]}"
-    outside = addresses.external_block(plan.host.external_cidr, lab, 2, None)
-    if outside[0] == plan.network.router_external:  # two names may lead to the same block
-        outside = addresses.external_block(plan.host.external_cidr, f"{lab}-2", 2, None)
+    by_name = {node.name: node for node in installed if isinstance(node, WindowsNode)}
+    made: dict[str, Plan] = {}
+    taken = {plan.network.router_external, *(node.floating for node in plan.nodes)}
+    for clone_ in plan.clones():
+        name = str(clone_.windows.golden)
+        if name in made:
+            continue
+        lab = _lab(name, {other.lab for other in made.values()})
+        outside = _outside(plan, lab, taken)
+        taken.update(outside)
+        made[name] = _builder(plan, by_name[clone_.name], lab, outside, name)
+    return tuple(made.values())
+
+
+def _lab(key_: str, others: set[str]) -> str:
+    """The name of the lab that makes the image with this key: as short as tells it from *others*."""
+    return next(name for digits in range(8, 17) if (name := f"{LAB}{key_[:digits]}") not in others)
+
+
+def _outside(plan: Plan, lab: str, taken: set[str]) -> list[str]:
+    """External addresses for the router and the machine of a builder. Several names may lead to the same block."""
+    for number in range(1, 100):
+        name = lab if number == 1 else f"{lab}-{number}"
+        found = addresses.external_block(plan.host.external_cidr, name, 2, None)
+        if taken.isdisjoint(found):
+            return found
+    raise UsageError(
+        f"The external network {plan.host.external_cidr} is too small for the lab and the machines that make its "
+        "golden images.",
+        cure="Run 'winlab host setup --external-cidr' with a larger one, or set workers.golden=false.",
+    )
+
+
+def _builder(plan: Plan, first: WindowsNode, lab: str, outside: list[str], key_: str) -> Plan:
     cidr = plan.network.cidr
     node = first.model_copy(
         update={
             "name": MACHINE,
+            "pool": "",
             "domain": f"winlab-{lab}-{MACHINE}",
             "uuid": addresses.make_uuid(lab, MACHINE),
             "mac": addresses.make_mac(lab, MACHINE),
             "port": addresses.make_uuid(lab, MACHINE, "port"),
-            "address": addresses.inner(cidr, addresses.FIRST_WORKER),
+            "address": addresses.inner(cidr, PLACE),
             "floating": outside[1],
             "volumes": tuple(_renamed(one, plan.lab, first.name, lab) for one in first.volumes),
             "windows": first.windows.model_copy(update={"computer_name": MACHINE.upper()}),
@@ -140,7 +171,7 @@ def builder(plan: Plan, installed: Sequence[NodePlan]) -> Plan | None:
             "router_external_mac": addresses.make_mac(lab, "router", "external"),
         }
     )
-    return Plan(lab=lab, host=plan.host, network=network, cluster=plan.cluster, nodes=(node,))
+    return Plan(lab=lab, host=plan.host, network=network, cluster=plan.cluster, nodes=(node,), golden=key_)
 
 
 def _renamed(volume_: VolumePlan, lab: str, name: str, other: str) -> VolumePlan:

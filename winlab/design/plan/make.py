@@ -13,15 +13,15 @@ from winlab.design.plan import cluster as clusters
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.model import LinuxNode, NetworkPlan, NodePlan, Plan, VolumePlan, WindowsNode, WindowsPlan
 from winlab.design.plan.stock import Stock
-from winlab.design.spec.model import Controllers, LinuxWorkers, Spec, Workers
+from winlab.design.spec import pools
+from winlab.design.spec.model import Controllers, Spec
+from winlab.design.spec.pools import Pool
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
     from winlab.design.plan.existing import ForeignCluster
 
 LAB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?")  # a domain's name stays under 64 characters
-PREFIX = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")
-WORKER = "node"  # what workers are called, with a number behind it
 RESERVED = {"host", "external"}  # of the host's own rows and switch; base volumes begin with "base-"
 DNS_ZONE = "winlab.internal"  # ICANN reserved .internal for private use
 
@@ -51,7 +51,7 @@ def check_prefix(prefix: str) -> str:
 
     :raises UsageError: they can't.
     """
-    if prefix in ("controller", "linux") or not PREFIX.fullmatch(prefix):
+    if prefix in ("controller", pools.LINUX_POOL) or not pools.NAME.fullmatch(prefix):
         raise UsageError(
             f"Nodes can't be called '{prefix}-1'.",
             cure="Use 1 to 12 lower-case letters, digits and hyphens, beginning with a letter: 'win'; not 'linux' or "
@@ -60,39 +60,33 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
-def make(
-    spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignCluster | None = None, prefix: str = WORKER
-) -> Plan:
+def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignCluster | None = None) -> Plan:
     """Decide every name, address and size of the lab. Reads nothing: the same arguments give the same plan.
 
     :param stock: what is at hand for this spec (:func:`winlab.supply.images.stock.take`).
     :param foreign: a cluster made elsewhere that the workers are to join; the lab has no controllers then.
-    :param prefix: what the workers are called, with a number behind it.
     :raises UsageError: the spec can't be had on this host (networks overlap, external network too small).
     """
-    from winlab.design.plan import golden
-
     check_lab_name(lab)
     if spec.network.mtu > 1500:
         raise UsageError(
             f"network.mtu {spec.network.mtu} is larger than the host's external bridge allows (1500).",
             cure="Leave it at 1500.",
         )
-    check_prefix(prefix)
-    controllers = _count(spec.controllers) if foreign is None else range(0)
-    total = len(controllers) + spec.workers.count + spec.linux_workers.count
+    controllers = range(1, spec.controllers.count + 1) if foreign is None else range(0)
+    total = len(controllers) + sum(pool.count for pool in spec.pools)
     outside = addresses.external_block(facts.external_cidr, lab, total + 1, spec.network.floating_block)
     cidr, floating = spec.network.cidr, iter(outside[1:])
     nodes: list[NodePlan] = [
-        _linux(spec.controllers, lab, number, cidr, next(floating), stock) for number in controllers
+        _controller(spec.controllers, lab, one, cidr, next(floating), stock) for one in controllers
     ]
-    workers = [
-        _worker(spec.workers, lab, number, cidr, next(floating), prefix, stock) for number in _count(spec.workers)
-    ]
-    nodes += [golden.clone(node, stock) for node in workers] if spec.workers.golden else workers
-    nodes += [
-        _linux(spec.linux_workers, lab, number, cidr, next(floating), stock) for number in _count(spec.linux_workers)
-    ]
+    installed: list[NodePlan] = []
+    places = pools.places(spec.pools)
+    for pool in spec.pools:
+        for number, place in enumerate(places[pool.name][: pool.count], 1):
+            node = _worker(pool, f"{pool.name}-{number}", lab, addresses.inner(cidr, place), next(floating), stock)
+            installed.append(node)
+            nodes.append(golden.clone(node, stock) if pool.golden else node)
     made = Plan(
         lab=lab,
         host=facts,
@@ -117,11 +111,7 @@ def make(
         nodes=tuple(nodes),
     )
     chosen = addons.decide(spec.addons, made, made.cluster.versions.minor)
-    return made.model_copy(update={"builder": golden.builder(made, workers), "addons": chosen})
-
-
-def _count(group: Controllers | Workers | LinuxWorkers) -> range:
-    return range(1, group.count + 1)
+    return made.model_copy(update={"builders": golden.builders(made, installed), "addons": chosen})
 
 
 def base_volume(recipe: Recipe, stock: Stock, medium: str = "") -> str:
@@ -134,14 +124,14 @@ def base_volume(recipe: Recipe, stock: Stock, medium: str = "") -> str:
     return f"base-{recipe.name}-{known[:16]}.{suffix}"
 
 
-def _common(lab: str, name: str, cidr: str, offset: int, floating: str) -> dict[str, str]:
+def _common(lab: str, name: str, address: str, floating: str) -> dict[str, str]:
     return {
         "name": name,
         "domain": f"winlab-{lab}-{name}",
         "uuid": addresses.make_uuid(lab, name),
         "mac": addresses.make_mac(lab, name),
         "port": addresses.make_uuid(lab, name, "port"),
-        "address": addresses.inner(cidr, offset),
+        "address": address,
         "floating": floating,
         "hypervisor": "hypervisor-1",  # the only one, in this version
     }
@@ -156,14 +146,12 @@ def _linux_volumes(lab: str, name: str, recipe: Recipe, disk_mib: int, stock: St
     )
 
 
-def _linux(row: Controllers | LinuxWorkers, lab: str, number: int, cidr: str, floating: str, stock: Stock) -> LinuxNode:
+def _controller(row: Controllers, lab: str, number: int, cidr: str, floating: str, stock: Stock) -> LinuxNode:
     recipe = recipes.get(row.os)
-    controller = isinstance(row, Controllers)
-    name = f"controller-{number}" if controller else f"linux-{number}"
-    first = addresses.FIRST_CONTROLLER if controller else addresses.FIRST_LINUX
+    name = f"controller-{number}"
     return LinuxNode(
-        **_common(lab, name, cidr, first + number - 1, floating),
-        role="controller" if controller else "worker",
+        **_common(lab, name, addresses.inner(cidr, addresses.FIRST_CONTROLLER + number - 1), floating),
+        role="controller",
         image=recipe.name,
         user=recipe.user,
         cpus=row.cpus,
@@ -175,16 +163,16 @@ def _linux(row: Controllers | LinuxWorkers, lab: str, number: int, cidr: str, fl
     )
 
 
-def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str, prefix: str, stock: Stock) -> NodePlan:
+def _worker(row: Pool, name: str, lab: str, address: str, floating: str, stock: Stock) -> NodePlan:
     recipe = recipes.get(row.os)
-    name = f"{prefix}-{number}"
     memory = row.memory or recipe.memory_mib or 2048
     disk = row.disk or (recipe.disk_gib or 20) * 1024
-    common = _common(lab, name, cidr, addresses.FIRST_WORKER + number - 1, floating)
+    common = _common(lab, name, address, floating)
     if recipe.os == "linux":
         return LinuxNode(
             **common,
             role="worker",
+            pool=row.name,
             image=recipe.name,
             user=recipe.user,
             cpus=row.cpus,
@@ -200,6 +188,7 @@ def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str, prefi
     return WindowsNode(
         **common,
         role="worker",
+        pool=row.name,
         image=recipe.name,
         user=recipe.user,
         cpus=row.cpus,
@@ -218,7 +207,7 @@ def _worker(row: Workers, lab: str, number: int, cidr: str, floating: str, prefi
     )
 
 
-def _windows(row: Workers, recipe: Recipe, name: str, stock: Stock) -> WindowsPlan:
+def _windows(row: Pool, recipe: Recipe, name: str, stock: Stock) -> WindowsPlan:
     own = stock.content(row.media)
     evaluation = recipe.evaluations[0].sha256 if recipe.evaluations else None
     return WindowsPlan(
@@ -243,7 +232,7 @@ def _windows(row: Workers, recipe: Recipe, name: str, stock: Stock) -> WindowsPl
     )
 
 
-def _default_drivers(row: Workers, recipe: Recipe, stock: Stock) -> str | None:
+def _default_drivers(row: Pool, recipe: Recipe, stock: Stock) -> str | None:
     """The catalog's virtio drivers where the spec names none.
 
     Not on SATA, nor for media that bring their own. A medium that the spec names may come from where nothing can be

@@ -16,6 +16,8 @@ from winlab.design.plan.cluster import ClusterPlan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.stock import Material, Template
 
+POOL_LABEL = "winlab.internal/pool"  # of Kubernetes' nodes, where a lab has several pools
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -84,10 +86,11 @@ class WindowsPlan(_Model):
 
 class _Node(_Model):
     """What all machines have. ``port`` is the UUID of the port in OVN, ``address`` the inner one, ``floating`` the one
-    by which the host reaches it."""
+    by which the host reaches it. ``pool`` is empty for controllers."""
 
     name: str
     role: Literal["controller", "worker"]
+    pool: str = ""
     image: str
     user: str
     domain: str
@@ -117,9 +120,9 @@ class _Node(_Model):
         raise ValueError(f"{self.name} has no {role} volume")
 
     def _lasting(self) -> dict[str, Any]:
-        # names of base volumes follow the cache, and a clone's disk stands on one
+        # names of base volumes follow the cache, and a clone's disk stands on one; names of nodes have the pool's
         volumes = [volume.model_dump(exclude={"backing"}) for volume in self.volumes if volume.role != "base"]
-        return {**self.model_dump(mode="json", exclude={"volumes", "windows"}), "volumes": volumes}
+        return {**self.model_dump(mode="json", exclude={"volumes", "windows", "pool"}), "volumes": volumes}
 
 
 class LinuxNode(_Node):
@@ -185,7 +188,11 @@ class NetworkPlan(_Model):
 
 
 class Plan(_Model):
-    """A whole lab, decided. ``builder`` is the lab that makes the golden image of the Windows nodes."""
+    """A whole lab, decided.
+
+    ``builders`` are the labs that make the golden images of the Windows nodes, one each. Of such a lab, ``golden`` is
+    the key of its image.
+    """
 
     lab: str
     host: HostFacts
@@ -193,7 +200,8 @@ class Plan(_Model):
     cluster: ClusterPlan
     nodes: tuple[NodePlan, ...]
     addons: tuple[AddonPlan, ...] = ()
-    builder: Plan | None = None
+    builders: tuple[Plan, ...] = ()
+    golden: str | None = None
 
     @property
     def digest(self) -> str:
@@ -224,18 +232,28 @@ class Plan(_Model):
 
     def without_secrets(self) -> Plan:
         """The plan as it may be shown: marks in place of product keys."""
-        builder = self.builder and self.builder.without_secrets()
         return self.model_copy(
-            update={"nodes": tuple(node.without_secrets() for node in self.nodes), "builder": builder}
+            update={
+                "nodes": tuple(node.without_secrets() for node in self.nodes),
+                "builders": tuple(builder.without_secrets() for builder in self.builders),
+            }
         )
 
     def windows_nodes(self) -> tuple[WindowsNode, ...]:
         """The nodes that run Windows."""
         return tuple(node for node in self.nodes if isinstance(node, WindowsNode))
 
-    def clones(self) -> tuple[WindowsNode, ...]:
-        """The nodes whose disks stand on a golden image."""
-        return tuple(node for node in self.windows_nodes() if node.is_clone)
+    def clones(self, golden: str | None = None) -> tuple[WindowsNode, ...]:
+        """The nodes whose disks stand on a golden image, or on the one with this key."""
+        return tuple(node for node in self.windows_nodes() if node.is_clone and golden in (None, node.windows.golden))
+
+    def pools(self) -> tuple[str, ...]:
+        """The names of the pools that have nodes."""
+        return tuple(dict.fromkeys(node.pool for node in self.nodes if node.pool))
+
+    def labels(self, node: NodePlan) -> dict[str, str]:
+        """The labels that Kubernetes' node is to have: the pool's, where there are several to choose from."""
+        return {POOL_LABEL: node.pool} if node.pool and len(self.pools()) > 1 else {}
 
     def node(self, name: str) -> NodePlan:
         """The node *name*; KeyError if there is none."""

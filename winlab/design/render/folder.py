@@ -35,10 +35,10 @@ def files(plan: Plan) -> dict[str, bytes]:
     for row in plan.addons:
         text = yaml.safe_dump_all(addons.manifests(row, plan), sort_keys=False)
         found[f"cluster/addons/{row.name}.yaml"] = text.encode()
-    if plan.builder is not None:  # the machine that the golden image is made in
-        of_builder = files(plan.builder)
-        of_builder[f"{plan.builder.nodes[0].name}/network.json"] = of_builder.pop("network.json")
-        found.update(of_builder)
+    for builder in plan.builders:  # the machines that golden images are made in
+        name = builder.nodes[0].name
+        place = name if len(plan.builders) == 1 else builder.lab
+        found.update({f"{place}/{path.removeprefix(f'{name}/')}": one for path, one in files(builder).items()})
     return found
 
 

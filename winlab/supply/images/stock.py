@@ -5,7 +5,7 @@ Afterwards plan making and rendering read nothing (:mod:`winlab.design.plan.stoc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from winlab import data
@@ -15,7 +15,8 @@ from winlab.design.plan.model import sha256_of
 from winlab.design.plan.stock import GoldenImage, Material, Stock, Template
 from winlab.design.render import templates
 from winlab.design.spec import time_zones
-from winlab.design.spec.model import Spec, Workers
+from winlab.design.spec.model import Spec
+from winlab.design.spec.pools import Pool
 from winlab.errors import UsageError
 from winlab.events import Progress, Quiet
 from winlab.supply.images import cache, digests, golden, windows_media
@@ -29,10 +30,9 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
     voice = progress or Quiet()
     _read_catalog()
     addon.read(spec.addons)
-    workers = spec.workers
-    files: dict[Path, tuple[Material, ...]] = {path: (_material(path, voice),) for path in _files(workers)}
-    files |= {path: tuple(_tree(path, voice)) for path in _folders(workers)}
-    every = [recipes.get(name) for name in sorted({spec.controllers.os, spec.workers.os, spec.linux_workers.os})]
+    files: dict[Path, tuple[Material, ...]] = {path: (_material(path, voice),) for path in _files(spec.pools)}
+    files |= {path: tuple(_tree(path, voice)) for path in _folders(spec.pools)}
+    every = [recipes.get(name) for name in sorted({spec.controllers.os, *(pool.os for pool in spec.pools)})]
     media = {recipe.name: image for recipe in every if (image := windows_media.find(recipe)) is not None}
     return Stock(
         images={recipe.name: cache.key(recipe) for recipe in every if recipe.build or recipe.download},
@@ -43,7 +43,7 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
             for one in golden.entries()
         ),
         files=files,
-        templates={} if workers.template is None else {workers.template: own_template(workers.template)},
+        templates={pool.template: own_template(pool.template) for pool in spec.pools if pool.template is not None},
         paths={
             material.sha256: place
             for path, found in files.items()
@@ -71,14 +71,15 @@ def _read_catalog() -> None:
     data.texts("unattend")
 
 
-def _files(workers: Workers) -> list[Path]:
+def _files(pools: Sequence[Pool]) -> Iterator[Path]:
     """The files that a spec names; a template is known by its text."""
-    single = (workers.media, workers.drivers, workers.openssh)
-    return [*(path for path in single if path is not None), *workers.scripts]
+    for pool in pools:
+        yield from filter(None, (pool.media, pool.drivers, pool.openssh, *pool.scripts))
 
 
-def _folders(workers: Workers) -> list[Path]:
-    return [*((workers.files,) if workers.files else ()), *workers.extra_drivers]
+def _folders(pools: Sequence[Pool]) -> Iterator[Path]:
+    for pool in pools:
+        yield from filter(None, (pool.files, *pool.extra_drivers))
 
 
 def own_template(path: Path) -> Template:

@@ -8,12 +8,11 @@ import pytest
 from distributions import Distribution
 
 from winlab import extensions
-from winlab.design import cni
+from winlab.design import cni, spec
 from winlab.design.catalog import versions
 from winlab.design.cni import compatible
 from winlab.design.cni.model import AllObjects, Unreadable
 from winlab.design.plan import required
-from winlab.design.spec import model as spec
 from winlab.errors import HostError, UsageError
 
 PROFILE = """

@@ -43,8 +43,8 @@ def test_answer_files_pass_the_checker(system: str, firmware: str, checkers: Pat
             f"workers.firmware={firmware}", f"kubernetes.version={kubernetes}", "workers.drivers=/srv/virtio-win.iso",
             *([f"workers.product_key={key}"] if key else []),
         )  # fmt: skip
-        assert plan.builder is not None
-        installed, clone = (plan.builder.nodes[0], "windowsPE"), (plan.node("node-1"), "specialize")
+        assert plan.builders
+        installed, clone = (plan.builders[0].nodes[0], "windowsPE"), (plan.node("node-1"), "specialize")
         for node, first in (installed, clone) if bus == "sata" else (installed,):  # a clone's is the same on every bus
             assert node.windows is not None
             path.write_text(answer.answer_xml(node, NASTY))

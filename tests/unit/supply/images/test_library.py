@@ -59,7 +59,8 @@ def test_a_golden_image_is_removed_from_the_pool_too(pool: volumes.Pool) -> None
     assert pool.names("base-") == ["base-other.qcow2", "base-other.qcow2" + volumes.MARKER]
     assert library.items() == []
     with connected() as conn, ExitStack() as held:
-        assert goldens.lacking(plan, lambda: goldens.is_there(plan, pool, conn), held, Quiet()) == plan.builder
+        found = goldens.lacking(plan, lambda one: goldens.is_there(plan, one, pool, conn), held, Quiet())
+        assert found == plan.builders
 
 
 def test_an_image_that_is_being_uploaded_is_not_removed(pool: volumes.Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ import plans
 import pytest
 from isos import BOOT, EVAL, VOLUME, make_server_medium, make_wim
 
+from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import NodePlan
-from winlab.design.spec import model as spec
 from winlab.errors import NotFoundError, UsageError
 from winlab.supply.images import requirements
 

@@ -94,7 +94,7 @@ def test_media_outlive_a_prune(medium: Path) -> None:
 
 
 def base(*changes: str) -> str:
-    builder = plans.make(plans.KVM, "1-1-1", *changes).builder
+    builder = plans.make(plans.KVM, "1-1-1", *changes).builders[0]
     assert builder is not None
     return builder.nodes[0].volume("base").name
 

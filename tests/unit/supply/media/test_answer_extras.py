@@ -7,7 +7,7 @@ from pathlib import Path
 import plans
 import pytest
 
-from winlab.design.spec import model as spec
+from winlab.design import spec
 from winlab.errors import UsageError
 from winlab.supply.images import stock
 from winlab.supply.media import drivers, extras, small_iso

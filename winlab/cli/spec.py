@@ -1,0 +1,124 @@
+"""Commands for specs: explain, schema, list."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from winlab.cli.common import Format, Output, print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from winlab.design.spec.options import Option
+
+app = typer.Typer(help="What a spec can say.", no_args_is_help=True)
+
+
+def _complete_paths(incomplete: str) -> list[str]:
+    from winlab.design.spec import Spec, options
+
+    return [
+        path
+        for path in [*options.sections(Spec), *(o.path for o in options.options(Spec))]
+        if path.startswith(incomplete)
+    ]
+
+
+@app.command()
+def explain(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PATH]",
+            help="A field or a section, such as workers.cpus or network; all fields without it.",
+            autocompletion=_complete_paths,
+            show_default=False,
+        ),
+    ] = "",
+    output: Format = Output.TABLE,
+) -> None:
+    """Explain a field of the spec: what it means, what it takes, and every way to set it."""
+    from winlab.design.spec import Spec, options
+
+    found = options.find(Spec, path)
+    if output is Output.JSON:
+        print_json([asdict(row) for row in found])
+    elif len(found) == 1 and found[0].path == path:
+        print(_explained(found[0]))
+    else:
+        _show(found, options.sections(Spec))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of specs, by which editors check and complete them."""
+    from winlab.design.spec.schema import text
+
+    sys.stdout.write(text())
+
+
+@app.command("list")
+def list_specs(output: Format = Output.TABLE) -> None:
+    """Show the specs in specs/, which can be given by name."""
+    from winlab.design import spec
+    from winlab.design.spec.load import path_of, summary
+
+    specs = {name: spec.load(name, environment={}) for name in spec.names()}
+    if output is Output.JSON:
+        print_json(
+            [
+                {
+                    "name": name,
+                    "controllers": made.controllers.count,
+                    "workers": [{"name": pool.name, "count": pool.count, "os": pool.os} for pool in made.pools],
+                    "summary": summary(name),
+                    "file": str(path_of(name)),
+                }
+                for name, made in specs.items()
+            ]
+        )
+        return
+    rows = []
+    for name, made in specs.items():
+        workers = ", ".join(f"{pool.count} {pool.os}" for pool in made.pools)
+        rows.append([name, str(made.controllers.count), workers, summary(name)])
+    print_table(["NAME", "CONTROLLERS", "WORKERS", "WHAT IT IS"], rows)
+
+
+def _explained(row: Option) -> str:
+    """One field, in full."""
+    section, _, field = row.path.rpartition(".")
+    flags = [row.flag] if row.flag else []
+    flags.append(f"--set {row.path}={_quoted(row.example)}")
+    facts = [
+        ("values", row.values),
+        ("unit", row.unit and f"{row.unit}, unless the value says another"),
+        ("default", row.default),
+        ("systems", row.systems),
+        ("flag", ", ".join(flags)),
+        ("", f"for one pool: --set {section}.NAME.{field}={_quoted(row.example)}" if section == "workers" else ""),
+        ("variable", row.variable or "none: it is a list"),
+        ("example", f"{section}: {{{field}: {row.example}}}" if section else f"{field}: {row.example}"),
+    ]
+    lines = [f"{row.path}: {row.meaning}."]
+    return "\n".join(lines + [f"  {name + ':' if name else '':<10} {text}" for name, text in facts if text])
+
+
+def _quoted(value: str) -> str:
+    return f"'{value}'" if set(value) & set(" []{}~,*") else value
+
+
+def _show(rows: Sequence[Option], sections: dict[str, str]) -> None:
+    """The fields, section by section."""
+    for name in dict.fromkeys(row.section for row in rows):
+        if name:
+            print(f"{name}: {sections[name]}")
+        print_table(
+            ["FIELD", "VALUES", "DEFAULT", "MEANING"],
+            [[row.path, row.values, row.default, row.meaning] for row in rows if row.section == name],
+        )
+    print("'winlab spec explain FIELD' tells more of one, with its flag and variable.")

@@ -1,0 +1,190 @@
+"""A spec before it is checked: plain values, changes to them, and where each one came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from winlab.design.catalog import recipes
+from winlab.design.spec import options
+from winlab.design.spec.pools import FIRST, LINUX_POOL, Pool, windows_only
+from winlab.errors import UsageError
+
+Place = tuple[str | int, ...]  # a field as pydantic names it: ("workers", 1, "cpus")
+OF_A_SPEC = re.compile(r"([a-z_]+(?:\.[a-z0-9_]+)*): (.*)", re.DOTALL)  # "workers.1.name: two pools are ..."
+
+
+@dataclass(frozen=True)
+class Change:
+    """A value for a field from outside the spec's file.
+
+    ``words`` is how the person gave it. A field that only Windows has changes Windows pools; where there is none, it is
+    an error only if the change is meant ``everywhere``, as a variable in somebody's profile is not.
+    """
+
+    path: str
+    value: Any
+    words: str
+    everywhere: bool = True
+
+
+@dataclass
+class Draft:
+    """The raw values for a *spec*; ``where`` names their source in messages, ``nodes`` are its YAML nodes."""
+
+    spec: type[BaseModel]
+    raw: dict[str, Any]
+    where: str
+    nodes: yaml.Node | None = None
+    _changed: dict[Place, Change] = field(default_factory=dict)
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Make the changes in this order, but first those that say which pools run Windows.
+
+        :raises UsageError: a path leads into a value without fields, or to a pool that is not there.
+        """
+        for change in sorted(changes, key=lambda one: one.path != "workers" and not one.path.endswith(".os")):
+            for place, holder, name in self._targets(change):
+                holder[name] = change.value
+                self._changed[place] = change
+
+    def rehearse(self, stand_in: Callable[[str], str]) -> None:
+        """Give each Windows pool the image of stand-in media in place of its own image and medium."""
+        for _, pool in self._pools():
+            image = _image(pool)
+            if image in recipes.systems() and recipes.get(image).os == "windows":
+                pool["os"] = stand_in(image)
+                pool.pop("media", None)
+
+    def pool_names(self) -> list[str]:
+        """What the pools under ``workers`` are called."""
+        return [_name(number, pool) for number, pool in self._pools()]
+
+    def explained(self, error: ValidationError) -> UsageError:
+        """What pydantic found, with the place of each problem in words."""
+        problems = dict.fromkeys(self._problem(item) for item in error.errors())
+        return UsageError(
+            f"The spec is not valid ({len(problems)} problem{'s' if len(problems) > 1 else ''}).",
+            why="\n       ".join(problems),
+            cure="'winlab spec explain' lists every field; 'winlab plan' checks a spec without touching anything.",
+        )
+
+    def _problem(self, item: Any) -> str:
+        place: Place = item["loc"]
+        message = item["msg"].removeprefix("Value error, ")
+        if not place and (named := OF_A_SPEC.fullmatch(message)):
+            place = tuple(int(part) if part.isdigit() else part for part in named[1].split("."))
+            message = named[2]
+        if item["type"] == "extra_forbidden":
+            beside = options.fields_beside(self.spec, ".".join(part for part in place if isinstance(part, str)))
+            message = f"there is no such field; there are {', '.join(beside)}"
+        elif item["type"] == "tuple_type" and place == ("workers",):
+            message = "should be the fields of a pool, or a list of pools"
+        for end in range(len(place), 0, -1):
+            if (change := self._changed.get(place[:end])) is not None:
+                shown = ".".join((change.path, *map(str, place[end:])))
+                return f"{change.words}: {shown}: {message}"
+        line = _line(self.nodes, place) if self.nodes is not None else None
+        source = self.where if line is None else f"{self.where}, line {line}"
+        return f"{source}: {self._shown(place)}: {message}" if place else f"{source}: {message}"
+
+    def _shown(self, place: Place) -> str:
+        """The path of a field, as ``--set`` takes it: pools by their names."""
+        parts = [str(part) for part in place]
+        if place[0] == "workers" and len(place) > 1:
+            names = {number: _name(number, pool) for number, pool in self._pools()}
+            parts[1:2] = [names.get(int(place[1]), parts[1])] if isinstance(self.raw["workers"], list) else []
+        return ".".join(parts)
+
+    def _pools(self) -> list[tuple[int, dict[str, Any]]]:
+        """The pools under ``workers`` that can have fields, with their places in the list."""
+        if self.raw.get("workers") is None:
+            self.raw["workers"] = {}
+        value = self.raw["workers"]
+        listed = value if isinstance(value, list) else [value]
+        return [(number, pool) for number, pool in enumerate(listed) if isinstance(pool, dict)]
+
+    def _targets(self, change: Change) -> Iterator[tuple[Place, dict[str, Any], str]]:
+        """Where the change has its effect: the place, the mapping that holds it, and the name in there."""
+        path = change.path.split(".")
+        if path[0] != "workers" or len(path) == 1:
+            yield _leaf(self.raw, (), path, change)
+            return
+        pools = self._pools()
+        chosen = [(number, pool) for number, pool in pools if _name(number, pool) == path[1]]
+        if chosen:
+            path.pop(1)
+        elif path[1] == LINUX_POOL and len(path) > 2:
+            yield _leaf(self.raw, (), ["linux_workers", *path[2:]], change)
+            return
+        elif len(path) > 2 and path[1] not in Pool.model_fields:
+            raise UsageError(
+                f"'{change.words}': there is no pool '{path[1]}'.", cure=f"There are {', '.join(self.pool_names())}."
+            )
+        elif not pools:
+            raise UsageError(f"'{change.words}': 'workers' has no fields.")
+        elif _for_windows(change):
+            chosen = [(number, pool) for number, pool in pools if not _is_linux(_image(pool))]
+            if not chosen and change.everywhere:
+                chosen = pools  # refused when the spec is checked, with the reason
+        else:
+            chosen = pools
+        listed = isinstance(self.raw["workers"], list)
+        for number, pool in chosen:
+            if len(path) == 1:
+                raise UsageError(
+                    f"'{change.words}' changes no field.", cure=f"Name one: workers.{_name(number, pool)}.cpus"
+                )
+            yield _leaf(pool, ("workers", number if listed else 0), path[1:], change)
+
+
+def _leaf(
+    holder: dict[str, Any], place: Place, path: Sequence[str], change: Change
+) -> tuple[Place, dict[str, Any], str]:
+    for key in path[:-1]:
+        if holder.get(key) is None:
+            holder[key] = {}
+        holder = holder[key]
+        if not isinstance(holder, dict):
+            raise UsageError(f"'{change.words}': '{key}' has no fields.")
+    return (*place, *path), holder, path[-1]
+
+
+def _for_windows(change: Change) -> bool:
+    """Whether the change is for all pools, of a field that only Windows has."""
+    section, _, name = change.path.rpartition(".")
+    return section == "workers" and name in windows_only()
+
+
+def _name(number: int, pool: dict[str, Any]) -> str:
+    return str(pool.get("name") or (FIRST if number == 0 else number + 1))
+
+
+def _image(pool: dict[str, Any]) -> str:
+    return str(pool.get("os") or Pool.model_fields["os"].default)
+
+
+def _is_linux(image: str) -> bool:
+    return image in recipes.systems() and recipes.get(image).os == "linux"
+
+
+def _line(node: yaml.Node, place: Place) -> int | None:
+    """The line (from 1) of the key that *place* names, or of its nearest parent that is there."""
+    line: int | None = None
+    for key in place:
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            node = node.value[key]
+            line = node.start_mark.line + 1
+        elif isinstance(node, yaml.MappingNode) and isinstance(key, str):
+            found = next(((name, value) for name, value in node.value if name.value == key), None)
+            if found is None:
+                break
+            line, node = found[0].start_mark.line + 1, found[1]
+        elif not (isinstance(node, yaml.MappingNode) and key == 0):  # one pool without a list is the first of them
+            break
+    return line

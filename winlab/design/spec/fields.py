@@ -1,0 +1,52 @@
+"""How a field of the spec is declared: once, with all that its flag, variable, schema and documentation need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+UNIT, FLAG, DEFAULT, SYSTEMS = "x-unit", "x-flag", "x-default", "x-systems"  # keys in the JSON Schema
+WINDOWS, LINUX = "Windows", "Linux"
+
+
+MIB = "MiB"
+
+
+class Model(BaseModel):
+    """A section of the spec."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def option(
+    default: Any,
+    says: str,
+    *,
+    example: Any,
+    unit: str = "",
+    flag: str = "",
+    otherwise: str = "",
+    systems: str = "",
+    **limits: Any,
+) -> Any:
+    """Declare a field.
+
+    :param says: what the field means: a sentence without a full stop.
+    :param example: a value as a spec has it.
+    :param unit: of plain numbers: ``MiB``. A size may be written with a unit of its own.
+    :param flag: the command line's own flag for the field, where there is one besides ``--set``.
+    :param otherwise: what happens where the field is left out and *default* does not say it.
+    :param systems: ``WINDOWS`` or ``LINUX`` where only nodes with that system have the field.
+    :param limits: pydantic's: ``ge``, ``le``, ``pattern``.
+    """
+    given = {UNIT: unit, FLAG: flag, DEFAULT: otherwise, SYSTEMS: systems}
+    extra: dict[str, Any] = {key: value for key, value in given.items() if value}
+    if unit == MIB:  # pydantic can't tell: such a field is an integer or a text
+        extra.update(minimum=limits["ge"], maximum=limits["le"])
+    return Field(default, description=says, examples=[example], json_schema_extra=extra, **limits)
+
+
+def of(systems: str) -> ConfigDict:
+    """The configuration of a section that only nodes with this system have."""
+    return ConfigDict(json_schema_extra={SYSTEMS: systems})

@@ -1,0 +1,179 @@
+"""The table of all fields of the spec: one row a field, made from its declaration.
+
+The row gives the field's flag, its environment variable, what ``winlab spec explain`` says, and its line in
+docs/specs.md. The functions are told the spec's model, :class:`winlab.design.spec.Spec`, which uses them itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from winlab.design.spec.fields import DEFAULT, FLAG, MIB, SYSTEMS, UNIT
+from winlab.design.spec.sizes import human
+from winlab.errors import UsageError
+
+PREFIX = "WINLAB_"
+ALL_SYSTEMS = "Linux and Windows"
+BEGIN, END = "<!-- table: winlab spec explain -->", "<!-- end of table -->"  # around the table in docs/specs.md
+
+
+@dataclass(frozen=True)
+class Option:
+    """A field: what it means, and every way to set it."""
+
+    path: str  # workers.cpus
+    meaning: str
+    values: str
+    default: str
+    unit: str
+    systems: str
+    flag: str  # empty: --set alone
+    variable: str  # empty: lists have none
+    example: str  # as YAML
+
+    @property
+    def section(self) -> str:
+        """The path without the field's own name; empty for a field of the spec itself."""
+        return self.path.rpartition(".")[0]
+
+
+@cache
+def options(spec: type[BaseModel]) -> tuple[Option, ...]:
+    """All fields, in the order of the spec."""
+    return tuple(_walk(spec, "", {}))
+
+
+@cache
+def sections(spec: type[BaseModel]) -> dict[str, str]:
+    """What each section of the spec means, by its path."""
+    return dict(_sections(spec, ""))
+
+
+def find(spec: type[BaseModel], path: str) -> tuple[Option, ...]:
+    """The field *path*, or all fields of the section *path*; all there are if it is empty.
+
+    :raises UsageError: there is neither; the message suggests similar ones.
+    """
+    found = tuple(row for row in options(spec) if not path or row.path == path or row.path.startswith(f"{path}."))
+    if found:
+        return found
+    similar = difflib.get_close_matches(path, [*sections(spec), *(row.path for row in options(spec))], 3)
+    raise UsageError(
+        f"A spec has no field '{path}'.",
+        cure=f"Did you mean {' or '.join(similar)}?" if similar else "'winlab spec explain' lists all fields.",
+    )
+
+
+def fields_beside(spec: type[BaseModel], path: str) -> list[str]:
+    """The names of all fields of the section that *path* is in, sorted; *path* need not be there itself."""
+    model = spec
+    for name in path.split(".")[:-1]:
+        field = model.model_fields.get(name)
+        inner = _model_of(field.annotation) if field is not None else None
+        if inner is None:
+            return []
+        model = inner
+    return sorted(model.model_fields)
+
+
+def table(spec: type[BaseModel]) -> str:
+    """The table of docs/specs.md, in Markdown."""
+    lines = ["| field | values | default | meaning |", "| --- | --- | --- | --- |"]
+    for row in options(spec):
+        values = f"{row.values} {row.unit}" if row.unit and row.unit != MIB else row.values
+        meaning = row.meaning + (f" (`{row.flag}`)" if row.flag else "")
+        lines.append("| " + " | ".join((f"`{row.path}`", values, row.default, meaning)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _walk(model: type[BaseModel], prefix: str, above: dict[str, Any]) -> Iterator[Option]:
+    schema = model.model_json_schema()
+    for name, field in model.model_fields.items():
+        inner = _model_of(field.annotation)
+        if inner is not None:
+            yield from _walk(inner, f"{prefix}{name}.", _extra(inner.model_config.get("json_schema_extra")))
+        else:
+            yield _row(f"{prefix}{name}", field.default, field.examples or [], schema["properties"][name], above)
+
+
+def _row(path: str, default: Any, examples: list[Any], schema: dict[str, Any], above: dict[str, Any]) -> Option:
+    unit = schema.get(UNIT, "")
+    if DEFAULT in schema:
+        usual = schema[DEFAULT]
+    elif unit == MIB:
+        usual = human(default).replace(" ", "")
+    else:
+        usual = _yaml(default)
+    return Option(
+        path=path,
+        meaning=schema["description"],
+        values=_values(schema, unit),
+        default=usual,
+        unit=unit,
+        systems=schema.get(SYSTEMS) or above.get(SYSTEMS) or ALL_SYSTEMS,
+        flag=schema.get(FLAG, ""),
+        variable="" if schema.get("type") == "array" else PREFIX + path.upper().replace(".", "_"),
+        example=_yaml(examples[0]),
+    )
+
+
+def _values(schema: dict[str, Any], unit: str) -> str:
+    """What can stand there, in words."""
+    if unit == MIB:
+        return f"{_size(schema['minimum'])} to {_size(schema['maximum'])}"
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    kind = next((one for one in kinds if "enum" in one), kinds[0])
+    if "enum" in kind or "const" in kind:
+        return _either([str(value) for value in kind.get("enum") or [kind["const"]]])
+    match kind["type"]:
+        case "array":
+            return "a list of paths" if kind["items"].get("format") == "path" else "a list"
+        case "boolean":
+            return "true or false"
+        case "integer":
+            low, high = kind.get("minimum"), kind.get("maximum")
+            return f"{low} to {high}" if high is not None else f"{low} or more"
+    return "a path" if kind.get("format") == "path" else "text"
+
+
+def _size(mib: int) -> str:
+    """``512MiB``, ``4GiB``, ``1TiB``: as short as a spec may write it."""
+    return f"{mib >> 20}TiB" if mib % (1 << 20) == 0 else human(mib).replace(" ", "")
+
+
+def _either(values: list[str]) -> str:
+    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} or {values[-1]}"
+
+
+def _yaml(value: Any) -> str:
+    """A value as a spec has it, in one line."""
+    if isinstance(value, str):
+        return value
+    return yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()
+
+
+def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, field in model.model_fields.items():
+        inner = _model_of(field.annotation)
+        if inner is not None:
+            yield f"{prefix}{name}", " ".join((inner.__doc__ or "").split())
+            yield from _sections(inner, f"{prefix}{name}.")
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field of this type is, or is a list of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_of, typing.get_args(annotation))), None)
+
+
+def _extra(extra: Any) -> dict[str, Any]:
+    return extra if isinstance(extra, dict) else {}

@@ -1,0 +1,48 @@
+"""The systems that nodes can run, as fields of the spec name them: by their images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+from winlab.design.catalog import recipes
+from winlab.design.catalog.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class _Suggested:
+    """The known images in the JSON Schema: an editor suggests them and takes others, too."""
+
+    linux: bool
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        known = [name for name in recipes.systems() if not self.linux or recipes.get(name).os == "linux"]
+        return {"anyOf": [{"enum": known}, {"type": "string"}]}
+
+
+AnySystem = Annotated[str, _Suggested(linux=False)]
+LinuxSystem = Annotated[str, _Suggested(linux=True)]
+
+
+def system(name: str) -> Recipe:
+    """The recipe of the image *name*.
+
+    :raises ValueError: there is none, or nodes can't run it.
+    """
+    known = recipes.systems()
+    if name not in known:
+        raise ValueError(f"there is no image '{name}'; there are {', '.join(known)}")
+    return recipes.get(name)
+
+
+def require_linux(name: str, who: str) -> str:
+    """Return *name*, the image of *who* (``a controller``).
+
+    :raises ValueError: there is no such image, or it is not Linux.
+    """
+    if system(name).os != "linux":
+        raise ValueError(f"{who} runs Linux, '{name}' is Windows")
+    return name
