@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from winlab.checks import pods
@@ -18,6 +17,7 @@ from winlab.checks.world import World
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Kind, Listener, Progress
+from winlab.threads import Threads
 
 WORKERS = 4  # kubectl itself takes half a core while it runs
 CLUSTER_KINDS = ("nodes", "runtimeclasses.node.k8s.io")
@@ -70,7 +70,7 @@ def _judge_all(cases: Sequence[Case], world: World, tell: Listener) -> dict[str,
     told = Told(tell, f"{len(cases)} rows", world.means.clock)
     alone = [case for case in cases if Need.ASKED in case.needs]
     found: dict[str, Result] = {}
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+    with Threads(max_workers=WORKERS) as pool:
         try:
             together = [case for case in cases if case not in alone]
             for result in pool.map(lambda case: judge(case, world), together):
@@ -152,7 +152,7 @@ def _load(world: World, tags: Sequence[Tag], nodes: Mapping[str, Object], image:
             world.means.script(tag, "load", {"images": [image]})
 
     told.say(f"importing {image} on {', '.join(wanted) or 'no node'}")
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+    with Threads(max_workers=WORKERS) as pool:
         list(pool.map(load, wanted.values()))
 
 

@@ -87,10 +87,11 @@ def push(
     output: Format = Output.TABLE,
 ) -> None:
     """Swap a program on a running node with your own build, or back."""
-    from winlab.operations import day2
+    from winlab.operations import push as operation
+    from winlab.site import Site
 
     done = watched(
-        f"push {node}", lambda voice: day2.push_binary(lab, node, binary, voice, restore=restore), output, 60
+        f"push {node}", lambda voice: operation.to_node(lab, Site(), node, binary, voice, restore=restore), output, 60
     )
     if output is Output.JSON:
         print_json({"node": node, **dataclasses.asdict(done)})
@@ -111,10 +112,11 @@ def load(
 ) -> None:
     """Bring a container image to every node of its system."""
     from winlab.cli.progress import shown
-    from winlab.operations import day2
+    from winlab.operations import load as operation
+    from winlab.site import Site
 
     with shown(output) as tell:
-        found = day2.load_image(lab, image, tell, name=name)
+        found = operation.to_lab(lab, Site(), image, tell, name=name)
     if output is Output.JSON:
         print_json([{"image": reference, "nodes": nodes} for reference, nodes in found.items()])
         return
@@ -130,10 +132,10 @@ def logs(
     output: Format = Output.TABLE,
 ) -> None:
     """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'."""
-    from winlab.operations import day2
-    from winlab.operations.logs import text
+    from winlab.operations.logs import reports, text
+    from winlab.site import Site
 
-    found = day2.reports(lab, node, lines)
+    found = reports(lab, Site(), node, lines)
     if output is Output.JSON:
         print_json([dataclasses.asdict(report) for report in found])
     else:
@@ -159,22 +161,17 @@ def lock(
     output: Format = Output.TABLE,
 ) -> None:
     """Write or renew winlab.lock: every input of a lab by its hash, for 'create --locked'."""
-    from winlab.operations import day2
-    from winlab.operations import lock_file as locks
+    from winlab.cli.progress import shown
+    from winlab.operations import lock as operation
     from winlab.steps.payload import Origin
 
     made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
-    path = file or locks.beside(spec)
-    before = locks.read(path) if check else locks.replaced(path)
     origin = Origin(source.value if source else None, bundle, mirror, own_programs(kubelet, kubeadm, kube_proxy))
-    now = watched("inputs", lambda voice: day2.current_lock(made, origin, spec, voice), output, 600)
-    if check and before is not None:
-        locks.require(before, now, path)
-    drifts = locks.compare(before, now) if before is not None else []
-    written = not check and locks.write(path, now)
+    with shown(output) as tell:
+        done = operation.renew(made, tell, spec=spec, origin=origin, path=file, check=check)
     if output is Output.JSON:
-        print_json({"file": str(path), "written": written, "changes": drifts})
+        print_json({"file": str(done.path), "written": done.written, "changes": done.changes})
         return
-    for drift in drifts:
-        print(drift)
-    print(f"'{path}' {'is written' if written else 'is as it was'}: {locks.count(now)} inputs.")
+    for change in done.changes:
+        print(change)
+    print(f"'{done.path}' {'is written' if done.written else 'is as it was'}: {done.inputs} inputs.")

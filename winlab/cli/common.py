@@ -50,10 +50,11 @@ class Output(StrEnum):
 def _complete_labs() -> list[str]:
     from winlab import lab_folder
     from winlab.errors import WinlabError
-    from winlab.operations import labs as lab
+    from winlab.operations import look
+    from winlab.site import Site
 
     try:
-        return sorted({*lab.all_labs(), *lab_folder.labs()})
+        return sorted({*look.all_labs(Site()), *lab_folder.labs()})
     except WinlabError:
         return lab_folder.labs()
 
@@ -69,10 +70,11 @@ def _complete_specs(incomplete: str) -> list[str]:
 
 def _complete_nodes(ctx: typer.Context) -> list[str]:
     from winlab.errors import WinlabError
-    from winlab.operations import labs as lab
+    from winlab.operations import look
+    from winlab.site import Site
 
     try:
-        return list(lab.nodes_of(ctx.params.get("lab") or settings.DEFAULT_LAB))
+        return look.nodes_of(ctx.params.get("lab") or settings.DEFAULT_LAB, Site())
     except WinlabError:
         return []
 
@@ -244,10 +246,7 @@ def own_programs(
 def watched(name: str, work: Callable[[Progress], T], output: Output, usual: float) -> T:
     """Do the work as a step, so that it is shown as all steps are; its result."""
     from winlab.cli.progress import shown
-    from winlab.engine import engine
-    from winlab.engine.engine import Step
+    from winlab.operations import one_step
 
-    results: list[T] = []
     with shown(output) as tell:
-        engine.run([Step(name, lambda voice: results.append(work(voice)), lambda: False, usual=usual)], tell)
-    return results[0]
+        return one_step.perform(name, work, tell, usual)

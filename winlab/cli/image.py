@@ -104,9 +104,10 @@ def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
     A golden image that labs stand on stays.
     """
     from winlab.operations import prune as images
+    from winlab.site import Site
     from winlab.supply.images import library
 
-    freed, left = images.remove(library.find(which))
+    freed, left = images.remove(library.find(which), Site())
     if output is Output.JSON:
         print_json({"freed_bytes": freed, "pool": left or None})
         return
@@ -205,6 +206,7 @@ def _build_golden(
     from winlab.cli.common import make_spec, plan_of
     from winlab.cli.progress import shown
     from winlab.operations import golden
+    from winlab.site import Site
     from winlab.steps.payload import Origin
 
     spec = make_spec("1-1-1", changes, name, iso, False)
@@ -212,7 +214,7 @@ def _build_golden(
     fetch = consent.to_fetch(spec, accept_eula)
     origin = Origin(source.value if source else None, bundle, mirror)
     with shown(output) as tell:
-        made = golden.build(plan, tell, origin, consent=fetch)
+        made = golden.build(plan, Site(), tell, origin, consent=fetch)
     if output is Output.TABLE:
         print(made.path)
     else:
@@ -306,8 +308,9 @@ def prune(output: Format = Output.TABLE) -> None:
     """Remove cached images that no recipe asks for any more, and base volumes that no lab stands on."""
     from winlab.design.catalog import recipes as catalog
     from winlab.operations.prune import prune_all
+    from winlab.site import Site
 
-    freed = prune_all([catalog.get(name) for name in catalog.names()])
+    freed = prune_all([catalog.get(name) for name in catalog.names()], Site())
     if output is Output.JSON:
         print_json({"freed_bytes": freed})
     else:

@@ -69,8 +69,9 @@ def join(
     from winlab.events import Event, Kind
     from winlab.host.facts import read_facts
     from winlab.lab_folder import LabState
+    from winlab.operations import create, look
     from winlab.operations import join as joining
-    from winlab.operations import labs
+    from winlab.site import Site
     from winlab.steps.payload import Origin
 
     model.check_prefix(prefix)
@@ -85,11 +86,11 @@ def join(
         "look at the cluster", lambda voice: joining.look(state, admin, server, spec, origin, voice), output, 10
     )
     made = model.make(spec, lab, read_facts(), cluster, prefix)
-    joining.check(made, cluster, labs.nodes_of(lab))
+    joining.check(made, cluster, look.nodes_of(lab, Site()))
     with shown(output) as tell:
         for note in joining.notes(made, cluster):
             tell(Event(Kind.NOTE, "", note))
-        labs.create(made, tell, mirror=mirror, until=until.value, origin=origin, admin=admin, consent=fetch)
+        create.create(made, Site(), tell, until=until.value, origin=origin, admin=admin, consent=fetch)
     if output is Output.TABLE:
         what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
         print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")

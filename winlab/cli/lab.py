@@ -71,18 +71,17 @@ def create(
     made = plan_of(wanted, lab)
     fetch = consent.to_fetch(wanted, accept_eula)
     from winlab.cli.progress import clock, shown
-    from winlab.events import Event, Kind
-    from winlab.operations import labs, lock_file
+    from winlab.operations import create as operation
+    from winlab.operations import lock_file
+    from winlab.site import Site
     from winlab.steps.payload import Origin
 
     begun = time.monotonic()
     with shown(output) as tell:
-        if made.host.accelerator == "tcg":
-            tell(Event(Kind.NOTE, "", "KVM can't be used on this host: guests are emulated, which is slow."))
         held = lock_file.beside(spec) if locked else None
         own = own_programs(kubelet, kubeadm, kube_proxy)
         origin = Origin(source.value if source else None, bundle, mirror, own)
-        labs.create(made, tell, mirror=mirror, until=until.value, origin=origin, locked=held, consent=fetch)
+        operation.create(made, Site(), tell, until=until.value, origin=origin, locked=held, consent=fetch)
     if output is Output.TABLE:
         what = "the cluster is Ready" if until is Until.CLUSTER else "all nodes answer"
         print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
@@ -130,9 +129,10 @@ def status(lab: Lab = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> No
 
 
 def _show_status(lab: str, output: Output = Output.TABLE) -> ExitCode:
-    from winlab.operations import labs
+    from winlab.operations import look
+    from winlab.site import Site
 
-    found = labs.status(lab)
+    found = look.status(lab, Site())
     rows = []
     for node in found:
         tag = node.tag
@@ -164,9 +164,10 @@ def _lab_flag(lab: str) -> str:
 
 def list_labs(output: Format = Output.TABLE) -> None:
     """Show all labs of this host."""
-    from winlab.operations import labs
+    from winlab.operations import look
+    from winlab.site import Site
 
-    found = labs.all_labs()
+    found = look.all_labs(Site())
     if output is Output.JSON:
         print_json(
             [
@@ -188,10 +189,11 @@ def destroy(lab: Lab = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> N
     """Remove a lab with all its traces. Images stay, for the next one."""
     from winlab.cli.progress import shown
     from winlab.design.plan.model import check_lab_name
-    from winlab.operations import labs
+    from winlab.operations import destroy as operation
+    from winlab.site import Site
 
     check_lab_name(lab, own=True)
     with shown(output) as tell:
-        removed = labs.destroy(lab, tell)
+        removed = operation.destroy(lab, Site(), tell)
     if output is Output.TABLE:
         print(f"The lab '{lab}' is gone." if removed else f"There is nothing of a lab '{lab}'.")

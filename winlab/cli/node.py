@@ -29,12 +29,12 @@ def ssh(node: Node, lab: Lab = settings.DEFAULT_LAB) -> None:
     """Open an ssh session on a node. Its host key is known already."""
     from winlab import run
     from winlab.adapters.guests.ssh import arguments
-    from winlab.adapters.vm.connection import connected
     from winlab.lab_folder import LabState
-    from winlab.operations import labs
+    from winlab.operations import look
+    from winlab.site import Site
 
-    with connected() as conn:
-        machine = labs.find_node(lab, node, conn)
+    with Site().connected() as conn:
+        machine = look.find_node(lab, node, conn)
     state = LabState(lab)
     state.credentials()  # says what is wrong if this account has none
     run.replace(arguments(machine.tag, state))
@@ -49,9 +49,10 @@ def execute(
     ] = None,
 ) -> None:
     """Run a command on a node; its output and exit code are winlab's."""
-    from winlab.operations import labs
+    from winlab.operations import look
+    from winlab.site import Site
 
-    guest = labs.login(lab, node, via)
+    guest = look.login(lab, node, Site(), via)
     try:
         code = guest.execute(command, _writer(sys.stdout.buffer), _writer(sys.stderr.buffer))
     finally:
@@ -76,12 +77,12 @@ def vnc(
     """Print where a node's screen is, and open a viewer."""
     from winlab import run
     from winlab.adapters.vm import domains
-    from winlab.adapters.vm.connection import connected
     from winlab.lab_folder import LabState
-    from winlab.operations import labs
+    from winlab.operations import look
+    from winlab.site import Site
 
-    with connected() as conn:
-        machine = labs.find_node(lab, node, conn)
+    with Site().connected() as conn:
+        machine = look.find_node(lab, node, conn)
         address, port = domains.vnc(conn, machine.domain)
     print(f"{node}: vnc://{address}:{port}  password {LabState(lab).credentials().nodes[node].vnc_password}")
     if not viewer or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
@@ -100,13 +101,13 @@ def serial(
 ) -> None:
     """Join a node's serial port to the terminal. Ctrl-] leaves."""
     from winlab.adapters.vm import console
-    from winlab.adapters.vm.connection import connected
     from winlab.adapters.vm.volumes import Pool
     from winlab.design.render.domain import serial_log
-    from winlab.operations import labs
+    from winlab.operations import look
+    from winlab.site import Site
 
-    with connected() as conn:
-        machine = labs.find_node(lab, node, conn)
+    with Site().connected() as conn:
+        machine = look.find_node(lab, node, conn)
         if log:
             pool = Pool(conn)
             pool.refresh()
@@ -123,12 +124,12 @@ def screenshot(
 ) -> None:
     """Write a node's screen to a PNG file."""
     from winlab.adapters.vm import domains
-    from winlab.adapters.vm.connection import connected
     from winlab.errors import UsageError
-    from winlab.operations import labs
+    from winlab.operations import look
+    from winlab.site import Site
 
-    with connected() as conn:
-        machine = labs.find_node(lab, node, conn)
+    with Site().connected() as conn:
+        machine = look.find_node(lab, node, conn)
         image = domains.screenshot(conn, machine.domain)
     try:
         file.write_bytes(image)

@@ -42,9 +42,10 @@ def smoke(
     from winlab.checks.model import choose
     from winlab.checks.rows import ROWS
     from winlab.cli.progress import shown
+    from winlab.site import Site
 
     choose([row.id for row in ROWS], only)
-    tags, reach = means.of(lab)
+    tags, reach = means.of(lab, Site())
     with shown(Output.TABLE) as tell:  # on the standard error
         report = smoke.run(lab, tags, reach, tell, only=only, keep=keep)
     _finish(report, output, junit)
@@ -68,9 +69,10 @@ def readiness(
     from winlab.checks import means, readiness
     from winlab.checks.model import choose
     from winlab.cli.progress import shown
+    from winlab.site import Site
 
     choose([gate.id for gate in readiness.GATES], only)
-    tags, reach = means.of(lab)
+    tags, reach = means.of(lab, Site())
     with shown(Output.TABLE) as tell:  # on the standard error
         report = readiness.run(lab, tags, reach, tell, only=only, timeout=timeout)
     _finish(report, output, junit)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
 from winlab.errors import WinlabError
 from winlab.events import Event, Kind, Listener, Progress
+from winlab.threads import Threads
 
 WORKERS = 8  # most steps wait for guests; those that compute hold a lock or a core of their own
 REMIND = 1.0  # seconds between looks for an interrupt
@@ -77,7 +78,7 @@ def run(steps: Sequence[Step], tell: Listener) -> None:
     finished: set[str] = set()
     failures: list[BaseException] = []
     running: dict[Future[None], Step] = {}
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+    with Threads(max_workers=WORKERS) as pool:
         try:
             while running or (waiting and not failures):
                 if not failures:

@@ -7,9 +7,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from winlab import lab_folder, locks
+from winlab import locks
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.connection import Connection, connected
+from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.catalog import versions
 from winlab.design.plan.model import GOLDEN, NodePlan, Plan
@@ -20,6 +20,7 @@ from winlab.errors import ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Event, Kind, Listener, Progress, Told
 from winlab.lab_folder import LabState
 from winlab.operations import bundle
+from winlab.site import Site
 from winlab.steps import Context, foundation, golden, images, payload
 from winlab.steps.payload import Origin, Supply
 from winlab.supply.images import golden as golden_cache
@@ -52,7 +53,7 @@ def all_made(plan: Plan, conn: Connection) -> bool:
     return all(domains.find(conn, node.domain) is not None for node in clones)
 
 
-def check_media(plan: Plan, *, consent: bool = False, offline: bool = False) -> None:
+def check_media(plan: Plan, site: Site, *, consent: bool = False, offline: bool = False) -> None:
     """See that the media can be had from which Windows will have to be installed, if it has to be.
 
     :param offline: everything is to come from a bundle, and nothing from the internet.
@@ -71,7 +72,7 @@ def check_media(plan: Plan, *, consent: bool = False, offline: bool = False) -> 
     try:
         requirements.check(plan.builder, consent=consent, offline=offline)
     except WinlabError:
-        if not _is_settled(plan):
+        if not _is_settled(plan, site):
             raise
 
 
@@ -98,15 +99,15 @@ def check_evaluation(plan: Plan, tell: Listener) -> None:
         tell(Event(Kind.NOTE, "", text))
 
 
-def _is_settled(plan: Plan) -> bool:
+def _is_settled(plan: Plan, site: Site) -> bool:
     try:
-        with connected() as conn:
-            return is_there(plan, Pool(conn), conn)
+        with site.storage() as (conn, pool):
+            return is_there(plan, pool, conn)
     except HostError:
         return False
 
 
-def lacking(plan: Plan, present: Callable[[], bool], held: ExitStack, progress: Progress) -> Plan | None:
+def lacking(plan: Plan, site: Site, present: Callable[[], bool], held: ExitStack, progress: Progress) -> Plan | None:
     """The plan of the lab in which the golden image has to be made; None if nothing has to be.
 
     Another winlab that makes it is waited for. The lock stays in *held*.
@@ -115,17 +116,17 @@ def lacking(plan: Plan, present: Callable[[], bool], held: ExitStack, progress: 
     """
     if plan.builder is None or present():
         return None
-    folder = LabState(plan.builder.lab)
-    held.enter_context(locks.held(_lock(plan.builder.lab), progress, "making this golden image"))
+    folder = site.folder(plan.builder.lab)
+    held.enter_context(locks.held(_lock(plan.builder.lab, site), progress, "making this golden image"))
     if present():
         return None
     folder.write(folder.folder / WANTED_BY, plan.lab)
     return plan.builder
 
 
-def _lock(lab: str) -> Path:
+def _lock(lab: str, site: Site) -> Path:
     """Held while a golden image is made. Beside the builder's folder, which goes when it is done."""
-    base = LabState(lab).folder.parent
+    base = site.folder(lab).folder.parent
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
     return base / f"{lab}.lock"
 
@@ -157,7 +158,7 @@ def build_steps(context: Context, builder: Plan, source: Supply, *, alone: bool)
     return [*found, *golden.steps(own, insert, node.volume("base").name, str(node.windows.golden))]
 
 
-def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
+def build(plan: Plan, site: Site, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
     """Make the golden image of the plan's Windows nodes, unless it is in the cache.
 
     :raises WinlabError: a medium or source is missing (nothing was touched then), or a step failed.
@@ -170,11 +171,10 @@ def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) 
     offline = origin.bundle is not None
     if origin.bundle is not None:
         bundle.restore_images(plan.builder, origin.bundle, Told(tell, "images of the bundle"))
-    check_media(plan, consent=consent, offline=offline)
+    check_media(plan, site, consent=consent, offline=offline)
     check_evaluation(plan, tell)
-    with connected() as conn, ExitStack() as held:
-        pool = Pool(conn)
-        builder = lacking(plan, lambda: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
+    with site.storage() as (conn, pool), ExitStack() as held:
+        builder = lacking(plan, site, lambda: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
         if builder is not None:
             source, why = payload.choose(plan, origin)
             if source.bundle is not None and not offline:
@@ -182,23 +182,23 @@ def build(plan: Plan, tell: Listener, origin: Origin, *, consent: bool = False) 
             tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
             fetch = consent and not offline
             known = Durations(plan.host.accelerator)
-            context = Context(plan, LabState(plan.lab), conn, pool, origin.mirror, plan.host.scale, known, fetch)
+            context = Context(plan, site.folder(plan.lab), conn, pool, origin.mirror, plan.host.scale, known, fetch)
             forecast = Forecast(known, builder.nodes)
             engine.run(forecast.steps(build_steps(context, builder, source, alone=True)), forecast.listen(tell))
-            LabState(builder.lab).remove()
+            site.folder(builder.lab).remove()
     image = golden_cache.find(key)
     assert image is not None
     return image
 
 
-def abandon(lab: str, destroy: Callable[[str], object]) -> None:
+def abandon(lab: str, site: Site, destroy: Callable[[str], object]) -> None:
     """Remove half-made golden images that this lab's create began, and that nobody is making now."""
-    for other in lab_folder.labs():
-        folder = LabState(other).folder
+    for other in site.folders():
+        folder = site.folder(other).folder
         note = folder / WANTED_BY
         if not other.startswith(GOLDEN) or not note.exists() or note.read_text(encoding="utf-8").strip() != lab:
             continue
-        with locks.attempt(_lock(other)) as mine:
+        with locks.attempt(_lock(other, site)) as mine:
             if mine:
                 with suppress(ConflictError):
                     destroy(other)

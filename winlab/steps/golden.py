@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from winlab import data, run
+from winlab.adapters import traces
 from winlab.adapters.guests.scripts import Node
+from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.volumes import Pool
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
 from winlab.design.plan.model import NodePlan
@@ -254,18 +255,10 @@ class _Build:
     def remove(self, progress: Progress) -> None:
         """Remove the machine and all of its lab but the folder, which is locked."""
         progress.say("its disk is in the cache now")
-        clear(self.context.plan.lab, self.context.pool, self.context.conn)
+        problems = traces.remove(
+            self.context.plan.lab, self.context.conn, ovn.connect, lambda: self.context.pool, lambda *_: None
+        )
+        if problems:
+            problems[0].causes = tuple(problems[1:])
+            raise problems[0]
         self.note.unlink(missing_ok=True)
-
-
-def clear(lab: str, pool: Pool, conn: Any) -> None:
-    """Remove the machine, network and volumes of a lab that made a golden image."""
-    from winlab.adapters.overlay import ovn
-
-    for machine in domains.machines(conn, lab):
-        domains.remove(conn, machine.domain)
-    with ovn.connect() as northbound:
-        northbound.remove(lab)
-    pool.refresh()
-    for name in pool.names(f"{lab}."):
-        pool.delete(name)

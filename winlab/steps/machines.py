@@ -163,6 +163,8 @@ def _starter(context: Context, node: NodePlan) -> Callable[[Progress], None]:
     def run(progress: Progress) -> None:
         vnc = context.state.credentials().nodes[node.name].vnc_password
         progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
-        domains.define_and_start(context.conn, node.domain, domain_file.domain_xml(context.plan, node, vnc))
+        domains.define_and_start(
+            context.conn, node.domain, domain_file.domain_xml(context.plan, node, vnc, context.pool.folder)
+        )
 
     return run

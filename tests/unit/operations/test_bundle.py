@@ -16,6 +16,7 @@ from winlab.design.plan.model import Plan
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Quiet
 from winlab.operations import bundle, golden
+from winlab.site import Site
 from winlab.steps import payload
 from winlab.supply.images import cache, windows_media
 
@@ -107,14 +108,14 @@ def test_what_windows_would_fetch_is_said_before(tmp_path: Path, changes: list[s
         file.writestr("OpenSSH-Win64/sshd.exe", "x")
     filled = [change.format(zip=tmp_path / "OpenSSH-Win64.zip") for change in changes]
     plan = make(f"workers.media={medium(tmp_path)}", *filled)
-    golden.check_media(plan)
+    golden.check_media(plan, Site())
     with pytest.raises(UsageError, match=says) if says else ExitStack():
-        golden.check_media(plan, offline=True)
+        golden.check_media(plan, Site(), offline=True)
 
 
 def test_consent_fetches_nothing_beside_a_bundle() -> None:
     plan = make("workers.os=windows-2025")
-    golden.check_media(plan, consent=True)
+    golden.check_media(plan, Site(), consent=True)
     with pytest.raises(NotFoundError, match="a bundle has none") as caught:
-        golden.check_media(plan, consent=True, offline=True)
+        golden.check_media(plan, Site(), consent=True, offline=True)
     assert "--accept-eula" not in caught.value.cure

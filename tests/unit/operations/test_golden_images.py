@@ -12,7 +12,7 @@ import plans
 import pytest
 from clones import REHEARSAL, clone, keep, make
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import connection, domains
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
 from winlab.design.plan.model import Plan, check_lab_name
@@ -22,8 +22,10 @@ from winlab.engine.durations import Durations
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.lab_folder import LabState
+from winlab.operations import create as creating
 from winlab.operations import golden as goldens
-from winlab.operations import labs, prune
+from winlab.operations import prune
+from winlab.site import Site
 from winlab.steps import Context
 from winlab.steps.payload import Supply
 from winlab.supply.images import cache, library, windows_media
@@ -132,7 +134,9 @@ def context(plan: Plan) -> Context:
 
 
 def lacking(plan: Plan, pool: Pool, held: ExitStack) -> Plan | None:
-    return goldens.lacking(plan, lambda: goldens.is_there(plan, cast(Any, pool), cast(Any, None)), held, Quiet())
+    return goldens.lacking(
+        plan, Site(), lambda: goldens.is_there(plan, cast(Any, pool), cast(Any, None)), held, Quiet()
+    )
 
 
 class Pool:
@@ -162,7 +166,7 @@ def test_the_steps_of_a_build_fit_together(changes: list[str]) -> None:
     with ExitStack() as held:
         builder = lacking(plan, Pool(), held)
         assert builder is plan.builder
-        steps = [*labs.steps(there), *labs.cluster_steps(there, source)]
+        steps = [*creating.steps(there), *creating.cluster_steps(there, source)]
         engine._check([*steps, *goldens.build_steps(there, builder, source, alone=False)])
         names = [step.name for step in goldens.build_steps(there, builder, source, alone=True)]
         assert names[-3:] == ["seal golden", f"image {clone(plan).image}-golden", "remove golden"]
@@ -176,7 +180,7 @@ def test_clones_need_no_drivers_of_their_own(golden_image: str) -> None:
     """With the golden image at hand nothing is fetched; machines that are installed by themselves have them fetched."""
     published = windows_media.published(recipes.get(windows_media.DRIVERS))
     plan = make("workers.os=windows-2022", f"workers.drivers={published}", f"workers.golden={golden_image}")
-    names = [step.name for step in labs.steps(context(plan))]
+    names = [step.name for step in creating.steps(context(plan))]
     assert ("image virtio-win" in names) is (golden_image == "false")
 
 
@@ -184,7 +188,7 @@ def test_a_golden_image_of_a_build_that_does_not_go_with_the_network_is_refused(
     plan = make("workers.os=windows-2022")
     keep(plan, build="20348.2400")
     with pytest.raises(UsageError, match=r"20348\.2400"):
-        goldens.check_media(plan)
+        goldens.check_media(plan, Site())
 
 
 def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,11 +219,11 @@ def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() 
     with ExitStack() as held:
         builder = lacking(plan, Pool(), held)
         assert builder is not None
-        goldens.abandon("lab", gone.append)
+        goldens.abandon("lab", Site(), gone.append)
         assert gone == []
-    goldens.abandon("other", gone.append)
+    goldens.abandon("other", Site(), gone.append)
     assert gone == []
-    goldens.abandon("lab", gone.append)
+    goldens.abandon("lab", Site(), gone.append)
     assert gone == [builder.lab]
     LabState(builder.lab).remove()
     with ExitStack() as held:  # the lock outlives the folder
@@ -232,7 +236,7 @@ def test_an_image_that_is_there_is_not_made_again() -> None:
         assert lacking(plan, Pool(golden.volume(clone(plan))), held) is None
         keep(plan)
         assert lacking(plan, Pool(), held) is None
-    goldens.check_media(plan)
+    goldens.check_media(plan, Site())
     (step,) = goldens.upload_steps(context(plan))
     assert step.name == "image windows-rehearsal-golden"
 
@@ -241,9 +245,9 @@ def test_without_media_nothing_is_needed_but_the_image() -> None:
     """What was imported, or made before the medium went, will do."""
     plan = make("workers.os=windows-2022")
     with pytest.raises(NotFoundError, match="no media"):
-        goldens.check_media(plan)
+        goldens.check_media(plan, Site())
     keep(plan)
-    goldens.check_media(plan)
+    goldens.check_media(plan, Site())
 
 
 @pytest.mark.parametrize(
@@ -296,13 +300,13 @@ def test_an_image_goes_to_another_machine_and_is_checked(tmp_path: Path, monkeyp
 
 
 def test_prune_keeps_the_newest_golden_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> None:
+    def none(_uri: object) -> None:
         raise HostError("no libvirt")
 
-    monkeypatch.setattr(prune, "connected", none)
+    monkeypatch.setattr(connection, "connected", none)
     keep(make(REHEARSAL))
     last = keep(make(REHEARSAL, "workers.edition=standard-core"))
-    prune.prune_all([recipes.get(name) for name in recipes.names()])
+    prune.prune_all([recipes.get(name) for name in recipes.names()], Site())
     assert [one.key for one in golden_cache.entries()] == [last.key]
 
 

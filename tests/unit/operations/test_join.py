@@ -30,7 +30,8 @@ from winlab.design.spec import model as spec
 from winlab.engine import engine
 from winlab.errors import ClusterError, UsageError
 from winlab.lab_folder import LabState
-from winlab.operations import golden, join, labs
+from winlab.operations import create as creating
+from winlab.operations import golden, join
 from winlab.steps import linux_nodes, pods
 from winlab.steps.payload import Origin, Supply
 
@@ -164,8 +165,8 @@ def test_no_control_plane_and_no_manifests_are_obtained() -> None:
 @pytest.mark.parametrize("changes", [(REHEARSAL,), ("workers.os=debian-13",), (REHEARSAL, "linux_workers.count=2")])
 def test_the_steps_fit_together(changes: tuple[str, ...]) -> None:
     there = context(make(*changes))
-    steps = [*labs.steps(there), *golden.upload_steps(there)]
-    steps += labs.cluster_steps(there, Supply(cast(Any, None)), "admin")
+    steps = [*creating.steps(there), *golden.upload_steps(there)]
+    steps += creating.cluster_steps(there, Supply(cast(Any, None)), "admin")
     engine._check(steps)
     names = {step.name for step in steps}
     assert {"kubectl", "kubeconfig", "ready node-1", "cluster objects"} <= names
@@ -176,7 +177,11 @@ def test_the_steps_fit_together(changes: tuple[str, ...]) -> None:
 
 def test_the_steps_of_a_lab_of_its_own_are_as_they_were() -> None:
     there = context(plans.make(plans.TCG, "3-1-1", REHEARSAL))
-    steps = [*labs.steps(there), *golden.upload_steps(there), *labs.cluster_steps(there, Supply(cast(Any, None)))]
+    steps = [
+        *creating.steps(there),
+        *golden.upload_steps(there),
+        *creating.cluster_steps(there, Supply(cast(Any, None))),
+    ]
     engine._check(steps)
     assert "kubectl" not in {step.name for step in steps}
 
