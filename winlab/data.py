@@ -5,7 +5,10 @@ In a checkout they stand at the top; in an installed wheel they are inside the p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from winlab.errors import WinlabError
 
@@ -22,3 +25,15 @@ def folder(name: str) -> Path:
         why=f"It is neither in '{_PACKAGE / '_data'}' nor beside '{_PACKAGE}'.",
         cure="Install winlab again.",
     )
+
+
+@cache
+def texts(name: str) -> Mapping[str, str]:
+    """All files below a data folder by their paths in it, as text. Read once: they ship with winlab."""
+    base = folder(name)
+    found = {
+        path.relative_to(base).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(base.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    return MappingProxyType(found)

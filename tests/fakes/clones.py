@@ -8,10 +8,10 @@ from typing import Any
 
 import plans
 
-from winlab.design.plan import golden
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan, WindowsNode
 from winlab.events import Quiet
 from winlab.supply.images import golden as golden_cache
+from winlab.supply.images import stock
 
 REHEARSAL = "workers.os=windows-rehearsal"
 
@@ -20,15 +20,16 @@ def make(*changes: str, lab_name: str = "lab", source: str = "1-2-1") -> Plan:
     return plans.make(plans.TCG, source, *changes, lab=lab_name)
 
 
-def clone(plan: Plan) -> NodePlan:
-    return plan.node("node-1")
+def clone(plan: Plan) -> WindowsNode:
+    node = plan.node("node-1")
+    assert isinstance(node, WindowsNode)
+    return node
 
 
 def keep(
     plan: Plan, *, days: int | None = 90, programs: str | None = None, build: str = "20348.2762"
 ) -> golden_cache.Golden:
     node = clone(plan)
-    assert node.windows is not None
     ends = None if days is None else (datetime.now(UTC) + timedelta(days=days, minutes=5)).isoformat()
 
     def fill(output: Path) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def keep(
         return {
             "build": build,
             "evaluation_ends": ends,
-            "programs": programs or golden.programs(),
+            "programs": programs or stock.scripts(),
             "medium": plan.builder.nodes[0].volume("base").name if plan.builder else None,
         }
 

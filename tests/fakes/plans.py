@@ -1,17 +1,18 @@
-"""Plans for tests: fixed host facts, fixed image keys."""
+"""Plans for tests: fixed host facts, a fixed stock."""
 
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
+from typing import Any
 
-import pytest
-
-from winlab.design.plan import golden
-from winlab.design.plan import model as plan
+from winlab.design.plan import make as making
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Material, Stock
 from winlab.design.spec import model as spec
-from winlab.supply.images import cache
+from winlab.design.spec.model import Spec
+from winlab.supply.images import stock as taking
 
 TCG = HostFacts(
     recorded=True, accelerator="tcg", datapath="netdev", chassis="chassis-1", emulator_version="7.2.0",
@@ -23,11 +24,37 @@ KVM = HostFacts(
 )  # fmt: skip
 
 
-def fixed_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cache keys depend on the builders' sources; golden files shall not."""
-    monkeypatch.setattr(golden, "programs", lambda: "programs")
-    monkeypatch.setattr(cache, "key", lambda recipe: hashlib.sha256(recipe.name.encode()).hexdigest())
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def make(facts: HostFacts, source: str = "1-1-1", *changes: str, lab: str = "lab") -> Plan:
-    return plan.make(spec.load(source, changes), lab, facts)
+def stock(wanted: Spec, **changes: Any) -> Stock:
+    """What is at hand, with fixed keys; files that the spec names and that are not there have their path as content."""
+    workers = wanted.workers
+    named = dict.fromkeys(("media", "drivers", "openssh", "files", "template")) | {"scripts": (), "extra_drivers": ()}
+    taken = taking.take(wanted.model_copy(update={"workers": workers.model_copy(update=named)}))
+    single = [path for path in (workers.media, workers.drivers, workers.openssh, *workers.scripts) if path]
+    folders = [path for path in (workers.files, *workers.extra_drivers) if path]
+    files = {path: (Material(name=path.name, sha256=content(path)),) for path in single}
+    for folder in folders:
+        below = sorted(path for path in folder.rglob("*") if path.is_file())
+        files[folder] = tuple(Material(name=str(one.relative_to(folder)), sha256=content(one)) for one in below)
+    template = workers.template
+    found: dict[str, Any] = {
+        "images": {name: digest(name) for name in taken.images},
+        "files": files,
+        "templates": {template: taking.own_template(template)} if template else {},
+        "paths": {content(path): path for path in single}
+        | {one.sha256: folder / one.name for folder in folders for one in files[folder]},
+        "scripts": "scripts",
+    }
+    return taken.model_copy(update={**found, **changes})
+
+
+def content(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else digest(str(path))
+
+
+def make(facts: HostFacts, source: str = "1-1-1", *changes: str, lab: str = "lab", **at_hand: Any) -> Plan:
+    wanted = spec.load(source, changes)
+    return making.make(wanted, lab, facts, stock(wanted, **at_hand))

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from winlab.adapters.overlay import ovn
-from winlab.design.plan import model as plan
+from winlab.design.plan import make as plan
 from winlab.design.render.topology import topology
 from winlab.design.spec import model as spec
 from winlab.host.facts import read_facts
+from winlab.supply.images import stock
 
 LAB = "it-lb"
 LIMIT = 600  # seconds until OVN must know who is there: a bound for a test that hangs, no expectation
@@ -42,7 +43,8 @@ class Three:
     """Three controllers' places in a lab's network."""
 
     def __init__(self) -> None:
-        self.plan = plan.make(spec.load("3-0-1", ()), LAB, read_facts())
+        wanted = spec.load("3-0-1")
+        self.plan = plan.make(wanted, LAB, read_facts(), stock.take(wanted))
         self.servers: dict[str, subprocess.Popen[str]] = {}
 
     def inside(self, node: str) -> list[str]:

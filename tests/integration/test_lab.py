@@ -91,13 +91,15 @@ def test_wrong_host_key_is_refused(labs: Labs, winlab: Winlab, state: Path) -> N
 def test_wrong_certificate_is_refused(labs: Labs, state: Path) -> None:
     """The node's certificate against the CA of another lab."""
     from winlab.design.plan import credentials
-    from winlab.design.plan import model as plan
+    from winlab.design.plan import make as plan
     from winlab.design.spec import model as spec
     from winlab.host.facts import read_facts
+    from winlab.supply.images import stock
 
     authority = state / "labs" / LAB_A / "ca.pem"
     kept = authority.read_text()
-    other = credentials.generate(plan.make(spec.load("1-0-1"), "other", read_facts()))
+    wanted = spec.load("1-0-1")
+    other = credentials.generate(plan.make(wanted, "other", read_facts(), stock.take(wanted)))
     authority.write_text(other.ca_certificate)
     try:
         done = labs.a("exec", "node-1", "--", "hostname")

@@ -14,12 +14,13 @@ from windows_wine import Answer, call
 
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Program
-from winlab.design.plan import model as plan
+from winlab.design.plan import make as plan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.render import answer as windows
 from winlab.design.spec import model as spec
 from winlab.events import Quiet
 from winlab.supply.artifacts.build.source import BuildSource
+from winlab.supply.images import stock
 
 KUBERNETES = ("kubeadm", "kubelet", "kube-proxy", "kube-log-runner")
 NS = {"u": "urn:schemas-microsoft-com:unattend"}
@@ -58,7 +59,8 @@ def test_the_real_windows_programs_take_what_is_rendered_and_refuse_what_is_wron
 
 def test_the_answer_file_s_commands_are_windows_own(standin_root: Path, tmp_path: Path) -> None:
     """reg.exe and cmd.exe do what the answer file has them do: a key, two values, and lines on the serial port."""
-    made = plan.make(spec.load("1-1-1", ["workers.os=windows-2022"]), "lab", HostFacts())
+    wanted = spec.load("1-1-1", ["workers.os=windows-2022"])
+    made = plan.make(wanted, "lab", HostFacts(), stock.take(wanted))
     assert made.builder is not None
     root = etree.fromstring(windows.answer_xml(made.builder.nodes[0], "x").encode())
     lines = [

@@ -39,7 +39,6 @@ def test_command_lines() -> None:
 
 
 def test_tags_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
     plan = plans.make(plans.TCG)
     for node in plan.nodes:
         tag = tags.read(domain.domain_xml(plan, node, "secret"))

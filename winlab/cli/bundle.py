@@ -46,12 +46,12 @@ def create(
     """Gather all that a spec needs: programs, container images, manifests, images; own media by their hash."""
     from winlab.operations import bundle as bundling
 
-    made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
+    made, at_hand = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
     chosen, artifacts, why = bundling.source(made, source.value if source else None, mirror)
     if output is Output.TABLE:
         print(f"Filled from {why}")
     bundle = watched(
-        "bundle", lambda voice: bundling.create(made, to, chosen, artifacts, mirror, voice), output, usual=1200
+        "bundle", lambda voice: bundling.create(made, at_hand, to, chosen, artifacts, mirror, voice), output, usual=1200
     )
     if output is Output.TABLE:
         print(f"{bundle.path}: {bundle.path.stat().st_size >> 20} MiB, digest {bundle.digest}")

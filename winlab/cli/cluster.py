@@ -165,10 +165,10 @@ def lock(
     from winlab.operations import lock as operation
     from winlab.steps.payload import Origin
 
-    made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
+    made, at_hand = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
     origin = Origin(source.value if source else None, bundle, mirror, own_programs(kubelet, kubeadm, kube_proxy))
     with shown(output) as tell:
-        done = operation.renew(made, tell, spec=spec, origin=origin, path=file, check=check)
+        done = operation.renew(made, at_hand, tell, spec=spec, origin=origin, path=file, check=check)
     if output is Output.JSON:
         print_json({"file": str(done.path), "written": done.written, "changes": done.changes})
         return

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from winlab.design.plan.facts import HostFacts
     from winlab.design.plan.model import Plan
+    from winlab.design.plan.stock import Stock
     from winlab.design.spec.model import Spec as SpecModel
     from winlab.events import Progress
 
@@ -82,7 +83,7 @@ def _complete_nodes(ctx: typer.Context) -> list[str]:
 def _complete_images() -> list[str]:
     from winlab.design.catalog import recipes
 
-    return recipes.names()
+    return list(recipes.names())
 
 
 def _complete_systems() -> list[str]:
@@ -178,7 +179,7 @@ def make_plan(
     iso: str | None,
     rehearse: bool,
     facts: HostFacts | None = None,
-) -> Plan:
+) -> tuple[Plan, Stock]:
     """The plan that the flags of create and plan mean, for the recorded host, or one with other *facts*.
 
     :raises UsageError: they contradict each other, or the spec is not valid.
@@ -186,15 +187,17 @@ def make_plan(
     return plan_of(make_spec(spec, changes, system, iso, rehearse), lab, facts)
 
 
-def plan_of(spec: SpecModel, lab: str, facts: HostFacts | None = None) -> Plan:
-    """The plan of a spec for the recorded host, or one with other *facts*.
+def plan_of(spec: SpecModel, lab: str, facts: HostFacts | None = None) -> tuple[Plan, Stock]:
+    """The plan of a spec for the recorded host, or one with other *facts*; and what was at hand for it.
 
     :raises UsageError: the spec can't be had on this host.
     """
-    from winlab.design.plan import model as plan
+    from winlab.design.plan import make
     from winlab.host.facts import read_facts
+    from winlab.supply.images import stock
 
-    return plan.make(spec, lab, facts or read_facts())
+    at_hand = stock.take(spec)
+    return make.make(spec, lab, facts or read_facts(), at_hand), at_hand
 
 
 def make_spec(spec: str, changes: list[str] | None, system: str | None, iso: str | None, rehearse: bool) -> SpecModel:
@@ -214,25 +217,7 @@ def make_spec(spec: str, changes: list[str] | None, system: str | None, iso: str
         every.append(f"workers.os={'windows-rehearsal' if rehearse else system}")
     if iso:
         every.append("workers.media=" + json.dumps(str(Path(iso).expanduser().resolve())))
-    return _with_drivers(specs.load(spec, every))
-
-
-def _with_drivers(spec: SpecModel) -> SpecModel:
-    """The spec with the virtio drivers in the cache, or to come there, where nothing speaks against them.
-
-    A medium from the cache may have been fetched, and drivers can be then; one of the person's own takes those that are
-    there.
-    """
-    from winlab.design.catalog import recipes
-    from winlab.supply.images import windows_media
-
-    workers, recipe = spec.workers, recipes.get(spec.workers.os)
-    if workers.drivers is not None or workers.bus == "sata" or recipe.windows is None or recipe.build is not None:
-        return spec
-    drivers = windows_media.drivers()
-    if workers.media is not None and not drivers.exists():
-        return spec
-    return spec.model_copy(update={"workers": workers.model_copy(update={"drivers": drivers})})
+    return specs.load(spec, every)
 
 
 def own_programs(

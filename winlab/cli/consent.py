@@ -54,7 +54,7 @@ def assumed(plan: Plan) -> str | None:
 
     for node in plan.nodes:
         recipe = recipes.get(node.image)
-        if node.windows is not None and node.windows.media is None and recipe.evaluations:
+        if node.windows is not None and not node.windows.own_medium and recipe.evaluations:
             if windows_media.find(recipe) is not None:
                 return None
             return (

@@ -43,7 +43,7 @@ def doctor(
         from winlab.design.plan.facts import HostFacts
 
         # of the host's facts none changes what a lab needs; and doctor is to report bad ones, not to fail on them
-        made = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse, HostFacts())
+        made, _ = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse, HostFacts())
         needs = Needs(
             memory_mib=sum(node.memory_mib for node in made.nodes),
             disk_gib=sum(node.disk_mib for node in made.nodes) // 1024,

@@ -210,11 +210,11 @@ def _build_golden(
     from winlab.steps.payload import Origin
 
     spec = make_spec("1-1-1", changes, name, iso, False)
-    plan = plan_of(spec, settings.DEFAULT_LAB)
+    plan, at_hand = plan_of(spec, settings.DEFAULT_LAB)
     fetch = consent.to_fetch(spec, accept_eula)
     origin = Origin(source.value if source else None, bundle, mirror)
     with shown(output) as tell:
-        made = golden.build(plan, Site(), tell, origin, consent=fetch)
+        made = golden.build(plan, at_hand, Site(), tell, origin, consent=fetch)
     if output is Output.TABLE:
         print(made.path)
     else:

@@ -65,7 +65,7 @@ def join(
 ) -> None:
     """Make a lab of workers that join a cluster made elsewhere by kubeadm."""
     from winlab.cli.progress import clock, shown
-    from winlab.design.plan import model
+    from winlab.design.plan import make
     from winlab.events import Event, Kind
     from winlab.host.facts import read_facts
     from winlab.lab_folder import LabState
@@ -73,9 +73,10 @@ def join(
     from winlab.operations import join as joining
     from winlab.site import Site
     from winlab.steps.payload import Origin
+    from winlab.supply.images import stock
 
-    model.check_prefix(prefix)
-    state = LabState(model.check_lab_name(lab))
+    make.check_prefix(prefix)
+    state = LabState(make.check_lab_name(lab))
     joining.check_changes(changes or [])
     spec = make_spec(f"1-{workers}-1", changes, os, iso, rehearse)
     fetch = consent.to_fetch(spec, accept_eula)
@@ -85,12 +86,13 @@ def join(
     cluster = watched(
         "look at the cluster", lambda voice: joining.look(state, admin, server, spec, origin, voice), output, 10
     )
-    made = model.make(spec, lab, read_facts(), cluster, prefix)
+    at_hand = stock.take(spec)
+    made = make.make(spec, lab, read_facts(), at_hand, cluster, prefix)
     joining.check(made, cluster, look.nodes_of(lab, Site()))
     with shown(output) as tell:
         for note in joining.notes(made, cluster):
             tell(Event(Kind.NOTE, "", note))
-        create.create(made, Site(), tell, until=until.value, origin=origin, admin=admin, consent=fetch)
+        create.create(made, at_hand, Site(), tell, until=until.value, origin=origin, admin=admin, consent=fetch)
     if output is Output.TABLE:
         what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
         print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")

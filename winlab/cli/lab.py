@@ -68,7 +68,7 @@ def create(
 ) -> None:
     """Make a lab, or carry on with one that was interrupted."""
     wanted = make_spec(spec, changes, os, iso, rehearse)
-    made = plan_of(wanted, lab)
+    made, at_hand = plan_of(wanted, lab)
     fetch = consent.to_fetch(wanted, accept_eula)
     from winlab.cli.progress import clock, shown
     from winlab.operations import create as operation
@@ -81,7 +81,7 @@ def create(
         held = lock_file.beside(spec) if locked else None
         own = own_programs(kubelet, kubeadm, kube_proxy)
         origin = Origin(source.value if source else None, bundle, mirror, own)
-        operation.create(made, Site(), tell, until=until.value, origin=origin, locked=held, consent=fetch)
+        operation.create(made, at_hand, Site(), tell, until=until.value, origin=origin, locked=held, consent=fetch)
     if output is Output.TABLE:
         what = "the cluster is Ready" if until is Until.CLUSTER else "all nodes answer"
         print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
@@ -107,7 +107,7 @@ def plan(
     output: Format = Output.TABLE,
 ) -> None:
     """Show everything that would exist, without touching anything."""
-    made = make_plan(lab, spec, changes, os, iso, rehearse)
+    made, _ = make_plan(lab, spec, changes, os, iso, rehearse)
     if (note := consent.assumed(made)) is not None:
         print(note, file=sys.stderr)
     if render is not None:
@@ -188,7 +188,7 @@ def list_labs(output: Format = Output.TABLE) -> None:
 def destroy(lab: Lab = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Remove a lab with all its traces. Images stay, for the next one."""
     from winlab.cli.progress import shown
-    from winlab.design.plan.model import check_lab_name
+    from winlab.design.plan.make import check_lab_name
     from winlab.operations import destroy as operation
     from winlab.site import Site
 

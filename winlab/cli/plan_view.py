@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from winlab.cli.common import print_table
-from winlab.design.plan.model import Plan
+from winlab.design.plan.model import Plan, WindowsPlan
 from winlab.design.spec.sizes import human
 
 
@@ -42,14 +42,14 @@ def show(plan: Plan) -> None:
             for v in n.volumes
         ],
     )
-    rows = [
-        [n.name, n.windows.computer_name, n.windows.image_name, str(n.windows.media or "from the image's recipe")]
-        for n in plan.nodes
-        if n.windows is not None
-    ]
+    rows = [[n.name, n.windows.computer_name, n.windows.image_name, _medium(n.windows)] for n in plan.windows_nodes()]
     if rows:
         print_table(["NODE", "COMPUTER NAME", "IMAGE IN INSTALL.WIM", "MEDIA"], rows)
     memory = sum(n.memory_mib for n in plan.nodes)
     disk = sum(n.disk_mib for n in plan.nodes)
     cpus = sum(n.cpus for n in plan.nodes)
     print(f"In all: {cpus} CPUs, {human(memory)} of memory, {human(disk)} of disk (thin).")
+
+
+def _medium(windows: WindowsPlan) -> str:
+    return f"SHA-256 {windows.medium[:12]}..." if windows.own_medium else "from the image's recipe"

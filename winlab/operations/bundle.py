@@ -6,11 +6,13 @@ from pathlib import Path
 
 from winlab.design.catalog import recipes as catalog
 from winlab.design.catalog.artifact import Artifact, Source
-from winlab.design.plan import golden, required
+from winlab.design.plan import required
 from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.errors import UsageError
 from winlab.events import Progress
 from winlab.operations import lock_inputs
+from winlab.operations.lock_file import Medium
 from winlab.steps import payload
 from winlab.supply.artifacts import select
 from winlab.supply.artifacts.bundle import file
@@ -30,7 +32,13 @@ def source(plan: Plan, kind: select.Kind | None, mirror: str | None) -> tuple[So
 
 
 def create(
-    plan: Plan, path: Path | None, chosen: Source, artifacts: list[Artifact], mirror: str | None, progress: Progress
+    plan: Plan,
+    stock: Stock,
+    path: Path | None,
+    chosen: Source,
+    artifacts: list[Artifact],
+    mirror: str | None,
+    progress: Progress,
 ) -> Bundle:
     """Obtain everything and write the bundle; without *path* into the cache, where create finds it by itself.
 
@@ -47,8 +55,8 @@ def create(
     media = [cache.obtain(recipe, progress, mirror=mirror if recipe.download else None) for recipe in recipes(plan)]
     brought = {image.sha256 for image in media}  # the published drivers come into the bundle
     own = [
-        OwnMediaRow(name=row.file, sha256=row.sha256, size=_size(plan, row.file))
-        for row in lock_inputs.media(plan, progress)
+        OwnMediaRow(name=row.file, sha256=row.sha256, size=_size(plan, stock, row))
+        for row in lock_inputs.media(plan, stock)
         if row.sha256 not in brought
     ]
     inputs = {
@@ -87,20 +95,17 @@ def restore_lacking(plan: Plan, path: Path, progress: Progress) -> None:
 
 def recipes(plan: Plan) -> list[catalog.Recipe]:
     """The catalog's images that the plan needs, with the published drivers; media of the person's own are none."""
-    names = {node.image for node in plan.nodes if node.windows is None or node.windows.media is None}
-    if any(node.windows is not None and windows_media.is_published(node.windows.drivers) for node in plan.nodes):
+    names = {node.image for node in plan.nodes if node.windows is None or not node.windows.own_medium}
+    if any(windows_media.takes_published(node.windows) for node in plan.windows_nodes()):
         names.add(windows_media.DRIVERS)
     recipes = [catalog.get(name) for name in sorted(names)]
     return [recipe for recipe in recipes if recipe.download is not None or recipe.build is not None]
 
 
-def _size(plan: Plan, name: str) -> int:
+def _size(plan: Plan, stock: Stock, row: Medium) -> int:
+    """The size in bytes of a file that the user has to bring again; 0 if it is not known."""
     for node in plan.nodes:
         for evaluation in catalog.get(node.image).evaluations:
-            if evaluation.file == name:
+            if evaluation.sha256 == row.sha256:
                 return evaluation.size or 0
-        if node.windows is not None:
-            for path in (node.windows.media, *(path for _, path in golden.files(node.windows))):
-                if path is not None and path.name == name and path.exists():
-                    return path.stat().st_size
-    return 0
+    return stock.paths[row.sha256].stat().st_size if row.sha256 in stock.paths else 0

@@ -12,11 +12,12 @@ from winlab.adapters.vm.connection import Connection
 from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Obtained
 from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.engine import engine
 from winlab.engine.durations import Durations, Forecast
 from winlab.engine.engine import Step
 from winlab.errors import ConflictError, HostError
-from winlab.events import Event, Kind, Listener, Progress, Told
+from winlab.events import Event, Kind, Listener, Told
 from winlab.operations import bundle, golden, lock_file, lock_inputs
 from winlab.site import Site
 from winlab.steps import Context, boot, foundation, images, linux_nodes, machines, payload, pods, ready, windows_nodes
@@ -27,6 +28,7 @@ Until = Literal["guests", "cluster"]
 
 def create(
     plan: Plan,
+    stock: Stock,
     site: Site,
     tell: Listener,
     *,
@@ -38,6 +40,7 @@ def create(
 ) -> None:
     """Make the lab, or carry on with it; what is there already stays as it is.
 
+    :param stock: what was at hand when the plan was made.
     :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
     :param origin: where Kubernetes' artifacts and downloaded images come from; by default what is at hand, and the
         images' own sites.
@@ -55,8 +58,8 @@ def create(
     if origin.bundle is not None:
         bundle.restore_images(plan, origin.bundle, Told(tell, "images of the bundle"))
         consent = False  # nothing is fetched then
-    golden.check_media(plan, site, consent=consent, offline=origin.bundle is not None)
-    check, check_images = _check_lock(plan, locked, Told(tell, "lock file")) if locked is not None else (None, None)
+    golden.check_media(plan, stock, site, consent=consent, offline=origin.bundle is not None)
+    check, check_images = _check_lock(plan, stock, locked) if locked is not None else (None, None)
     with site.storage() as (conn, pool), state.locked(), ExitStack() as held:
         _refuse_other_plan(plan, conn)
         if not golden.all_made(plan, conn):
@@ -64,7 +67,7 @@ def create(
         built = golden.lacking(plan, site, lambda: golden.is_there(plan, pool, conn), held, Told(tell, "golden image"))
         _check_memory(plan, conn)
         known = Durations(plan.host.accelerator)
-        context = Context(plan, state, conn, pool, origin.mirror, plan.host.scale, known, consent, check_images)
+        context = Context(plan, state, conn, pool, origin.mirror, plan.host.scale, known, consent, check_images, stock)
         found = steps(context)
         if until == "cluster" or built is not None:
             source, why = payload.choose(plan, origin, settled=built is None and payload.has_all(context))
@@ -90,16 +93,14 @@ def create(
             site.folder(built.lab).remove()
 
 
-def _check_lock(
-    plan: Plan, path: Path, progress: Progress
-) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:
+def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:
     """Compare versions, media and images with the lock file now, and have artifacts and images compared when they are
     there.
 
     :raises ConflictError: something differs; it is named.
     """
     held = lock_file.read(path)
-    now = lock_file.collect(plan, [], media=lock_inputs.media(plan, progress), images=lock_inputs.images(plan))
+    now = lock_file.collect(plan, [], media=lock_inputs.media(plan, stock), images=lock_inputs.images(plan))
     lock_file.require(held, now, path, whole=False)
 
     def check(obtained: list[Obtained]) -> None:

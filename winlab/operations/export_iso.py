@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab.design.plan import credentials
-from winlab.design.plan import model as plan
+from winlab.design.plan import make as make_plan
 from winlab.design.plan.facts import HostFacts
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.stock import Stock
 from winlab.design.render import answer
 from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
 from winlab.events import Progress
 from winlab.steps import images, machines
-from winlab.supply.images import requirements
+from winlab.supply.images import requirements, stock
 from winlab.supply.media import export as media_export
 
 COMPUTER = re.compile(r"[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?")  # what DNS and NetBIOS both take
@@ -24,15 +25,15 @@ COMPUTER = re.compile(r"[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?")  # what DNS a
 
 @dataclass(frozen=True)
 class Alone:
-    """The plan of one Windows machine, in a lab that never comes to be."""
+    """The plan of one Windows machine, in a lab that never comes to be, and what is at hand for it."""
 
     plan: Plan
-    node: NodePlan
+    node: WindowsNode
+    stock: Stock
 
     @property
     def image(self) -> str:
         """The name of the image that is installed."""
-        assert self.node.windows is not None
         return self.node.windows.image_name
 
 
@@ -55,15 +56,15 @@ def make(spec: Spec, name: str) -> Alone:
             cure="Use 1 to 15 letters, digits and hyphens, beginning with a letter.",
         )
     workers = spec.workers.model_copy(update={"count": 1, "golden": False})
-    whole = plan.make(spec.model_copy(update={"workers": workers}), "alone", HostFacts())
+    at_hand = stock.take(spec)
+    whole = make_plan.make(spec.model_copy(update={"workers": workers}), "alone", HostFacts(), at_hand)
     worker = next(node for node in whole.nodes if node.role == "worker")
-    if worker.windows is None:
+    if not isinstance(worker, WindowsNode):
         raise UsageError(
             f"'{worker.image}' is not Windows.", cure="Choose windows-2019, windows-2022 or windows-2025 with --os."
         )
-    own = worker.windows.model_copy(update={"computer_name": name.upper()})
-    node = worker.model_copy(update={"name": name.lower(), "windows": own})
-    return Alone(whole.model_copy(update={"nodes": (node,)}), node)
+    node = worker.changed(computer_name=name.upper()).model_copy(update={"name": name.lower()})
+    return Alone(whole.model_copy(update={"nodes": (node,)}), node, at_hand)
 
 
 def export(alone: Alone, to: Path, progress: Progress, *, mirror: str | None = None, consent: bool = False) -> Export:
@@ -78,15 +79,15 @@ def export(alone: Alone, to: Path, progress: Progress, *, mirror: str | None = N
     for path in (made.iso, made.credentials):
         if path.exists():
             raise UsageError(f"'{path}' is there already.", cure="Remove it, or choose another name with --to.")
-    requirements.check(alone.plan, consent=consent, joins=False)
-    medium = images.medium(alone.node, progress, mirror=mirror, consent=consent)
+    requirements.check(alone.plan, alone.stock, consent=consent, joins=False)
+    medium = images.medium(alone.node, alone.stock, progress, mirror=mirror, consent=consent)
     requirements.check_medium(alone.node, medium)
     node = requirements.with_key(alone.node, medium)
     images.fetch_drivers(alone.plan, progress, mirror=mirror)
     generated = credentials.generate(alone.plan)
     files: dict[str, bytes | Path] = {
         **answer.answer_files(alone.plan, node, generated, pfx=generated.pfx(node.name)),
-        **machines.additions(alone.node, medium, progress),
+        **machines.additions(alone.node, medium, alone.stock, progress),
     }
     partial = to.with_name(f"{to.name}.part")
     try:

@@ -12,7 +12,9 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.catalog import versions
-from winlab.design.plan.model import GOLDEN, NodePlan, Plan
+from winlab.design.plan.golden import LAB as GOLDEN
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.stock import Stock
 from winlab.engine import engine
 from winlab.engine.durations import Durations, Forecast
 from winlab.engine.engine import Step
@@ -53,14 +55,14 @@ def all_made(plan: Plan, conn: Connection) -> bool:
     return all(domains.find(conn, node.domain) is not None for node in clones)
 
 
-def check_media(plan: Plan, site: Site, *, consent: bool = False, offline: bool = False) -> None:
+def check_media(plan: Plan, stock: Stock, site: Site, *, consent: bool = False, offline: bool = False) -> None:
     """See that the media can be had from which Windows will have to be installed, if it has to be.
 
     :param offline: everything is to come from a bundle, and nothing from the internet.
     :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
     """
     if plan.builder is None:
-        requirements.check(plan, consent=consent, offline=offline)
+        requirements.check(plan, stock, consent=consent, offline=offline)
         return
     node = clone(plan)
     if node is None or node.windows is None:
@@ -70,7 +72,7 @@ def check_media(plan: Plan, site: Site, *, consent: bool = False, offline: bool 
         versions.check(plan.cluster.versions, node.windows.release, made.facts["build"], plan.cluster.profile)
         return
     try:
-        requirements.check(plan.builder, consent=consent, offline=offline)
+        requirements.check(plan.builder, stock, consent=consent, offline=offline)
     except WinlabError:
         if not _is_settled(plan, site):
             raise
@@ -158,7 +160,9 @@ def build_steps(context: Context, builder: Plan, source: Supply, *, alone: bool)
     return [*found, *golden.steps(own, insert, node.volume("base").name, str(node.windows.golden))]
 
 
-def build(plan: Plan, site: Site, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
+def build(
+    plan: Plan, stock: Stock, site: Site, tell: Listener, origin: Origin, *, consent: bool = False
+) -> golden_cache.Golden:
     """Make the golden image of the plan's Windows nodes, unless it is in the cache.
 
     :raises WinlabError: a medium or source is missing (nothing was touched then), or a step failed.
@@ -171,7 +175,7 @@ def build(plan: Plan, site: Site, tell: Listener, origin: Origin, *, consent: bo
     offline = origin.bundle is not None
     if origin.bundle is not None:
         bundle.restore_images(plan.builder, origin.bundle, Told(tell, "images of the bundle"))
-    check_media(plan, site, consent=consent, offline=offline)
+    check_media(plan, stock, site, consent=consent, offline=offline)
     check_evaluation(plan, tell)
     with site.storage() as (conn, pool), ExitStack() as held:
         builder = lacking(plan, site, lambda: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
@@ -182,7 +186,9 @@ def build(plan: Plan, site: Site, tell: Listener, origin: Origin, *, consent: bo
             tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
             fetch = consent and not offline
             known = Durations(plan.host.accelerator)
-            context = Context(plan, site.folder(plan.lab), conn, pool, origin.mirror, plan.host.scale, known, fetch)
+            context = Context(
+                plan, site.folder(plan.lab), conn, pool, origin.mirror, plan.host.scale, known, fetch, stock=stock
+            )
             forecast = Forecast(known, builder.nodes)
             engine.run(forecast.steps(build_steps(context, builder, source, alone=True)), forecast.listen(tell))
             site.folder(builder.lab).remove()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from winlab.design.plan import required
 from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.events import Listener, Progress
 from winlab.operations import bundle, lock_file, lock_inputs, one_step
 from winlab.operations.lock_file import Lock
@@ -26,6 +27,7 @@ class Renewed:
 
 def renew(
     plan: Plan,
+    stock: Stock,
     tell: Listener,
     *,
     spec: str,
@@ -44,7 +46,7 @@ def renew(
     path = path or lock_file.beside(spec)
     before = lock_file.read(path) if check else lock_file.replaced(path)
     now = one_step.perform(
-        "inputs", lambda progress: current(plan, origin or Origin(), spec, progress), tell, usual=600
+        "inputs", lambda progress: current(plan, stock, origin or Origin(), spec, progress), tell, usual=600
     )
     if check and before is not None:
         lock_file.require(before, now, path)
@@ -53,7 +55,7 @@ def renew(
     return Renewed(path, written, changes, lock_file.count(now))
 
 
-def current(plan: Plan, origin: Origin, spec: str, progress: Progress) -> Lock:
+def current(plan: Plan, stock: Stock, origin: Origin, spec: str, progress: Progress) -> Lock:
     """The lock of all that the lab would be made of now; fetches or makes what the cache does not have.
 
     :param spec: how the person named the spec.
@@ -66,7 +68,7 @@ def current(plan: Plan, origin: Origin, spec: str, progress: Progress) -> Lock:
     for recipe in bundle.recipes(plan):
         if recipe.build is not None:  # only then it is known which packages it has; published ones have a digest
             cache.obtain(recipe, progress)
-    media = lock_inputs.media(plan, progress)
+    media = lock_inputs.media(plan, stock)
     obtained = supply.obtain(required.every(plan), progress)
     return lock_file.collect(
         plan, obtained, media=media, images=lock_inputs.images(plan), spec=spec, source=supply.source.name

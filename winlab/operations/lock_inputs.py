@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
+import json
 
 from winlab.design.catalog import recipes
-from winlab.design.catalog.recipes import Evaluation
 from winlab.design.plan import golden
-from winlab.design.plan.model import Plan
-from winlab.events import Progress
+from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.stock import Stock
 from winlab.operations.lock_file import Image, Medium
-from winlab.supply import digest
 from winlab.supply.images import cache, windows_media
 
 
@@ -21,7 +20,7 @@ def images(plan: Plan) -> list[Image]:
         recipe = recipes.get(node.image)
         if recipe.download is None and recipe.build is None:
             continue  # made from the person's own medium
-        if node.windows is not None and node.windows.media is not None:
+        if node.windows is not None and node.windows.own_medium:
             continue
         published = None
         if recipe.download is not None:
@@ -38,50 +37,44 @@ def images(plan: Plan) -> list[Image]:
     return list(found.values())
 
 
-def media(plan: Plan, progress: Progress) -> list[Medium]:
-    """The person's own files that the plan takes: media, drivers, OpenSSH, scripts, files and the template. Reads all
-    of each; of evaluation media and drivers that are still to be fetched, the published digests.
+def media(plan: Plan, stock: Stock) -> list[Medium]:
+    """The files that the plan takes besides the catalog's: media, drivers, OpenSSH, scripts, files and the template.
 
-    :raises UsageError: one can't be read.
+    Evaluation media and published drivers are among them, here or still to be fetched.
     """
-    found: dict[tuple[str, Path], Medium] = {}
-    for node in plan.nodes:
-        if node.windows is None:
-            continue
-        own: list[tuple[str, Path | None]] = [("medium", node.windows.media), *golden.files(node.windows)]
-        if (recipe := recipes.get(node.image)).evaluations:
-            own[0] = ("medium", windows_media.at_hand(recipe, node.windows.media))
-            if own[0][1] is None:
-                found.update(_to_come(node.image, recipe.evaluations[0]))
-        for what, path in own:
+    found: dict[tuple[str, str], Medium] = {}
+    for node in plan.windows_nodes():
+        rows = [(what, sha256, _file(sha256, stock)) for what, sha256 in golden.files(node.windows)]
+        if node.windows.template is not None:
+            text = json.dumps(dict(node.windows.template.texts), sort_keys=True)
+            rows.append(("template", hashlib.sha256(text.encode()).hexdigest(), node.windows.template.name))
+        if node.windows.medium and recipes.get(node.image).build is None:
+            rows.append(("medium", node.windows.medium, _medium_file(node, stock)))
+        for what, sha256, file in rows:
             name = f"{what} of {node.image}"
-            if path is not None and (name, path) not in found:
-                found[name, path] = Medium(name=name, file=path.name, sha256=_digest(path, progress))
+            found[name, sha256] = Medium(name=name, file=file, sha256=sha256)
     return list(found.values())
 
 
-def _to_come(image: str, evaluation: Evaluation) -> dict[tuple[str, Path], Medium]:
-    """The medium that create fetches once the terms are accepted."""
-    assert evaluation.sha256 is not None
-    medium = Medium(name=f"medium of {image}", file=evaluation.file, sha256=evaluation.sha256)
-    return {(medium.name, Path(medium.file)): medium}
+def _file(sha256: str, stock: Stock) -> str:
+    """The name of a file that the spec names; of what the catalog brings, the name of its recipe."""
+    return stock.paths[sha256].name if sha256 in stock.paths else f"{windows_media.DRIVERS}.iso"
+
+
+def _medium_file(node: WindowsNode, stock: Stock) -> str:
+    if node.windows.own_medium:
+        return _file(node.windows.medium, stock)
+    known = {one.sha256: one.file for one in recipes.get(node.image).evaluations}
+    return known.get(node.windows.medium, f"{node.image}.iso")
 
 
 def fetched(plan: Plan) -> list[Medium]:
     """The Windows media in the cache that the plan takes, by the digests that they came with. Reads nothing of them."""
     found = []
-    for node in plan.nodes:
+    for node in plan.windows_nodes():
         recipe = recipes.get(node.image)
-        if node.windows is None or node.windows.media is not None or not recipe.evaluations:
+        if node.windows.own_medium or not recipe.evaluations:
             continue
         if (image := windows_media.find(recipe)) is not None:
             found.append(Medium(name=f"medium of {node.image}", file=image.path.name, sha256=image.sha256))
     return found
-
-
-def _digest(path: Path, progress: Progress) -> str:
-    """The SHA-256 of a file; of drivers that are still to be fetched, the one that they must have."""
-    published = recipes.get(windows_media.DRIVERS).download
-    if not path.exists() and published is not None and published.sha256 and path == windows_media.drivers():
-        return published.sha256
-    return digest.sha256(path, progress)

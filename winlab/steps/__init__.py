@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Durations
 from winlab.lab_folder import LabState
 
@@ -25,4 +26,5 @@ class Context:
     known: Durations  # how long things took before
     consent: bool = False  # the terms of Microsoft's evaluation media were accepted
     check_images: Callable[[], None] | None = None  # against the lock file, whenever an image has come
+    stock: Stock = field(default_factory=Stock)  # where the files are that the plan knows by their contents
     suffix: str = ""  # of the names of steps that every lab has, where two labs are made at once

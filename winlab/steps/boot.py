@@ -113,7 +113,7 @@ class _Wait:
             raise
 
     def _wait(self, progress: Progress) -> None:
-        self.needs_key = images.needs_key(self.node)
+        self.needs_key = images.needs_key(self.node, self.context.stock)
         life, refused_since = Life(self.limit), time.monotonic()
         while True:
             state = domains.state(self.context.conn, self.node.domain)

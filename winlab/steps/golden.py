@@ -20,7 +20,7 @@ from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.model import NodePlan, WindowsNode
 from winlab.engine.engine import Step
 from winlab.engine.stall import Life
 from winlab.errors import GuestError, StalledError, WinlabError
@@ -48,7 +48,7 @@ def steps(context: Context, insert: Step, target: str, key: str) -> list[Step]:
     :param target: the base volume that clones stand on.
     :param key: of the golden image.
     """
-    (node,) = context.plan.nodes
+    (node,) = context.plan.windows_nodes()
     build = _Build(context, node, target, key)
     if is_sealed(context):
         made: list[Step] = []
@@ -89,7 +89,7 @@ def upload_step(context: Context, target: str, key: str) -> Step:
 
 
 class _Build:
-    def __init__(self, context: Context, node: NodePlan, target: str, key: str) -> None:
+    def __init__(self, context: Context, node: WindowsNode, target: str, key: str) -> None:
         self.context = context
         self.node = node
         self.target = target
@@ -126,7 +126,6 @@ class _Build:
         :raises GuestError: something waits for a restart again and again.
         """
         text = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
-        assert self.node.windows is not None
         settings = {"generalize": text, "superseded": self.node.windows.updates}
         restarts = 0
         while (found := there.run("seal", settings, progress.say))["restart"]:
@@ -211,7 +210,6 @@ class _Build:
 
     def fetch(self, progress: Progress) -> None:
         """Bring the disk into the cache, compressed, and from there into the pool as a base volume."""
-        assert self.node.windows is not None
         facts = self._facts()
 
         def fill(output: Path) -> dict[str, Any]:
@@ -230,7 +228,6 @@ class _Build:
 
     def _manifest(self, facts: dict[str, Any]) -> dict[str, Any]:
         windows = self.node.windows
-        assert windows is not None
         minutes, sealed = facts["evaluation_minutes"], datetime.fromtimestamp(facts["time"], UTC)
         ends = None if minutes is None else (sealed + timedelta(minutes=minutes)).isoformat(timespec="seconds")
         return {
@@ -245,8 +242,8 @@ class _Build:
             "kubernetes": self.context.plan.cluster.versions.kubernetes,
             "containerd": self.context.plan.cluster.versions.containerd,
             "updates": windows.updates,
-            "programs": golden.programs(),
-            "inputs": golden.told(self.node),
+            "programs": self.context.stock.scripts,
+            "inputs": golden.told(self.node, self.context.stock),
         }
 
     def is_gone(self) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 from winlab.adapters.vm import domains
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import NodePlan, Plan, WindowsNode
+from winlab.design.plan.stock import Stock
 from winlab.engine.engine import Step
 from winlab.errors import ConflictError
 from winlab.events import Progress
@@ -39,7 +40,7 @@ def _step(context: Context, volume: str, node: NodePlan) -> Step:
         if context.check_images is not None:
             context.check_images()
             _refuse_other_content(context, volume, local)
-        if node.windows is not None:
+        if isinstance(node, WindowsNode):
             requirements.check_build(context.plan, node, requirements.check_medium(node, local))
         context.pool.upload_base(volume, local, progress.say)
 
@@ -72,7 +73,7 @@ def _refuse_other_content(context: Context, volume: str, local: Path) -> None:
 
 def _usual(recipe: Recipe, node: NodePlan) -> int:
     if node.windows is not None and recipe.build is None:
-        return 60 if node.windows.media or own_media.find(recipe) else recipe.usual_seconds
+        return 60 if node.windows.own_medium or own_media.find(recipe) else recipe.usual_seconds
     return 10 if cache.lookup(recipe) else recipe.usual_seconds
 
 
@@ -85,7 +86,7 @@ def drivers_steps(context: Context) -> list[Step]:
     def run(progress: Progress) -> None:
         fetch_drivers(context.plan, progress, mirror=context.mirror)
 
-    return [Step(DRIVERS, run, own_media.published(recipe).exists, usual=float(recipe.usual_seconds))]
+    return [Step(DRIVERS, run, own_media.published().exists, usual=float(recipe.usual_seconds))]
 
 
 def fetch_drivers(plan: Plan, progress: Progress, *, mirror: str | None = None) -> None:
@@ -99,8 +100,7 @@ def fetch_drivers(plan: Plan, progress: Progress, *, mirror: str | None = None) 
 
 def _takes_drivers(plan: Plan) -> bool:
     """Whether a machine is installed with the published drivers; a clone has them in its golden image."""
-    installed = (node.windows for node in plan.nodes if node.windows is not None and node.has("media"))
-    return any(own_media.is_published(windows.drivers) for windows in installed)
+    return any(own_media.takes_published(node.windows) for node in plan.windows_nodes() if node.has("media"))
 
 
 def local_image(node: NodePlan, progress: Progress, context: Context) -> Path:
@@ -108,16 +108,18 @@ def local_image(node: NodePlan, progress: Progress, context: Context) -> Path:
 
     :raises NotFoundError: it is Windows, and no medium was given; the message names the ways on.
     """
-    return medium(node, progress, mirror=context.mirror, consent=context.consent)
+    return medium(node, context.stock, progress, mirror=context.mirror, consent=context.consent)
 
 
-def medium(node: NodePlan, progress: Progress, *, mirror: str | None = None, consent: bool = False) -> Path:
+def medium(
+    node: NodePlan, stock: Stock, progress: Progress, *, mirror: str | None = None, consent: bool = False
+) -> Path:
     """See :func:`local_image`.
 
     :param consent: whether Microsoft's evaluation may be fetched.
     """
-    if node.windows is not None and node.windows.media is not None:
-        return node.windows.media
+    if node.windows is not None and node.windows.own_medium:
+        return stock.require(node.windows.medium)
     recipe = recipes.get(node.image)
     if recipe.build is not None or recipe.download is not None:
         return cache.obtain(recipe, progress, mirror=mirror if recipe.download else None).path
@@ -128,9 +130,9 @@ def medium(node: NodePlan, progress: Progress, *, mirror: str | None = None, con
     return own_media.pull(recipe, recipe.evaluations[0], progress, mirror=mirror).path
 
 
-def needs_key(node: NodePlan) -> bool:
+def needs_key(node: NodePlan, stock: Stock) -> bool:
     """Whether the firmware asks for a key before it boots the node's medium, whatever winlab does."""
-    if node.windows is None or node.firmware != "uefi" or not node.has("media"):
+    if not isinstance(node, WindowsNode) or node.firmware != "uefi" or not node.has("media"):
         return False
-    medium = own_media.at_hand(recipes.get(node.image), node.windows.media)
+    medium = own_media.at_hand(node, stock)
     return medium is not None and medium.exists() and windows_iso.must_have_a_key(medium)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from winlab.adapters.vm import domains
 from winlab.design.catalog import recipes
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.model import NodePlan, WindowsNode
+from winlab.design.plan.stock import Stock
 from winlab.design.render import answer, cloud_init
 from winlab.design.render import domain as domain_file
 from winlab.engine.engine import Step
@@ -44,7 +45,7 @@ def steps(context: Context, node: NodePlan) -> list[Step]:
 
 def _drivers(node: NodePlan) -> tuple[str, ...]:
     """The step that fetches the node's drivers, where they come from the cache."""
-    return (images.DRIVERS,) if node.windows is not None and own_media.is_published(node.windows.drivers) else ()
+    return (images.DRIVERS,) if node.windows is not None and own_media.takes_published(node.windows) else ()
 
 
 def _step(
@@ -77,30 +78,30 @@ def _make_seed(context: Context, node: NodePlan, progress: Progress) -> None:
 def _make_answer(context: Context, node: NodePlan, progress: Progress) -> None:
     made = context.state.credentials()
     added: dict[str, bytes | Path] = {}
+    assert isinstance(node, WindowsNode)  # others have a seed
     if node.has("media"):  # a clone has all that already
         medium = images.local_image(node, progress, context)
-        added = additions(node, medium, progress)
+        added = additions(node, medium, context.stock, progress)
         node = requirements.with_key(node, medium)
     files = {**answer.answer_files(context.plan, node, made, pfx=made.pfx(node.name)), **added}
     _upload_iso(context, node.volume("answer").name, answer.ANSWER_LABEL, files)
 
 
-def additions(node: NodePlan, medium: Path, progress: Progress) -> dict[str, bytes | Path]:
-    """What a Windows node gets with its answer file: drivers, OpenSSH, and what the person adds.
+def additions(node: WindowsNode, medium: Path, stock: Stock, progress: Progress) -> dict[str, bytes | Path]:
+    """What a Windows node gets with its answer file: drivers, OpenSSH, and what the user adds.
 
     :raises UsageError: something is not what it should be.
     """
     from winlab.supply.media import drivers, extras
 
-    assert node.windows is not None
-    files: dict[str, bytes | Path] = {**extras.stage(node.windows)}
-    if node.windows.drivers is not None:
+    files: dict[str, bytes | Path] = {**extras.stage(node.windows, stock)}
+    if (iso := own_media.drivers_file(node.windows, stock)) is not None:
         progress.say("staging drivers")
-        files |= drivers.stage(node.windows.drivers, node.windows.release, node.bus)
+        files |= drivers.stage(iso, node.windows.release, node.bus)
     elif (folder := recipes.get(node.image).virtio_drivers) is not None:
         files |= drivers.stage(medium, node.windows.release, node.bus, folder)
     if node.windows.openssh is not None:
-        files[answer.OPENSSH] = node.windows.openssh
+        files[answer.OPENSSH] = stock.require(node.windows.openssh)
     return files
 
 

@@ -6,15 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-import plans
 import pytest
 
 from winlab.cli import main
-
-
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
 
 
 def winlab(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:

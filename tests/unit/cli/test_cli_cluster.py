@@ -27,7 +27,6 @@ ADMIN = "clusters: [{cluster: {}}]\nusers: [{user: {token: x}}]\n"
 
 @pytest.fixture(autouse=True)
 def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    plans.fixed_keys(monkeypatch)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
 

@@ -41,7 +41,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     def create(plan: Any, _site: object, _tell: object, **options: Any) -> None:
         told.plan, told.options = plan, options
 
-    plans.fixed_keys(monkeypatch)
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
     monkeypatch.setattr(joining, "look", lambda *_args: FOUND)
     monkeypatch.setattr(joining.socket, "create_connection", lambda *_args: SimpleNamespace(close=lambda: None))

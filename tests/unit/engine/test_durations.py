@@ -19,7 +19,6 @@ from winlab.steps import boot
 @pytest.fixture(autouse=True)
 def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
-    plans.fixed_keys(monkeypatch)
 
 
 def test_the_median_of_the_last_times_counts() -> None:

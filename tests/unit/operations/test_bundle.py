@@ -13,6 +13,7 @@ from isos import BOOT, EVAL, make_server_medium, make_wim
 
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Quiet
 from winlab.operations import bundle, golden
@@ -26,7 +27,6 @@ NAME = "Windows Server 2022 SERVERDATACENTERCORE"
 @pytest.fixture(autouse=True)
 def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
-    plans.fixed_keys(monkeypatch)
 
 
 def make(*changes: str) -> Plan:
@@ -108,14 +108,14 @@ def test_what_windows_would_fetch_is_said_before(tmp_path: Path, changes: list[s
         file.writestr("OpenSSH-Win64/sshd.exe", "x")
     filled = [change.format(zip=tmp_path / "OpenSSH-Win64.zip") for change in changes]
     plan = make(f"workers.media={medium(tmp_path)}", *filled)
-    golden.check_media(plan, Site())
+    golden.check_media(plan, Stock(), Site())
     with pytest.raises(UsageError, match=says) if says else ExitStack():
-        golden.check_media(plan, Site(), offline=True)
+        golden.check_media(plan, Stock(), Site(), offline=True)
 
 
 def test_consent_fetches_nothing_beside_a_bundle() -> None:
     plan = make("workers.os=windows-2025")
-    golden.check_media(plan, Site(), consent=True)
+    golden.check_media(plan, Stock(), Site(), consent=True)
     with pytest.raises(NotFoundError, match="a bundle has none") as caught:
-        golden.check_media(plan, Site(), consent=True, offline=True)
+        golden.check_media(plan, Stock(), Site(), consent=True, offline=True)
     assert "--accept-eula" not in caught.value.cure

@@ -15,8 +15,11 @@ from clones import REHEARSAL, clone, keep, make
 from winlab.adapters.vm import connection, domains
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
-from winlab.design.plan.model import Plan, check_lab_name
+from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.design.render import domain, folder
+from winlab.design.spec import model as spec
 from winlab.engine import engine
 from winlab.engine.durations import Durations
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
@@ -40,7 +43,6 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains, "find", lambda _conn, name: name if name in MADE else None)
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
-    plans.fixed_keys(monkeypatch)
 
 
 def key(*changes: str, lab_name: str = "lab") -> str:
@@ -55,7 +57,7 @@ def test_clones_stand_on_one_image_and_have_no_installation_medium() -> None:
     for name in ("node-1", "node-2"):
         node = plan.node(name)
         assert [volume.role for volume in node.volumes] == ["base", "disk", "answer"]
-        assert node.volume("disk").backing == golden.volume(clone(plan))
+        assert node.volume("disk").backing == golden.base_volume(clone(plan).image, str(clone(plan).windows.golden))
         assert "media" not in domain.domain_xml(plan, node, "x")
     text = folder.files(plan)["node-1/answer/Autounattend.xml"].decode()
     assert "windowsPE" not in text
@@ -110,10 +112,12 @@ def test_what_a_manifest_tells_holds_no_product_key() -> None:
     words = ("workers.os=windows-2022", "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
     plan = make(*words)
     assert plan.builder is not None
-    told = golden.told(plan.builder.nodes[0])
+    (node,) = plan.builder.windows_nodes()
+    at_hand = plans.stock(spec.load("1-2-1", words))
+    told = golden.told(node, at_hand)
     assert "AAAAA" not in str(told)
     assert told["windows"]["product_key"] is True
-    assert golden.key(plan.builder.nodes[0]) == key(*words) != key(words[0])
+    assert golden.key(node, at_hand) == key(*words) != key(words[0])
 
 
 def test_nodes_may_be_installed_by_themselves() -> None:
@@ -188,7 +192,7 @@ def test_a_golden_image_of_a_build_that_does_not_go_with_the_network_is_refused(
     plan = make("workers.os=windows-2022")
     keep(plan, build="20348.2400")
     with pytest.raises(UsageError, match=r"20348\.2400"):
-        goldens.check_media(plan, Site())
+        goldens.check_media(plan, Stock(), Site())
 
 
 def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,10 +237,10 @@ def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() 
 def test_an_image_that_is_there_is_not_made_again() -> None:
     plan = make(REHEARSAL)
     with ExitStack() as held:
-        assert lacking(plan, Pool(golden.volume(clone(plan))), held) is None
+        assert lacking(plan, Pool(golden.base_volume(clone(plan).image, str(clone(plan).windows.golden))), held) is None
         keep(plan)
         assert lacking(plan, Pool(), held) is None
-    goldens.check_media(plan, Site())
+    goldens.check_media(plan, Stock(), Site())
     (step,) = goldens.upload_steps(context(plan))
     assert step.name == "image windows-rehearsal-golden"
 
@@ -245,9 +249,9 @@ def test_without_media_nothing_is_needed_but_the_image() -> None:
     """What was imported, or made before the medium went, will do."""
     plan = make("workers.os=windows-2022")
     with pytest.raises(NotFoundError, match="no media"):
-        goldens.check_media(plan, Site())
+        goldens.check_media(plan, Stock(), Site())
     keep(plan)
-    goldens.check_media(plan, Site())
+    goldens.check_media(plan, Stock(), Site())
 
 
 @pytest.mark.parametrize(

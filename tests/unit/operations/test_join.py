@@ -21,7 +21,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.plan import addresses, required, tags
-from winlab.design.plan import model as plan
+from winlab.design.plan import make as plan
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.render import kubeadm, kubelet
@@ -43,13 +43,9 @@ CLUSTER = ForeignCluster(
 REHEARSAL = "workers.os=windows-rehearsal"
 
 
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
-
-
 def make(*changes: str, cluster: ForeignCluster = CLUSTER, source: str = "1-1-1", prefix: str = "node") -> Plan:
-    return plan.make(spec.load(source, changes), "lab", plans.TCG, cluster, prefix)
+    wanted = spec.load(source, changes)
+    return plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster, prefix)
 
 
 # -- the plan

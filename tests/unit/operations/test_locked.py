@@ -41,7 +41,6 @@ class Source:
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Context:
     """A lab that has everything."""
-    plans.fixed_keys(monkeypatch)
     IN_DRIVE.clear()
     monkeypatch.setattr(domains, "medium", lambda _conn, name, _drive: Path(IN_DRIVE[name]))
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")

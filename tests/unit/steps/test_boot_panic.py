@@ -45,7 +45,6 @@ def nothing(*_: object) -> None:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Any:
-    plans.fixed_keys(monkeypatch)
     monkeypatch.setattr(evidence, "collect", nothing)
     monkeypatch.setattr(boot, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
 

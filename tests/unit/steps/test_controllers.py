@@ -20,11 +20,6 @@ class Voice:
         pass
 
 
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
-
-
 @pytest.mark.parametrize("started", [False, True])
 def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.MonkeyPatch, started: bool) -> None:
     done: list[tuple[str, str, Any]] = []

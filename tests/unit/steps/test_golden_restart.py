@@ -47,7 +47,6 @@ def sealing(there: There, monkeypatch: pytest.MonkeyPatch) -> tuple[Context, Ste
     def connected(*_: Any) -> Iterator[There]:
         yield there
 
-    plans.fixed_keys(monkeypatch)
     monkeypatch.setattr(linux_nodes, "connected", connected)
     monkeypatch.setattr(domains, "state", lambda *_: "off")
     monkeypatch.setattr(domains, "was_shut_down", lambda *_: True)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import libvirt
-import plans
 import pytest
 from clones import REHEARSAL, make
 
@@ -51,7 +50,6 @@ class Builder:
 
 @pytest.fixture
 def builder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    plans.fixed_keys(monkeypatch)
     monkeypatch.setattr(evidence, "keep", lambda *_: None)
     with connected("test:///default") as conn:
         made = Builder(conn)

@@ -89,7 +89,6 @@ class Programs:
 
 @pytest.fixture
 def clone(monkeypatch: pytest.MonkeyPatch) -> tuple[Context, NodePlan]:
-    plans.fixed_keys(monkeypatch)
     monkeypatch.setattr(domains, "screenshot", lambda *_: b"PNG")
     monkeypatch.setattr(domains, "paused", lambda *_: nullcontext())
     monkeypatch.setattr(golden_cache, "find", lambda _: None)

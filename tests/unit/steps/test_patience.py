@@ -38,7 +38,6 @@ class Busy(Kubectl):
 
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kubectl], Any]:
-    plans.fixed_keys(monkeypatch)
     clock = iter(range(0, 10_000, 100))
     for module in (pods, ready):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))

@@ -46,7 +46,6 @@ def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(domains, "medium", lambda *_: None)
     monkeypatch.setattr(Payload, "write", lambda _self, path: path.write_bytes(b"CD"))
-    plans.fixed_keys(monkeypatch)
     (tmp_path / "x").touch()
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     pool, source = Pool(), Supply(cast(Any, Source(tmp_path / "x")))

@@ -39,7 +39,6 @@ def test_features(monkeypatch: pytest.MonkeyPatch, profile: str, done: str | Non
         yield Node()
 
     monkeypatch.setattr(linux_nodes, "connected", connected)
-    plans.fixed_keys(monkeypatch)
     plan = plans.make(plans.KVM, "1-1-1", f"network.cni={profile}")
     context = Context(plan, LabState("lab"), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
     steps = {step.name: step for step in windows_nodes.steps(context, plan.node("node-1"))}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
@@ -130,9 +131,10 @@ def load(path: Path) -> Recipe:
     return recipe
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """The names of all recipes, sorted."""
-    return sorted(path.stem for path in data.folder("images").glob("*.yaml"))
+    return tuple(sorted(path.stem for path in data.folder("images").glob("*.yaml")))
 
 
 def systems() -> list[str]:
@@ -140,8 +142,9 @@ def systems() -> list[str]:
     return [name for name in names() if get(name).os != "none"]
 
 
+@cache
 def get(name: str) -> Recipe:
-    """The recipe *name*.
+    """The recipe *name*. Read once: recipes ship with winlab.
 
     :raises NotFoundError: there is none; the message lists those there are.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -45,6 +45,10 @@ class ClusterPlan(BaseModel):
     external: str
     names: tuple[str, ...]
     source: Path | None = None
+
+    def lasting(self) -> dict[str, Any]:
+        """What identifies the cluster while it stands: of a checkout only that there is one."""
+        return {**self.model_dump(mode="json", exclude={"source"}), "source": self.source is not None}
 
 
 def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: str) -> ClusterPlan:

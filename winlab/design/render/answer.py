@@ -45,24 +45,25 @@ def answer_xml(node: NodePlan, administrator_password: str) -> str:
     if windows.template is None:
         return environment("windows").get_template(TEMPLATE).render(values)
     try:
-        made = environment("windows", windows.template.parent).get_template(windows.template.name).render(values)
+        made = environment("windows", windows.template).get_template(windows.template.name).render(values)
         root = etree.fromstring(made.encode())
-    except (TemplateError, OSError, etree.XMLSyntaxError, UnicodeError) as error:
+    except (TemplateError, etree.XMLSyntaxError, UnicodeError) as error:
         raise UsageError(
-            f"The template '{windows.template}' can't be used.",
+            f"The template '{windows.template.name}' can't be used.",
             why=f"{type(error).__name__}: {error}",
             cure="docs/windows.md shows how a template of one's own extends winlab's.",
         ) from error
     if root.tag != f"{{{NAMESPACE}}}unattend":
         raise UsageError(
-            f"The template '{windows.template}' makes no answer file.",
+            f"The template '{windows.template.name}' makes no answer file.",
             why=f"Its root is {root.tag}.",
             cure="docs/windows.md shows how a template of one's own extends winlab's.",
         )
     names = [(element.text or "").strip() for element in root.iter(f"{{{NAMESPACE}}}ComputerName")]
     if names != [windows.computer_name]:
         raise UsageError(
-            f"The template '{windows.template}' names the machine '{', '.join(names)}', not '{windows.computer_name}'.",
+            f"The template '{windows.template.name}' names the machine '{', '.join(names)}', "
+            f"not '{windows.computer_name}'.",
             why="Its certificate and its place in the cluster go by the name in the plan; and Windows takes no name of "
             "more than 15 bytes.",
             cure="Leave <ComputerName>{{ computer_name }}</ComputerName> as winlab's template has it.",
@@ -81,7 +82,7 @@ def answer_files(plan: Plan, node: NodePlan, credentials: Credentials, *, pfx: b
     }
     return {
         "Autounattend.xml": answer_xml(node, credentials.administrator_password).encode(),
-        "winlab/bootstrap.ps1": (data.folder("unattend") / "windows" / "bootstrap.ps1").read_bytes(),
+        "winlab/bootstrap.ps1": data.texts("unattend")["windows/bootstrap.ps1"].encode(),
         "winlab/node.json": (json.dumps(facts, indent=2) + "\n").encode(),
         "winlab/winrm.pfx": pfx,
         "winlab/ssh_host_ed25519_key": identity.host_key.encode(),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
+import json
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
+from jinja2 import ChoiceLoader, DictLoader, Environment, PrefixLoader, StrictUndefined, TemplateError, meta
 
 from winlab import data
+from winlab.design.plan.stock import Template
 
 
 def unattend_password(password: str, element: str) -> str:
@@ -18,23 +19,36 @@ def unattend_password(password: str, element: str) -> str:
     return base64.b64encode((password + element).encode("utf-16-le")).decode()
 
 
-def environment(system: str, own: Path | None = None) -> Environment:
+def environment(system: str, own: Template | None = None) -> Environment:
     """Jinja's environment for ``linux`` or ``windows``. XML is escaped; a missing variable is an error.
 
-    :param own: a folder of a person's own templates; they find winlab's with ``winlab/`` before the names.
+    :param own: a template of the user's own; it finds winlab's with ``winlab/`` before the names.
     """
-    ours = FileSystemLoader(data.folder("unattend") / system)
+    ours = DictLoader(
+        {
+            name.removeprefix(f"{system}/"): text
+            for name, text in data.texts("unattend").items()
+            if name.startswith(f"{system}/")
+        }
+    )
     made = Environment(
-        loader=ours if own is None else ChoiceLoader([PrefixLoader({"winlab": ours}), FileSystemLoader(own)]),
+        loader=ours if own is None else ChoiceLoader([PrefixLoader({"winlab": ours}), DictLoader(own.texts)]),
         autoescape=system == "windows",
         undefined=StrictUndefined,
         trim_blocks=system == "linux",
         keep_trailing_newline=True,
     )
     if system == "linux":
-        import json
-
         # Jinja's own tojson escapes for HTML; cloud-init's YAML wants plain JSON
         made.filters["tojson"] = json.dumps
     made.filters["unattend_password"] = unattend_password
     return made
+
+
+def references(text: str) -> list[str]:
+    """The templates beside it that a template of the user's own refers to; none if it is no template."""
+    try:
+        found = meta.find_referenced_templates(Environment(autoescape=True).parse(text))
+        return [name for name in found if name is not None and not name.startswith("winlab/")]
+    except TemplateError:
+        return []  # rendering says what is wrong with it

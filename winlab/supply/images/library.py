@@ -15,10 +15,9 @@ from typing import IO, Any, Literal
 from pydantic import ValidationError
 
 from winlab.design.catalog.recipes import Recipe
-from winlab.design.plan import golden
 from winlab.errors import NotFoundError, TransferError, UsageError
 from winlab.events import Progress
-from winlab.supply.images import cache
+from winlab.supply.images import cache, stock
 from winlab.supply.images.cache import Image
 from winlab.supply.images.golden import Golden
 
@@ -66,7 +65,7 @@ class Item:
             if found.days_left is not None:
                 left = f"evaluation ends in {found.days_left} days" if found.days_left >= 0 else "evaluation is over"
                 notes.append(left)
-            if found.facts.get("programs") != golden.programs():
+            if found.facts.get("programs") != stock.scripts():
                 notes.append("stale: made with other scripts of winlab")
             return "; ".join(notes)
         recipe = self.image.recipe

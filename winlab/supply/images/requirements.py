@@ -7,7 +7,8 @@ from pathlib import Path
 
 from winlab.design.catalog import recipes, versions
 from winlab.design.catalog.recipes import Recipe
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.stock import Stock
 from winlab.design.render import answer as windows_files
 from winlab.errors import NotFoundError, UsageError
 from winlab.supply.images import windows_media
@@ -17,7 +18,7 @@ from winlab.supply.media.wim import WimImage
 FAMILIES = {"ServerStandard": "standard", "ServerDatacenter": "datacenter"}  # by EDITIONID without "Eval"
 
 
-def check(plan: Plan, *, consent: bool = False, joins: bool = True, offline: bool = False) -> None:
+def check(plan: Plan, stock: Stock, *, consent: bool = False, joins: bool = True, offline: bool = False) -> None:
     """See that all media can be had and answer all of Setup's questions.
 
     :param consent: the terms of Microsoft's evaluation media were accepted, so that they may be fetched.
@@ -25,33 +26,49 @@ def check(plan: Plan, *, consent: bool = False, joins: bool = True, offline: boo
     :param joins: the machines will be nodes of a cluster, which not every build of Windows can be.
     :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
     """
-    checked = set()
-    for node in plan.nodes:
+    checked = []
+    for node in plan.windows_nodes():
         recipe, windows = recipes.get(node.image), node.windows
-        about = (node.image, windows and windows.model_copy(update={"computer_name": ""}))
+        about = (node.image, windows.model_copy(update={"computer_name": ""}))
         if about in checked:
             continue
-        checked.add(about)
-        if windows is None:
-            continue
-        medium = windows_media.at_hand(recipe, windows.media)
+        checked.append(about)
+        medium = stock.require(windows.medium) if windows.own_medium else windows_media.at_hand(node, stock)
         if medium is not None:
             image = check_medium(node, medium)
             if joins:
                 check_build(plan, node, image)
         elif offline or not consent:
             require_source(recipe, offline=offline)
-        if windows.drivers is not None and (windows.drivers.exists() or not windows_media.is_ours(windows.drivers)):
-            drivers.stage(windows.drivers, windows.release, node.bus)
-        if windows.openssh is not None and not zipfile.is_zipfile(windows.openssh):
+        _check_drivers(node, stock, offline=offline)
+        if windows.openssh is not None and not zipfile.is_zipfile(stock.require(windows.openssh)):
             raise UsageError(
-                f"'{windows.openssh}' is not a ZIP file that can be read.",
+                f"'{stock.require(windows.openssh)}' is not a ZIP file that can be read.",
                 cure="Give OpenSSH-Win64.zip as the Win32-OpenSSH project offers it.",
             )
-        extras.stage(windows)
+        extras.stage(windows, stock)
         windows_files.answer_xml(node, "")
     if offline:
         _check_offline(plan)
+
+
+def _check_drivers(node: WindowsNode, stock: Stock, *, offline: bool) -> None:
+    """Look into the virtio drivers, if they are here.
+
+    :raises UsageError: they are not for this Windows, or there is a bus without drivers for it.
+    :raises NotFoundError: they would have to be fetched, and nothing may be.
+    """
+    file = windows_media.drivers_file(node.windows, stock)
+    if file is None:
+        return
+    if file.exists():
+        drivers.stage(file, node.windows.release, node.bus)
+    elif offline:
+        raise NotFoundError(
+            "The virtio drivers are neither in the cache nor in the bundle.",
+            why="Nothing is fetched with --bundle.",
+            cure="Give the virtio-win ISO with --set workers.drivers=PATH; or do without: --set workers.bus=sata.",
+        )
 
 
 def _check_offline(plan: Plan) -> None:
@@ -59,9 +76,9 @@ def _check_offline(plan: Plan) -> None:
 
     :raises UsageError: it will; nothing was touched.
     """
-    for node in plan.nodes:
+    for node in plan.windows_nodes():
         windows, recipe = node.windows, recipes.get(node.image)
-        if windows is None or recipe.build is not None:
+        if recipe.build is not None:
             continue
         if windows.openssh is None and windows.release in ("2019", "2022"):
             raise UsageError(
@@ -96,7 +113,7 @@ def require_source(recipe: Recipe, *, offline: bool = False) -> None:
         )
 
 
-def check_build(plan: Plan, node: NodePlan, image: WimImage) -> None:
+def check_build(plan: Plan, node: WindowsNode, image: WimImage) -> None:
     """See that the build of Windows on a medium goes with the cluster's versions and network.
 
     Media that don't tell it, and those that will be updated, are taken as they are.
@@ -104,19 +121,17 @@ def check_build(plan: Plan, node: NodePlan, image: WimImage) -> None:
     :raises UsageError: it doesn't; the message names what does.
     """
     windows = node.windows
-    assert windows is not None
     if not windows.updates and image.build is not None and image.revision is not None:
         build = f"{image.build}.{image.revision}"
         versions.check(plan.cluster.versions, windows.release, build, plan.cluster.profile)
 
 
-def check_medium(node: NodePlan, medium: Path) -> WimImage:
+def check_medium(node: WindowsNode, medium: Path) -> WimImage:
     """See that Setup will find all answers on this medium: the image, its language, a product key or none.
 
     :returns: the image that will be installed.
     :raises UsageError: it won't; the message says what to change.
     """
-    assert node.windows is not None
     report = inspection.inspect(medium)
     report.require_usable()
     if report.has("/autounattend.xml"):
@@ -142,14 +157,13 @@ def check_medium(node: NodePlan, medium: Path) -> WimImage:
     return chosen
 
 
-def with_key(node: NodePlan, medium: Path) -> NodePlan:
+def with_key(node: WindowsNode, medium: Path) -> WindowsNode:
     """The node with the product key that Setup is to get: the person's own; on volume media without one Microsoft's
     public client setup key of the edition.
 
     Beside an answer file Setup ignores the EI.cfg that makes a medium one of volume licences
     (https://learn.microsoft.com/windows-hardware/manufacture/desktop/windows-setup-edition-configuration-and-product-id-files--eicfg-and-pidtxt).
     """
-    assert node.windows is not None
     if node.windows.product_key is not None:
         return node
     report = inspection.inspect(medium)
@@ -157,15 +171,14 @@ def with_key(node: NodePlan, medium: Path) -> NodePlan:
     if report.channel != "volume" or chosen is None or chosen.is_evaluation:
         return node
     key = recipes.get(node.image).setup_keys.get(FAMILIES.get(chosen.edition, ""))
-    return node.model_copy(update={"windows": node.windows.model_copy(update={"product_key": key})})
+    return node.changed(product_key=key)
 
 
-def _check_key(node: NodePlan, medium: Path, chosen: WimImage, channel: str | None) -> None:
+def _check_key(node: WindowsNode, medium: Path, chosen: WimImage, channel: str | None) -> None:
     """What is wrong here would be asked by Setup on the screen, and nobody would answer.
 
     :raises UsageError: the key and the medium don't go together.
     """
-    assert node.windows is not None
     key, recipe = node.windows.product_key, recipes.get(node.image)
     family = FAMILIES.get(chosen.edition.removesuffix("Eval"))
     published = recipe.setup_keys.get(family) if family else None

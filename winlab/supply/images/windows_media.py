@@ -9,6 +9,8 @@ from pathlib import Path
 from winlab import settings
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Download, Evaluation, Recipe
+from winlab.design.plan.model import WindowsNode, WindowsPlan
+from winlab.design.plan.stock import Stock
 from winlab.errors import TransferError, UsageError
 from winlab.events import Progress
 from winlab.supply import digest, download
@@ -26,43 +28,49 @@ def key(sha256: str) -> str:
     return hashlib.sha256(json.dumps({"medium": sha256}).encode()).hexdigest()
 
 
-def chosen(recipe: Recipe) -> str | None:
-    """The SHA-256 of the medium that *recipe*'s nodes are installed from: the cache's newest, else the evaluation that
-    would be fetched; None if neither is known."""
-    image = find(recipe)
-    if image is not None:
-        return image.sha256
-    return recipe.evaluations[0].sha256 if recipe.evaluations else None
-
-
-def at_hand(recipe: Recipe, given: Path | None) -> Path | None:
-    """The medium that *recipe*'s nodes are installed from, if it is here: the person's (*given*), or the cache's."""
-    if given is not None:
-        return given
+def at_hand(node: WindowsNode, stock: Stock) -> Path | None:
+    """The medium that a node is installed from, if it is here: the one that the spec names, or the cache's."""
+    if node.windows.own_medium:
+        return stock.paths.get(node.windows.medium)
+    recipe = recipes.get(node.image)
     image = cache.lookup(recipe) or find(recipe)
     return None if image is None else image.path
 
 
-def drivers() -> Path:
-    """The virtio drivers in the cache: those that came last, else where the published ones would be."""
+def drivers() -> str | None:
+    """The SHA-256 of the catalog's virtio drivers: those that came last into the cache, else the published ones."""
     recipe = recipes.get(DRIVERS)
     image = find(recipe)
-    return image.path if image is not None else published(recipe)
+    if image is not None:
+        return image.sha256
+    return recipe.download.sha256 if recipe.download else None
 
 
-def published(recipe: Recipe) -> Path:
-    """Where a published image is in the cache, or will be."""
+def drivers_file(windows: WindowsPlan, stock: Stock) -> Path | None:
+    """Where the virtio drivers of a node are, or will be in the cache; None if it has none.
+
+    :raises NotFoundError: the file that the spec names is not here any more.
+    """
+    if windows.drivers is None:
+        return None
+    if windows.own_drivers:
+        return stock.require(windows.drivers)
+    there = [one.path for one in cache.entries() if one.recipe.name == DRIVERS and one.sha256 == windows.drivers]
+    return there[-1] if there else published()
+
+
+def published() -> Path:
+    """Where the published virtio drivers are in the cache, or will be."""
+    recipe = recipes.get(DRIVERS)
     return settings.cache_dir() / "images" / cache.key(recipe) / f"image.{recipe.format}"
 
 
-def is_published(drivers: Path | None) -> bool:
-    """Whether drivers are the published ones in the cache, there or to come."""
-    return drivers == published(recipes.get(DRIVERS))
-
-
-def is_ours(path: Path) -> bool:
-    """Whether a path is in winlab's cache of images, where something can still come to."""
-    return path.is_relative_to(settings.cache_dir() / "images")
+def takes_published(windows: WindowsPlan) -> bool:
+    """Whether a machine is installed with the drivers that the catalog publishes, here or still to be fetched."""
+    published = recipes.get(DRIVERS).download
+    return (
+        windows.drivers is not None and not windows.own_drivers and windows.drivers == (published and published.sha256)
+    )
 
 
 def find(recipe: Recipe) -> Image | None:

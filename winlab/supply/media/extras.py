@@ -1,10 +1,12 @@
-"""What a person adds to their Windows nodes: scripts, files, drivers. It goes onto the answer ISO."""
+"""What users add to their Windows nodes: scripts, files, drivers. It goes onto the answer ISO."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from winlab.design.plan.model import WindowsPlan
+from winlab.design.plan.stock import Material, Stock
 from winlab.errors import UsageError
 from winlab.supply.media import drivers
 from winlab.supply.media.small_iso import JOLIET_NAME
@@ -14,27 +16,27 @@ FILES = "winlab/files"
 LARGEST = (1 << 32) - 1  # bytes of a file that Windows reads from an ISO 9660 tree
 
 
-def stage(windows: WindowsPlan) -> dict[str, Path]:
-    """The person's own things by their paths on the answer ISO.
+def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
+    """The user's own things by their paths on the answer ISO.
 
-    :raises UsageError: something is not there, or not what it should be.
+    :raises UsageError: something is not what it should be.
+    :raises NotFoundError: a file is not here any more.
     """
     found: dict[str, Path] = {}
     for number, script in enumerate(windows.scripts, 1):
-        if script.suffix.lower() != ".ps1" or not script.is_file():
+        if not script.name.lower().endswith(".ps1"):
             raise UsageError(
-                f"'{script}' can't be run in Windows nodes.",
-                why="It is no file whose name ends in .ps1." if script.exists() else "There is no such file.",
+                f"'{script.name}' can't be run in Windows nodes.",
+                why="It is no file whose name ends in .ps1.",
                 cure="workers.scripts takes PowerShell scripts.",
             )
-        found[f"{SCRIPTS}/{number:02}-{script.name}"] = script
-    if windows.files is not None:
-        found |= _tree(windows.files, FILES, "workers.files")
+        found[f"{SCRIPTS}/{number:02}-{script.name}"] = stock.require(script.sha256)
+    found |= _tree(windows.files, FILES, stock)
     for number, folder in enumerate(windows.extra_drivers, 1):
-        tree = _tree(folder, f"{drivers.TARGET}/own-{number}", "workers.extra_drivers")
+        tree = _tree(folder, f"{drivers.TARGET}/own-{number}", stock)
         if not any(name.lower().endswith(".inf") for name in tree):
             raise UsageError(
-                f"There are no drivers in '{folder}'.",
+                f"There are no drivers in folder {number} of workers.extra_drivers.",
                 why="It has no .inf file.",
                 cure="Give the folder that a driver's package was unpacked to.",
             )
@@ -49,17 +51,13 @@ def stage(windows: WindowsPlan) -> dict[str, Path]:
     return found
 
 
-def _tree(folder: Path, target: str, field: str) -> dict[str, Path]:
-    if not folder.is_dir():
-        raise UsageError(f"There is no folder '{folder}'.", cure=f"{field} takes a folder.")
+def _tree(files: Iterable[Material], target: str, stock: Stock) -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if any(len(part) > JOLIET_NAME for part in path.relative_to(folder).parts):
+    for material in files:
+        if any(len(part) > JOLIET_NAME for part in material.name.split("/")):
             raise UsageError(
-                f"The name '{name}' in '{folder}' is too long for an answer ISO.",
+                f"The name '{material.name}' is too long for an answer ISO.",
                 cure=f"Give it at most {JOLIET_NAME} characters.",
             )
-        if path.is_file():
-            found[f"{target}/{name}"] = path
+        found[f"{target}/{material.name}"] = stock.require(material.sha256)
     return found

@@ -18,11 +18,6 @@ from winlab.errors import UsageError
 from winlab.supply.payload import Payload
 
 
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
-
-
 def test_one_controller_is_its_own_endpoint() -> None:
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     assert plan.cluster.endpoint == "10.77.0.11:6443"

@@ -15,11 +15,6 @@ from winlab.events import Event, Kind
 from winlab.lab_folder import LabState, labs
 
 
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
-
-
 def test_certificates_are_the_nodes_and_signed_by_the_lab() -> None:
     plan = plans.make(plans.TCG)
     made = credentials.generate(plan)

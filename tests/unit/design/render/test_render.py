@@ -27,11 +27,6 @@ EDITIONS = ("standard-core", "standard-desktop", "datacenter-core", "datacenter-
 NS = {"u": "urn:schemas-microsoft-com:unattend"}
 
 
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
-
-
 @pytest.mark.parametrize("system", ["windows-2019", "windows-2022", "windows-2025", "windows-rehearsal"])
 @pytest.mark.parametrize("firmware", ["uefi", "bios"])
 def test_answer_files_pass_the_checker(system: str, firmware: str, checkers: Path, tmp_path: Path) -> None:

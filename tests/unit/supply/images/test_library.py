@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import plans
 import pytest
 from clones import REHEARSAL, clone, keep, make
 
@@ -20,6 +19,7 @@ from winlab.adapters.vm.connection import connected
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
 from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
 from winlab.errors import ConflictError, UsageError
 from winlab.events import Event, Kind, Quiet
 from winlab.operations import create as creating
@@ -29,11 +29,6 @@ from winlab.site import Site
 from winlab.steps.payload import Origin
 from winlab.supply.images import cache, library, windows_media
 from winlab.supply.images import golden as golden_cache
-
-
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
 
 
 @pytest.fixture
@@ -108,15 +103,15 @@ def test_an_image_whose_evaluation_is_over_is_not_cloned(monkeypatch: pytest.Mon
     plan = make(REHEARSAL)
     key = keep(plan, days=-1).image.key[: library.SHORT]
     for command in (
-        lambda: creating.create(plan, Site(), lambda _: None),
-        lambda: goldens.build(plan, Site(), lambda _: None, Origin()),
+        lambda: creating.create(plan, Stock(), Site(), lambda _: None),
+        lambda: goldens.build(plan, Stock(), Site(), lambda _: None, Origin()),
     ):
         with pytest.raises(UsageError, match="is over") as caught:
             command()
         assert f"winlab image rm {key}" in caught.value.cure
     monkeypatch.setattr(goldens, "all_made", lambda *_: True)  # a lab that stands clones nothing
     with pytest.raises(Passed):
-        creating.create(plan, Site(), lambda _: None)
+        creating.create(plan, Stock(), Site(), lambda _: None)
 
 
 @pytest.mark.usefixtures("stopped")
@@ -126,7 +121,7 @@ def test_an_evaluation_that_ends_soon_is_told_of(days: int | None, told: int) ->
     keep(plan, days=days)
     events: list[Event] = []
     with pytest.raises(Passed):
-        creating.create(plan, Site(), events.append)
+        creating.create(plan, Stock(), Site(), events.append)
     events = [one for one in events if "KVM" not in one.text]  # which create tells of first
     assert [(one.kind, f"ends in {days} days" in one.text) for one in events] == [(Kind.NOTE, True)] * told
 
@@ -138,7 +133,7 @@ def test_an_image_that_is_in_the_pool_alone_is_taken_as_it_is(pool: volumes.Pool
     for name in (base, base + volumes.MARKER):
         pool.create_disk(name, 1)
     with pytest.raises(Passed):
-        creating.create(plan, Site(), lambda _: None)
+        creating.create(plan, Stock(), Site(), lambda _: None)
 
 
 WINDOWS = "workers.os=windows-2022"
@@ -165,8 +160,8 @@ def test_without_a_medium_an_image_from_any_medium_will_do(tmp_path: Path) -> No
         os.utime(made.path.parent, (time.time() - age, time.time() - age))
     found = make(*wanted)
     assert golden_key(found) == golden_key(make(*wanted, f"workers.media={tmp_path / 'new.iso'}"))
-    assert clone(found).volume("disk").backing == golden.volume(clone(found))
-    goldens.check_media(found, Site())
+    assert clone(found).volume("disk").backing == golden.base_volume("windows-2022", str(clone(found).windows.golden))
+    goldens.check_media(found, Stock(), Site())
     assert golden_key(make(WINDOWS)) == default
     assert golden_key(make(WINDOWS, "workers.product_key=BBBBB-BBBBB-CCCCC-DDDDD-EEEEE")) not in _keys_there()
     assert golden_key(make(*wanted, "workers.firmware=bios")) in _keys_there()

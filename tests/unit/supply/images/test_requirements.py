@@ -18,11 +18,6 @@ KEY = "AAAAA-BBBBB-CCCCC-DDDDD-EEEEE"
 STANDARD, DATACENTER = (recipes.get("windows-2022").setup_keys[name] for name in ("standard", "datacenter"))
 
 
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.fixed_keys(monkeypatch)
-
-
 def node(*changes: str) -> NodePlan:
     return plans.make(plans.KVM, "1-1-1", *changes).node("node-1")
 

@@ -1,0 +1,55 @@
+"""The facts about a host that a plan depends on. ``winlab host setup`` finds them out (:mod:`winlab.host.facts`)."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+DEFAULT_CIDR = "172.31.240.0/20"
+DEFAULT_RESOLVERS = ("1.1.1.1", "9.9.9.9")
+TCG_SCALE = 3.0
+
+
+class HostFacts(BaseModel):
+    """The facts about this host that a plan depends on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    recorded: bool = Field(default=False, description="False: nothing was recorded, these are the defaults")
+    external_cidr: str = Field(default=DEFAULT_CIDR, description="subnet of the external bridge")
+    resolvers: list[str] = Field(default_factory=lambda: list(DEFAULT_RESOLVERS), description="DNS servers for guests")
+    accelerator: Literal["kvm", "tcg"] = "kvm"
+    datapath: Literal["system", "netdev"] = "system"
+    chassis: str = Field(default="", description="OVS system-id: OVN's name for this host")
+    nested: bool = Field(default=False, description="guests may run virtual machines themselves")
+    emulator_version: str = ""
+
+    @field_validator("external_cidr")
+    @classmethod
+    def _is_network(cls, value: str) -> str:
+        network = ipaddress.IPv4Network(value)
+        if network.prefixlen > 24:
+            raise ValueError("a lab needs at least a /24")
+        return str(network)
+
+    @field_validator("resolvers")
+    @classmethod
+    def _are_addresses(cls, value: list[str]) -> list[str]:
+        return [str(ipaddress.IPv4Address(address)) for address in value]
+
+    @property
+    def scale(self) -> float:
+        """How much slower than on hardware a guest runs here, roughly (docs/evidence.md): for usual times, limits."""
+        return 1.0 if self.accelerator == "kvm" else TCG_SCALE
+
+    @property
+    def external_network(self) -> ipaddress.IPv4Network:
+        """The external subnet, as a network."""
+        return ipaddress.IPv4Network(self.external_cidr)
+
+    @property
+    def external_gateway(self) -> str:
+        """The host's own address on the external bridge: the first of the subnet."""
+        return str(self.external_network[1])

@@ -1,0 +1,80 @@
+"""What is at hand, as a value: all that plan making has to know of caches, media and the spec's own files.
+
+:func:`winlab.supply.images.stock.take` reads it, once; nothing in winlab.design reads anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from winlab.errors import NotFoundError
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Material(_Model):
+    """A file that goes into nodes, known by its content and its name; in a folder, its path below that folder."""
+
+    name: str
+    sha256: str
+
+
+class Template(_Model):
+    """A Jinja template of the user's own: the text of the file ``name``, and of those beside it that it refers to."""
+
+    name: str
+    texts: Mapping[str, str]
+
+
+class GoldenImage(_Model):
+    """A golden image in the cache: the recipe it belongs to, its key, and the base volume of its medium."""
+
+    image: str
+    key: str
+    medium: str | None
+
+
+class Stock(_Model):
+    """What is at hand.
+
+    ``images`` are the cache's keys (64 hex digits) of images that are built or published, by recipe; ``media`` the
+    SHA-256 of the newest medium in the cache, by recipe; ``drivers`` that of the virtio drivers: the cache's newest,
+    else the published ones. ``golden`` is ordered by age, the oldest first. ``files`` has what the spec's paths lead
+    to: one material for a file, one for each file below a folder. ``paths`` says where the content with a SHA-256 is
+    on this host. ``scripts`` is a digest of winlab's own templates and scripts for Windows, which come into golden
+    images.
+    """
+
+    images: Mapping[str, str] = {}
+    media: Mapping[str, str] = {}
+    drivers: str | None = None
+    golden: tuple[GoldenImage, ...] = ()
+    files: Mapping[Path, tuple[Material, ...]] = {}
+    templates: Mapping[Path, Template] = {}
+    paths: Mapping[str, Path] = {}
+    scripts: str = ""
+
+    def content(self, path: Path | None) -> str | None:
+        """The SHA-256 of a file that the spec names; None for None."""
+        return None if path is None else self.files[path][0].sha256
+
+    def folder(self, path: Path | None) -> tuple[Material, ...]:
+        """The materials below a folder that the spec names; none for None."""
+        return () if path is None else self.files[path]
+
+    def require(self, sha256: str) -> Path:
+        """Where the file with this content is on this host.
+
+        :raises NotFoundError: it is not here any more.
+        """
+        if sha256 not in self.paths:
+            raise NotFoundError(
+                f"A file that the spec names, with the SHA-256 {sha256[:12]}..., is not here any more.",
+                cure="Bring it back, or change the spec.",
+            )
+        return self.paths[sha256]

@@ -1,0 +1,72 @@
+"""What files hold, as SHA-256: large ones are read once, and remembered by path, size, time and inode.
+
+::
+
+    <cache>/digests.json    {"/srv/server.iso": [size, mtime in ns, inode, "<sha256>"], ...}
+
+Nothing depends on the memory: without it files are read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from winlab import settings
+from winlab.errors import UsageError
+from winlab.events import Progress
+from winlab.supply import digest
+
+SMALL = 8 << 20  # bytes: read each time
+
+
+def sha256(path: Path, progress: Progress) -> str:
+    """The SHA-256 of a file.
+
+    :raises UsageError: it can't be read.
+    """
+    try:
+        about = path.stat()
+        if not path.is_file():
+            raise OSError("it is not a file")
+        if about.st_size <= SMALL:
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UsageError(f"'{path}' can't be read.", why=str(error)) from error
+    mark = [about.st_size, about.st_mtime_ns, about.st_ino]
+    known = _read().get(str(path), [])
+    if known[:3] == mark:
+        return str(known[3])
+    found = digest.sha256(path, progress)
+    _remember(path, [*mark, found])
+    return found
+
+
+def remembered(path: Path) -> str | None:
+    """The SHA-256 that a file had when it was last read; None if it never was."""
+    known = _read().get(str(path))
+    return None if known is None else str(known[3])
+
+
+def _file() -> Path:
+    return settings.cache_dir() / "digests.json"
+
+
+def _read() -> dict[str, list[int | str]]:
+    try:
+        found = json.loads(_file().read_text(encoding="utf-8"))
+        return {str(path): list(row) for path, row in found.items() if len(row) == 4}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _remember(path: Path, row: list[int | str]) -> None:
+    with suppress(OSError):
+        file = _file()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_suffix(f".{os.getpid()}.new")
+        fresh.write_text(json.dumps({**_read(), str(path): row}, indent=1) + "\n", encoding="utf-8")
+        fresh.replace(file)

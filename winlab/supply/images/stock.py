@@ -1,0 +1,117 @@
+"""Takes stock: reads all that a plan has to know of caches, media and the spec's own files, once.
+
+Afterwards plan making and rendering read nothing (:mod:`winlab.design.plan.stock`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from winlab import data
+from winlab.design.catalog import recipes, versions
+from winlab.design.plan.model import sha256_of
+from winlab.design.plan.stock import GoldenImage, Material, Stock, Template
+from winlab.design.render import templates
+from winlab.design.spec import time_zones
+from winlab.design.spec.model import Spec, Workers
+from winlab.errors import UsageError
+from winlab.events import Progress, Quiet
+from winlab.supply.images import cache, digests, golden, windows_media
+
+
+def take(spec: Spec, progress: Progress | None = None) -> Stock:
+    """What is at hand for this spec. Changes nothing but the memory of large files' digests.
+
+    :raises UsageError: a file that the spec names is not there, or can't be read.
+    """
+    voice = progress or Quiet()
+    _read_catalog()
+    workers = spec.workers
+    files: dict[Path, tuple[Material, ...]] = {path: (_material(path, voice),) for path in _files(workers)}
+    files |= {path: tuple(_tree(path, voice)) for path in _folders(workers)}
+    every = [recipes.get(name) for name in sorted({spec.controllers.os, spec.workers.os, spec.linux_workers.os})]
+    media = {recipe.name: image for recipe in every if (image := windows_media.find(recipe)) is not None}
+    return Stock(
+        images={recipe.name: cache.key(recipe) for recipe in every if recipe.build or recipe.download},
+        media={name: image.sha256 for name, image in media.items()},
+        drivers=windows_media.drivers(),
+        golden=tuple(
+            GoldenImage(image=one.image.recipe.name, key=one.key, medium=one.facts.get("medium"))
+            for one in golden.entries()
+        ),
+        files=files,
+        templates={} if workers.template is None else {workers.template: own_template(workers.template)},
+        paths={
+            material.sha256: place
+            for path, found in files.items()
+            for material in found
+            if (place := path / material.name if path.is_dir() else path).exists()
+        },
+        scripts=scripts(),
+    )
+
+
+def scripts() -> str:
+    """A digest of winlab's own templates and scripts for Windows, which come into golden images."""
+    return sha256_of(
+        {name: sha256_of(text) for name, text in data.texts("unattend").items() if name.startswith("windows/")}
+    )
+
+
+def _read_catalog() -> None:
+    """Have the data that ships with winlab in memory, where the design looks it up."""
+    for name in recipes.names():
+        recipes.get(name)
+    versions.load()
+    time_zones.problem("UTC")
+    data.texts("unattend")
+
+
+def _files(workers: Workers) -> list[Path]:
+    """The files that a spec names; a template is known by its text."""
+    single = (workers.media, workers.drivers, workers.openssh)
+    return [*(path for path in single if path is not None), *workers.scripts]
+
+
+def _folders(workers: Workers) -> list[Path]:
+    return [*((workers.files,) if workers.files else ()), *workers.extra_drivers]
+
+
+def own_template(path: Path) -> Template:
+    """A template of the user's own, with those in its folder that it refers to.
+
+    :raises UsageError: one can't be read.
+    """
+    texts: dict[str, str] = {}
+    left = [path.name]
+    while left:
+        name = left.pop()
+        place = (path.parent / name).resolve()
+        try:
+            if not place.is_relative_to(path.parent.resolve()):
+                raise OSError("it is outside the template's folder")
+            texts[name] = place.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:  # ValueError: not UTF-8
+            raise UsageError(
+                f"The template '{place}' can't be used.",
+                why=str(error),
+                cure="docs/windows.md shows how a template of one's own extends winlab's.",
+            ) from error
+        left += [one for one in templates.references(texts[name]) if one not in texts]
+    return Template(name=path.name, texts=texts)
+
+
+def _material(path: Path, progress: Progress) -> Material:
+    # a lab that stands can be carried on without the medium that it was installed from
+    if not path.exists() and (known := digests.remembered(path)) is not None:
+        return Material(name=path.name, sha256=known)
+    return Material(name=path.name, sha256=digests.sha256(path, progress))
+
+
+def _tree(folder: Path, progress: Progress) -> Iterator[Material]:
+    if not folder.is_dir():
+        raise UsageError(f"There is no folder '{folder}', which the spec names.")
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield Material(name=path.relative_to(folder).as_posix(), sha256=digests.sha256(path, progress))
