@@ -13,7 +13,7 @@ from winlab.adapters.vm import connection
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.plan.facts import HostFacts
-from winlab.host.facts import read_facts
+from winlab.host import facts as recorded
 from winlab.lab_folder import LabState
 
 
@@ -55,7 +55,7 @@ class Site:
         :raises UsageError: the recorded facts can't be read.
         """
         if self._facts is None:
-            self._facts = read_facts()
+            self._facts = recorded.read_facts()
         return self._facts
 
     def in_use(self) -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Format, Lab, Output, print_json, print_table
+from winlab.cli.common import Format, LabName, Output, print_json, print_table
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Only = Annotated[str | None, typer.Option("--only", help="Run only these checks:
 
 @app.command()
 def smoke(
-    lab: Lab = settings.DEFAULT_LAB,
+    lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
     junit: Junit = None,
     only: Only = None,
@@ -53,7 +53,7 @@ def smoke(
 
 @app.command()
 def readiness(
-    lab: Lab = settings.DEFAULT_LAB,
+    lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
     junit: Junit = None,
     only: Only = None,

@@ -10,7 +10,7 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.design.plan.tags import Tag
-from winlab.errors import GuestError, NotFoundError, WinlabError
+from winlab.errors import NotFoundError, WinlabError
 from winlab.lab_folder import LabState
 from winlab.site import Site
 from winlab.threads import Threads
@@ -62,10 +62,10 @@ def find_node(lab: str, node: str, conn: Connection) -> Machine:
     )
 
 
-def nodes_of(lab: str, site: Site) -> list[str]:
-    """The names of a lab's nodes; empty if there is none."""
+def machines(lab: str, site: Site) -> list[Machine]:
+    """A lab's machines; empty if there are none."""
     with site.connected() as conn:
-        return [machine.tag.node for machine in domains.machines(conn, lab)]
+        return domains.machines(conn, lab)
 
 
 def status(lab: str, site: Site) -> list[NodeStatus]:
@@ -92,18 +92,3 @@ def _ask(machine: Machine, state: LabState) -> NodeStatus:
     except WinlabError as error:
         return NodeStatus(machine.tag, machine.state, False, error.what)
     return NodeStatus(machine.tag, machine.state, True)
-
-
-def login(lab: str, node: str, site: Site, via: str | None = None) -> base.Guest:
-    """Log in to a node of a lab.
-
-    :raises NotFoundError: there is no such lab or node.
-    :raises GuestError: the node does not run, or can't be reached.
-    """
-    with site.connected() as conn:
-        machine = find_node(lab, node, conn)
-    if machine.state != "running":
-        raise GuestError(
-            f"'{node}' is {machine.state}.", cure="Run the lab's create command again; it starts what is off."
-        )
-    return base.connect(machine.tag, site.folder(lab), via)

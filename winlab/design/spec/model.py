@@ -7,6 +7,7 @@ changes any field. Whatever is wrong with it is said with the line and the cure 
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -155,6 +156,35 @@ class Spec(_Model):
     hypervisors: Literal[1] = 1
     network: Network = Network()
     kubernetes: Kubernetes = Kubernetes()
+
+    @classmethod
+    def load(
+        cls,
+        source: str = "1-1-1",
+        changes: Iterable[str] = (),
+        *,
+        os: str | None = None,
+        iso: str | Path | None = None,
+        rehearse: bool = False,
+    ) -> Spec:
+        """The spec that *source* means: controllers-workers-hypervisors, a name in specs/, or a YAML file.
+
+        :param changes: ``path=value``, as ``--set`` takes them.
+        :param os: the workers' system, an image from images/.
+        :param iso: a Windows Server ISO for the workers.
+        :param rehearse: stand-in media take the place of Windows.
+        :raises UsageError: nothing is touched; the message says what, in which line, and the cure.
+        """
+        if rehearse and (os or iso):
+            raise UsageError(
+                "--rehearse brings its own media.", cure="Leave out --os and --iso, or leave out --rehearse."
+            )
+        every = list(changes)
+        if os or rehearse:
+            every.append(f"workers.os={'windows-rehearsal' if rehearse else os}")
+        if iso:
+            every.append("workers.media=" + json.dumps(str(Path(iso).expanduser().resolve())))
+        return load(source, every)
 
     @model_validator(mode="after")
     def _known_systems(self) -> Spec:
