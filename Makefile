@@ -16,7 +16,7 @@ CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .PHONY: lab test test-unit test-integration check setup clean
 
-$(VENV)/.installed: pyproject.toml tools/make-venv
+$(VENV)/.installed: pyproject.toml standin/pyproject.toml tools/make-venv
 	tools/make-venv $(VENV)
 	touch $@
 
@@ -33,7 +33,7 @@ check: $(VENV)/.installed
 	$(BIN)/mypy
 
 test-unit: $(VENV)/.installed
-	$(BIN)/pytest --timeout 60 tests/unit
+	$(BIN)/pytest --timeout 60 tests/unit standin/tests
 
 test-integration: $(VENV)/.installed
 	$(SUDO) env CI="$(CI)" $(BIN)/pytest --durations=25 tests/integration

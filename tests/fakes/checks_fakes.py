@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import answers
 import yaml
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed
@@ -242,7 +244,12 @@ def means(cluster: Cluster, **more: Any) -> Means:
         "sleep": clock.sleep,
         "clock": clock,
     }
-    return Means(**{**parts, **more})
+    given = {**parts, **more}
+
+    def script(to: Tag, call: Call[R]) -> R:
+        return answers.result(call, given["script"](to, call.script, call.settings(to.os)), to.node)
+
+    return Means(**{**given, "script": script})
 
 
 def refuse(*_args: Any) -> Any:

@@ -8,9 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import answers
 import pycdlib
 import pytest
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
@@ -93,9 +95,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             there = made.pool.volumes[made.inside[f"winlab-lab-{self.tag.node}"]]
             return "E:" if wanted in there else ""
 
-        def run(self, script: str, settings: Mapping[str, Any], heard: object = None) -> dict[str, Any]:
-            made.log.append(f"{self.tag.node}: {script}")
-            return made.script(self.tag, script, settings)
+        def run(self, call: Call[R], heard: object = None) -> R:
+            made.log.append(f"{self.tag.node}: {call.script}")
+            told = made.script(self.tag, call.script, call.settings(self.tag.os))
+            return answers.result(call, told, self.tag.node)
 
     monkeypatch.setattr(domains, "insert", insert)
     monkeypatch.setattr(domains, "medium", medium)

@@ -7,16 +7,17 @@ import subprocess  # noqa: TID251 - runs etcd and kubeadm
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import guest_script
 import pytest
 
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Program
 from winlab.events import Quiet
 from winlab.supply.artifacts.build.source import BuildSource
+from winlab_node import __main__ as program
+from winlab_node import etcd
+from winlab_node.node import Node, NodeError
 
 LIMIT = 600  # seconds; a bound for a test that hangs, no expectation
 KEYS = "etc/kubernetes/pki"
@@ -24,9 +25,9 @@ CERTS = ("etcd-ca", "etcd-server", "etcd-healthcheck-client")
 PORTS = {"127.0.0.1": 23791, "127.0.0.2": 23792}  # for clients; members meet at 2380, as kubeadm has it
 
 
-@pytest.fixture(scope="module")
-def node_py() -> ModuleType:
-    return guest_script.load()
+@pytest.fixture(autouse=True)
+def _first_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(etcd, "ENDPOINT", ("127.0.0.1", PORTS["127.0.0.1"]))
 
 
 @pytest.fixture
@@ -72,55 +73,47 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[byte
         process.wait()
 
 
-def ask(node_py: ModuleType, root: Path, capsys: pytest.CaptureFixture[str], address: str) -> tuple[int, Any]:
+def ask(root: Path, capsys: pytest.CaptureFixture[str], address: str) -> tuple[int, Any]:
     """Run the verb as winlab does; its exit code, and its result or what it said."""
-    code = node_py.main(["forget-member"], json.dumps({"address": address}), there(node_py, root))
+    code = program.main(["forget-member"], json.dumps({"address": address}), Node(root))
     out, err = capsys.readouterr()
     return code, json.loads(out.splitlines()[-1]) if code == 0 else err
 
 
-def there(node_py: ModuleType, root: Path) -> Any:
-    node = node_py.Node(root)
-    node.etcd = ("127.0.0.1", PORTS["127.0.0.1"])
-    return node
-
-
-def until(node_py: ModuleType, root: Path, count: int) -> None:
+def until(root: Path, count: int) -> None:
     """Until etcd answers, and has so many members that have started."""
     end = time.monotonic() + LIMIT
     while True:
         try:
-            told = node_py._etcd(there(node_py, root), "list", {})
+            told = etcd.ask(Node(root), "list", {})
             if len([row for row in told["members"] if row.get("name")]) == count:
                 return
-        except node_py.NodeError:
+        except NodeError:
             assert time.monotonic() < end
         assert time.monotonic() < end
         time.sleep(0.3)
 
 
 def test_an_interrupted_member_is_forgotten(
-    node_py: ModuleType,
     start: Callable[[str, str], subprocess.Popen[bytes]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     first = "127.0.0.1=https://127.0.0.1:2380"
     start("127.0.0.1", first)
-    until(node_py, tmp_path, 1)
-    assert ask(node_py, tmp_path, capsys, "127.0.0.2") == (0, {"changed": False})
-    node_py._etcd(there(node_py, tmp_path), "add", {"peerURLs": ["https://127.0.0.2:2380"]})
+    until(tmp_path, 1)
+    assert ask(tmp_path, capsys, "127.0.0.2") == (0, {"changed": False})
+    etcd.ask(Node(tmp_path), "add", {"peerURLs": ["https://127.0.0.2:2380"]})
     second = start("127.0.0.2", f"{first},127.0.0.2=https://127.0.0.2:2380")
-    until(node_py, tmp_path, 2)
-    assert ask(node_py, tmp_path, capsys, "127.0.0.2") == (0, {"changed": True})
+    until(tmp_path, 2)
+    assert ask(tmp_path, capsys, "127.0.0.2") == (0, {"changed": True})
     second.kill()
     second.wait()
-    until(node_py, tmp_path, 1)  # a list of members needs a majority
-    assert ask(node_py, tmp_path, capsys, "127.0.0.2") == (0, {"changed": False})
+    until(tmp_path, 1)  # a list of members needs a majority
+    assert ask(tmp_path, capsys, "127.0.0.2") == (0, {"changed": False})
 
 
 def test_without_a_majority_it_says_so(
-    node_py: ModuleType,
     start: Callable[[str, str], subprocess.Popen[bytes]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -128,9 +121,9 @@ def test_without_a_majority_it_says_so(
 ) -> None:
     first = "127.0.0.1=https://127.0.0.1:2380"
     start("127.0.0.1", first)
-    until(node_py, tmp_path, 1)
-    node_py._etcd(there(node_py, tmp_path), "add", {"peerURLs": ["https://127.0.0.2:2380"]})
-    monkeypatch.setattr(node_py, "ETCD_SECONDS", 15)
-    code, said = ask(node_py, tmp_path, capsys, "127.0.0.2")
+    until(tmp_path, 1)
+    etcd.ask(Node(tmp_path), "add", {"peerURLs": ["https://127.0.0.2:2380"]})
+    monkeypatch.setattr(etcd, "SECONDS", 15)
+    code, said = ask(tmp_path, capsys, "127.0.0.2")
     assert code == 1
     assert "has etcd lost its majority?" in said

@@ -12,8 +12,8 @@ import pytest
 from bare import machine
 from harness import Winlab, stand_in_medium
 
-from winlab.standin import iso
 from winlab.supply.media import inspection
+from winlab_standin.builder import iso
 
 SIZE = 5_368_709_120 + 123_457  # bytes of install.wim: beyond the 4 GiB of ISO 9660
 

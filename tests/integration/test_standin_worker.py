@@ -8,7 +8,7 @@ from pathlib import Path
 
 from windows_wine import enter
 
-from winlab.standin import shims
+from winlab_standin.builder import shims
 
 # What the installed system does at its start (installed.py), with a C: of its own, then two questions
 PLAY = r"""
@@ -16,7 +16,7 @@ import json, pathlib, subprocess
 for folder in ("/c/Windows/System32/config", "/run/standin", "/c/d"):
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
 pathlib.Path("/c/Windows/System32/config/kept").write_text("1")
-from winlab.standin.guest import wine, winservices
+from winlab_standin.guest import wine, winservices
 wine.arrange()
 unit = winservices.Unit("trial", r"C:\Windows\System32\svchost.exe -k trial")
 wine.prepare(7, winservices.registry_text([unit]))
@@ -62,11 +62,12 @@ def test_wine_is_small(standin_root: Path) -> None:
 def test_the_shims(tmp_path: Path, standin_root: Path) -> None:
     """The linker of this host makes Windows DLLs; the media have the same."""
     made = shims.make(tmp_path)
+    sources = Path(shims.__file__).parent.parent / "shims"
     for name, content in made.items():
         assert (standin_root / "usr/lib/standin/wine/windows/system32" / name).read_bytes() == content
         (tmp_path / name).write_bytes(content)
         shown = subprocess.run(["objdump", "-p", tmp_path / name], capture_output=True, text=True, check=True).stdout
         assert "file format pei-x86-64" in shown
         assert "DLL Name: KERNEL32.dll" in shown or "DLL Name: kernel32.dll" in shown
-        for function in shims.exports((Path(shims.__file__).parent / "shims" / f"{Path(name).stem}.c").read_text()):
+        for function in shims.exports((sources / f"{Path(name).stem}.c").read_text()):
             assert function in shown

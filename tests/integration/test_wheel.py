@@ -1,4 +1,4 @@
-"""The wheel works by itself: it carries images/, unattend/ and specs/."""
+"""The wheels work by themselves: winlab's carries images/, unattend/ and specs/; with the stand-in's it rehearses."""
 
 from __future__ import annotations
 
@@ -12,19 +12,41 @@ import pytest
 TOP = Path(__file__).resolve().parent.parent.parent
 
 
+PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel unpacked by pip, away from the checkout; its dependencies come from this environment."""
-    wheels, target = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("target")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, TOP], check=True)
-    (wheel,) = wheels.glob("winlab-*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both wheels."""
+    folder = tmp_path_factory.mktemp("wheels")
+    subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", folder, TOP, TOP / "standin"], check=True)
+    return folder
+
+
+def unpacked(target: Path, *wheels: Path) -> Path:
+    subprocess.run([*PIP, "install", "--no-deps", "--target", target, *wheels], check=True)
     return target
 
 
-def winlab(installed: Path, *args: str) -> str:
-    done = subprocess.run(
+@pytest.fixture(scope="module")
+def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both wheels unpacked by pip, away from the checkout; their dependencies come from this environment."""
+    return unpacked(tmp_path_factory.mktemp("target"), *wheels.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def alone(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """winlab's wheel without the stand-in."""
+    target = unpacked(tmp_path_factory.mktemp("alone"), *wheels.glob("winlab-*.whl"))
+    # This environment has the stand-in. Of two distributions of one name the first counts: this one offers no builder
+    hidden = target / "winlab_standin-0.dist-info"
+    hidden.mkdir()
+    (hidden / "METADATA").write_text("Metadata-Version: 2.1\nName: winlab-standin\nVersion: 0\n")
+    return target
+
+
+def run(installed: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-m", "winlab", *args],
         cwd=installed,
         env={**os.environ, "PYTHONPATH": str(installed), "WINLAB_SPEC": "1-1-1"},
@@ -32,8 +54,20 @@ def winlab(installed: Path, *args: str) -> str:
         text=True,
         check=False,
     )
+
+
+def winlab(installed: Path, *args: str) -> str:
+    done = run(installed, *args)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_winlab_alone_works_without_the_stand_in(alone: Path) -> None:
+    assert "debian-13" in winlab(alone, "image", "list")
+    assert "node-1" in winlab(alone, "plan", "--os", "debian-13")
+    refused = run(alone, "plan", "--rehearse")
+    assert refused.returncode == 4
+    assert "pip install 'winlab[rehearse]'" in refused.stderr
 
 
 def test_the_wheel_is_what_runs(installed: Path) -> None:
@@ -49,7 +83,7 @@ def test_the_wheel_is_what_runs(installed: Path) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    """All files; pip and the unit tests leave node.py's compiled form beside it."""
+    """All files; pip and the unit tests leave winlab_node's compiled modules beside it."""
     found = [path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
     return {str(path.relative_to(folder)) for path in found}
 
@@ -57,6 +91,7 @@ def _files(folder: Path) -> set[str]:
 def test_data_is_in_the_wheel(installed: Path, tmp_path: Path) -> None:
     for folder in ("images", "unattend", "specs"):
         assert _files(TOP / folder) == _files(installed / "winlab" / "_data" / folder)
+    assert _files(TOP / "standin" / "winlab_standin") == _files(installed / "winlab_standin")
     winlab(installed, "plan", "--rehearse", "--render", str(tmp_path))
     assert (tmp_path / "node-1" / "answer" / "Autounattend.xml").exists()
 

@@ -13,7 +13,7 @@ START = r"""
 import json, pathlib, subprocess, sys
 for folder in ("/c/Windows/System32/config", "/run/standin"):
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-from winlab.standin.guest import wine, winservices
+from winlab_standin.guest import wine, winservices
 wine.arrange()
 wine.prepare(1, winservices.registry_text([]))
 wine.start()

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 _FORBIDDEN = {
     "subprocess.Popen",
@@ -57,3 +61,22 @@ def _allowed(path: str) -> bool:
 
 
 sys.addaudithook(_hook)
+
+
+@pytest.fixture(autouse=True)
+def touch_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every unit test is guarded: a conftest.py imports this, and its tests are."""
+    global base
+    inside = tmp_path_factory.getbasetemp().resolve()
+    home = tmp_path_factory.mktemp("home")
+    for name in ("WINLAB_LAB", "WINLAB_SPEC", "WINLAB_MIRROR", "WINLAB_DEBIAN_MIRROR", "WINLAB_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("WINLAB_CACHE", str(home / "cache"))
+    monkeypatch.setenv("WINLAB_STATE", str(home / "state"))
+    monkeypatch.setenv("WINLAB_LIBVIRT_URI", "none:///system")  # libvirt's own code connects behind the guard's back
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(tempfile, "tempdir", str(home))
+    base = inside
+    yield
+    base = None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Protocol
 
 import httpx
 
 from winlab import run
+from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.checks.model import CheckFailed, said
@@ -26,6 +27,16 @@ EXEC_SECONDS = 120.0
 REACH_SECONDS = 5.0
 
 
+class Script(Protocol):
+    """Ways to run winlab's scripts."""
+
+    def __call__(self, tag: Tag, call: Call[R]) -> R:
+        """Run a script in a node; its result.
+
+        :raises GuestError: the node can't be reached, or the script failed.
+        """
+
+
 @dataclass(frozen=True)
 class Means:
     """Ways to reach the parts of a lab. ``scale``: how much slower than on real CPUs things are."""
@@ -35,7 +46,7 @@ class Means:
     reaches: Callable[[str, int], bool]  # whether this host has a TCP connection to there
     in_pod: Callable[[str, str, list[str]], str]  # run a command in a pod of a namespace; raises CheckFailed
     execute: Callable[[Tag, list[str]], str]  # run a command in a node; raises GuestError
-    script: Callable[..., dict[str, Any]]  # (tag, name, settings={}): a script of winlab in a node; raises GuestError
+    script: Script
     routes: Callable[[], dict[str, str]]  # OVN's routes to pod networks; raises HostError
     scale: float = 1.0
     sleep: Callable[[float], None] = time.sleep
@@ -55,9 +66,9 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Means]:
         with Node(tag, state) as node:
             return node.execute(command)
 
-    def script(tag: Tag, name: str, settings: Mapping[str, object] | None = None) -> dict[str, Any]:
+    def script(tag: Tag, call: Call[R]) -> R:
         with Node(tag, state) as node:
-            return node.run(name, settings)
+            return node.run(call)
 
     def routes() -> dict[str, str]:
         with site.overlay() as northbound:

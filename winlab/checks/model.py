@@ -71,16 +71,15 @@ class Report:
 
 
 def is_standin(tag: Tag) -> bool:
-    """Whether a node's Windows is the stand-in of a rehearsal: its image is one that winlab builds itself.
+    """Whether a node's Windows is the stand-in of a rehearsal: the recipe of its image says so.
 
     The tag names the image that the node was made from. A name that the catalog does not have (any more) is taken for
     real Windows, so that no check is left out by mistake.
     """
     try:
-        recipe = recipes.get(tag.image)
+        return tag.os == "windows" and recipes.get(tag.image).stand_in
     except (NotFoundError, UsageError):
         return False
-    return tag.os == "windows" and recipe.build is not None and recipe.build.builder.startswith("winlab.standin.")
 
 
 def choose(known: Sequence[str], only: str | None) -> set[str] | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from winlab.adapters.guests.contract import WindowsFacts
 from winlab.checks import windows_gates
 from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Told, choose, is_standin, said
@@ -27,6 +28,7 @@ from winlab.design.plan.tags import Tag
 from winlab.errors import WinlabError
 from winlab.events import Kind, Listener
 
+Found = TypeVar("Found")
 KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
 # the last one is that of other recipes for flannel, which a joined cluster may have
 FLANNEL_DAEMONSETS = ("kube-flannel-ds", "kube-flannel-ds-windows", "kube-flannel-ds-windows-amd64")
@@ -44,7 +46,7 @@ class View:
     objects: Objects = field(default_factory=lambda: Objects([]))
     readyz: str = ""
     problem: str = ""
-    windows: dict[str, dict[str, Any] | str] = field(default_factory=dict)  # by node: what it told, or why nothing
+    windows: dict[str, WindowsFacts | str] = field(default_factory=dict)  # by node: what it told, or why nothing
     kernels: dict[str, dict[str, Any] | str] = field(default_factory=dict)  # the same, of a real Windows
 
 
@@ -135,7 +137,7 @@ class _Looker:
     def __init__(self, tags: Sequence[Tag], means: Means) -> None:
         self._tags = tuple(tags)
         self._means = means
-        self._told: dict[tuple[str, str], tuple[float, dict[str, Any] | str]] = {}
+        self._told: dict[tuple[str, str], tuple[float, Any]] = {}  # when, and what
 
     def look(self, gates: Sequence[Gate]) -> View:
         """One look, at no more than these gates want to see."""
@@ -152,8 +154,9 @@ class _Looker:
                 view.kernels[tag.node] = self._ask(tag, "kernel", windows_gates.kernel)
         return view
 
-    def _ask(self, tag: Tag, what: str, ask: Callable[[Means, Tag], dict[str, Any]]) -> dict[str, Any] | str:
-        when, told = self._told.get((tag.node, what), (float("-inf"), ""))
+    def _ask(self, tag: Tag, what: str, ask: Callable[[Means, Tag], Found]) -> Found | str:
+        when, known = self._told.get((tag.node, what), (float("-inf"), ""))
+        told: Found | str = known
         now = self._means.clock()
         if now - when < SLOW_LOOK:
             return told

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from winlab.adapters.guests import contract
 from winlab.checks import pods
 from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Told, choose, said
@@ -149,7 +150,7 @@ def _load(world: World, tags: Sequence[Tag], nodes: Mapping[str, Object], image:
 
     def load(tag: Tag) -> None:
         with suppress(WinlabError):
-            world.means.script(tag, "load", {"images": [image]})
+            world.means.script(tag, contract.Load(images=[image]))
 
     told.say(f"importing {image} on {', '.join(wanted) or 'no node'}")
     with Threads(max_workers=WORKERS) as pool:

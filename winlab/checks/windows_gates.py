@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from winlab.adapters.guests.contract import ServiceFacts, WindowsFacts, WindowsStatus
 from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed
 from winlab.design.plan.tags import Tag
 
-Told = Mapping[str, dict[str, Any] | str]
+Found = TypeVar("Found")
+Told = Mapping[str, Found | str]  # by node: what it told, or why nothing
 # Get-HnsNetwork is of the module HostNetworkingService, which comes with the feature Containers
 KERNEL_SCRIPT = """\
 $ErrorActionPreference = 'SilentlyContinue'
@@ -27,12 +29,12 @@ $networks = @(Get-HnsNetwork | ForEach-Object { @{ name = [string]$_.Name; type 
 POD_NETWORKS = ("overlay", "l2bridge")  # kinds of HNS network that carry pods
 
 
-def status(means: Means, tag: Tag) -> dict[str, Any]:
+def status(means: Means, tag: Tag) -> WindowsFacts:
     """What winlab's status script tells of a node.
 
     :raises GuestError: the node can't be reached, or the script failed.
     """
-    return means.script(tag, "status")
+    return means.script(tag, WindowsStatus())
 
 
 def kernel(means: Means, tag: Tag) -> dict[str, Any]:
@@ -50,23 +52,23 @@ def kernel(means: Means, tag: Tag) -> dict[str, Any]:
     return dict(found)
 
 
-def services(told: Told) -> str:
+def services(told: Told[WindowsFacts]) -> str:
     """containerd and the kubelet run as services on every Windows node.
 
     :raises CheckFailed: they don't on one.
     """
-    return _each(told, lambda found: _running(found, ("containerd", "kubelet")))
+    return _each(told, lambda found: _running(containerd=found.containerd, kubelet=found.kubelet))
 
 
-def proxy(told: Told) -> str:
+def proxy(told: Told[WindowsFacts]) -> str:
     """kube-proxy runs as a service on every Windows node.
 
     :raises CheckFailed: it doesn't on one.
     """
-    return _each(told, lambda found: _running(found, ("proxy",)))
+    return _each(told, lambda found: _running(proxy=found.proxy))
 
 
-def network(told: Told) -> str:
+def network(told: Told[dict[str, Any]]) -> str:
     """Every Windows node has HNS, a network for pods in it, one kubelet and at most one kube-proxy.
 
     :raises CheckFailed: one hasn't.
@@ -86,15 +88,14 @@ def network(told: Told) -> str:
     return _each(told, check)
 
 
-def _running(found: dict[str, Any], names: tuple[str, ...]) -> str:
-    states = {name: str(found.get(name, {}).get("service", "absent")) for name in names}
-    bad = [f"the service {name} is {state}" for name, state in states.items() if state != "running"]
+def _running(**services: ServiceFacts) -> str:
+    bad = [f"the service {name} is {found.service}" for name, found in services.items() if found.service != "running"]
     if bad:
         raise CheckFailed("; ".join(bad))
-    return f"{' and '.join(names)} run"
+    return f"{' and '.join(services)} run"
 
 
-def _each(told: Told, check: Callable[[dict[str, Any]], str]) -> str:
+def _each(told: Told[Found], check: Callable[[Found], str]) -> str:
     seen, failures = [], []
     for node, found in told.items():
         try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import run
+from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.vm.domains import Machine
 from winlab.design.catalog.artifact import System
@@ -201,7 +202,7 @@ def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
         with Node(machine.tag, drives.state) as node:
             with drives.inserted(machine, _volume(drives.state.lab, image.os)):
                 drive.await_seen(node, image.file)
-                node.run("load", {}, progress.say)
+                node.run(contract.Load(), progress.say)
             drive.await_gone(node, image.file)
 
     return Step(f"load {machine.tag.node}", load, lambda: False, (f"CD for {image.os}",), usual=30)

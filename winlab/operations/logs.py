@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
@@ -73,8 +74,8 @@ def _report(machine: Machine, state: LabState, kubectl: Kubectl | None, lines: i
         return report
     try:
         with Node(machine.tag, state) as node:
-            found = node.run("logs", {"lines": lines}).get("logs", {})
-        report.logs.update({str(name): str(text).rstrip() for name, text in sorted(found.items())})
+            found = node.run(contract.Logs(lines=lines)).logs
+        report.logs.update({name: text.rstrip() for name, text in sorted(found.items())})
     except WinlabError as error:
         report.problems.append(f"The node: {_words(error)}")
     return report

@@ -8,7 +8,7 @@ from contextlib import suppress
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import MARKER, Pool
-from winlab.design.catalog.recipes import Recipe
+from winlab.design.catalog.recipes import Recipe, has_builder
 from winlab.design.plan import golden
 from winlab.design.render.domain import PAYLOAD_DRIVE
 from winlab.errors import ConflictError, HostError
@@ -21,17 +21,24 @@ from winlab.supply.payload import PREFIX
 
 def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
     """Remove cached images that are none of *recipes*', golden ones but the newest of each recipe, and base volumes
-    that no other volume stands on and no machine has in a drive, or waits for.
+    that no other volume stands on and no machine has in a drive, or waits for. Images whose builder is not installed
+    stay: nobody can say whether they are still what their recipe gives.
 
     :returns: how many bytes of the cache were freed; volumes come on top.
     """
-    kept = {cache.key(recipe) for recipe in recipes if recipe.build or recipe.download}
+    known, unknown = [], set()
+    for recipe in recipes:
+        if not has_builder(recipe):
+            unknown.add(recipe.name)
+        elif recipe.build or recipe.download:
+            known.append(recipe)
+    kept = {cache.key(recipe) for recipe in known}
     # media cannot be made again: only the person who brought them knows whether they are needed
     made = {one.image.key for one in golden_cache.entries()}
     kept |= {
         image.key
         for image in cache.entries()
-        if not (image.recipe.build or image.recipe.download) and image.key not in made
+        if (not (image.recipe.build or image.recipe.download) and image.key not in made) or image.recipe.name in unknown
     }
     newest = {one.image.recipe.name: one.image.key for one in golden_cache.entries()}  # which comes last
     kept.update(newest.values())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
@@ -152,12 +153,11 @@ def _swap(
         if place:
             drive.await_seen(node, place)
         progress.say(f"swapping {name} on {machine.tag.node}")
-        result = node.run("push", {"program": name, "restore": not place}, progress.say)
-    changed = bool(result.get("changed"))
+        result = node.run(contract.Push(program=name, restore=not place), progress.say)
     kubelet = ""
     if name.removesuffix(".exe") in RESTARTS:
-        kubelet = _back(machine, kubectl, progress, LIMIT * scale, restarted=changed)
-    return Pushed(name, str(result.get("sha256", "")), changed, kubelet)
+        kubelet = _back(machine, kubectl, progress, LIMIT * scale, restarted=result.changed)
+    return Pushed(name, result.sha256, result.changed, kubelet)
 
 
 def _back(machine: Machine, kubectl: Kubectl, progress: Progress, limit: float, *, restarted: bool) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from winlab import data, run
 from winlab.adapters import traces
+from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
@@ -116,19 +117,19 @@ class _Build:
         with linux_nodes.connected(self.context, self.node) as there:
             if not self.note.exists():
                 found = self._start_sysprep(there, progress)
-                self.context.state.write(self.note, json.dumps({**found, "time": time.time()}))
+                self.context.state.write(self.note, json.dumps({**found.model_dump(), "time": time.time()}))
             there.disconnect()
             self._await_off(progress)
 
-    def _start_sysprep(self, there: Node, progress: Progress) -> dict[str, Any]:
+    def _start_sysprep(self, there: Node, progress: Progress) -> contract.Sealing:
         """Restart Windows while something waits for that, since sysprep refuses then; start sysprep.
 
         :raises GuestError: something waits for a restart again and again.
         """
         text = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
-        settings = {"generalize": text, "superseded": self.node.windows.updates}
+        call = contract.Seal(generalize=text, superseded=self.node.windows.updates)
         restarts = 0
-        while (found := there.run("seal", settings, progress.say))["restart"]:
+        while (found := there.run(call, progress.say)).restart:
             if restarts == RESTARTS:
                 raise GuestError(
                     f"Something in '{self.node.name}' waits for a restart again and again, and sysprep refuses then.",
@@ -184,13 +185,13 @@ class _Build:
         """
         try:
             with linux_nodes.connected(self.context, self.node) as there:
-                found = there.run("sealed")
+                found = there.run(contract.Sealed())
         except WinlabError:
             return  # it is going down
-        if found["running"] or not found["errors"]:
+        if found.running or not found.errors:
             return
         self.note.unlink(missing_ok=True)  # so that the same command tries again
-        text = "\n".join(found["errors"])
+        text = "\n".join(found.errors)
         trap = known_failures.recognise(text)
         error = GuestError(
             "sysprep could not generalize Windows.",

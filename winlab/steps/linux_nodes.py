@@ -1,4 +1,4 @@
-"""Steps that make Linux guests nodes of the cluster: controllers and workers, driven by node.py over ssh."""
+"""Steps that make Linux guests nodes of the cluster: controllers and workers, driven by winlab_node over ssh."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import authority as access
 from winlab.adapters.kube import existing, kubeconfig, tokens
@@ -124,7 +125,7 @@ def asks(context: Context, node: NodePlan, question: Callable[[Node], bool]) -> 
     return done
 
 
-def _files(context: Context, node: NodePlan) -> dict[str, dict[str, str]]:
+def _files(context: Context, node: NodePlan) -> dict[str, contract.NodeFile]:
     texts = {
         "/etc/systemd/system/containerd.service": containerd.unit(),
         "/etc/systemd/system/kubelet.service": kubelet.unit(),
@@ -134,23 +135,23 @@ def _files(context: Context, node: NodePlan) -> dict[str, dict[str, str]]:
     }
     if node.role == "controller":
         texts |= kubeadm.patches(cluster(context))
-    return {path: {"content": text, "mode": "0644"} for path, text in texts.items()}
+    return {path: contract.NodeFile(text) for path, text in texts.items()}
 
 
 def _prepare(context: Context, node: NodePlan) -> Step:
-    settings = {
-        "files": _files(context, node),
-        "services": ["containerd", "kubelet"],
-        "images": required.node_images(context.plan, controller=node.role == "controller"),
-    }
+    prepare = contract.Prepare(
+        files=_files(context, node),
+        services=["containerd", "kubelet"],
+        images=required.node_images(context.plan, controller=node.role == "controller"),
+    )
 
     def run(progress: Progress) -> None:
         with connected(context, node) as there:
-            there.run("prepare", settings, progress.say)
+            there.run(prepare, progress.say)
 
     def prepared(there: Node) -> bool:
-        found = there.run("status")
-        return bool(found["programs"]) and found["containerd"]["service"] == "running" and found["prepared"]
+        found = there.run(contract.LinuxStatus())
+        return bool(found.programs) and found.containerd.service == "running" and found.prepared
 
     needs = (f"boot {node.name}", f"insert {node.name}")
     return Step(f"prepare {node.name}", run, asks(context, node, prepared), needs, usual=40 * context.scale)
@@ -169,15 +170,15 @@ def _kubeadm(
 
     :param leave: what of that try is undone elsewhere, before the node forgets it.
     """
-    if there.run("status")["started"]:
+    if there.run(contract.LinuxStatus()).started:
         progress.say("an earlier try was interrupted: kubeadm reset")
         leave()
-        there.run("run-kubeadm", {"arguments": ["reset", "--force"], "configuration": ""}, progress.say)
-    there.run("run-kubeadm", {"arguments": arguments, "configuration": configuration}, progress.say)
+        there.run(contract.RunKubeadm(arguments=["reset", "--force"]), progress.say)
+    there.run(contract.RunKubeadm(arguments=arguments, configuration=configuration), progress.say)
 
 
 def _is_joined(there: Node) -> bool:
-    return bool(there.run("status")["joined"])
+    return there.run(contract.LinuxStatus()).joined
 
 
 def _init(context: Context, node: NodePlan) -> Step:
@@ -248,17 +249,14 @@ def _join_controller(context: Context, first: NodePlan, node: NodePlan, needs: t
         upload = kubeadm.init(cluster(context), member(context, first), tokens.new(), key)
         with connected(context, first) as there:
             progress.say(f"handing over the certificates from {first.name}")
-            there.run(
-                "run-kubeadm",
-                {"arguments": ["init", "phase", "upload-certs", "--upload-certs"], "configuration": upload},
-                lambda _line: None,  # it prints the key
-            )
+            words = ["init", "phase", "upload-certs", "--upload-certs"]
+            there.run(contract.RunKubeadm(arguments=words, configuration=upload))  # unheard: it prints the key
 
         def leave() -> None:
             # kubeadm's reset does it only for a node that has come as far as a kubelet of its own; and two members of
             # which one is gone have no majority: the whole cluster would stand still
             with connected(context, first) as other:
-                other.run("forget-member", {"address": node.address}, progress.say)
+                other.run(contract.ForgetMember(address=node.address), progress.say)
 
         with credentials(context, key) as joining, connected(context, node) as there:
             text = kubeadm.join_controller(cluster(context), member(context, node), joining)

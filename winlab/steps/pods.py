@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay import ovn
@@ -156,10 +157,10 @@ def _linux_files(context: Context, node: NodePlan) -> Step:
     def run(progress: Progress) -> None:
         files = wanted(await_share(context, node, progress))
         with linux_nodes.connected(context, node) as there:
-            there.run("cni", {"files": files}, progress.say)
+            there.run(contract.Cni(files=files), progress.say)
 
     def done(there: Node) -> bool:
-        return same_files(there.run("status")["cni"], wanted(share(context, node)))
+        return same_files(there.run(contract.LinuxStatus()).cni, wanted(share(context, node)))
 
     needs = (linux_nodes.member_step(context, node),)
     return Step(name(node.name), run, linux_nodes.asks(context, node, done), needs, usual=3)
@@ -168,8 +169,7 @@ def _linux_files(context: Context, node: NodePlan) -> Step:
 def _routes(context: Context) -> Step:
     """Routes to the nodes' pods: on the lab's router (l3) or on the nodes (host-gw), as the profile says."""
     profile = cni.get(context.plan.cluster.profile)
-    translated = profile.masquerade(network(context.plan))
-    masquerade = {"source": translated.source, "exceptions": list(translated.exceptions)} if translated else None
+    masquerade = profile.masquerade(network(context.plan))
 
     def wanted() -> dict[str, str]:
         return {route.cidr: route.via for route in profile.router_routes(network(context.plan), shares(context))}
@@ -184,11 +184,9 @@ def _routes(context: Context) -> Step:
             return
         own = profile.routes(network(context.plan), shares(context))
         for node in context.plan.nodes:
-            settings: dict[str, object] = {"routes": [{"to": route.cidr, "via": route.via} for route in own[node.name]]}
-            if node.os == "linux":  # on Windows the plug-in's own policies translate
-                settings["masquerade"] = masquerade
+            routes = [contract.Route(to=route.cidr, via=route.via) for route in own[node.name]]
             with linux_nodes.connected(context, node) as there:
-                there.run("routes", settings, progress.say)
+                there.run(contract.Routes(routes=routes, masquerade=masquerade), progress.say)
 
     def done() -> bool:
         if masquerade is not None:

@@ -11,8 +11,9 @@ import re
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
+from winlab.adapters.guests import contract
+from winlab.adapters.guests.contract import WindowsFacts
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import authority
 from winlab.adapters.kube.kubectl import Kubectl
@@ -73,7 +74,7 @@ class _Worker:
         self,
         name: str,
         run: Callable[[Node, Progress], None],
-        done: Callable[[dict[str, Any]], bool],
+        done: Callable[[WindowsFacts], bool],
         needs: tuple[str, ...],
         usual: float,
     ) -> Step:
@@ -81,62 +82,61 @@ class _Worker:
             with linux_nodes.connected(self.context, self.node) as there:
                 run(there, progress)
 
-        ask = linux_nodes.asks(self.context, self.node, lambda there: done(there.run("status")))
+        ask = linux_nodes.asks(self.context, self.node, lambda there: done(there.run(contract.WindowsStatus())))
         return Step(f"{name} {self.node.name}", perform, ask, needs, usual)
 
     def features(self, there: Node, progress: Progress) -> None:
         assert self.node.windows is not None
-        settings = {"features": list(self.profile.windows_features()), "release": self.node.windows.release}
-        while there.run("features", settings, progress.say)["restart"]:  # it has more to do after some
+        features = list(self.profile.windows_features())
+        call = contract.Features(features=features, release=self.node.windows.release)
+        while there.run(call, progress.say).restart:  # it has more to do after some
             self.restart(there, progress)
 
     def updates(self, there: Node, progress: Progress) -> None:
         while True:
-            found = there.run("updates", {}, progress.say)
-            for title in found["failed"]:
+            found = there.run(contract.Updates(), progress.say)
+            for title in found.failed:
                 progress.say(f"not installed: {title}")
-            if not found["restart"]:
+            if not found.restart:
                 return
             self.restart(there, progress)
 
     def restart(self, there: Node, progress: Progress) -> None:
-        before = there.run("status")
+        before = there.run(contract.WindowsStatus())
         progress.say("restarting Windows")
         there.execute(["shutdown.exe /r /t 0"])
         there.disconnect()
         # a clock that is set right changes the boot time, too; the number only counts starts
         self._await(there, progress, "to restart", partial(_started_anew, before))
 
-    def has_features(self, found: dict[str, Any]) -> bool:
+    def has_features(self, found: WindowsFacts) -> bool:
         # what waits for a restart was not seen to its end, nor were the features of another profile's golden image
-        there = set(str(found.get("features_set", "")).split(","))  # an older winlab's CD does not tell it
-        whole = there.issuperset(self.profile.windows_features())
-        return bool(found["containers_feature"] == "installed" and whole and not found["restart_pending"])
+        whole = set(found.features_set.split(",")).issuperset(self.profile.windows_features())
+        return found.containers_feature == "installed" and whole and not found.restart_pending
 
     def containerd(self, there: Node, progress: Progress) -> None:
-        there.run("containerd", {"config": self._containerd_config()}, progress.say)
+        there.run(contract.Containerd(config=self._containerd_config()), progress.say)
 
-    def has_containerd(self, found: dict[str, Any]) -> bool:
-        service = found["containerd"]
-        same = pods.same_files({"config": service["config_sha256"]}, {"config": self._containerd_config()})
-        return bool(service["service"] == "running" and service["sha256"] and same and not _outdated(found))
+    def has_containerd(self, found: WindowsFacts) -> bool:
+        service = found.containerd
+        same = pods.same_files({"config": service.config_sha256}, {"config": self._containerd_config()})
+        return service.service == "running" and bool(service.sha256) and same and not _outdated(found)
 
     def _containerd_config(self) -> str:
         return containerd.config(self.context.plan.cluster.versions, "windows")
 
     def binaries(self, there: Node, progress: Progress) -> None:
-        there.run("binaries", {}, progress.say)
+        there.run(contract.Binaries(), progress.say)
 
-    def has_binaries(self, found: dict[str, Any]) -> bool:
-        there: dict[str, str] = found["binaries"]
-        all_there = there.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
-        return all_there and found["installed_from"] == found["cd"]
+    def has_binaries(self, found: WindowsFacts) -> bool:
+        all_there = found.binaries.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
+        return all_there and found.installed_from == found.cd
 
     def kubelet(self, there: Node, progress: Progress) -> None:
-        there.run("kubelet", {"command": kubelet.windows_command(self.member)}, progress.say)
+        there.run(contract.Kubelet(command=kubelet.windows_command(self.member)), progress.say)
 
-    def has_kubelet(self, found: dict[str, Any]) -> bool:
-        return bool(found["kubelet"]["command"] == kubelet.windows_command(self.member))
+    def has_kubelet(self, found: WindowsFacts) -> bool:
+        return found.kubelet.command == kubelet.windows_command(self.member)
 
     def join(self, there: Node, progress: Progress) -> None:
         for attempt in range(1, TRIES + 1):
@@ -151,36 +151,35 @@ class _Worker:
     def _join(self, there: Node, progress: Progress) -> None:
         with linux_nodes.credentials(self.context) as joining:
             text = kubeadm.join_worker(linux_nodes.cluster(self.context), self.member, joining)
-            there.run("join", {"configuration": text, "name": self.node.name}, progress.say)
+            there.run(contract.Join(configuration=text, name=self.node.name), progress.say)
 
-    def has_joined(self, found: dict[str, Any]) -> bool:
-        return bool(found["kubelet"]["joined"])
+    def has_joined(self, found: WindowsFacts) -> bool:
+        return found.kubelet.joined
 
     def cni(self, there: Node, progress: Progress) -> None:
         own = pods.await_share(self.context, self.node, progress)
         network = network_of(self.context.plan)
-        settings = {
-            "files": self.profile.windows_files(network, own),
-            "network": self.profile.hns_network(network, own),
-        }
+        call = contract.Cni(
+            files=self.profile.windows_files(network, own), network=self.profile.hns_network(network, own)
+        )
         try:
-            there.run("cni", settings, progress.say)
+            there.run(call, progress.say)
         except UnreachableError:
             # Windows takes the network away from itself for some seconds while it makes a virtual switch of it
             self._await(there, progress, "to come back with its virtual switch", lambda _found: True)
-            there.run("cni", settings, progress.say)
+            there.run(call, progress.say)
 
-    def has_cni(self, found: dict[str, Any]) -> bool:
+    def has_cni(self, found: WindowsFacts) -> bool:
         own = pods.share(self.context, self.node)
-        return pods.same_files(found["cni"], self.profile.windows_files(network_of(self.context.plan), own))
+        return pods.same_files(found.cni, self.profile.windows_files(network_of(self.context.plan), own))
 
     def proxy(self, there: Node, progress: Progress) -> None:
         own = pods.await_share(self.context, self.node, progress)
         network = self.profile.proxy_network(network_of(self.context.plan), own)
         plan = self.context.plan.cluster
-        settings = {
-            "command": proxy.command(),
-            "config": proxy.config(
+        call = contract.Proxy(
+            command=proxy.command(),
+            config=proxy.config(
                 plan.versions,
                 node=self.node.name,
                 address=self.node.address,
@@ -188,13 +187,13 @@ class _Worker:
                 network=network.hns_network,
                 source_vip=network.source_vip,
             ),
-            "kubeconfig": self._proxy_kubeconfig(),
-            "source_endpoint": network.source_endpoint,
-        }
-        there.run("proxy", settings, progress.say)
+            kubeconfig=self._proxy_kubeconfig(),
+            source_endpoint=network.source_endpoint,
+        )
+        there.run(call, progress.say)
 
-    def has_proxy(self, found: dict[str, Any]) -> bool:
-        return bool(found["proxy"]["service"] == "running" and found["proxy"]["command"] == proxy.command())
+    def has_proxy(self, found: WindowsFacts) -> bool:
+        return found.proxy.service == "running" and found.proxy.command == proxy.command()
 
     def _proxy_kubeconfig(self) -> str:
         """A kubeconfig with the token of kube-proxy's service account, and no other right."""
@@ -204,13 +203,13 @@ class _Worker:
         )
         return authority.with_token(linux_nodes.authority(self.context), endpoint, "kube-proxy", token.strip())
 
-    def _await(self, there: Node, progress: Progress, what: str, met: Callable[[dict[str, Any]], bool]) -> None:
+    def _await(self, there: Node, progress: Progress, what: str, met: Callable[[WindowsFacts], bool]) -> None:
         """Wait until the guest answers and *met* holds; give up when nothing moves in it any more."""
         life = Life(SILENT_SECONDS * max(1.0, self.context.scale / 2))
         while True:
             progress.say(f"waiting for {self.node.name} {what}")
             try:
-                if met(there.run("status")):
+                if met(there.run(contract.WindowsStatus())):
                     return
             except UnreachableError:
                 pass
@@ -229,10 +228,10 @@ class _Worker:
             time.sleep(POLL)
 
 
-def _outdated(found: dict[str, Any]) -> bool:
+def _outdated(found: WindowsFacts) -> bool:
     """Whether the programs came from another CD than the one in the drive: a golden image may be older."""
-    return bool(found["installed_from"] and found["installed_from"] != found["cd"])
+    return bool(found.installed_from) and found.installed_from != found.cd
 
 
-def _started_anew(before: dict[str, Any], found: dict[str, Any]) -> bool:
-    return bool(found["boot_time"] != before["boot_time"] and found["boot_id"] != before["boot_id"])
+def _started_anew(before: WindowsFacts, found: WindowsFacts) -> bool:
+    return found.boot_time != before.boot_time and found.boot_id != before.boot_id

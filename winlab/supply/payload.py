@@ -75,5 +75,5 @@ def _crc32(path: Path) -> int:
 
 def _scripts(system: System) -> list[Path]:
     if system == "linux":
-        return []  # node.py comes over ssh
+        return []  # winlab_node comes over ssh
     return sorted((data.folder("unattend") / "windows/worker").glob("*.ps1"))

@@ -81,12 +81,12 @@ def test_environment_names_the_lab(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_bugs_are_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from winlab.design.plan import model
+    from winlab.design.plan import make
 
     def explode(*args: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(model, "make", explode)
+    monkeypatch.setattr(make, "make", explode)
     assert winlab(monkeypatch, "plan") == 1
     shown = capsys.readouterr().err
     assert "an unexpected RuntimeError: boom" in shown

@@ -14,6 +14,7 @@ from isos import BOOT, EVAL, make_server_medium, make_wim
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
+from winlab.design.spec import model as spec
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Quiet
 from winlab.operations import bundle, golden
@@ -33,14 +34,17 @@ def make(*changes: str) -> Plan:
     return plans.make(plans.KVM, "1-1-1", *changes)
 
 
+def at_hand(*changes: str) -> Stock:
+    return plans.stock(spec.load("1-1-1", changes))
+
+
 def medium(folder: Path) -> Path:
     wim = make_wim([NAME], edition="ServerDatacenterEval", language="en-US")
     return make_server_medium(folder / "w.iso", wim=wim, files={"boot.wim": BOOT, "EI.CFG": EVAL})
 
 
 def test_the_published_drivers_go_with_it() -> None:
-    published = windows_media.published(recipes.get(windows_media.DRIVERS))
-    names = [recipe.name for recipe in bundle.recipes(make(f"workers.drivers={published}"))]
+    names = [recipe.name for recipe in bundle.recipes(make())]
     assert names == ["debian-13", "virtio-win"]
     assert [recipe.name for recipe in bundle.recipes(make("workers.drivers=/srv/mine.iso"))] == ["debian-13"]
 
@@ -55,8 +59,8 @@ def test_what_is_built_does_not_come_from_the_mirror(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(bundle.cache, "obtain", obtain)
     monkeypatch.setattr(bundle.file, "write", lambda *_: None)
     source = SimpleNamespace(obtain_all=lambda *_: [])
-    made = make(f"workers.drivers={windows_media.published(recipes.get(windows_media.DRIVERS))}")
-    bundle.create(made, tmp_path / "b.tar", cast(Any, source), [], "https://mirror.example", Quiet())
+    made = make()
+    bundle.create(made, at_hand(), tmp_path / "b.tar", cast(Any, source), [], "https://mirror.example", Quiet())
     assert asked == {"debian-13": None, "virtio-win": "https://mirror.example"}
 
 
@@ -69,7 +73,7 @@ def test_a_bundle_in_the_cache_brings_the_images_that_lack(monkeypatch: pytest.M
     monkeypatch.setattr(bundle.file, "open_bundle", lambda _: opened)
     monkeypatch.setattr(bundle, "restore_image", lambda _bundle, key, _progress: brought.append(key))
     monkeypatch.setattr(bundle.cache, "lookup", lambda recipe: recipe.name in in_cache or None)
-    made = make(f"workers.drivers={windows_media.published(drivers)}")
+    made = make()
     bundle.restore_lacking(made, Path("b.tar"), Quiet())
     assert brought == [cache.key(debian)]
     in_bundle.clear()
@@ -80,14 +84,14 @@ def test_a_bundle_in_the_cache_brings_the_images_that_lack(monkeypatch: pytest.M
 def test_kubernetes_of_one_s_own_does_not_lie_where_other_labs_look(tmp_path: Path) -> None:
     plan = make(f"kubernetes.source={tmp_path}")
     with pytest.raises(UsageError, match="does not go into the cache") as caught:
-        bundle.create(plan, None, cast(Any, None), [], None, Quiet())
+        bundle.create(plan, at_hand(), None, cast(Any, None), [], None, Quiet())
     assert "--to FILE" in caught.value.cure
 
 
 def test_it_is_built_from_the_person_s_own_tree(tmp_path: Path) -> None:
     plan = make(f"kubernetes.source={tmp_path}")
     with pytest.raises(UsageError, match=r"kubernetes\.source is built"):
-        bundle.source(plan, "upstream", None)
+        bundle.source(plan, payload.Origin(kind="upstream"))
     with pytest.raises(UsageError, match="a bundle has what it was made from") as caught:
         payload.choose(plan, payload.Origin(bundle=tmp_path / "b.tar"))
     assert "Leave kubernetes.source out" in caught.value.cure
@@ -107,15 +111,16 @@ def test_what_windows_would_fetch_is_said_before(tmp_path: Path, changes: list[s
     with zipfile.ZipFile(tmp_path / "OpenSSH-Win64.zip", "w") as file:
         file.writestr("OpenSSH-Win64/sshd.exe", "x")
     filled = [change.format(zip=tmp_path / "OpenSSH-Win64.zip") for change in changes]
-    plan = make(f"workers.media={medium(tmp_path)}", *filled)
-    golden.check_media(plan, Stock(), Site())
+    filled.append(f"workers.media={medium(tmp_path)}")
+    plan = make(*filled)
+    golden.check_media(plan, at_hand(*filled), Site())
     with pytest.raises(UsageError, match=says) if says else ExitStack():
-        golden.check_media(plan, Stock(), Site(), offline=True)
+        golden.check_media(plan, at_hand(*filled), Site(), offline=True)
 
 
 def test_consent_fetches_nothing_beside_a_bundle() -> None:
     plan = make("workers.os=windows-2025")
-    golden.check_media(plan, Stock(), Site(), consent=True)
+    golden.check_media(plan, at_hand("workers.os=windows-2025"), Site(), consent=True)
     with pytest.raises(NotFoundError, match="a bundle has none") as caught:
-        golden.check_media(plan, Stock(), Site(), consent=True, offline=True)
+        golden.check_media(plan, at_hand("workers.os=windows-2025"), Site(), consent=True, offline=True)
     assert "--accept-eula" not in caught.value.cure

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import answers
 import plans
 import pytest
 import yaml
@@ -17,6 +18,7 @@ from certificates import CA
 from day2_fakes import Api
 from runs import context
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
@@ -245,9 +247,9 @@ def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.M
             done.append((command, stdin))
             return ""
 
-        def run(self, script: str, *_args: object) -> dict[str, Any]:
-            done.append(([script], b""))
-            return {"started": False}
+        def run(self, call: Call[R], *_args: object) -> R:
+            done.append(([call.script], b""))
+            return answers.result(call, {})
 
     monkeypatch.setattr(linux_nodes, "connected", lambda *_args: Guest())
     for cluster, lines in (

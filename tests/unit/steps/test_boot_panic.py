@@ -11,6 +11,7 @@ import pytest
 
 from winlab.adapters.vm import domains
 from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.stock import Stock
 from winlab.engine.engine import Step, Stopped
 from winlab.errors import GuestError, HostError
 from winlab.events import Quiet
@@ -56,7 +57,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(domains, "look", lambda *_: b"")
         monkeypatch.setattr(boot._Wait, "answers", lambda _: guest.resets == guest.panics)
         plan = plans.make(host, "1-0-1")
-        context = SimpleNamespace(plan=plan, conn=None, pool=pool, scale=1.0, state=None)
+        context = SimpleNamespace(plan=plan, conn=None, pool=pool, scale=1.0, state=None, stock=Stock())
         return boot.step(cast(Any, context), plan.node("controller-1"), None)
 
     return begin

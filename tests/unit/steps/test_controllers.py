@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import answers
 import plans
 import pytest
 from runs import context
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube import authority, tokens
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.plan.model import NodePlan
@@ -34,10 +36,10 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
         def __exit__(self, *_args: object) -> None:
             pass
 
-        def run(self, script: str, settings: dict[str, Any] | None = None, *_args: object) -> dict[str, Any]:
-            settings = settings or {}
-            done.append((self.name, script, settings.get("address") or settings.get("arguments", [""])[0]))
-            return {"started": started and self.name == "controller-2"}
+        def run(self, call: Call[R], *_args: object) -> R:
+            settings = call.settings("linux")
+            done.append((self.name, call.script, settings.get("address") or settings.get("arguments", [""])[0]))
+            return answers.result(call, {"started": started and self.name == "controller-2"})
 
     def connected(_context: object, node: NodePlan) -> Guest:
         return Guest(node.name)

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import answers
 import plans
 import pytest
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.vm import domains
 from winlab.engine.durations import Durations
 from winlab.engine.engine import Step
@@ -26,11 +28,11 @@ class There:
         self.starts = 0
         self.asked: list[str] = []
 
-    def run(self, script: str, *_: Any) -> dict[str, Any]:
-        if script == "status":
-            return {"boot_time": str(self.starts), "boot_id": str(self.starts)}
-        self.asked.append(script)
-        return {"restart": True} if self.starts < self.restarts else {"restart": False, "build": "20348.1"}
+    def run(self, call: Call[R], *_: Any) -> R:
+        if call.script == "status":
+            return answers.result(call, {"boot_time": str(self.starts), "boot_id": str(self.starts)})
+        self.asked.append(call.script)
+        return answers.result(call, {"restart": self.starts < self.restarts})
 
     def execute(self, command: list[str]) -> str:
         assert command == ["shutdown.exe /r /t 0"]

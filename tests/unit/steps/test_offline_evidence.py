@@ -35,7 +35,7 @@ class Pool:
     """A clone's overlay on a golden image in the pool, whose file only root and QEMU may read."""
 
     def __init__(self, node: NodePlan) -> None:
-        self.disk, self.base = node.volume("disk").name, golden.volume(node)
+        self.disk, self.base = node.volume("disk").name, node.volume("base").name
         self.fetched: list[str] = []
 
     def backing(self, name: str) -> Path | None:
@@ -116,7 +116,7 @@ def test_a_clone_s_disk_is_put_on_a_base_that_may_be_read(
     assert (folder / "WINDOWS.~BT-Sources-Panther-setupact.log").read_bytes() == ACTIVITY
     assert "0x80070570" in logs
     assert "selected image" not in logs
-    assert cast(Any, context.pool).fetched == [node.volume("disk").name, golden.volume(node)][:fetched]
+    assert cast(Any, context.pool).fetched == [node.volume("disk").name, node.volume("base").name][:fetched]
     assert programs.base is not None
     assert (programs.base == file) is (fetched == 1)
     names = {"Panther-setuperr.log", "WINDOWS.~BT-Sources-Panther-setupact.log", "screen.png", "serial.log"}
@@ -157,5 +157,5 @@ def test_what_could_not_be_had_is_told(
 def test_the_key_in_a_base_volume_s_name(clone: tuple[Context, NodePlan]) -> None:
     _, node = clone
     assert node.windows is not None
-    assert golden.key_of(golden.volume(node)) == node.windows.golden
+    assert golden.key_of(node.volume("base").name) == node.windows.golden
     assert golden.key_of("base-debian-13-0123456789abcdef.qcow2") is None

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import answers
 import plans
 import pytest
 from day2_fakes import Api
@@ -87,7 +88,7 @@ def test_what_it_warned_of_is_told_even_if_much_happened_since() -> None:
             asked.extend(words)
             return {"items": [{"type": "Warning", "reason": "BadThing", "message": "it hurts"}]}
 
-    guest = SimpleNamespace(run=lambda *_: {"logs": {}})
+    guest = SimpleNamespace(run=lambda call: answers.result(call, {"logs": {}}))
     text = diagnose.explain(Events({}), cast(Any, guest), "node-1")
     assert "event BadThing: it hurts" in text
     assert "--field-selector=involvedObject.name=node-1,type=Warning" in asked

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import answers
 import plans
 import pytest
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.engine.durations import Durations
 from winlab.lab_folder import LabState
 from winlab.steps import Context, linux_nodes, windows_nodes
@@ -30,9 +32,9 @@ BGP = "Containers,RSAT-RemoteAccess-PowerShell,RemoteAccess,Routing"
 )
 def test_features(monkeypatch: pytest.MonkeyPatch, profile: str, done: str | None, pending: bool, there: bool) -> None:
     class Node:
-        def run(self, script: str) -> dict[str, Any]:
+        def run(self, call: Call[R]) -> R:
             told = {} if done is None else {"features_set": done}
-            return {"containers_feature": "installed", "restart_pending": pending, **told}
+            return answers.result(call, {"containers_feature": "installed", "restart_pending": pending, **told})
 
     @contextmanager
     def connected(*_: Any) -> Iterator[Node]:

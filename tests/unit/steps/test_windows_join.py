@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import answers
 import plans
 import pytest
 
+from winlab.adapters.guests.contract import Call, R
 from winlab.engine.durations import Durations
 from winlab.errors import GuestError
 from winlab.events import Quiet
@@ -26,12 +28,12 @@ class There:
         self.errors = list(errors)
         self.calls = 0
 
-    def run(self, script: str, *_: Any) -> dict[str, Any]:
-        assert script == "join"
+    def run(self, call: Call[R], *_: Any) -> R:
+        assert call.script == "join"
         self.calls += 1
         if self.errors:
             raise self.errors.pop(0)
-        return {"joined": True}
+        return answers.result(call, {})
 
 
 def join(there: There, monkeypatch: pytest.MonkeyPatch) -> None:

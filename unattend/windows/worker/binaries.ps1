@@ -34,5 +34,5 @@ Invoke-Step {
     }
     Start-Again $ran
     Write-Text $InstalledFrom (Get-Sha256 (Join-Path $Payload 'payload.json')) | Out-Null
-    return @{ changed = $changed }
+    return @{ changed = [bool]$changed }
 }

@@ -18,5 +18,5 @@ Invoke-Step {
             $changed = $true
         }
     }
-    return @{ changed = $changed }
+    return @{ changed = [bool]$changed }
 }

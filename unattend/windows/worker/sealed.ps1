@@ -5,7 +5,8 @@
 Invoke-Step {
     $log = 'C:\Windows\System32\Sysprep\Panther\setuperr.log'
     $errors = @()
-    if (Test-Path -LiteralPath $log) { $errors = @(Get-Content -LiteralPath $log -Tail 20) }
+    # Get-Content hangs properties on each line, and ConvertTo-Json would write objects (PowerShell's issue 6458)
+    if (Test-Path -LiteralPath $log) { $errors = @(Get-Content -LiteralPath $log -Tail 20 | ForEach-Object { "$_" }) }
     return @{
         running = $null -ne (Get-Process -Name 'sysprep' -ErrorAction SilentlyContinue)
         errors = $errors

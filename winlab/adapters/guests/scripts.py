@@ -1,8 +1,9 @@
 """A node as the cluster's steps see it: scripts that are run in the guest, with settings in and a result out.
 
-The scripts are unattend/linux/node.py and unattend/windows/worker/*.ps1; docs/worker-scripts.md has the contract. The
-settings go in on the standard input, so that nothing secret is ever a process's argument; the result is one line of
-JSON, the last that the script prints. What it prints before that is shown as progress.
+The scripts are the package unattend/linux/winlab_node and unattend/windows/worker/*.ps1; contract.py has what each
+is called, its settings and its result. The settings go in on the standard input, so that nothing secret is ever a
+process's argument; the result is one line of JSON, the last that the script prints. What it prints before that is shown
+as progress.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from winlab import data
-from winlab.adapters.guests import base
+from winlab.adapters.guests import base, node_program
+from winlab.adapters.guests.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError, WinlabError
 from winlab.lab_folder import LabState
@@ -78,20 +79,20 @@ class Node:
             with suppress(WinlabError):
                 guest.close()
 
-    def run(
-        self, script: str, settings: Mapping[str, object] | None = None, heard: Heard = lambda _line: None
-    ) -> dict[str, Any]:
+    def run(self, call: Call[R], heard: Heard = lambda _line: None) -> R:
         """Run a script of winlab in the node; its result.
 
         :param heard: called with each line that the script prints, the result left out.
         :raises UnreachableError: the node can't be reached, or the connection was lost.
-        :raises GuestError: the script failed; the message repeats what it said.
+        :raises GuestError: the script failed, and the message repeats what it said; or its result is not as the
+            contract has it.
         """
         try:
-            return self._run(script, settings or {}, heard)
+            told = self._run(call.script, call.settings(self.tag.os), heard)
         except UnreachableError:
             self.disconnect()
             raise
+        return call.read(told, self.tag.node)
 
     def execute(self, command: list[str], stdin: bytes = b"") -> str:
         """Run a command in the node; what it printed.
@@ -172,10 +173,9 @@ class Node:
         return ["powershell.exe", *flags, "-File", f"{self._place}\\scripts\\{script}.ps1"]
 
     def _bring_scripts(self) -> str:
-        """Put node.py into the guest; its path there."""
-        path = "/run/winlab/node.py"
-        script = (data.folder("unattend") / "linux/node.py").read_bytes()
-        self.execute(["sudo", "sh", "-c", f"mkdir -p /run/winlab && cat >{path}.new && mv {path}.new {path}"], script)
+        """Put the program for Linux nodes into the guest; its path there."""
+        path, program = "/run/winlab/node.pyz", node_program.build()
+        self.execute(["sudo", "sh", "-c", f"mkdir -p /run/winlab && cat >{path}.new && mv {path}.new {path}"], program)
         return path
 
     def _find_drive(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.errors import WinlabError
@@ -49,7 +50,7 @@ def explain(kubectl: Kubectl, guest: Node, node: str) -> str:
     except WinlabError as error:
         facts.append(f"the API server: {error.what}")
     try:
-        logs: dict[str, str] = guest.run("logs", {"lines": 60})["logs"]
+        logs = guest.run(contract.Logs()).logs
         for name, text in logs.items():
             facts += [f"{name}: {line}" for line in telling(text.splitlines())]
     except WinlabError as error:

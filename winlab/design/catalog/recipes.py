@@ -1,7 +1,8 @@
 """The catalog: which images there are (images/*.yaml).
 
 A recipe either downloads a published image (``download``) or names the builder that makes one (``build``). A builder is
-a module with two functions, so that nothing else needs to know what it makes, or how:
+an entry point of the group ``winlab.image_builders``, winlab's own or another package's: a module with two functions,
+so that nothing else needs to know what it makes, or how:
 
 - ``fingerprint(recipe) -> str``: a digest of everything besides the recipe that the result depends on;
 - ``build(request) -> None``: writes the image to ``request.output``.
@@ -9,9 +10,9 @@ a module with two functions, so that nothing else needs to know what it makes, o
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
@@ -19,8 +20,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from winlab import data
-from winlab.errors import NotFoundError, UsageError
+from winlab.errors import HostError, NotFoundError, UsageError
 from winlab.events import Progress
+
+BUILDERS = "winlab.image_builders"  # the group of entry points
 
 
 class Download(BaseModel):
@@ -47,11 +50,12 @@ class Evaluation(Download):
 
 
 class Build(BaseModel):
-    """An image that is made here: the module that makes it, and its options."""
+    """An image that is made here: the builder that makes it, and its options."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    builder: str = Field(pattern=r"^[a-z_][a-z0-9_.]*$")
+    builder: str = Field(pattern=r"^[a-z_][a-z0-9_.-]*$", description="an entry point of winlab.image_builders")
+    package: str = Field(default="winlab", description="what to install where the builder is missing")
     options: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -69,6 +73,7 @@ class Recipe(BaseModel):
     usual_boot_seconds: int | None = Field(default=None, description="from power-on to ready, where it differs")
     # Windows media: names of install.wim's images start so
     windows: Literal["2019", "2022", "2025"] | None = None
+    stand_in: bool = Field(default=False, description="not the system it names, but a stand-in for rehearsals")
     virtio_drivers: str | None = Field(
         default=None, description="the folder of the media that is laid out as virtio-win; Microsoft's have none"
     )
@@ -158,7 +163,26 @@ def evaluations() -> list[tuple[str, Evaluation]]:
     return [(name, one) for name in names() for one in get(name).evaluations]
 
 
+def _entry_point(build: Build) -> EntryPoint | None:
+    return next(iter(entry_points(group=BUILDERS, name=build.builder)), None)
+
+
+def has_builder(recipe: Recipe) -> bool:
+    """Whether what makes *recipe*'s image is installed; true for one that is not built."""
+    return recipe.build is None or _entry_point(recipe.build) is not None
+
+
 def builder(recipe: Recipe) -> Builder:
-    """The module that makes *recipe*'s image."""
+    """The module that makes *recipe*'s image.
+
+    :raises HostError: it is not installed; the cure names the package.
+    """
     assert recipe.build is not None
-    return cast(Builder, importlib.import_module(recipe.build.builder))
+    found = _entry_point(recipe.build)
+    if found is None:
+        raise HostError(
+            f"The builder of image '{recipe.name}' is not installed.",
+            why=f"No installed package has an entry point '{recipe.build.builder}' in the group '{BUILDERS}'.",
+            cure=f"Install it: pip install '{recipe.build.package}'.",
+        )
+    return cast(Builder, found.load())

@@ -243,8 +243,14 @@ def _windows(row: Workers, recipe: Recipe, name: str, stock: Stock) -> WindowsPl
 
 
 def _default_drivers(row: Workers, recipe: Recipe, stock: Stock) -> str | None:
-    """The catalog's virtio drivers where the spec names none; nothing on SATA, and on media that bring their own."""
-    return None if row.bus == "sata" or recipe.build is not None else stock.drivers
+    """The catalog's virtio drivers where the spec names none.
+
+    Not on SATA, nor for media that bring their own. A medium that the spec names may come from where nothing can be
+    fetched: it gets them only if the spec asks for a virtio bus.
+    """
+    if row.bus == "sata" or recipe.build is not None or (row.media is not None and row.bus is None):
+        return None
+    return stock.drivers
 
 
 def image_name(recipe: Recipe, edition: str) -> str:

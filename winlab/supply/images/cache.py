@@ -56,12 +56,13 @@ def key(recipe: Recipe) -> str:
     """The 64 hex digits that name *recipe*'s image.
 
     :raises UsageError: the recipe names neither a download nor a builder (Windows media are the user's own).
+    :raises HostError: its builder is not installed.
     """
     inputs: dict[str, object] = {"format": recipe.format}
     if recipe.download is not None:
         inputs["digest"] = recipe.download.sha256 or recipe.download.sha512
     elif recipe.build is not None:
-        inputs["build"] = recipe.build.model_dump(mode="json")
+        inputs["build"] = recipe.build.model_dump(mode="json", exclude={"package"})
         inputs["fingerprint"] = recipes.builder(recipe).fingerprint(recipe)
     else:
         raise UsageError(

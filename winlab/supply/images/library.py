@@ -14,6 +14,7 @@ from typing import IO, Any, Literal
 
 from pydantic import ValidationError
 
+from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
 from winlab.errors import NotFoundError, TransferError, UsageError
 from winlab.events import Progress
@@ -69,14 +70,17 @@ class Item:
                 notes.append("stale: made with other scripts of winlab")
             return "; ".join(notes)
         recipe = self.image.recipe
-        if (recipe.build or recipe.download) and self.image.key != cache.key(_current(recipe)):
+        if not (recipe.build or recipe.download):
+            return ""
+        current = _current(recipe)
+        if not recipes.has_builder(current):
+            return "its builder is not installed"
+        if self.image.key != cache.key(current):
             return "stale: its recipe has changed"
         return ""
 
 
 def _current(recipe: Recipe) -> Recipe:
-    from winlab.design.catalog import recipes
-
     return recipes.get(recipe.name) if recipe.name in recipes.names() else recipe
 
 

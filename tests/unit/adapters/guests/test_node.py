@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import answers
 import pytest
 
-from winlab.adapters.guests import base
+from winlab.adapters.guests import base, contract
 from winlab.adapters.guests import scripts as nodes
 from winlab.adapters.guests.scripts import Node
 from winlab.design.plan.tags import Tag
@@ -22,6 +23,14 @@ def tag(system: str) -> Tag:
         lab="lab", node="node-1", role="worker", os=system, image="x", user="u",
         address="10.77.0.101", floating="172.31.241.1", plan="p",
     )  # fmt: skip
+
+
+def fresh(result: type[contract.Result], **changed: Any) -> dict[str, Any]:
+    """What a script of a fresh guest tells, but for some fields."""
+    return {**answers.FRESH[result], **changed}
+
+
+LOGS = b'{"logs": {}}\n'
 
 
 class Guest:
@@ -68,37 +77,38 @@ def login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, Gue
 
 
 def test_settings_go_in_by_stdin_and_the_last_line_is_the_result(login: Callable[[str, Guest], Node]) -> None:
-    guest = Guest({"prepare": (0, b'copying kubelet\nstarting containerd\n{"changed": true}\n', b"")})
+    guest = Guest({"kubeadm": (0, b'[preflight] Running\njoined\n{"changed": true}\n', b"")})
     heard: list[str] = []
     secret = "abcdef.0123456789abcdef"
-    assert login("linux", guest).run("prepare", {"token": secret}, heard.append) == {"changed": True}
-    assert heard == ["copying kubelet", "starting containerd"]
+    call = contract.RunKubeadm(arguments=["join"], configuration=secret)
+    assert login("linux", guest).run(call, heard.append) == contract.Changed(changed=True)
+    assert heard == ["[preflight] Running", "joined"]
     line, stdin = guest.asked[-1]
-    assert line == "sudo python3 /run/winlab/node.py prepare"
-    assert json.loads(stdin) == {"token": secret}
+    assert line == "sudo python3 /run/winlab/node.pyz run-kubeadm"
+    assert json.loads(stdin) == {"arguments": ["join"], "configuration": secret}
     assert not any(secret in asked for asked, _ in guest.asked)
 
 
 def test_the_script_is_brought_once(login: Callable[[str, Guest], Node]) -> None:
-    guest = Guest({"status": (0, b"{}\n", b"")})
+    guest = Guest({"logs": (0, LOGS, b"")})
     node = login("linux", guest)
-    node.run("status")
-    node.run("status")
+    node.run(contract.Logs())
+    node.run(contract.Logs())
     assert sum("cat >" in line for line, _ in guest.asked) == 1
 
 
 def test_windows_scripts_run_from_the_drive_that_has_them(login: Callable[[str, Guest], Node]) -> None:
-    guest = Guest({"payload.json": (0, b"E:\r\n", b""), "status.ps1": (0, b'{"build": "20348.2762"}\r\n', b"")})
-    assert login("windows", guest).run("status") == {"build": "20348.2762"}
+    guest = Guest({"payload.json": (0, b"E:\r\n", b""), "logs.ps1": (0, b'{"logs": {"kubelet": "x"}}\r\n', b"")})
+    assert login("windows", guest).run(contract.Logs()).logs == {"kubelet": "x"}
     assert guest.asked[-1][0] == (
-        "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File E:\\scripts\\status.ps1"
+        "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File E:\\scripts\\logs.ps1"
     )
 
 
 def test_no_drive_with_the_cd(login: Callable[[str, Guest], Node], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes.time, "sleep", lambda _seconds: None)
     with pytest.raises(GuestError, match="does not see winlab's payload CD"):
-        login("windows", Guest({})).run("status")
+        login("windows", Guest({})).run(contract.Logs())
 
 
 @pytest.mark.parametrize(
@@ -113,23 +123,23 @@ def test_failures_are_repeated(
     login: Callable[[str, Guest], Node], code: int, out: bytes, err: bytes, says: str
 ) -> None:
     with pytest.raises(GuestError) as caught:
-        login("linux", Guest({"prepare": (code, out, err)})).run("prepare")
+        login("linux", Guest({"load": (code, out, err)})).run(contract.Load())
     assert says in str(caught.value)
 
 
 @pytest.mark.parametrize("out", [b"", b"no json\n", b"[1]\n"])
 def test_no_result_is_a_failure(login: Callable[[str, Guest], Node], out: bytes) -> None:
     with pytest.raises(GuestError, match="result"):
-        login("linux", Guest({"status": (0, out, b"")})).run("status")
+        login("linux", Guest({"logs": (0, out, b"")})).run(contract.Logs())
 
 
 def test_a_lost_connection_is_let_go(login: Callable[[str, Guest], Node]) -> None:
-    guest = Guest({"status": (0, b"{}\n", b"")})
+    guest = Guest({"logs": (0, LOGS, b"")})
     node = login("linux", guest)
-    node.run("status")
+    node.run(contract.Logs())
     guest.lost = True
     with pytest.raises(UnreachableError):
-        node.run("status")
+        node.run(contract.Logs())
     assert guest.closed
 
 
@@ -139,14 +149,14 @@ def test_a_line_is_heard_at_once(login: Callable[[str, Guest], Node]) -> None:
 
     class Hanging(Guest):
         def execute(self, command: Sequence[str], stdout: Any = None, stderr: Any = None, stdin: bytes = b"") -> int:
-            if "prepare" in " ".join(command):
-                stdout(b"copying kubelet\n")
-                assert heard == ["copying kubelet"]
+            if "load" in " ".join(command):
+                stdout(b"importing a.tar\n")
+                assert heard == ["importing a.tar"]
                 stdout(b'{"changed": false}\n')
             return 0
 
-    assert login("linux", Hanging({})).run("prepare", None, heard.append) == {"changed": False}
-    assert heard == ["copying kubelet"]
+    assert not login("linux", Hanging({})).run(contract.Load(), heard.append).changed
+    assert heard == ["importing a.tar"]
 
 
 def test_a_cd_that_vanishes_for_a_moment_is_looked_for_again(
@@ -158,7 +168,7 @@ def test_a_cd_that_vanishes_for_a_moment_is_looked_for_again(
         {
             "for %d": (0, b"E:", b""),
             "-File E:": (-196608, b"", b"The argument to the -File parameter does not exist."),
-            "-File F:": (0, b'{"ok": 1}', b""),
+            "-File F:": (0, LOGS, b""),
         }
     )
     node = login("windows", guest)
@@ -172,7 +182,7 @@ def test_a_cd_that_vanishes_for_a_moment_is_looked_for_again(
         return Guest.execute(guest, command, *streams, **others)
 
     monkeypatch.setattr(guest, "execute", moved)
-    assert node.run("status") == {"ok": 1}
+    assert node.run(contract.Logs()).logs == {}
     assert len(tries) == 3
 
 
@@ -181,6 +191,51 @@ def test_a_cd_that_does_not_come_back_is_told(
 ) -> None:
     monkeypatch.setattr(nodes, "PAUSE", 0)
     guest = Guest({"for %d": (0, b"E:", b""), "-File": (0xFFFD0000, b"", b"does not exist.")})
-    with pytest.raises(GuestError, match="'status' failed") as caught:
-        login("windows", guest).run("status")
+    with pytest.raises(GuestError, match="'logs' failed") as caught:
+        login("windows", guest).run(contract.Logs())
     assert "does not exist" in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("call", "told", "field"),
+    [
+        (contract.Load(), {}, "changed"),
+        (contract.Load(), {"changed": "true"}, "changed"),
+        (contract.Load(), {"changed": 1}, "changed"),
+        (contract.Push(program="kubelet", restore=False), {"changed": True, "sha256": None}, "sha256"),
+        (contract.Logs(), {"logs": {"kubelet": ["a", "b"]}}, "logs.kubelet"),
+        (contract.LinuxStatus(), fresh(contract.LinuxFacts, kubelet={}), "kubelet.service"),
+        (contract.LinuxStatus(), fresh(contract.LinuxFacts, containerd={"service": "hung"}), "containerd.service"),
+        (contract.LinuxStatus(), fresh(contract.LinuxFacts, pushed="kubelet"), "pushed"),
+    ],
+)
+def test_a_result_that_is_not_as_agreed_is_not_believed(
+    login: Callable[[str, Guest], Node], call: contract.Call[Any], told: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(GuestError) as caught:
+        login("linux", Guest({call.script: (0, json.dumps(told).encode(), b"")})).run(call)
+    assert caught.value.what == f"'{call.script}' in 'node-1' gave a result with missing or wrong fields: {field}."
+    assert f"{field}: " in caught.value.why
+
+
+def test_what_only_another_winlab_tells_is_left_alone(login: Callable[[str, Guest], Node]) -> None:
+    guest = Guest({"load": (0, b'{"changed": true, "colour": "red"}', b"")})
+    assert login("linux", guest).run(contract.Load()).changed
+
+
+def test_a_seal_that_needs_no_restart_tells_the_rest() -> None:
+    call = contract.Seal(generalize="", superseded=False)
+    assert call.read({"restart": True}, "golden").restart
+    whole = {"restart": False, "build": "20348.1", "evaluation_minutes": None, "rearms": 3}
+    assert call.read(whole, "golden").model_dump() == whole
+    with pytest.raises(GuestError, match="'seal' in 'golden'") as caught:
+        call.read({"restart": False, "build": "20348.1"}, "golden")
+    assert "evaluation_minutes, rearms" in caught.value.why
+
+
+def test_a_system_is_given_the_settings_that_it_knows() -> None:
+    call = contract.Routes(routes=[contract.Route("10.244.1.0/24", "10.77.0.12")], masquerade=None)
+    assert call.settings("windows") == {"routes": [{"to": "10.244.1.0/24", "via": "10.77.0.12"}]}
+    assert call.settings("linux").keys() == {"routes", "masquerade"}
+    with pytest.raises(AssertionError, match="no script 'prepare' on windows"):
+        contract.Prepare(files={}, services=[]).settings("windows")

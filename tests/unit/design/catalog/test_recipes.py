@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from winlab.design.catalog import recipes
+from winlab.errors import HostError
 
 PUBLISHED = [name for name in recipes.names() if recipes.get(name).download]
 
@@ -28,3 +29,18 @@ def test_builders_exist(name: str) -> None:
     module = recipes.builder(recipe)
     assert callable(module.build)
     assert len(module.fingerprint(recipe)) == 64
+
+
+def test_one_recipe_is_a_stand_in() -> None:
+    assert [name for name in recipes.names() if recipes.get(name).stand_in] == ["windows-rehearsal"]
+
+
+def test_a_builder_that_is_not_installed_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipes, "entry_points", lambda **_: ())
+    recipe = recipes.get("windows-rehearsal")
+    assert not recipes.has_builder(recipe)
+    assert recipes.has_builder(recipes.get("debian-13-cloud"))
+    with pytest.raises(HostError, match="builder of image 'windows-rehearsal' is not installed") as caught:
+        recipes.builder(recipe)
+    assert "entry point 'standin'" in caught.value.why
+    assert caught.value.cure == "Install it: pip install 'winlab[rehearse]'."

@@ -1,6 +1,7 @@
 """Whole spec → every file that guests, libvirt and OVN would be given, compared with golden files.
 
-``pytest tests/unit/test_golden.py --regenerate`` writes them anew; look at the difference before committing it.
+``pytest tests/unit/design/render/test_golden.py --regenerate`` writes them anew; look at the difference before
+committing it.
 """
 
 from __future__ import annotations
@@ -10,27 +11,12 @@ from pathlib import Path
 import guard
 import plans
 import pytest
+from cases import CASES
 from lxml import etree
 
-from winlab.design.plan.facts import HostFacts
 from winlab.design.render import folder
 
 GOLDEN = Path(__file__).parent / "golden"
-CASES: dict[str, tuple[HostFacts, str, list[str]]] = {
-    "rehearsal-tcg": (plans.TCG, "1-1-1", ["workers.os=windows-rehearsal"]),
-    "windows-2022-kvm": (plans.KVM, "1-1-1", ["workers.bus=sata"]),
-    "windows-2025-virtio-kvm": (
-        plans.KVM,
-        "1-1-1",
-        ["workers.os=windows-2025", "workers.drivers=/srv/virtio-win.iso", "workers.edition=standard-desktop"],
-    ),
-    "windows-2022-bios-kvm": (
-        plans.KVM,
-        "1-1-1",
-        ["workers.drivers=/srv/virtio-win.iso", "workers.firmware=bios", "workers.bus=virtio-blk"],
-    ),
-    "linux-workers-kvm": (plans.KVM, "3-2-1", ["workers.os=debian-13", "network.cidr=10.99.0.0/16"]),
-}
 
 
 @pytest.mark.parametrize("name", CASES)

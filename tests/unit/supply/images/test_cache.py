@@ -46,7 +46,13 @@ class FakeBuilder(types.ModuleType):
 
 
 @pytest.fixture
-def builder(monkeypatch: pytest.MonkeyPatch) -> FakeBuilder:
+def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeBuilder:
+    """Found as every builder is: by the entry point of an installed package."""
+    installed = tmp_path / "site" / "fake-1.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: fake\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[winlab.image_builders]\nfake = fake_builder\n")
+    monkeypatch.syspath_prepend(installed.parent)
     module = FakeBuilder()
     monkeypatch.setitem(sys.modules, "fake_builder", module)
     return module
@@ -60,7 +66,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def built(**changes: object) -> Recipe:
     fields: dict[str, object] = {"name": "a", "summary": "s", "os": "linux", "format": "qcow2", "user": "u"}
-    fields["build"] = Build(builder="fake_builder", options={"b": 1, "a": [1, 2]})
+    fields["build"] = Build(builder="fake", options={"b": 1, "a": [1, 2]})
     return Recipe.model_validate({**fields, **changes})
 
 
@@ -73,8 +79,8 @@ def test_key_counts_what_decides_the_bytes_and_nothing_else(builder: FakeBuilder
     first = cache.key(built())
     assert len(first) == 64
     assert cache.key(built(name="other", summary="other", usual_seconds=1, memory_mib=9)) == first
-    assert cache.key(built(build=Build(builder="fake_builder", options={"a": [1, 2], "b": 1}))) == first
-    assert cache.key(built(build=Build(builder="fake_builder", options={"a": [2, 1], "b": 1}))) != first
+    assert cache.key(built(build=Build(builder="fake", options={"a": [1, 2], "b": 1}))) == first
+    assert cache.key(built(build=Build(builder="fake", options={"a": [2, 1], "b": 1}))) != first
     assert cache.key(built(format="raw")) != first
     builder.print = "2"
     assert cache.key(built()) != first

@@ -10,6 +10,7 @@ from isos import BOOT, EVAL, VOLUME, make_server_medium, make_wim
 
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import NodePlan
+from winlab.design.spec import model as spec
 from winlab.errors import NotFoundError, UsageError
 from winlab.supply.images import requirements
 
@@ -104,20 +105,21 @@ def test_builds_that_do_not_go_with_the_network(
 ) -> None:
     wim = make_wim([NAME], edition="ServerDatacenterEval", language="en-US", revision=revision)
     iso = make_server_medium(tmp_path / "w.iso", wim=wim, files={"boot.wim": BOOT, "EI.CFG": EVAL})
-    plan = plans.make(plans.KVM, "1-1-1", "workers.golden=false", f"workers.media={iso}", *changes)
+    changes = ("workers.golden=false", f"workers.media={iso}", *changes)
+    plan, at_hand = plans.make(plans.KVM, "1-1-1", *changes), plans.stock(spec.load("1-1-1", changes))
     if says is None:
-        requirements.check(plan)
+        requirements.check(plan, at_hand)
         return
     with pytest.raises(UsageError) as caught:
-        requirements.check(plan)
+        requirements.check(plan, at_hand)
     assert says in caught.value.why
-    requirements.check(plan, joins=False)  # an exported ISO joins nothing
+    requirements.check(plan, at_hand, joins=False)  # an exported ISO joins nothing
 
 
 def test_without_media_the_ways_on_are_said() -> None:
-    plan = plans.make(plans.KVM)
+    plan, at_hand = plans.make(plans.KVM), plans.stock(spec.load("1-1-1"))
     with pytest.raises(NotFoundError) as caught:
-        requirements.check(plan)
+        requirements.check(plan, at_hand)
     for way in ("image pull windows-2022", "--accept-eula", "--iso PATH", "--rehearse"):
         assert way in caught.value.cure
-    requirements.check(plan, consent=True)
+    requirements.check(plan, at_hand, consent=True)

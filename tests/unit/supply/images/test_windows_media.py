@@ -10,13 +10,14 @@ import pytest
 from isos import make_server_medium, make_wim
 from typer.testing import CliRunner
 
-from winlab.cli.common import make_spec, plan_of
 from winlab.cli.main import app
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Evaluation
+from winlab.design.plan.model import WindowsNode
+from winlab.design.spec.model import Spec
 from winlab.errors import TransferError, UsageError
 from winlab.events import Quiet
-from winlab.operations import lock_inputs, prune
+from winlab.operations import lock_inputs, planning, prune
 from winlab.supply.images import windows_media
 from winlab.supply.media import small_iso
 
@@ -105,7 +106,8 @@ def test_create_takes_the_medium_that_is_there_else_the_evaluation(medium: Path)
     assert published[:16] in base()
     windows_media.add(RECIPE, medium, None, Quiet())
     assert digest(medium)[:16] in base()
-    assert "base-media" in base(f"workers.media={medium}")
+    windows_media.add(RECIPE, medium, None, Quiet())
+    assert base(f"workers.media={medium}") == base()  # wherever it lies
 
 
 def test_plan_says_that_the_evaluation_is_taken_for_granted(medium: Path) -> None:
@@ -117,17 +119,28 @@ def test_plan_says_that_the_evaluation_is_taken_for_granted(medium: Path) -> Non
 
 
 def test_drivers_come_with_media_that_can_be_fetched(medium: Path) -> None:
-    """And with media of one's own if they are there; never unasked for."""
-    drivers = windows_media.drivers()
-    assert make_spec("1-1-1", None, "windows-2022", None, False).workers.drivers == drivers
-    assert make_spec("1-1-1", ["workers.bus=sata"], "windows-2022", None, False).workers.drivers is None
-    assert make_spec("1-1-1", None, "windows-2022", str(medium), False).workers.drivers is None
-    assert make_spec("1-1-1", None, None, None, True).workers.drivers is None
-    assert make_spec("1-1-1", ["workers.drivers=/v.iso"], None, None, False).workers.drivers == Path("/v.iso")
-    iso = medium.with_name("virtio-win.iso")
-    small_iso.write(iso, "virtio-win", {f"{name}/2k22/amd64/d.inf": b"" for name in ("vioscsi", "NetKVM")})
-    image = windows_media.add(recipes.get("virtio-win"), iso, None, Quiet())
-    assert make_spec("1-1-1", None, "windows-2022", str(medium), False).workers.drivers == image.path
+    """Media of one's own get them only if asked for, whatever the cache has: the plan does not depend on it."""
+
+    def windows(*changes: str) -> WindowsNode:
+        (node,) = plans.make(plans.KVM, "1-1-1", *changes).windows_nodes()
+        return node
+
+    own = f"workers.media={medium}"
+    published = windows_media.drivers()
+    for _ in range(2):
+        assert (windows().windows.drivers, windows().bus) == (windows_media.drivers(), "virtio-scsi")
+        assert windows("workers.bus=sata").windows.drivers is None
+        assert (windows(own).windows.drivers, windows(own).bus) == (None, "sata")
+        assert windows(own, "workers.bus=virtio-blk").windows.drivers == windows_media.drivers()
+        assert windows("workers.os=windows-rehearsal").windows.drivers is None
+        assert windows("workers.drivers=/v.iso").windows.own_drivers
+        before = plans.make(plans.KVM).digest
+        iso = medium.with_name("virtio-win.iso")
+        if not iso.exists():
+            small_iso.write(iso, "virtio-win", {f"{name}/2k22/amd64/d.inf": b"" for name in ("vioscsi", "NetKVM")})
+            windows_media.add(recipes.get("virtio-win"), iso, None, Quiet())
+        assert plans.make(plans.KVM).digest == before
+    assert windows_media.drivers() != published
 
 
 def test_the_commands(medium: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,8 +169,8 @@ def test_terms_are_accepted_once_and_by_nobody_else(medium: Path, monkeypatch: p
 
 def test_drivers_that_are_still_to_be_fetched_are_locked_by_their_published_digest(medium: Path) -> None:
     windows_media.add(RECIPE, medium, None, Quiet())
-    plan = plan_of(make_spec("1-1-1", None, "windows-2022", None, False), "lab")
+    planned = planning.make(Spec.load("1-1-1", os="windows-2022"), "lab", plans.TCG, Quiet())
     published = recipes.get("virtio-win").download
     assert published is not None
-    rows = {row.name: row.sha256 for row in lock_inputs.media(plan, Quiet())}
+    rows = {row.name: row.sha256 for row in lock_inputs.media(planned.plan, planned.stock)}
     assert rows == {"medium of windows-2022": digest(medium), "drivers of windows-2022": published.sha256}

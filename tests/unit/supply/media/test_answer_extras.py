@@ -7,8 +7,9 @@ from pathlib import Path
 import plans
 import pytest
 
-from winlab.design.plan.model import WindowsPlan
+from winlab.design.spec import model as spec
 from winlab.errors import UsageError
+from winlab.supply.images import stock
 from winlab.supply.media import drivers, extras, small_iso
 
 
@@ -45,10 +46,12 @@ def test_driver_isos_that_are_none(tmp_path: Path) -> None:
     drivers.check(make_virtio_win(tmp_path / "w.iso", ["vioscsi/2k25/amd64", "NetKVM/2k25/amd64"]))
 
 
-def planned(**changes: object) -> WindowsPlan:
-    windows = plans.make(plans.KVM).node("node-1").windows
-    assert windows is not None
-    return windows.model_copy(update=changes)
+def staged(**words: object) -> dict[str, Path]:
+    """What extras.stage gives for a spec with these fields of ``workers``."""
+    changes = [f"workers.{name}={value}" for name, value in words.items()]
+    at_hand = stock.take(spec.load("1-1-1", changes))
+    (node,) = plans.make(plans.KVM, "1-1-1", *changes).windows_nodes()
+    return extras.stage(node.windows, at_hand)
 
 
 @pytest.fixture
@@ -69,9 +72,7 @@ def own(tmp_path: Path) -> Path:
 
 def test_own_things_come_to_their_places(own: Path) -> None:
     """Scripts in the order in which they are named."""
-    found = extras.stage(
-        planned(scripts=(own / "second.ps1", own / "first.PS1"), files=own / "tree", extra_drivers=(own / "driver",))
-    )
+    found = staged(scripts=f"[{own}/second.ps1, {own}/first.PS1]", files=own / "tree", extra_drivers=f"[{own}/driver]")
     assert {name: path.read_text() for name, path in found.items()} == {
         "winlab/scripts/01-second.ps1": "second.ps1",
         "winlab/scripts/02-first.PS1": "first.PS1",
@@ -80,33 +81,33 @@ def test_own_things_come_to_their_places(own: Path) -> None:
         "drv/own-1/x/my.INF": "driver/x/my.INF",
         "drv/own-1/my.sys": "driver/my.sys",
     }
-    assert extras.stage(planned()) == {}
+    assert staged() == {}
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"scripts": ("none.ps1",)}, "can't be run"),
+        ({"scripts": ("none.ps1",)}, "can't be read"),
         ({"scripts": ("tree/b.txt",)}, "can't be run"),
         ({"files": "none"}, "There is no folder"),
         ({"files": "long"}, "is too long"),
         ({"extra_drivers": ("tree",)}, "There are no drivers"),
     ],
 )
-def test_own_things_that_are_wrong_are_named(own: Path, changes: dict[str, str | tuple[str]], says: str) -> None:
+def test_own_things_that_are_wrong_are_named(own: Path, changes: dict[str, str | tuple[str, ...]], says: str) -> None:
     (own / "long").mkdir()
     (own / "long" / ("x" * 65)).touch()
     paths = {
-        name: own / value if isinstance(value, str) else tuple(own / one for one in value)
+        name: own / value if isinstance(value, str) else f"[{', '.join(str(own / one) for one in value)}]"
         for name, value in changes.items()
     }
-    with pytest.raises(UsageError, match=says) as caught:
-        extras.stage(planned(**paths))
-    assert caught.value.cure
+    with pytest.raises(UsageError) as caught:
+        staged(**paths)
+    assert says in str(caught.value) + caught.value.why
 
 
 def test_files_of_4_gib_are_refused(own: Path) -> None:
     with (own / "tree/b.txt").open("r+b") as file:
         file.truncate(1 << 32)  # a hole
     with pytest.raises(UsageError, match="too large"):
-        extras.stage(planned(files=own / "tree"))
+        staged(files=own / "tree")

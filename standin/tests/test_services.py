@@ -1,0 +1,242 @@
+"""The stand-in's first start: a service that does not start, and a bug, are seen on the serial port."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from winlab_standin.guest import bootstrap, installed, report, services
+from winlab_standin.guest.commands import COMMANDS
+from winlab_standin.guest.paths import Drives
+from winlab_standin.guest.registry import Registry
+from winlab_standin.guest.services import Services
+from winlab_standin.guest.shell import Shell
+from winlab_standin.guest.world import Adapter, World
+
+
+class Quiet(World):
+    def serial(self, text: str) -> None:
+        PORT.append(text)
+
+    def adapters(self) -> list[Adapter]:
+        return ADAPTERS
+
+
+PORT: list[str] = []
+ADAPTERS = [Adapter("eth0", "52:54:00:00:00:01", 1500, ())]
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the processes of the stand-in leave notes for each other."""
+    PORT.clear()
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for module in (bootstrap, services):
+        monkeypatch.setattr(module, "STATE", folder)
+    monkeypatch.setattr(services, "PID", folder / "sshd.pid")
+    monkeypatch.setattr(services, "SSHD_LOG", folder / "sshd.log")
+    monkeypatch.setattr(services, "C", tmp_path / "c")
+    monkeypatch.setattr(services, "write_port", PORT.append)
+    monkeypatch.setattr(report, "write_port", PORT.append)
+    return folder
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Quiet:
+    (tmp_path / "c/Windows/System32/config").mkdir(parents=True)
+    (tmp_path / "c/Windows/Panther").mkdir()
+    return Quiet(Drives({"C": tmp_path / "c"}), Registry(tmp_path / "registry.json"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The answer ISO's folder."""
+    folder = tmp_path / "e/winlab"
+    folder.mkdir(parents=True)
+    for name in ("bootstrap.ps1", "winrm.pfx", *bootstrap.SSH_FILES):
+        (folder / name).write_bytes(b"x")
+    (folder / "node.json").write_text(json.dumps({"node": "W1", "mtu": 1400, "pfx_password": "p"}))
+    known = tmp_path / "known.json"
+    known.write_text(json.dumps({"bootstrap_sha256": hashlib.sha256(b"x").hexdigest()}))
+    monkeypatch.setattr(bootstrap, "KNOWN", known)
+    monkeypatch.setattr(bootstrap, "pem", lambda *_: (b"chain", b"key"))
+    monkeypatch.setattr(bootstrap, "run", lambda *_: None)
+    return folder
+
+
+def serve(one: Services, stop: threading.Event) -> None:
+    while not stop.wait(0.01):
+        one.serve_requests()
+
+
+def play(one: Services, folder: Path, world: World) -> None:
+    stop = threading.Event()
+    thread = threading.Thread(target=serve, args=(one, stop))
+    thread.start()
+    try:
+        bootstrap.play(folder, world, world.drives.letters["C"])
+    finally:
+        stop.set()
+        thread.join()
+
+
+def made(world: World) -> Services:
+    return Services(lambda: Shell(world, COMMANDS), world.drives.letters["C"] / bootstrap.CONFIG)
+
+
+def test_ready_when_the_services_run(state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = made(world)
+    (state / "failed.winrm").write_text("from before")
+    answers = [world.drives.letters["C"] / "Windows/Panther" / name for name in bootstrap.ANSWERS]
+    for path in answers:
+        path.touch()
+    monkeypatch.setattr(one, "start_winrm", lambda: None)
+    monkeypatch.setattr(one, "start_sshd", lambda: None)
+    play(one, folder, world)
+    assert PORT[-1] == "winlab: phase=ready\r\n"
+    assert not any(path.exists() for path in answers)
+
+
+@pytest.mark.parametrize("broken", ["winrm", "sshd"])
+def test_not_ready_when_a_service_does_not_start(
+    state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def fail() -> None:
+        raise OSError("no such\nluck")
+
+    one = made(world)
+    monkeypatch.setattr(one, "start_winrm", lambda: None)
+    monkeypatch.setattr(one, "start_sshd", lambda: None)
+    monkeypatch.setattr(one, f"start_{broken}", fail)
+    with pytest.raises(bootstrap.RefusedError):
+        play(one, folder, world)
+    assert PORT[-1].startswith("winlab: error=bootstrap: Start-Service : ")
+    assert f"'{broken}' cannot be started: no such luck" in PORT[-1]
+    assert "winlab: phase=ready\r\n" not in PORT
+    assert not (world.drives.letters["C"] / "winlab/ready.txt").exists()
+    assert world.registry.get(r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon", "AutoAdminLogon") == "0"
+
+
+def test_another_error_of_the_script_is_told(state: Path, world: Quiet, folder: Path) -> None:
+    (folder / "node.json").write_text(json.dumps({"mtu": None}))
+    with pytest.raises(bootstrap.RefusedError):
+        bootstrap.play(folder, world, world.drives.letters["C"])
+    assert PORT[-1].startswith("winlab: error=bootstrap: ")
+
+
+def test_what_the_person_adds(state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files come to their places; scripts of one's own can't be played."""
+    one = made(world)
+    monkeypatch.setattr(one, "start_winrm", lambda: None)
+    monkeypatch.setattr(one, "start_sshd", lambda: None)
+    (folder / "files/users/Public").mkdir(parents=True)
+    (folder / "files/users/Public/a.txt").write_text("a")
+    c = world.drives.letters["C"]
+    (c / "Users").mkdir(exist_ok=True)
+    play(one, folder, world)
+    assert (c / "Users/Public/a.txt").read_text() == "a"
+    assert PORT[-1] == "winlab: phase=ready\r\n"
+    (folder / "scripts").mkdir()
+    (folder / "scripts/01-own.ps1").write_text("Get-Date")
+    with pytest.raises(bootstrap.RefusedError, match=r"01-own\.ps1"):
+        play(one, folder, world)
+    assert PORT[-1].startswith("winlab: error=bootstrap: the stand-in runs no PowerShell")
+
+
+def test_without_a_driver_for_the_adapter_nothing_is_ready(
+    state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world, "adapters", list)
+    with pytest.raises(bootstrap.RefusedError, match="its driver is missing"):
+        bootstrap.play(folder, world, world.drives.letters["C"])
+
+
+def sshd(state: Path, world: World, monkeypatch: pytest.MonkeyPatch, listens: bool) -> Services:
+    """Services whose sshd listens, or says something and ends."""
+
+    def begin(args: list[str], *, log: Path) -> int:
+        log.write_text("Could not load host key\nno hostkeys available -- exiting.\n")
+        if listens:
+            (state / "sshd.pid").write_text("7\n")
+        return 7
+
+    ssh = world.drives.letters["C"] / "ProgramData/ssh"
+    ssh.mkdir(parents=True)
+    (ssh / "ssh_host_ed25519_key").write_text("key\n")
+    monkeypatch.setattr(services, "start", begin)
+    monkeypatch.setattr(services, "gone", lambda _: not listens)
+    monkeypatch.setattr(services, "SSHD_CONFIG_FILE", state / "sshd_config")
+    return made(world)
+
+
+def test_sshd_that_listens(state: Path, world: Quiet, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = sshd(state, world, monkeypatch, listens=True)
+    one.start_sshd()
+    assert one.sshd == 7
+
+
+def test_sshd_that_ends_is_an_error(state: Path, world: Quiet, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = sshd(state, world, monkeypatch, listens=False)
+    (state / "sshd.pid").write_text("3\n")  # of one that has been reset
+    with pytest.raises(OSError, match=r"sshd has ended: .*no hostkeys available"):
+        one.start_sshd()
+    one.start_configured()  # at a later start, the others go on
+    assert "service sshd did not start: sshd has ended" in PORT[-1]
+
+
+class HaltError(Exception):
+    """Instead of staying for ever."""
+
+
+def test_a_bug_in_the_first_start_is_seen(
+    state: Path, world: Quiet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halt() -> None:
+        raise HaltError
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr(installed, "PANTHER", tmp_path)
+    monkeypatch.setattr(installed, "halt", halt)
+    monkeypatch.setattr(installed.answer, "parse", broken)
+    monkeypatch.setattr(report, "SCREEN", tmp_path / "screen")
+    (tmp_path / "unattend.xml").touch()
+    with pytest.raises(HaltError):
+        installed._first_start(installed.State(tmp_path / "state.json"), world)
+    said = "".join(PORT)
+    assert "setup: bug: Traceback (most recent call last):\r\n" in said
+    assert "setup: bug: ZeroDivisionError: broken\r\n" in said
+
+
+def test_a_reset_after_the_answer_file_has_gone(tmp_path: Path) -> None:
+    state, cached = installed.State(tmp_path / "state.json"), tmp_path / "unattend.xml"
+    assert not installed.finished(state, cached)
+    state.set(phase="oobe")
+    assert installed.finished(state, cached)
+    cached.touch()
+    assert not installed.finished(state, cached)
+    state.set(phase="done")
+    assert installed.finished(state, cached)
+
+
+def test_a_wish_for_a_restart_is_seen_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first process looks while others write: half a wish once ended it, and WinRM with it."""
+    from winlab_standin.guest import world
+
+    monkeypatch.setattr(world, "STATE", tmp_path)
+    write = Path.write_text
+
+    def watched(path: Path, text: str) -> int:
+        assert not (tmp_path / "power").exists()
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", watched)
+    world.ask_power("reboot", 1.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["power"]
+    assert (tmp_path / "power").read_text() == "reboot 1.0\n"

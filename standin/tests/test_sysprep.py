@@ -1,0 +1,124 @@
+"""The stand-in's sysprep: generalize, switch off, and the clone's first start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jinja2
+import pytest
+from passwords import encode
+
+from winlab import data
+from winlab_standin.guest import answer, players, sysprep
+from winlab_standin.guest.answer import AnswerError
+from winlab_standin.guest.machine import Machine, ScriptError
+from winlab_standin.guest.paths import Drives
+from winlab_standin.guest.registry import Registry
+from winlab_standin.guest.winservices import Manager
+from winlab_standin.guest.world import World
+
+GENERALIZE = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
+CONFIG = "Windows/System32/config"
+
+
+class Computer(World):
+    asked: list[str]
+
+    def power(self, action: str, delay: float) -> None:
+        self.asked.append(action)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    root, cd = tmp_path / "c", tmp_path / "cd"
+    (root / CONFIG).mkdir(parents=True)
+    cd.mkdir()
+    world = Computer(Drives({"C": root, "D": cd}), Registry(root / CONFIG / "registry.json"))
+    world.asked = []
+    return Machine(root, cd, root / CONFIG, Manager(root / CONFIG / "services.json"), world, lambda _line: None)
+
+
+def test_generalizing_takes_the_identity_away_and_switches_off(machine: Machine) -> None:
+    for name in (*sysprep.IDENTITY, "ProgramData/ssh/ssh_host_ed25519_key", "k/kubelet.exe"):
+        machine.c(name).parent.mkdir(parents=True, exist_ok=True)
+        machine.c(name).write_text("x")
+    (machine.config / sysprep.STATE_FILE).write_text(json.dumps({"name": "GOLDEN", "phase": "done"}))
+    found = sysprep.seal(machine, {"generalize": GENERALIZE})
+    assert found["evaluation_minutes"] == 180 * 24 * 60
+    assert not any(machine.c(name).exists() for name in sysprep.IDENTITY)
+    assert not list(machine.c("ProgramData/ssh").iterdir())
+    assert machine.c("k/kubelet.exe").exists()
+    assert json.loads((machine.config / sysprep.STATE_FILE).read_text()) == {"phase": "generalized"}
+    assert isinstance(machine.world, Computer)
+    assert machine.world.asked == ["poweroff"]
+    assert sysprep.sealed(machine, {}) == {"running": True, "errors": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty"),
+        (GENERALIZE.replace('pass="generalize"', 'pass="specialize"'), "other passes"),
+        (GENERALIZE.replace("SkipRearm", "SkipRearms"), "does not exist or is not valid"),
+    ],
+)
+def test_sysprep_refuses_other_answer_files(machine: Machine, text: str, says: str) -> None:
+    with pytest.raises(ScriptError, match=says):
+        sysprep.seal(machine, {"generalize": text})
+
+
+def test_sysprep_does_not_begin_while_a_restart_is_due(machine: Machine) -> None:
+    players.features(machine, {"release": "2022", "features": ["Containers"]})
+    assert sysprep.seal(machine, {"generalize": GENERALIZE}) == {"restart": True}
+    assert isinstance(machine.world, Computer)
+    assert machine.world.asked == []
+    players.settle_features(machine.config)
+    assert not sysprep.seal(machine, {"generalize": GENERALIZE})["restart"]
+    assert machine.world.asked == ["poweroff"]
+
+
+def test_sysprep_refuses_a_node_of_a_cluster(machine: Machine) -> None:
+    for name in ("etc/kubernetes/kubelet.conf", "var/lib/kubelet/pki/kubelet-client-current.pem"):
+        machine.c(name).parent.mkdir(parents=True, exist_ok=True)
+        machine.c(name).write_text("x")
+    with pytest.raises(ScriptError, match="has joined a cluster"):
+        sysprep.seal(machine, {"generalize": GENERALIZE})
+
+
+def answers(folder: Path, *, install: bool) -> Path:
+    environment = jinja2.Environment(
+        autoescape=True, loader=jinja2.FileSystemLoader(data.folder("unattend") / "windows")
+    )
+    environment.filters["unattend_password"] = encode
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "Autounattend.xml").write_text(
+        environment.get_template("Autounattend.xml.j2").render(
+            install=install, firmware="uefi", keyboard="0409:00000409", locale_name="en-US", language="en-US",
+            image_name="x", product_key="", computer_name="NODE-1", time_zone="UTC", administrator_password="p",
+        )
+    )  # fmt: skip
+    return folder
+
+
+def test_a_clone_takes_its_own_answers_from_the_cd(tmp_path: Path) -> None:
+    empty, cd = tmp_path / "D", answers(tmp_path / "E", install=False)
+    empty.mkdir()
+    found = sysprep.clone_answers([empty, cd])
+    assert found is not None
+    root = answer.parse(found)
+    for step in ("specialize", "oobeSystem"):
+        answer.check(root, step)
+    assert sysprep.clone_answers([empty]) is None
+
+
+def test_a_forgotten_installation_cd_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AnswerError) as caught:
+        sysprep.clone_answers([answers(tmp_path / "D", install=True), answers(tmp_path / "E", install=False)])
+    assert "was left in the drive" in caught.value.detail
+
+
+def test_two_answer_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(AnswerError) as caught:
+        sysprep.clone_answers([answers(tmp_path / "D", install=False), answers(tmp_path / "E", install=False)])
+    assert "two answer files" in caught.value.detail

@@ -1,0 +1,1 @@
+"""The builder of the media, on the host."""

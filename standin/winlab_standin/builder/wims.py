@@ -1,0 +1,145 @@
+"""install.wim and boot.wim of the stand-in: real WIM files with the images that Windows Server 2022 media have."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from winlab.errors import WinlabError
+from winlab.run import run
+from winlab_standin.guest import BUILD, REVISION
+
+TOOLS = "Install the package wimtools."
+VERSION = {"MAJOR": "10", "MINOR": "0", "BUILD": BUILD, "SPBUILD": str(REVISION), "SPLEVEL": "0"}
+
+
+@dataclass(frozen=True)
+class Edition:
+    """One image of install.wim, as evaluation media of Windows Server 2022 describe it."""
+
+    name: str
+    display: str
+    flags: str
+    edition: str
+    installation: str
+
+
+EDITIONS = tuple(
+    Edition(
+        f"Windows Server 2022 SERVER{kind.upper()}{'CORE' if core else ''}",
+        f"Windows Server 2022 {kind.capitalize()} Evaluation{'' if core else ' (Desktop Experience)'}",
+        f"Server{kind.capitalize()}Eval{'Core' if core else ''}",
+        f"Server{kind.capitalize()}Eval",
+        "Server Core" if core else "Server",
+    )
+    for kind in ("standard", "datacenter")
+    for core in (True, False)
+)
+_FOLDERS = (
+    "PerfLogs",
+    "Program Files/Common Files",
+    "Program Files (x86)",
+    "ProgramData/ssh",
+    "Users/Default",
+    "Users/Public",
+    "Windows/Panther/UnattendGC",
+    "Windows/System32/config",
+    "Windows/System32/drivers/etc",
+    "Windows/System32/Sysprep",
+    "Windows/Setup/Scripts",
+    "Windows/Temp",
+)
+
+
+def tree(target: Path, squashfs: Path, kernel: bytes, initrd: bytes, loaders: dict[str, bytes]) -> None:
+    """Lay out the folders that an installed Windows has, with *loaders* by their paths, and the stand-in's own files in
+    System32\\standin."""
+    for folder in _FOLDERS:
+        (target / folder).mkdir(parents=True)
+    hosts = "# Copyright (c) of nobody: the stand-in's own file.\r\n127.0.0.1 localhost\r\n"
+    (target / "Windows/System32/drivers/etc/hosts").write_text(hosts, encoding="ascii", newline="")
+    files = {
+        **loaders,
+        "Windows/System32/standin/vmlinuz": kernel,
+        "Windows/System32/standin/initrd.img": initrd,
+    }
+    for name, content in files.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(content)
+    squashfs.rename(target / "Windows/System32/standin/root.sqfs")
+
+
+def _add(command: str, wim: Path, folder: Path, name: str, description: str, properties: dict[str, str]) -> None:
+    options = [f"--image-property={key}={value}" for key, value in properties.items()]
+    how = ["--compress=none"] if command == "capture" else []
+    run(["wimlib-imagex", command, folder, wim, name, description, *how, *options], cure=TOOLS)
+
+
+def _windows(edition: str, installation: str) -> dict[str, str]:
+    languages = {"WINDOWS/LANGUAGES/LANGUAGE": "en-US", "WINDOWS/LANGUAGES/DEFAULT": "en-US"}
+    version = {f"WINDOWS/VERSION/{key}": value for key, value in VERSION.items()}
+    about = {
+        "WINDOWS/ARCH": "9",
+        "WINDOWS/PRODUCTNAME": "Microsoft® Windows® Operating System",
+        "WINDOWS/EDITIONID": edition,
+        "WINDOWS/INSTALLATIONTYPE": installation,
+        "WINDOWS/PRODUCTTYPE": "ServerNT" if installation.startswith("Server") else "WinNT",
+        "WINDOWS/PRODUCTSUITE": "Terminal Server",
+        "WINDOWS/SYSTEMROOT": "WINDOWS",
+    }
+    return {**about, **languages, **version}
+
+
+def install(wim: Path, folder: Path) -> None:
+    """Capture *folder* as the four editions; the files stand in the WIM once."""
+    for number, edition in enumerate(EDITIONS):
+        properties = {
+            "FLAGS": edition.flags,
+            "DISPLAYNAME": edition.display,
+            "DISPLAYDESCRIPTION": edition.display,
+            **_windows(edition.edition, edition.installation),
+        }
+        _add("append" if number else "capture", wim, folder, edition.name, edition.name, properties)
+
+
+def boot(wim: Path, folder: Path) -> None:
+    """Make boot.wim: image 1 is Windows PE, image 2 is Setup and marked as the one to boot."""
+    for number, (name, flags, edition) in enumerate(
+        [
+            ("Microsoft Windows PE (amd64)", "9", "WindowsPE"),
+            ("Microsoft Windows Setup (amd64)", "2", "WindowsPE"),
+        ]
+    ):
+        properties = {"FLAGS": flags, **_windows(edition, "WindowsPE")}
+        _add("append" if number else "capture", wim, folder, name, name, properties)
+    run(["wimlib-imagex", "info", wim, "2", "--boot"], cure=TOOLS)
+
+
+def offset(wim: Path, content: Path) -> int:
+    """Where *content* begins in the uncompressed *wim*, in bytes.
+
+    :raises WinlabError: it is not there in one piece.
+    """
+    with (
+        wim.open("rb") as whole,
+        content.open("rb") as part,
+        mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as view,
+    ):
+        head = part.read(4096)
+        place = view.find(head)
+        while place >= 0:
+            if _same(view, place, part):
+                return place
+            place = view.find(head, place + 1)
+    raise WinlabError(f"'{content.name}' is not in '{wim.name}' in one piece.", why="The WIM is compressed.")
+
+
+def _same(view: mmap.mmap, place: int, part: BinaryIO) -> bool:
+    part.seek(0)
+    while block := part.read(1 << 24):
+        if view[place : place + len(block)] != block:
+            return False
+        place += len(block)
+    return True

@@ -1,0 +1,147 @@
+"""What all modules of the guest stand on: how the stand-in fails, and how it starts programs.
+
+winlab has the like for the host (``winlab.errors``, ``winlab.run``). The guest has its own, so that nothing of winlab
+is on the media: what changes in winlab makes no new media.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TAIL = 20  # lines of a failed program's output that an error shows
+LONG = 400  # characters of its command line
+
+
+class StandinError(Exception):
+    """The stand-in can't go on: what happened, and why."""
+
+    def __init__(self, what: str, *, why: str = "") -> None:
+        super().__init__(f"{what}\n  why: {why}" if why else what)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished program left: its exit code, both streams, and how long it took (seconds)."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+class CommandError(StandinError):
+    """A program ended with a code other than 0."""
+
+    def __init__(self, words: Sequence[str], result: Result) -> None:
+        tail = "\n".join((result.stderr or result.stdout).strip().splitlines()[-TAIL:])
+        line = shlex.join(words)
+        if len(line) > LONG:
+            line = f"{line[:LONG]} ..."
+        what = f"'{line}' ended with exit code {result.returncode} after {result.seconds:.0f} s."
+        super().__init__(what, why=tail or "It printed nothing.")
+
+
+def _words(args: Sequence[str | Path]) -> list[str]:
+    words = [str(arg) for arg in args]
+    program = shutil.which(words[0], path=os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin")
+    if program is None:
+        raise StandinError(f"The program '{words[0]}' is not installed.")
+    return [program, *words[1:]]
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    """This process's variables and *more*; programs speak English, since what they print is read."""
+    return {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": "", **(more or {})}
+
+
+def run(
+    args: Sequence[str | Path],
+    *,
+    check: bool = True,
+    stdin: str | None = None,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Result:
+    """Run a program to its end.
+
+    :param check: raise :class:`CommandError` if the exit code is not 0.
+    :param timeout: seconds; past it the program is killed.
+    :param env: variables added to this process's own.
+    :raises StandinError: the program is not installed, or took longer than *timeout*.
+    """
+    words = _words(args)
+    begun = time.monotonic()
+    try:
+        done = subprocess.run(
+            words,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            env=_environment(env),
+            cwd=cwd,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StandinError(f"'{shlex.join(words)}' did not end within {timeout:.0f} s.") from error
+    result = Result(done.returncode, done.stdout, done.stderr, time.monotonic() - begun)
+    if check and result.returncode != 0:
+        raise CommandError(words, result)
+    return result
+
+
+def stream(
+    args: Sequence[str | Path],
+    on_line: Callable[[str], None],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> int:
+    """Run a long program and hand every line it prints (both streams) to *on_line* as it comes; its exit code.
+
+    The program is ended if *on_line* raises.
+
+    :raises StandinError: the program is not installed.
+    """
+    with subprocess.Popen(
+        _words(args),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=_environment(env),
+        cwd=cwd,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                on_line(line.rstrip("\n"))
+        except BaseException:
+            process.terminate()
+            raise
+    return process.returncode
+
+
+def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:
+    """Start a program that goes on by itself; its process id.
+
+    :raises StandinError: the program is not installed.
+    """
+    words = _words(args)
+    sink = log.open("ab") if log else subprocess.DEVNULL
+    try:
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True).pid
+    finally:
+        if not isinstance(sink, int):
+            sink.close()

@@ -1,0 +1,40 @@
+"""What winlab's scripts for Windows workers are played on, and how they fail: the ground of all players."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from winlab_standin.guest.winservices import Manager
+from winlab_standin.guest.world import World
+
+
+class ScriptError(Exception):
+    """What a script would throw: shown on the error stream, exit code 1."""
+
+
+class FileError(ScriptError):
+    """powershell.exe does not find the file."""
+
+
+@dataclass
+class Machine:
+    """What a player works on: C: and the payload CD as folders, the services, and where output goes."""
+
+    root: Path
+    cd: Path
+    config: Path
+    services: Manager
+    world: World
+    tell: Callable[[str], None]
+    letter: str = "D"
+
+    def c(self, path: str) -> Path:
+        """The file behind a path on C:, given with slashes."""
+        return self.root / path
+
+
+Settings = dict[str, Any]
+Player = Callable[[Machine, Settings], dict[str, Any]]

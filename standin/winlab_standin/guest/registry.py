@@ -1,0 +1,106 @@
+"""The registry of the stand-in: keys and values in one JSON file, with the names' case kept but not significant."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from winlab_standin.guest import BUILD, NAME, REVISION
+
+ROOTS = {
+    "HKLM": "HKEY_LOCAL_MACHINE",
+    "HKCU": "HKEY_CURRENT_USER",
+    "HKU": "HKEY_USERS",
+    "HKCR": "HKEY_CLASSES_ROOT",
+    "HKCC": "HKEY_CURRENT_CONFIG",
+}
+TYPES = ("REG_SZ", "REG_MULTI_SZ", "REG_DWORD", "REG_QWORD", "REG_BINARY", "REG_EXPAND_SZ", "REG_NONE")
+_NT = r"HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
+_FACTS = {
+    _NT: {
+        "CurrentBuild": ["REG_SZ", BUILD],
+        "CurrentBuildNumber": ["REG_SZ", BUILD],
+        "ProductName": ["REG_SZ", NAME],
+        "DisplayVersion": ["REG_SZ", "21H2"],
+        "UBR": ["REG_DWORD", hex(REVISION)],
+    }
+}
+
+Values = dict[str, list[str]]
+
+
+def full(key: str) -> str | None:
+    """The key with its root written out; None if there is no such root."""
+    root, _, rest = key.strip().strip('"').rstrip("\\").partition("\\")
+    long = ROOTS.get(root.upper(), root.upper())
+    if long not in ROOTS.values():
+        return None
+    return f"{long}\\{rest}" if rest else long
+
+
+class Registry:
+    """Keys and values, kept in a file. Every change is written at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def _load(self) -> dict[str, Values]:
+        if self.path.is_file():
+            loaded: dict[str, Values] = json.loads(self.path.read_text(encoding="utf-8"))
+            return loaded
+        return {key: dict(values) for key, values in _FACTS.items()}
+
+    def _save(self, keys: dict[str, Values]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_suffix(".new")
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(keys, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path)
+
+    def find(self, key: str) -> tuple[str, Values] | None:
+        """A key as it is written, and its values."""
+        wanted = key.lower()
+        keys = self._load()
+        for name, values in keys.items():
+            if name.lower() == wanted:
+                return name, values
+        inside = any(name.lower().startswith(f"{wanted}\\") for name in keys)
+        return (key, {}) if inside else None
+
+    def children(self, key: str) -> list[str]:
+        """The keys directly below *key*."""
+        depth = key.count("\\") + 1
+        below = [name for name in self._load() if name.lower().startswith(f"{key.lower()}\\")]
+        return sorted({"\\".join(name.split("\\")[: depth + 1]) for name in below})
+
+    def get(self, key: str, name: str) -> str | None:
+        """The data of a value."""
+        found = self.find(full(key) or key)
+        values = found[1] if found else {}
+        return next((data for other, (_, data) in values.items() if other.lower() == name.lower()), None)
+
+    def add(self, key: str, name: str | None = None, kind: str = "REG_SZ", data: str = "") -> None:
+        """Make a key, and set a value in it if *name* is given ('' is the default value)."""
+        keys = self._load()
+        place = next((other for other in keys if other.lower() == key.lower()), key)
+        values = keys.setdefault(place, {})
+        if name is not None:
+            old = next((other for other in values if other.lower() == name.lower()), name)
+            values[old] = [kind, hex(int(data, 0)) if kind in ("REG_DWORD", "REG_QWORD") else data]
+        self._save(keys)
+
+    def delete(self, key: str, name: str | None = None) -> bool:
+        """Remove a value, or a key with all below it; whether it was there."""
+        keys = self._load()
+        lower = key.lower()
+        before = json.dumps(keys)
+        for place in list(keys):
+            if name is None and (place.lower() == lower or place.lower().startswith(f"{lower}\\")):
+                del keys[place]
+            elif name is not None and place.lower() == lower:
+                keys[place] = {other: data for other, data in keys[place].items() if other.lower() != name.lower()}
+        self._save(keys)
+        return json.dumps(keys) != before

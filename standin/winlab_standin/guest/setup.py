@@ -1,0 +1,221 @@
+"""Windows Setup, played: find the answer file, obey or refuse it, prepare the disk, apply the image, restart."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from pathlib import Path
+
+from winlab_standin.guest import answer, devices, driverstore, plan, wimread
+from winlab_standin.guest.answer import AnswerError
+from winlab_standin.guest.base import StandinError, run
+from winlab_standin.guest.commands import COMMANDS
+from winlab_standin.guest.paths import Drives
+from winlab_standin.guest.place import STATE
+from winlab_standin.guest.registry import Registry
+from winlab_standin.guest.report import Log, draw, write_port
+from winlab_standin.guest.shell import Shell, Streams
+from winlab_standin.guest.world import World
+
+PANTHER = Path("/tmp/$WINDOWS.~BT/Sources/Panther")  # noqa: S108  # on X:, in memory
+WIM = devices.MEDIA / "sources/install.wim"
+TYPES = {
+    "EFI": "C12A7328-F81F-11D2-BA4B-00A0C93EC93B",
+    "MSR": "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",
+    "Primary": "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7",
+}
+SECTOR, MBR_CODE, GAP = 512, 440, 1 << 20  # bytes; the first partition begins behind the gap
+LANGUAGE = [
+    "Language to install:        English (United States)",
+    "Time and currency format:   English (United States)",
+    "Keyboard or input method:   US",
+    "",
+    'Enter your language and other preferences and click "Next" to continue.',
+    "                                                                  [ Next ]",
+]
+
+
+def halt() -> None:
+    """Stay as a dialog stays that nobody answers."""
+    while True:
+        time.sleep(3600)
+
+
+def evaluation(media: Path) -> bool:
+    """Whether the media's ei.cfg says that they are for evaluation."""
+    text = (media / "sources/ei.cfg").read_text(encoding="ascii", errors="replace")
+    return bool(re.search(r"\[Channel\]\s*eval", text, re.IGNORECASE))
+
+
+def main() -> None:
+    """Play Setup from its start to the restart."""
+    log = Log(PANTHER)
+    log.say("Windows Setup has started")
+    try:
+        _setup(log)
+    except AnswerError as error:
+        log.refuse(str(error), error.detail)
+        halt()
+    except StandinError as error:
+        log.refuse("Windows Setup cannot continue. Setup will now close.", str(error).replace("\n", " "))
+        halt()
+
+
+def _setup(log: Log) -> None:
+    drives = Drives({"X": Path("/tmp")})  # noqa: S108  # Windows PE lives in memory
+    roots: dict[str, list[Path]] = {"disc": [], "disk": []}
+    installation = Path((STATE / "device").read_text().strip())
+    for letter, folder, device in devices.letters(installation):
+        drives.letters[letter] = folder
+        roots["disc" if device.name.startswith("sr") else "disk"].append(folder)
+    places = list(answer.candidates(roots["disk"], roots["disc"], devices.MEDIA / "sources"))
+    found = answer.find(places)
+    if found is None:
+        log.write("Info", "no answer file with a windowsPE pass was found")
+        write_port("setup: waiting: no answer file was found, so Setup asks for the language\r\n")
+        draw("Windows Setup", LANGUAGE)
+        halt()
+        return
+    path, root = found
+    answer.refuse_second(path, places, "windowsPE")
+    shown = next(
+        (f"{letter}:\\{path.name}" for letter, folder in drives.letters.items() if path.parent == folder), str(path)
+    )
+    log.say(f"answer file: {shown}")
+    answer.check(root, "windowsPE", shown)
+    answer.check(root, "offlineServicing", shown)
+    log.told = plan.tells_errors(root)
+    world = World(drives, Registry(Path("/tmp/registry.json")))  # noqa: S108  # Windows PE's own, lost at its end
+    for command in plan.first_commands(root):
+        execute(log, world, command)
+    folders = [drives.real(wanted) for wanted in answer.driver_paths(root)]
+    packages = driverstore.collect(folder for folder in folders if folder is not None)
+    for package in packages:
+        lacks = f", which lacks {', '.join(package.missing)}" if package.missing else ""
+        log.say(f"driver: {package.inf.name}{lacks}")
+    disks, blind = devices.disks(driverstore.devices(packages))
+    machine = plan.Machine(
+        Path("/sys/firmware/efi").is_dir(),
+        tuple(size for _, size in disks),
+        wimread.images(WIM),
+        evaluation(devices.MEDIA),
+        blind,
+    )
+    wanted = plan.make(root, machine)
+    log.say(f"image: {wanted.image.name}")
+    disk = disks[wanted.disk][0]
+    log.say(f"disk {wanted.disk}: creating {len(wanted.partitions)} partitions")
+    prepare(disk, wanted)
+    log.say("Copying Windows files")
+    target = devices.partition(disk, wanted.target)
+    run(["wimlib-imagex", "apply", WIM, str(wanted.image.index), target])
+    log.say("Getting files ready for installation")
+    _finish(disk, wanted, path.read_bytes(), packages, log)
+    log.say("Windows needs to restart to continue")
+    run(["busybox", "reboot"])
+    halt()
+
+
+def execute(log: Log, world: World, command: str) -> int:
+    """Run a command of the answer file; its output goes to the log."""
+    kept: list[str] = []
+    folder = "C:\\" if "C" in world.drives.letters else "X:\\"
+    code = Shell(world, COMMANDS, cwd=folder).spawn(command, Streams(kept.append, kept.append))
+    log.write("Info" if code == 0 else "Error", f"command: {command}\nexit code: {code}\n{''.join(kept)}")
+    if code != 0:
+        log.say(f"command ended with {code}: {command[:120]}: {' '.join(''.join(kept).split())[:200]}")
+    return code
+
+
+def script(wanted: plan.Plan) -> str:
+    """What sfdisk is told."""
+    if wanted.of("EFI") is None:
+        rows = [f"size={item.size}MiB, " if item.size else "" for item in wanted.partitions]
+        flags = [", bootable" if item.active else "" for item in wanted.partitions]
+        return "label: dos\n" + "".join(f"{row}type=7{flag}\n" for row, flag in zip(rows, flags, strict=True))
+    lines = ["label: gpt"]
+    for item in wanted.partitions:
+        size = f"size={item.size}MiB, " if item.size else ""
+        lines.append(f'{size}type={TYPES[item.kind]}, name="{item.label or item.kind}"')
+    return "\n".join(lines) + "\n"
+
+
+def cluster(size: int) -> int:
+    """Sectors per cluster for FAT32 on *size* MiB: the more the faster GRUB reads, but below 65,525 clusters it would
+    be FAT16."""
+    return next((count for count in (8, 4, 2) if size * 2048 // count > 66_500), 1) if size else 1
+
+
+def prepare(disk: Path, wanted: plan.Plan) -> None:
+    """Partition and format the disk."""
+    run(["sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", disk], stdin=script(wanted))
+    for item in wanted.partitions:
+        device = devices.partition(disk, item.number)
+        devices.wait_for(device)
+        if item.format == "FAT32":
+            label = ["-n", item.label.upper()[:11]] if item.label else []
+            run(["mkfs.vfat", "-F", "32", "-s", str(cluster(item.size)), *label, device])
+        elif item.format == "NTFS":
+            run(["mkntfs", "--quick", "--quiet", "--label", item.label, device])
+
+
+def _finish(disk: Path, wanted: plan.Plan, data: bytes, packages: list[driverstore.Package], log: Log) -> None:
+    """Boot files onto the system partition; drivers into the store; answer file and logs into Panther."""
+    windows, system = Path("/c"), Path("/run/system")
+    if not devices.mount(devices.partition(disk, wanted.target), windows, ("ntfs3",), "rw,noatime"):
+        raise StandinError("The new volume can't be mounted.")
+    efi = wanted.of("EFI")
+    if efi is not None:
+        _boot_by_uefi(devices.partition(disk, efi.number), windows, system)
+    else:
+        _boot_by_bios(disk, wanted, windows, system)
+    driverstore.stage(packages, windows)
+    panther = windows / "Windows/Panther"
+    (panther / "unattend.xml").write_bytes(data)
+    log.say("Installing features and updates")
+    for item in PANTHER.iterdir():
+        shutil.copyfile(item, panther / item.name)
+    run(["umount", windows])
+
+
+def _boot_by_uefi(partition: Path, windows: Path, system: Path) -> None:
+    if not devices.mount(partition, system, ("vfat",), "rw"):
+        raise StandinError("The new EFI partition can't be mounted.")
+    boot = system / "EFI/Microsoft/Boot"
+    boot.mkdir(parents=True)
+    (system / "EFI/Boot").mkdir()
+    loader = windows / "Windows/Boot/EFI/bootmgfw.efi"
+    shutil.copyfile(loader, boot / "bootmgfw.efi")
+    shutil.copyfile(loader, system / "EFI/Boot/bootx64.efi")
+    _fill(boot, windows)
+    run(["umount", system])
+
+
+def _boot_by_bios(disk: Path, wanted: plan.Plan, windows: Path, system: Path) -> None:
+    """The boot sector's code, the loader in the gap behind it, and the rest on the active partition."""
+    active = next(item for item in wanted.partitions if item.active)
+    own = active.number == wanted.target
+    if own:
+        system = windows
+    elif not devices.mount(devices.partition(disk, active.number), system, ("ntfs3",), "rw"):
+        raise StandinError("The new system partition can't be mounted.")
+    folder = windows / "Windows/Boot/PCAT"
+    code, loader = (folder / "mbr.bin").read_bytes(), (folder / "bootmgr").read_bytes()
+    if len(code) > MBR_CODE or len(loader) > GAP - SECTOR:
+        raise StandinError("The boot loader does not fit before the first partition.")
+    with disk.open("r+b", buffering=0) as device:
+        device.write(code)
+        device.seek(SECTOR)
+        device.write(loader.ljust(-(-len(loader) // SECTOR) * SECTOR, b"\0"))
+    shutil.copyfile(folder / "bootmgr", system / "bootmgr")
+    (system / "Boot").mkdir()
+    _fill(system / "Boot", windows)
+    if not own:
+        run(["umount", system])
+
+
+def _fill(boot: Path, windows: Path) -> None:
+    for name in ("vmlinuz", "initrd.img"):
+        shutil.copyfile(windows / "Windows/System32/standin" / name, boot / name)
+    (boot / "BCD").write_bytes(b"regf" + b"\0" * 4092)

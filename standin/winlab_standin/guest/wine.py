@@ -1,0 +1,168 @@
+"""Wine in the installed system: its folders, its start, and calls of Windows programs.
+
+Wine sees the stand-in's own C:. The Windows folder there is an overlay: the files on the NTFS volume, over Wine's, over
+what is written into it, which is lost with a restart; folders in :data:`KEPT` are the volume's own. Wine's registry is
+made new from the media's at every start, with the services that are recorded on C: put in (winservices.py), so no
+reset of the machine can damage it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from winlab_standin.guest.base import StandinError, run, stream
+from winlab_standin.guest.place import STATE, C
+from winlab_standin.guest.report import write_port
+
+MADE = Path("/usr/lib/standin/wine")  # by wineroot.py
+PREFIX = STATE / "wine"
+VOLUME = Path("/run/volume")  # C: without the overlay
+KEPT = ("System32/config", "System32/drivers/etc", "System32/standin", "Panther", "Setup", "Temp")
+FAILED = STATE / "wine.failed"
+READY = STATE / "wine.ready"
+ENVIRONMENT = {
+    "WINEPREFIX": str(PREFIX),
+    "WINEDEBUG": "-all",
+    # Neither .NET nor a web browser is there
+    "WINEDLLOVERRIDES": "mscoree=;mshtml=",
+    "XDG_RUNTIME_DIR": "/run",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+}
+QUIET = 'exec "$@" >/dev/null 2>&1 </dev/null'
+LIMIT = 600.0  # seconds a program may take; more than any should, even on a slow machine
+
+
+def arrange() -> None:
+    """Join Wine's Windows folder with that of C:.
+
+    :raises CommandError: a mount is refused.
+    """
+    VOLUME.mkdir(exist_ok=True)
+    layer = STATE / "windows"
+    layer.mkdir(exist_ok=True)
+    run(
+        ["mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", layer]
+    )  # the root is an overlay, which can't carry another
+    for name in ("upper", "work"):
+        (layer / name).mkdir()
+    run(["mount", "--bind", C, VOLUME])
+    lower = f"lowerdir={VOLUME}/Windows:{MADE}/windows"
+    options = f"{lower},upperdir={layer}/upper,workdir={layer}/work"
+    run(["mount", "-t", "overlay", "-o", options, "overlay", C / "Windows"])
+    for name in KEPT:
+        (VOLUME / "Windows" / name).mkdir(parents=True, exist_ok=True)
+        run(["mount", "--bind", VOLUME / "Windows" / name, C / "Windows" / name])
+
+
+def registry(made: str, boot: int, services: str) -> str:
+    """Wine's registry (its text format) for this start: *services* put in, and the number of the start, by which
+    kubelet.exe knows that Windows was restarted."""
+    memory = "System\\\\ControlSet001\\\\Control\\\\Session Manager\\\\Memory Management\\\\PrefetchParameters"
+    return f'{made.rstrip()}\n\n[{memory}] 1\n"BootId"=dword:{boot:08x}\n\n{services}'
+
+
+def prepare(boot: int, services: str) -> None:
+    """Lay out the prefix, before Wine's start."""
+    (PREFIX / "dosdevices").mkdir(parents=True, exist_ok=True)
+    # Wine's server makes these if they are missing, in small letters: they must not come to stand on C:
+    (PREFIX / "drive_c/windows/system32").mkdir(parents=True, exist_ok=True)
+    for name in ("user.reg", "userdef.reg", ".update-timestamp"):
+        shutil.copyfile(MADE / name, PREFIX / name)
+    made = (MADE / "system.reg").read_text(encoding="utf-8")
+    (PREFIX / "system.reg").write_text(registry(made, boot, services), encoding="utf-8")
+    drive("C", C)
+
+
+def drive(letter: str, folder: Path | None) -> None:
+    """Give a drive letter to a folder, or take it away."""
+    link = PREFIX / "dosdevices" / f"{letter.lower()}:"
+    link.unlink(missing_ok=True)
+    if folder is not None and link.parent.is_dir():
+        link.symlink_to(folder)
+
+
+def start() -> None:
+    """Start Wine's server and its service manager. Takes seconds to a minute; :data:`READY` appears at its end, or
+    :data:`FAILED` with the reason."""
+    begun = time.monotonic()
+    try:
+        # The pipes of a call that starts the server or the services would be kept open by them
+        run(["sh", "-c", QUIET, "sh", "wineserver", "--persistent"], env=ENVIRONMENT)
+        run(["sh", "-c", QUIET, "sh", "wine", "cmd", "/c", "ver"], env=ENVIRONMENT, cwd=C, timeout=LIMIT)
+    except StandinError as error:
+        FAILED.write_text(" ".join(str(error).split()))
+        write_port("setup: Windows' programs can't be started\r\n")
+        return
+    READY.write_text(f"{time.monotonic() - begun:.1f}\n")
+    write_port(f"setup: Windows' programs can be started ({time.monotonic() - begun:.0f} s)\r\n")
+
+
+def start_soon(boot: int, services: str, then: Callable[[], None]) -> None:
+    """Do all that in a thread, then *then* if it went well."""
+
+    def work() -> None:
+        prepare(boot, services)
+        start()
+        if READY.exists():
+            then()
+
+    threading.Thread(target=work, daemon=True).start()
+
+
+def stop() -> None:
+    """End everything that runs in Wine, as Windows does when it shuts down; nothing is started any more."""
+    if READY.exists():
+        READY.unlink()
+        FAILED.write_text("Windows is shutting down")
+        run(["wineserver", "--kill"], env=ENVIRONMENT, check=False, timeout=30)
+
+
+def wait(limit: float = LIMIT) -> None:
+    """Wait until Windows programs can be started.
+
+    :raises OSError: Wine did not start.
+    """
+    end = time.monotonic() + limit
+    while not READY.exists():
+        if FAILED.exists() or time.monotonic() > end:
+            raise OSError(f"Wine did not start: {FAILED.read_text() if FAILED.exists() else f'{limit:.0f} s are over'}")
+        time.sleep(0.2)
+
+
+def call(words: list[str], limit: float = LIMIT) -> tuple[int, str]:
+    """Run a Windows program to its end: its exit code and what it printed.
+
+    :raises OSError: Wine did not start.
+    :raises StandinError: the program took longer than *limit* seconds.
+    """
+    wait()
+    done = run(["wine", *words], env=ENVIRONMENT, cwd=C, timeout=limit, check=False)
+    return done.returncode, (done.stdout + done.stderr).replace("\r\n", "\n")
+
+
+def pass_through(words: list[str], tell: Callable[[str], None], path: str = "") -> int:
+    """Run a Windows program and hand each line to *tell* as it comes; its exit code. *path*: what PATH has more."""
+    wait()
+    environment = {**ENVIRONMENT, "WINEPATH": path} if path else ENVIRONMENT
+    return stream(["wine", *words], lambda line: tell(line.rstrip("\r")), env=environment, cwd=C)
+
+
+def query(key: str, name: str) -> str:
+    """A value of Wine's registry; '' if there is none."""
+    code, text = call(["reg", "query", key, "/v", name])
+    rows = [line.split(None, 2) for line in text.splitlines() if line.strip().startswith(name)]
+    return rows[0][2].strip() if not code and rows and len(rows[0]) == 3 else ""
+
+
+def boot_number(path: Path) -> int:
+    """How often this system has been started, this time included; counted in *path*."""
+    number = int(path.read_text()) + 1 if path.is_file() else 1
+    path.write_text(f"{number}\n")
+    os.sync()
+    return number

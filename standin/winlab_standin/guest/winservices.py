@@ -1,0 +1,212 @@
+"""The services that winlab sets up in Windows: containerd, kubelet, kube-proxy.
+
+They live in Wine's service manager, but are recorded on C:, for three reasons: Wine's registry is made new at every
+start; Wine can't tell of its services (``sc query``); and Wine accepts recovery actions and never acts upon them. The
+:class:`Manager` does what Windows' service manager does then: it starts the automatic ones in the order of what they
+depend on, and starts those again that have ended by themselves.
+
+kube-proxy.exe ends on Wine ("Windows kernel is not compatible"), so its service is a *pretence*: it is said to run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from winlab_standin.guest import wine
+from winlab_standin.guest.place import STATE
+from winlab_standin.guest.report import write_port
+
+PROC = Path("/proc")
+START = 4.0  # seconds between two looks at the services
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A service: its command line, what must run before it, and the delays (seconds) of its recovery actions."""
+
+    name: str
+    command: str
+    depends: tuple[str, ...] = ()
+    recovery: tuple[float, ...] = ()
+    automatic: bool = True
+    pretence: bool = False
+    needs: str = ""  # a file on C: without which it would only end again: it is not started by itself before
+
+    @property
+    def program(self) -> str:
+        """The file's name of the program that the service starts, in small letters."""
+        text = self.command.strip()
+        path = text[1:].partition('"')[0] if text.startswith('"') else _until_exe(text)
+        return path.replace("/", "\\").rpartition("\\")[2].lower()
+
+
+def _until_exe(text: str) -> str:
+    place = text.lower().find(".exe")
+    return text[: place + 4] if place >= 0 else text.partition(" ")[0]
+
+
+def registry_text(units: list[Unit]) -> str:
+    """The services in the text format of Wine's registry. They are started by hand (3): see this module's text."""
+    parts = []
+    for unit in units:
+        if unit.pretence:
+            continue
+        command = unit.command.replace("\\", "\\\\").replace('"', '\\"')
+        values = [
+            f'"DisplayName"="{unit.name}"',
+            '"ErrorControl"=dword:00000001',
+            f'"ImagePath"="{command}"',
+            '"ObjectName"="LocalSystem"',
+            '"PreshutdownTimeout"=dword:0002bf20',
+            '"Start"=dword:00000003',
+            '"Type"=dword:00000010',
+        ]
+        parts.append(f"[System\\\\ControlSet001\\\\Services\\\\{unit.name}] 1\n" + "\n".join(values) + "\n")
+    return "\n".join(parts)
+
+
+def processes(proc: Path = PROC) -> set[str]:
+    """The Windows programs that run: file names in small letters."""
+    found = set()
+    for path in proc.glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").lower()
+        except OSError:
+            continue  # it has ended meanwhile
+        match = re.match(r"[a-z]:[\\/][^:]*?([^\\/:]+?\.exe)(?=[\s\"]|$)", line)
+        if match:
+            found.add(match[1])
+    return found
+
+
+class Manager:
+    """The services on record in *path*."""
+
+    def __init__(self, path: Path, running: Callable[[], set[str]] = processes) -> None:
+        self.path = path
+        self._processes = running
+
+    def units(self) -> dict[str, Unit]:
+        """The services by name."""
+        rows = json.loads(self.path.read_text()) if self.path.is_file() else []
+        made = [Unit(**{**row, "depends": tuple(row["depends"]), "recovery": tuple(row["recovery"])}) for row in rows]
+        return {unit.name: unit for unit in made}
+
+    def record(self, unit: Unit) -> None:
+        """Keep a service, new or changed."""
+        units = {**self.units(), unit.name: unit}
+        partial = self.path.with_suffix(".new")
+        partial.write_text(json.dumps([asdict(one) for one in units.values()], indent=1))
+        partial.replace(self.path)
+        os.sync()
+
+    def state(self, name: str) -> str:
+        """``running``, ``stopped``, or ``absent``."""
+        unit = self.units().get(name)
+        if unit is None:
+            return "absent"
+        if unit.pretence:
+            return "stopped" if self._held(name).exists() else "running"
+        return "running" if unit.program in self._processes() else "stopped"
+
+    def create(self, unit: Unit) -> None:
+        """Make a service, or give an existing one another command.
+
+        :raises OSError: Wine refuses.
+        """
+        if unit.pretence:
+            self.record(unit)
+            return
+        if unit.name in self.units():
+            key = rf"HKLM\SYSTEM\CurrentControlSet\Services\{unit.name}"
+            words = ["reg", "add", key, "/v", "ImagePath", "/t", "REG_SZ", "/d", unit.command, "/f"]
+        else:
+            words = ["sc", "create", unit.name, "binPath=", unit.command, "start=", "auto"]
+        code, text = wine.call(words)
+        if code:
+            raise OSError(f"sc.exe : {unit.name}: {text.strip() or f'exit code {code}'}")
+        self.record(unit)
+
+    def start(self, name: str) -> None:
+        """Start a service and what it depends on.
+
+        :raises OSError: it does not start.
+        """
+        unit = self.units()[name]
+        for other in unit.depends:
+            if self.state(other) == "stopped":
+                self.start(other)
+        self._held(name).unlink(missing_ok=True)
+        if unit.pretence or self.state(name) == "running":
+            return
+        code, text = wine.call(["net", "start", name])
+        if code and self.state(name) != "running":
+            raise OSError(f"Start-Service : Service '{name}' cannot be started: {text.strip()}")
+
+    def stop(self, name: str) -> None:
+        """Stop a service, and see that it has ended.
+
+        :raises OSError: it has not.
+        """
+        self._held(name).write_text("\n")
+        unit = self.units()[name]
+        if unit.pretence or self.state(name) != "running":
+            return
+        wine.call(["net", "stop", name])
+        end = time.monotonic() + 20
+        while self.state(name) == "running":
+            if time.monotonic() > end:
+                wine.call(["taskkill", "/f", "/im", unit.program])
+                break
+            time.sleep(0.5)
+        if self.state(name) == "running":
+            raise OSError(f"Stop-Service : Service '{name}' cannot be stopped")
+
+    def _held(self, name: str) -> Path:
+        """There while a service is stopped because somebody said so."""
+        return STATE / f"held.{name}"
+
+    def _ready(self, unit: Unit) -> bool:
+        return not unit.needs or (self.path.parents[3] / unit.needs).is_file()
+
+    def start_automatic(self) -> None:
+        """What Windows does when it starts."""
+        for name, unit in self.units().items():
+            if unit.automatic and self._ready(unit):
+                try:
+                    self.start(name)
+                except OSError as error:
+                    write_port(f"setup: service {name}: {' '.join(str(error).split())}\r\n")
+
+    def watch(self, seen: dict[str, int]) -> None:
+        """Start services again that ran and have ended by themselves. *seen*: how often each has ended, and the
+        services that have run since the start; the caller keeps it from one look to the next."""
+        running = self._processes()
+        for name, unit in self.units().items():
+            if unit.pretence or self._held(name).exists() or not self._ready(unit):
+                continue
+            if unit.program in running:
+                seen.setdefault(name, 0)
+            elif name in seen and unit.recovery and not wine.FAILED.exists():
+                delay = unit.recovery[min(seen[name], len(unit.recovery) - 1)]
+                seen[name] += 1
+                write_port(f"setup: service {name} has ended by itself: it is started again in {delay:.0f} s\r\n")
+                time.sleep(delay)
+                try:
+                    self.start(name)
+                except OSError as error:
+                    write_port(f"setup: service {name}: {' '.join(str(error).split())}\r\n")
+
+    def serve(self) -> None:
+        """Start the automatic services, then watch them all for ever."""
+        self.start_automatic()
+        seen: dict[str, int] = {name: 0 for name, unit in self.units().items() if unit.automatic}
+        while wine.READY.exists():
+            time.sleep(START)
+            self.watch(seen)

@@ -1,0 +1,154 @@
+"""What commands see of the machine they run on; the tests put another one in its place."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from winlab_standin.guest import driverstore
+from winlab_standin.guest.base import run
+from winlab_standin.guest.paths import Drives
+from winlab_standin.guest.place import REGISTRY, STATE, C
+from winlab_standin.guest.registry import Registry
+from winlab_standin.guest.report import write_port
+from winlab_standin.guest.winservices import Manager
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A network adapter: addresses are (address, prefix length)."""
+
+    name: str
+    mac: str
+    mtu: int
+    addresses: tuple[tuple[str, int], ...]
+    lease: dict[str, str] = field(default_factory=dict)
+
+
+def ask_power(action: str, delay: float = 0.0) -> None:
+    """Ask the first process for a restart (``reboot``) or to switch off (``poweroff``) after *delay* seconds.
+
+    All at once by a rename: it looks ten times a second, and must never find half of the file.
+    """
+    fresh = STATE / f"power.{os.getpid()}"
+    fresh.write_text(f"{action} {delay}\n")
+    fresh.replace(STATE / "power")
+
+
+@dataclass
+class World:
+    """The machine."""
+
+    drives: Drives
+    registry: Registry
+    durable: bool = False  # whether what a command wrote must be on the disk when it has ended
+
+    @classmethod
+    def real(cls) -> World:
+        """The machine this runs on."""
+        letters = {"C": C}
+        letters |= {path.name: path for path in sorted(Path("/media").glob("[A-Z]"))}
+        return cls(Drives(letters), Registry(C / "Windows/System32/config" / REGISTRY), True)
+
+    def settle(self) -> None:
+        """Bring what was written to the disk: a machine that is reset loses nothing that a command has finished."""
+        if self.durable:
+            os.sync()
+
+    def name(self) -> str:
+        """The computer's name."""
+        return socket.gethostname()
+
+    def variables(self) -> dict[str, str]:
+        """The environment of a command."""
+        return {
+            "ALLUSERSPROFILE": r"C:\ProgramData",
+            "COMPUTERNAME": self.name().upper(),
+            "COMSPEC": r"C:\Windows\system32\cmd.exe",
+            "HOMEDRIVE": "C:",
+            "HOMEPATH": r"\Users\Administrator",
+            "NUMBER_OF_PROCESSORS": str(os.cpu_count() or 1),
+            "OS": "Windows_NT",
+            "PATH": r"C:\Windows\system32;C:\Windows;C:\Windows\System32\Wbem",
+            "PATHEXT": ".COM;.EXE;.BAT;.CMD",
+            "PROCESSOR_ARCHITECTURE": "AMD64",
+            "PROGRAMDATA": r"C:\ProgramData",
+            "PROGRAMFILES": r"C:\Program Files",
+            "SYSTEMDRIVE": "C:",
+            "SYSTEMROOT": r"C:\Windows",
+            "TEMP": r"C:\Windows\Temp",
+            "USERDOMAIN": self.name().upper(),
+            "USERNAME": "Administrator",
+            "USERPROFILE": r"C:\Users\Administrator",
+            "WINDIR": r"C:\Windows",
+        }
+
+    def serial(self, text: str) -> None:
+        """Write to the first serial port."""
+        write_port(text)
+
+    def adapters(self) -> list[Adapter]:
+        """The network adapters that have drivers, in order."""
+        found = []
+        drivers = driverstore.known(C)
+        for item in json.loads(run(["ip", "-j", "addr"]).stdout or "[]"):
+            device = driverstore.hardware(Path("/sys/class/net") / item["ifname"])
+            if item.get("link_type") == "ether" and driverstore.works(device, drivers):
+                addresses = tuple((one["local"], one["prefixlen"]) for one in item.get("addr_info", []))
+                lease = read_pairs(STATE / f"lease.{item['ifname']}")
+                found.append(Adapter(item["ifname"], item.get("address", ""), item["mtu"], addresses, lease))
+        return found
+
+    def resolver(self) -> tuple[list[str], list[str]]:
+        """The DNS servers and the search domains."""
+        servers, domains = [], []
+        path = Path("/etc/resolv.conf")
+        for line in path.read_text().splitlines() if path.is_file() else []:
+            words = line.split()
+            if words[:1] == ["nameserver"]:
+                servers += words[1:2]
+            elif words[:1] == ["search"]:
+                domains += words[1:]
+        return servers, domains
+
+    def power(self, action: str, delay: float) -> None:
+        """Restart (``reboot``) or switch off (``poweroff``) after *delay* seconds."""
+        ask_power(action, delay)
+
+    def services(self) -> dict[str, bool]:
+        """The services and whether they run."""
+        manager = Manager(C / "Windows/System32/config/standin-services.json")
+        return {
+            **{name: manager.state(name) == "running" for name in manager.units()},
+            "sshd": Path("/run/sshd.pid").exists(),
+            "WinRM": (STATE / "winrm").exists(),
+            "QEMU-GA": (STATE / "qemu-ga").exists(),
+        }
+
+    def memory(self) -> int:
+        """The memory, MiB."""
+        line = Path("/proc/meminfo").read_text().split()
+        return int(line[1]) // 1024
+
+    def processes(self) -> list[tuple[int, str, int]]:
+        """Processes: number, name, memory in KiB."""
+        found = []
+        for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda item: int(item.name)):
+            try:
+                name = (path / "comm").read_text().strip()
+                pages = int((path / "statm").read_text().split()[1])
+            except OSError:
+                continue  # it has ended meanwhile
+            if pages:
+                found.append((int(path.name), name, pages * 4))
+        return found
+
+
+def read_pairs(path: Path) -> dict[str, str]:
+    """A file of ``name=value`` lines."""
+    if not path.is_file():
+        return {}
+    return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)

@@ -1,0 +1,53 @@
+"""What scripts in nodes answer, for fakes that tell only a part of it: the rest is that of a fresh guest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from winlab.adapters.guests import contract
+from winlab.adapters.guests.contract import Call, R
+
+ABSENT = {"service": "absent"}
+FRESH: dict[type[contract.Result], dict[str, Any]] = {
+    contract.Changed: {"changed": True},
+    contract.Joined: {"changed": True, "joined": True},
+    contract.Sealing: {"build": "20348.2762", "evaluation_minutes": None, "rearms": 5},
+    contract.LinuxFacts: {
+        "boot_time": "2026-11-22T10:00:00Z",
+        "boot_id": "b1",
+        "programs": {},
+        "pushed": [],
+        "prepared": False,
+        "containerd": ABSENT,
+        "kubelet": ABSENT,
+        "joined": False,
+        "started": False,
+        "cni": {},
+    },
+    contract.WindowsFacts: {
+        "boot_time": "2026-11-22T10:00:00Z",
+        "boot_id": "1",
+        "build": "20348.2762",
+        "containers_feature": "absent",
+        "restart_pending": False,
+        "containerd": {**ABSENT, "sha256": "", "config_sha256": ""},
+        "binaries": {},
+        "installed_from": "",
+        "cd": "",
+        "pushed": [],
+        "kubelet": {**ABSENT, "command": "", "joined": False},
+        "cni": {},
+        "proxy": {**ABSENT, "command": ""},
+    },
+}
+
+
+def result(call: Call[R], told: Mapping[str, Any], node: str = "node-1") -> R:
+    """The result of a call, of which *told* is what matters to the test."""
+    return call.read(_over(FRESH.get(call.result, {}), told), node)
+
+
+def _over(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    nested = {name: _over(old[name], value) for name, value in new.items() if isinstance(old.get(name), dict)}
+    return {**old, **new, **nested}

@@ -1,0 +1,65 @@
+"""Runs the verb that is named on the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+
+from winlab_node.node import Node, NodeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from winlab_node.node import Settings
+
+VERBS = {  # the function of each, and the module that is loaded for it
+    "status": ("status", "status"),
+    "prepare": ("prepare", "prepare"),
+    "run-kubeadm": ("kubeadm", "run_kubeadm"),
+    "forget-member": ("etcd", "forget_member"),
+    "cni": ("cni", "cni"),
+    "routes": ("network", "routes"),
+    "push": ("push", "push"),
+    "load": ("images", "load"),
+    "logs": ("logs", "logs"),
+}
+
+
+def verb(name: str) -> Callable[[Node, Settings], Settings]:
+    """The function of a verb."""
+    module, function = VERBS[name]
+    found: Callable[[Node, Settings], Settings] = getattr(import_module(f"winlab_node.{module}"), function)
+    return found
+
+
+def main(arguments: list[str], text: str, node: Node) -> int:
+    """Run a verb; its exit code."""
+    try:
+        if len(arguments) != 1 or arguments[0] not in VERBS:
+            raise NodeError(f"usage: node.pyz {' | '.join(VERBS)}")
+        try:
+            settings = json.loads(text or "{}")
+        except ValueError as error:
+            raise NodeError(f"the settings are no JSON: {error}") from None
+        if not isinstance(settings, dict):
+            raise NodeError("the settings are no JSON object.")
+        try:
+            result = verb(arguments[0])(node, settings)
+        except KeyError as error:
+            raise NodeError(f"{arguments[0]}: {error} is missing in the settings or on the CD.") from None
+    except (NodeError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(result), flush=True)
+    return 0
+
+
+def start() -> int:
+    """Run the verb of the command line; its exit code."""
+    return main(sys.argv[1:], "" if sys.stdin.isatty() else sys.stdin.read(), Node())
+
+
+if __name__ == "__main__":
+    sys.exit(start())

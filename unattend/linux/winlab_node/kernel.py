@@ -1,0 +1,83 @@
+"""What the kubelet and the pods need of the kernel, the swap and the disks."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+from winlab_node.node import Node, say
+
+STORE_LABEL = b"WINLAB_STORE"
+STORE = "var/lib/containerd"
+STORE_ROW = "LABEL=WINLAB_STORE /var/lib/containerd ext4 defaults,nofail,x-systemd.before=containerd.service 0 2\n"
+MODULES = ("overlay", "br_netfilter")
+SYSCTLS = {
+    "net.bridge.bridge-nf-call-iptables": "1",
+    "net.bridge.bridge-nf-call-ip6tables": "1",
+    "net.ipv4.ip_forward": "1",
+}
+# systemd-networkd would remove routes that CNI plug-ins and winlab made when it is restarted
+NETWORKD = "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n"
+
+
+def tune(node: Node) -> bool:
+    """Modules, sysctls, no swap, and a networkd that leaves others' routes alone; whether something changed."""
+    changed = node.write("etc/modules-load.d/winlab.conf", "".join(f"{name}\n" for name in MODULES))
+    missing = [name for name in MODULES if not node.path(f"sys/module/{name}").exists()]
+    if missing:
+        node.call("modprobe", "-a", *missing)
+    lines = "".join(f"{key} = {value}\n" for key, value in SYSCTLS.items())
+    changed = node.write("etc/sysctl.d/90-winlab.conf", lines) or changed
+    for key, value in SYSCTLS.items():
+        knob = node.path("proc/sys/" + key.replace(".", "/"))
+        if knob.read_text().strip() != value:
+            knob.write_text(value)
+            changed = True
+    changed = node.write("etc/systemd/networkd.conf.d/90-winlab.conf", NETWORKD) or changed
+    return _no_swap(node) or bool(missing) or changed
+
+
+def mount_store(node: Node) -> bool:
+    """Mount the disk that has containerd's store with the images in it, where winlab gave the node one."""
+    if not any(
+        _ext4_label(node.path("dev") / block.name) == STORE_LABEL for block in node.path("sys/block").glob("sd*")
+    ):
+        return False
+    place = node.path(STORE)
+    if f" {place} " in node.path("proc/self/mounts").read_text():
+        return False
+    table = node.path("etc/fstab")
+    old = table.read_text() if table.exists() else ""
+    if STORE_ROW not in old:
+        node.write("etc/fstab", f"{old.rstrip()}\n{STORE_ROW}".lstrip())
+    place.mkdir(parents=True, exist_ok=True)
+    say("mounting containerd's store")
+    node.call("systemctl", "daemon-reload")
+    node.call("mount", str(place))
+    return True
+
+
+def _ext4_label(device: Path) -> bytes:
+    """The label of an ext4 file system, from its superblock (Linux, Documentation/filesystems/ext4); empty: none."""
+    with contextlib.suppress(OSError), device.open("rb", buffering=0) as disk:
+        disk.seek(1024)
+        block = disk.read(1024)
+        if block[56:58] == b"\x53\xef":
+            return block[120:136].rstrip(b"\0")
+    return b""
+
+
+def _no_swap(node: Node) -> bool:
+    """The kubelet refuses to start with swap on."""
+    changed = False
+    table = node.path("etc/fstab")
+    if table.exists():
+        old = table.read_text()
+        new = re.sub(r"^(?=[^#\s]\S*\s+\S+\s+swap\s)", "# winlab: ", old, flags=re.MULTILINE)
+        if new != old:
+            changed = node.write("etc/fstab", new)
+    if len(node.path("proc/swaps").read_text().splitlines()) > 1:
+        node.call("swapoff", "-a")
+        changed = True
+    return changed

@@ -1,0 +1,102 @@
+"""The node: its files below a root, how commands are run in it, and what winlab noted in it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess  # noqa: TID251 - this runs in guests, where there is no winlab
+from pathlib import Path
+
+TYPE_CHECKING = False  # instead of typing's, whose loading takes an emulated CPU a while
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Settings = dict[str, Any]
+    Ended = tuple[int, str]  # a command's exit code and what it said
+
+PROGRAMS, PLUGINS, NETWORKS = "usr/local/bin", "opt/cni/bin", "etc/cni/net.d"
+ORIGINAL = ".winlab-original"  # the end of the name under which ``push`` keeps a program
+
+
+class NodeError(Exception):
+    """A message for winlab's user."""
+
+
+def run(command: list[str], text: str = "", heard: Callable[[str], None] | None = None) -> Ended:
+    """Run a command with *text* as its input; what it says on both outputs, line by line to *heard*, too."""
+    pipe = subprocess.PIPE
+    merged = subprocess.STDOUT
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=merged, encoding="utf-8", errors="replace"
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(text)
+            process.stdin.close()
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if heard is not None:
+                heard(line.rstrip("\n"))
+        return process.wait(), "".join(lines)
+
+
+def say(text: str) -> None:
+    """Tell winlab what is going on."""
+    print(text, flush=True)
+
+
+class Node:
+    """The node's file system below *root*, and how commands are run in it."""
+
+    def __init__(self, root: Path = Path("/"), runner: Callable[..., Ended] = run) -> None:
+        self.root = root
+        self._runner = runner
+
+    def path(self, name: str) -> Path:
+        """A path of the node."""
+        return self.root / name.lstrip("/")
+
+    def call(self, *command: str, text: str = "", fine: tuple[int, ...] = (0,)) -> str:
+        """Run a command; what it printed.
+
+        :raises NodeError: it failed.
+        """
+        code, output = self._runner(list(command), text)
+        if code not in fine:
+            told = "\n".join(output.splitlines()[-8:])
+            raise NodeError(f"'{' '.join(command[:3])}' ended with exit code {code}: {told}")
+        return output
+
+    def follow(self, command: list[str], heard: Callable[[str], None]) -> int:
+        """Run a command and hear it line by line; its exit code."""
+        return self._runner(command, "", heard)[0]
+
+    def write(self, name: str, content: str, mode: int = 0o644) -> bool:
+        """Write a file, whole or not at all; whether something changed."""
+        path = self.path(name)
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == content.encode() and path.stat().st_mode & 0o777 == mode:
+                return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.winlab-new")
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content.encode())
+        new.replace(path)
+        return True
+
+    def note(self, name: str, default: Any) -> Any:
+        """What winlab noted in this node before."""
+        try:
+            return json.loads(self.path(f"var/lib/winlab/{name}.json").read_text())
+        except (OSError, ValueError):
+            return default
+
+    def keep(self, name: str, value: Any) -> None:
+        """Note something for a later run."""
+        self.write(f"var/lib/winlab/{name}.json", json.dumps(value))

@@ -1,0 +1,100 @@
+"""Everything that a node has before kubeadm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import time
+from pathlib import Path
+
+from winlab_node import images, kernel, state
+from winlab_node.files import Record
+from winlab_node.node import ORIGINAL, PLUGINS, PROGRAMS, Node, NodeError, say
+from winlab_node.payload import payload
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from winlab_node.node import Settings
+
+SOCKET = "run/containerd/containerd.sock"
+
+
+def prepare(node: Node, settings: Settings) -> Settings:
+    """Bring everything that a node has before kubeadm: kernel settings, programs, files, services, images."""
+    files, services = settings["files"], settings["services"]
+    record = Record(node)
+    for name in files:
+        if not name.startswith("/") or ".." in Path(name).parts:
+            raise NodeError(f"'{name}' is no absolute path.")
+    with payload(node) as cd:
+        listed = json.loads((cd / "payload.json").read_text())
+        _check_units(node, files, listed["programs"])
+        changed = kernel.tune(node)
+        changed = kernel.mount_store(node) or changed
+        touched = _copy(node, record, cd, listed)
+        if touched:
+            record.keep()  # now: what follows takes long, and may be interrupted
+        for name, row in files.items():
+            if node.write(name, row["content"], int(row["mode"], 8)):
+                touched.append(name.lstrip("/"))
+        _services(node, services, touched)
+        imported = images.import_from(node, cd, settings.get("images"))
+    wanted = {f"{PROGRAMS}/{name}": row["sha256"] for name, row in listed["programs"].items()}
+    wanted |= {f"{PLUGINS}/{name}": row["sha256"] for name, row in listed["cni"].items()}
+    node.keep("prepared", wanted)
+    if touched:
+        record.keep()
+    return {"changed": bool(changed or touched or imported)}
+
+
+def _check_units(node: Node, files: dict[str, Settings], programs: dict[str, Settings]) -> None:
+    """A unit that starts one of our programs must know where it is."""
+    for name, row in files.items():
+        for program in re.findall(r"^ExecStart=(/\S+)", row["content"], re.MULTILINE):
+            path = Path(program)
+            if path.name in programs and path.parent != Path("/", PROGRAMS) and not node.path(program).exists():
+                raise NodeError(f"'{name}' starts '{program}', but winlab installs it as '/{PROGRAMS}/{path.name}'.")
+
+
+def _copy(node: Node, record: Record, cd: Path, listed: dict[str, dict[str, Settings]]) -> list[str]:
+    """The programs and plug-ins that were not yet there as they are on the CD."""
+    touched = []
+    for part, source, folder in (("programs", "programs", PROGRAMS), ("cni", "cni", PLUGINS)):
+        for name, row in listed[part].items():
+            target = node.path(f"{folder}/{name}")
+            if target.with_name(name + ORIGINAL).exists():  # what was pushed stays
+                continue
+            if record.sha256(target) != row["sha256"]:
+                say(f"copying {name}")
+                record.install(cd / source / name, target, row["sha256"], row.get("crc32"))
+                touched.append(f"{folder}/{name}")
+    return touched
+
+
+def _services(node: Node, services: list[str], touched: list[str]) -> None:
+    """Enable services and start them, those whose files changed anew. The kubelet has nothing to do before the join."""
+    if any(name.startswith("etc/systemd/") for name in touched):
+        node.call("systemctl", "daemon-reload")
+    node.call("systemctl", "enable", *services)
+    for name, found in zip(services, state.service(node, *services), strict=True):
+        concerned = any(f"/{name}" in path for path in touched)
+        if name == "kubelet" and not state.joined(node):
+            continue
+        if found != "running" or concerned:
+            say(f"starting {name}")
+            node.call("systemctl", "restart", name)
+    if "containerd" in services:
+        _await_socket(node)
+
+
+def _await_socket(node: Node, seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(node.path(SOCKET)))
+            return
+        if time.monotonic() > end:
+            raise NodeError(f"containerd does not answer on '/{SOCKET}': see 'journalctl -u containerd'.")
+        time.sleep(0.5)

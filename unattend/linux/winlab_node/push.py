@@ -1,0 +1,45 @@
+"""A program, swapped with another."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from winlab_node.files import Record, digest_of
+from winlab_node.node import ORIGINAL, PLUGINS, PROGRAMS, Node, NodeError
+from winlab_node.payload import payload
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from winlab_node.node import Settings
+
+
+def push(node: Node, settings: Settings) -> Settings:
+    """Swap a program with the one on the CD under push/, or bring the original back."""
+    name, record = settings["program"], Record(node)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", name):
+        raise NodeError(f"'{name}' is no name of a program.")
+    target = next((path for at in (PROGRAMS, PLUGINS) if (path := node.path(f"{at}/{name}")).exists()), None)
+    if target is None:
+        raise NodeError(f"'{name}' is not installed here: there is nothing to swap.")
+    original = target.with_name(name + ORIGINAL)
+    if settings.get("restore"):
+        if not original.exists():
+            return {"changed": False, "sha256": record.sha256(target)}
+        original.replace(target)
+    else:
+        with payload(node) as cd:
+            source = cd / "push" / name
+            if not source.exists():
+                raise NodeError(f"winlab's CD has no push/{name}.")
+            digest = digest_of(source)
+            if digest == record.sha256(target):
+                return {"changed": False, "sha256": digest}
+            if not original.exists():
+                os.link(target, original)  # the new one takes the name, not the file
+            record.install(source, target, digest)
+    if name in ("kubelet", "containerd"):
+        node.call("systemctl", "restart", name)
+    digest = record.sha256(target)
+    record.keep()
+    return {"changed": True, "sha256": digest}

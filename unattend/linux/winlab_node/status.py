@@ -1,0 +1,56 @@
+"""What this node has so far."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from pathlib import Path
+
+from winlab_node import state
+from winlab_node.files import Record
+from winlab_node.node import NETWORKS, ORIGINAL, PROGRAMS, Node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from winlab_node.node import Settings
+
+
+def status(node: Node, _settings: Settings) -> Settings:
+    """What this node has so far. Changes nothing."""
+    record = Record(node)
+    booted = re.search(r"^btime (\d+)$", node.path("proc/stat").read_text(), re.MULTILINE)
+    programs = {path.name: record.sha256(path) for path in _programs(node) if not path.name.endswith(ORIGINAL)}
+    containerd, kubelet = state.service(node, "containerd", "kubelet")
+    networks = node.path(NETWORKS)
+    return {
+        "boot_time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(booted[1]) if booted else 0)),
+        "boot_id": node.path("proc/sys/kernel/random/boot_id").read_text().strip(),
+        "programs": programs,
+        "pushed": [path.name[: -len(ORIGINAL)] for path in _programs(node) if path.name.endswith(ORIGINAL)],
+        "prepared": _same_programs(node, record),
+        "containerd": {"service": containerd},
+        "kubelet": {"service": kubelet},
+        "joined": state.joined(node),
+        "started": state.started(node),
+        "cni": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in _files(networks)},
+    }
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*") if path.is_file()) if folder.is_dir() else []
+
+
+def _programs(node: Node) -> list[Path]:
+    names = {Path(name).name for name in node.note("prepared", {}) if name.startswith(PROGRAMS)}
+    folder = node.path(PROGRAMS)
+    return [path for path in _files(folder) if path.name.removesuffix(ORIGINAL) in names]
+
+
+def _same_programs(node: Node, record: Record) -> bool:
+    """Whether all that ``prepare`` brought last is there as it was."""
+    wanted = node.note("prepared", {})
+    return bool(wanted) and all(
+        record.sha256(node.path(name)) == digest or node.path(name + ORIGINAL).exists()
+        for name, digest in wanted.items()
+    )

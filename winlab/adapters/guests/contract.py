@@ -1,0 +1,388 @@
+"""The contract between winlab and its scripts in nodes: what each is called, its settings, and its result.
+
+A call is a value: ``there.run(contract.Join(configuration=text, name="node-1"))`` gives a :class:`Joined`. On Linux the
+scripts are the verbs of unattend/linux/winlab_node, on Windows unattend/windows/worker/*.ps1; docs/worker-scripts.md
+tells what they do. The unit tests check the scripts, the stand-in and that document against this module.
+
+Settings are winlab's own, so that types are enough. Results come from outside: each is checked when it arrives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from winlab.design.catalog.artifact import System
+from winlab.design.cni.model import HnsNetwork, Masquerade
+from winlab.errors import GuestError
+
+Service = Literal["running", "stopped", "absent"]
+Sha256ByName = dict[str, str]
+LINUX: tuple[System, ...] = ("linux",)
+WINDOWS: tuple[System, ...] = ("windows",)
+BOTH: tuple[System, ...] = ("linux", "windows")
+LINUX_ONLY, WINDOWS_ONLY = {"on": "linux"}, {"on": "windows"}  # a setting that the other system's script has not
+
+
+class Result(BaseModel):
+    """What a script answers. Fields that are not named here are left alone: a newer winlab may have written the CD."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+R = TypeVar("R", bound=Result)
+
+
+class Call(Generic[R]):
+    """A script with its settings. Subclasses are frozen dataclasses; their fields are the settings."""
+
+    script: ClassVar[str]
+    on: ClassVar[tuple[System, ...]]
+    result: ClassVar[type[Result]]
+
+    def __init_subclass__(cls) -> None:
+        (cls.result,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
+
+    def settings(self, system: str) -> dict[str, Any]:
+        """What this system's script is given."""
+        assert system in self.on, f"there is no script '{self.script}' on {system}"
+        known = self.known(system)
+        return {name: value for name, value in asdict(self).items() if name in known}  # type: ignore[call-overload]
+
+    @classmethod
+    def known(cls, system: str) -> set[str]:
+        """The names of the settings that this system's script has."""
+        found = fields(cls)  # type: ignore[arg-type]
+        return {one.name for one in found if one.metadata.get("on", system) == system}
+
+    def read(self, told: dict[str, Any], node: str) -> R:
+        """The result, from what the script told.
+
+        :raises GuestError: a field is missing, or is of another type.
+        """
+        try:
+            return self.result.model_validate(told)  # type: ignore[return-value]
+        except ValidationError as error:
+            wrong = {
+                ".".join(map(str, row["loc"])) or "the whole": row["msg"] for row in error.errors(include_input=False)
+            }
+            raise GuestError(
+                f"'{self.script}' in '{node}' gave a result with missing or wrong fields: {', '.join(wrong)}.",
+                why="\n".join(f"{name}: {message}" for name, message in wrong.items()),
+                cure="Run the same command again. If that does not help, its scripts are of another version of winlab.",
+                evidence=f"winlab logs {node}",
+            ) from error
+
+
+# -- results
+
+
+class Changed(Result):
+    """Whether anything had to be done."""
+
+    changed: bool
+
+
+class Pushed(Changed):
+    """The program that is there now."""
+
+    sha256: str
+
+
+class LogTexts(Result):
+    """The ends of logs, by their names."""
+
+    logs: dict[str, str]
+
+
+class ServiceFacts(Result):
+    """A service of the node."""
+
+    service: Service
+
+
+class LinuxFacts(Result):
+    """What a Linux node has so far."""
+
+    boot_time: str
+    boot_id: str
+    programs: Sha256ByName
+    pushed: list[str]
+    prepared: bool  # all that ``prepare`` brought is as it was
+    containerd: ServiceFacts
+    kubelet: ServiceFacts
+    joined: bool
+    started: bool  # an init or join began, and did not end well
+    cni: Sha256ByName
+
+
+class ContainerdFacts(ServiceFacts):
+    """containerd on Windows; a digest is empty where the file is missing."""
+
+    sha256: str
+    config_sha256: str
+
+
+class KubeletFacts(ServiceFacts):
+    """The kubelet on Windows."""
+
+    command: str
+    joined: bool  # kubelet.conf and the client certificate are there
+
+
+class ProxyFacts(ServiceFacts):
+    """kube-proxy on Windows."""
+
+    command: str
+
+
+class WindowsFacts(Result):
+    """What a Windows node has so far."""
+
+    boot_time: str  # by Windows' clock, which a time server may correct
+    boot_id: str  # counts starts; what to go by
+    build: str
+    containers_feature: Literal["installed", "pending", "absent"]
+    features_set: str = ""  # names with commas between them; an older winlab's CD does not tell it
+    restart_pending: bool  # features.ps1 wants a restart that did not happen yet
+    containerd: ContainerdFacts
+    binaries: Sha256ByName
+    installed_from: str  # the SHA-256 of the payload.json that binaries.ps1 went by
+    cd: str  # that of the CD's payload.json
+    pushed: list[str]
+    kubelet: KubeletFacts
+    cni: Sha256ByName
+    proxy: ProxyFacts
+
+
+class Restart(Result):
+    """Whether Windows must be restarted and the script run again."""
+
+    restart: bool
+
+
+class Updated(Restart):
+    """Titles of Windows' updates."""
+
+    installed: list[str]
+    failed: list[str]
+
+
+class Sealing(Restart):
+    """Sysprep has been started, unless a restart comes first: then nothing else is told."""
+
+    build: str = ""
+    evaluation_minutes: int | None = None  # None: no evaluation
+    rearms: int = 0
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Sealing:
+        missing = type(self).model_fields.keys() - self.model_fields_set
+        if missing and not self.restart:
+            raise ValueError(f"without a restart these are told, too: {', '.join(sorted(missing))}")
+        return self
+
+
+class Sysprep(Result):
+    """How sysprep is doing."""
+
+    running: bool
+    errors: list[str]  # the end of its log
+
+
+class Joined(Changed):
+    """The node is part of the cluster."""
+
+    joined: Literal[True]
+
+
+class ProxyState(Changed):
+    """kube-proxy's service, after the script has started it."""
+
+    service: Service
+
+
+# -- scripts of both systems
+
+
+@dataclass(frozen=True)
+class Route:
+    """Packets to a network go by a node's address."""
+
+    to: str
+    via: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cni(Call[Changed]):
+    """CNI configurations, and on Windows the HNS network."""
+
+    script, on = "cni", BOTH
+    files: dict[str, str]  # texts by names
+    network: HnsNetwork | None = field(default=None, metadata=WINDOWS_ONLY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routes(Call[Changed]):
+    """Exactly these routes to other nodes' pods. On Windows the plug-in's own policies translate sources."""
+
+    script, on = "routes", BOTH
+    routes: list[Route]
+    masquerade: Masquerade | None = field(default=None, metadata=LINUX_ONLY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push(Call[Pushed]):
+    """A program, swapped with the one on the CD, or its original brought back."""
+
+    script, on = "push", BOTH
+    program: str
+    restore: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Call[Changed]):
+    """The CD's images; on Linux only these, if any are named."""
+
+    script, on = "load", BOTH
+    images: list[str] | None = field(default=None, metadata=LINUX_ONLY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logs(Call[LogTexts]):
+    """The last lines of what matters when a node does not become Ready."""
+
+    script, on = "logs", BOTH
+    lines: int = 60  # 1 to 10000
+
+
+# -- verbs of winlab_node
+
+
+@dataclass(frozen=True)
+class LinuxStatus(Call[LinuxFacts]):
+    """What a Linux node has so far."""
+
+    script, on = "status", LINUX
+
+
+@dataclass(frozen=True)
+class NodeFile:
+    """A text file for a Linux node; its mode in octal."""
+
+    content: str
+    mode: str = "0644"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepare(Call[Changed]):
+    """Everything that a node has before kubeadm."""
+
+    script, on = "prepare", LINUX
+    files: dict[str, NodeFile]  # by absolute paths
+    services: list[str]
+    images: list[str] | None = None  # None: all
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunKubeadm(Call[Changed]):
+    """A command of kubeadm; its output is the progress."""
+
+    script, on = "run-kubeadm", LINUX
+    arguments: list[str]
+    configuration: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetMember(Call[Changed]):
+    """Another controller, by its address, taken out of etcd's members."""
+
+    script, on = "forget-member", LINUX
+    address: str
+
+
+# -- unattend/windows/worker/*.ps1
+
+
+@dataclass(frozen=True)
+class WindowsStatus(Call[WindowsFacts]):
+    """What a Windows node has so far."""
+
+    script, on = "status", WINDOWS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features(Call[Restart]):
+    """Windows' features, and what they need of the system."""
+
+    script, on = "features", WINDOWS
+    features: list[str]
+    release: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Containerd(Call[Changed]):
+    """containerd as a service, by the text of its config.toml."""
+
+    script, on = "containerd", WINDOWS
+    config: str
+
+
+@dataclass(frozen=True)
+class Binaries(Call[Changed]):
+    """Kubernetes' programs and CNI plug-ins."""
+
+    script, on = "binaries", WINDOWS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubelet(Call[Changed]):
+    """The kubelet as a service, by its command line."""
+
+    script, on = "kubelet", WINDOWS
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(Call[Joined]):
+    """kubeadm's join, by a JoinConfiguration, of the computer of this name."""
+
+    script, on = "join", WINDOWS
+    configuration: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proxy(Call[ProxyState]):
+    """kube-proxy as a service."""
+
+    script, on = "proxy", WINDOWS
+    command: str
+    kubeconfig: str
+    config: str
+    source_endpoint: str | None = None  # the HNS endpoint whose address is its source
+
+
+@dataclass(frozen=True)
+class Updates(Call[Updated]):
+    """Windows' own updates."""
+
+    script, on = "updates", WINDOWS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seal(Call[Sealing]):
+    """Sysprep, started."""
+
+    script, on = "seal", WINDOWS
+    generalize: str  # the text of an answer file
+    superseded: bool  # whether what updates have replaced is removed
+
+
+@dataclass(frozen=True)
+class Sealed(Call[Sysprep]):
+    """How sysprep is doing."""
+
+    script, on = "sealed", WINDOWS

@@ -1,0 +1,32 @@
+"""The program that winlab runs in Linux nodes: the package unattend/linux/winlab_node as one file.
+
+The file is a zip that Python runs (docs.python.org, "zipapp"). The module zipapp takes over the times of files; these
+bytes depend on the sources alone. Nothing is compressed, so that an emulated CPU has nothing to unpack.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+from winlab import data
+
+PACKAGE = "winlab_node"
+START = f"""\
+import sys
+
+from {PACKAGE}.__main__ import start
+
+sys.exit(start())
+"""
+
+
+def build() -> bytes:
+    """The program's bytes."""
+    folder = data.folder("unattend") / "linux" / PACKAGE
+    sources = {f"{PACKAGE}/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.py"))}
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in {"__main__.py": START.encode(), **sources}.items():
+            archive.writestr(zipfile.ZipInfo(name), content)  # its time is the start of 1980, unless given
+    return made.getvalue()
