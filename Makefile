@@ -1,7 +1,11 @@
-# make lab   a whole lab on this machine, from nothing: packages, virtual environment, host services, images, cluster
-# make test  all tests, with their own set-up
-# make check formatting, linting, types
-# make clean labs, host services and the virtual environment go again; packages, secrets of labs and cached images stay
+# make lab               a whole lab on this machine, from nothing: packages, host services, images, cluster
+# make test              all tests, with their own set-up
+# make check             formatting, linting, types, and imports against the floors
+# make test-unit         a minute; no root, no network
+# make test-integration  real libvirt, OVN and guests; needs root
+# make setup             the virtual environment and the host's services alone
+# make clean             labs, host services and the virtual environment go; packages and cached images stay
+# make help              this list
 
 SHELL := /bin/bash
 VENV := .venv
@@ -14,7 +18,11 @@ SPEC ?= 1-1-1
 UNTIL ?= cluster
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
-.PHONY: lab test test-unit test-integration check setup clean
+.DEFAULT_GOAL := help
+.PHONY: help lab test test-unit test-integration check setup clean
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' $(firstword $(MAKEFILE_LIST))
 
 $(VENV)/.installed: pyproject.toml standin/pyproject.toml tools/make-venv
 	tools/make-venv $(VENV)
@@ -31,6 +39,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	PYTHONPATH=standin $(BIN)/lint-imports
 
 test-unit: $(VENV)/.installed
 	$(BIN)/pytest --timeout 60 tests/unit standin/tests

@@ -34,6 +34,6 @@ def texts(name: str) -> Mapping[str, str]:
     found = {
         path.relative_to(base).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(base.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in path.relative_to(base).parts)
     }
     return MappingProxyType(found)

@@ -20,7 +20,7 @@ from winlab_node import __main__ as program
 TOP = Path(__file__).resolve().parents[4]
 WORKER = data.folder("unattend") / "windows/worker"
 PACKAGE = data.folder("unattend") / "linux/winlab_node"
-STANDIN = next(path for path in (TOP / "standin/winlab_standin/guest", TOP / "winlab/standin/guest") if path.is_dir())
+STANDIN = TOP / "standin/winlab_standin/guest"
 PARTS = {"common", "network"}  # of other scripts
 Tree = dict[str, Any]  # the names in a result; of those below a name a tree, else None
 
