@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from winlab.cli.common import Format, Output, plan_of, print_json, print_table, watched
+from winlab.cli.common import Format, Output, print_json, print_table
 from winlab.cli.flags import FromFlags, SpecFlags, spread
+from winlab.cli.work import plan_of, watched
 
 SPEC, SOURCES = SpecFlags(), FromFlags()
 app = typer.Typer(help="Everything that a lab needs in one verified file.", no_args_is_help=True)

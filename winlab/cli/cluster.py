@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Format, LabName, NodeName, Output, plan_of, print_json
+from winlab.cli.common import Format, LabName, NodeName, Output, print_json
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import join
+from winlab.cli.work import plan_of
 
 ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
 SPEC, SOURCES = SpecFlags(), SourceFlags()

@@ -5,22 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from winlab.cli.complete import complete_images, complete_labs, complete_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from winlab.design.plan.model import Plan
-    from winlab.design.spec.model import Spec
-    from winlab.events import Progress
-    from winlab.lab import Lab
-
-
-T = TypeVar("T")
 
 
 class Source(StrEnum):
@@ -86,23 +75,3 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
     if not console.is_terminal:
         console = Console(width=200)
     console.print(table)
-
-
-def plan_of(lab: Lab, spec: Spec) -> Plan:
-    """The lab's plan. Reading large files for it is shown on the standard error, however results are printed.
-
-    :raises UsageError: the spec can't be had on this host.
-    """
-    from winlab.cli.progress import shown
-
-    with shown(Output.TABLE) as tell:
-        return lab.plan(spec, listener=tell)
-
-
-def watched(name: str, work: Callable[[Progress], T], output: Output, usual: float) -> T:
-    """Do the work as a step, so that it is shown as all steps are; its result."""
-    from winlab.cli.progress import shown
-    from winlab.operations import one_step
-
-    with shown(output) as tell:
-        return one_step.perform(name, work, tell, usual)

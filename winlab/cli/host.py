@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from winlab.cli.common import Format, Output, plan_of, print_json, print_table, watched
+from winlab.cli.common import Format, Output, print_json, print_table
 from winlab.cli.flags import SpecFlags, spread
+from winlab.cli.work import plan_of, watched
 from winlab.errors import ExitCode
 
 _host = typer.Typer(help="Prepare this machine for labs, or undo that.", no_args_is_help=True)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Format, ImageName, Mirror, Output, plan_of, print_json, print_table, watched
+from winlab.cli.common import AcceptEula, Format, ImageName, Mirror, Output, print_json, print_table
 from winlab.cli.flags import BundleFlags, ChangeFlags, Changes, Iso, spread
+from winlab.cli.work import plan_of, watched
 
 if TYPE_CHECKING:
     from winlab.design.spec.model import Spec

@@ -11,8 +11,9 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Format, LabName, Output, Until, UntilWhen, plan_of, print_json, print_table
+from winlab.cli.common import AcceptEula, Format, LabName, Output, Until, UntilWhen, print_json, print_table
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
+from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
