@@ -21,6 +21,7 @@ from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
+from winlab.design.render import folder as rendered
 from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
 from winlab.events import Event, Listener, Told
@@ -202,6 +203,14 @@ class Lab:
         planned = planning.make(spec, self.name, facts or self.site.facts, Told(listener, "plan"))
         self._stocks[planned.plan.digest] = planned.stock
         return planned.plan
+
+    @_at_site
+    def render(self, plan: Plan, folder: Path) -> list[Path]:
+        """Write every file that guests and libvirt would be given, secrets replaced by marks; the files' paths.
+
+        :raises UsageError: the folder can't be written.
+        """
+        return rendered.write(plan, folder)
 
     @_at_site
     def create(

@@ -76,13 +76,12 @@ def plan(
     from winlab.lab import Lab
     from winlab.operations import consent as terms
 
-    made = plan_of(Lab(lab), wanted.load())
+    own = Lab(lab)
+    made = plan_of(own, wanted.load())
     if (note := terms.assumed(made)) is not None:
         print(note, file=sys.stderr)
     if render is not None:
-        from winlab.design.render.folder import write
-
-        for path in write(made, render):
+        for path in own.render(made, render):
             print(path, file=sys.stderr)
     if output is Output.JSON:
         print_json({**made.without_secrets().model_dump(mode="json"), "digest": made.digest})

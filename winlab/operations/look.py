@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from winlab.adapters import traces
-from winlab.adapters.guests import base
+from winlab.adapters.guests.connect import connect
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
@@ -84,7 +84,7 @@ def _ask(machine: Machine, state: LabState) -> NodeStatus:
     if machine.state != "running":
         return NodeStatus(machine.tag, machine.state, None)
     try:
-        guest = base.connect(machine.tag, state, timeout=15)
+        guest = connect(machine.tag, state, timeout=15)
         try:
             guest.execute(["hostname"])
         finally:

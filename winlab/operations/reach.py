@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab.adapters.guests import base
 from winlab.adapters.guests.base import Guest, Sink
+from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.ssh import arguments
 from winlab.adapters.vm import console as consoles
 from winlab.adapters.vm import domains
@@ -39,7 +39,7 @@ def login(lab: str, node: str, site: Site, via: str | None = None) -> Guest:
         raise GuestError(
             f"'{node}' is {machine.state}.", cure="Run the lab's create command again; it starts what is off."
         )
-    return base.connect(machine.tag, site.folder(lab), via)
+    return connect(machine.tag, site.folder(lab), via)
 
 
 def execute(
