@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -26,7 +25,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from winlab import settings
+from winlab import files, locks, settings
 from winlab.design.plan import credentials
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan
@@ -55,12 +54,7 @@ class LabState:
     def write(self, path: Path, text: str, mode: int = 0o600) -> None:
         """Write a file of the folder so that it is never half there, nor readable for others in between."""
         self.make()
-        fresh = path.with_suffix(f"{path.suffix}.{os.getpid()}.new")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        files.write_atomic(path, text, mode=mode, durable=True)
 
     def credentials(self) -> Credentials:
         """The lab's credentials.
@@ -124,19 +118,15 @@ class LabState:
         :raises ConflictError: another one is at it.
         """
         self.make()
-        with (self.folder / "lock").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                file.seek(0)
+        lock = self.folder / "lock"
+        with locks.attempt(lock) as mine:
+            if not mine:
+                holder = lock.read_text(encoding="ascii", errors="replace").strip()
                 raise ConflictError(
                     f"Another winlab is changing the lab '{self.lab}'.",
-                    why=f"Its process id is {file.read().strip() or 'unknown'}.",
+                    why=f"Its process id is {holder or 'unknown'}.",
                     cure="Wait for it to end, or interrupt it.",
-                ) from error
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+                )
             yield
 
     def remove(self) -> None:

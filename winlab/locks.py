@@ -1,4 +1,4 @@
-"""Locks between processes, and writing that survives a power cut: what the caches of images and artifacts share."""
+"""Locks between processes. The kernel releases a lock when its holder ends, however it ends. None is reentrant."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def attempt(path: Path) -> Iterator[bool]:
 def held(path: Path, progress: Progress, doing: str) -> Iterator[None]:
     """Hold the lock file *path*; if another winlab has it, wait, and say that it is *doing* that.
 
-    There is no limit: the kernel lets go of a lock when its holder ends, however it ends. Not reentrant.
+    There is no limit.
     """
     begun = time.monotonic()
     while True:
@@ -45,10 +45,27 @@ def held(path: Path, progress: Progress, doing: str) -> Iterator[None]:
         time.sleep(0.5)
 
 
-def sync(path: Path) -> None:
-    """See that a file's or folder's content is on the disk: a rename must not be there without it."""
+@contextmanager
+def briefly(path: Path) -> Iterator[None]:
+    """Hold the lock file *path*, which nobody holds for long: waits without a word."""
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def folder(path: Path) -> Iterator[bool]:
+    """Hold a folder itself, or not if another process holds it. It may be removed meanwhile.
+
+    :raises OSError: it can't be opened.
+    """
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
     finally:
         os.close(handle)

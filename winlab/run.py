@@ -53,10 +53,14 @@ class OverdueError(HostError):
     """A command was killed, since it took longer than it might."""
 
 
+def search_path() -> str:
+    """PATH and the administrators' folders, which it may lack: Debian's for plain users, and sudo's on some hosts."""
+    return os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
 def find(program: str) -> str | None:
-    """The path of a program, looked for in PATH and the administrator's folders; None if there is none."""
-    path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
-    return shutil.which(program, path=path)
+    """The path of a program, looked for in :func:`search_path`; None if there is none."""
+    return shutil.which(program, path=search_path())
 
 
 def _resolve(args: Sequence[str | Path], cure: str) -> list[str]:
@@ -71,8 +75,12 @@ def _resolve(args: Sequence[str | Path], cure: str) -> list[str]:
 
 
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
-    """This process's variables and *more*; programs speak English, since what they print is read."""
-    return {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": "", **(more or {})}
+    """This process's variables and *more*.
+
+    Programs speak English, since what they print is read. They find what they call (``mke2fs``, ``ovsdb-server``) where
+    winlab itself looks.
+    """
+    return {**os.environ, "PATH": search_path(), "LC_ALL": "C.UTF-8", "LANGUAGE": "", **(more or {})}
 
 
 def run(

@@ -11,14 +11,13 @@ written is as good as none.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from winlab import settings
+from winlab import files, settings
 from winlab.design.plan.model import NodePlan
 from winlab.engine.engine import Step
 from winlab.events import Event, Kind, Listener
@@ -59,9 +58,7 @@ class Durations:
             every = self._read()
             every[self._key(what)] = [*every.get(self._key(what), []), round(seconds, 1)][-KEPT:]
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fresh = self._path.with_suffix(f".{os.getpid()}.new")
-            fresh.write_text(json.dumps(every, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-            fresh.replace(self._path)
+            files.write_atomic(self._path, json.dumps(every, indent=1, sort_keys=True) + "\n")
 
     def _key(self, what: str) -> str:
         return f"{self.accelerator}: {what}"

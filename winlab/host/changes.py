@@ -12,8 +12,8 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from winlab import files
 from winlab.errors import HostError
-from winlab.host.facts import replace_text
 
 CHANGES_FILE = Path("/var/lib/winlab/host-changes.yaml")
 
@@ -75,7 +75,7 @@ class Record:
     def save(self) -> None:
         """Write the record, whole or not at all."""
         words = self.changes.model_dump(exclude_defaults=True)
-        replace_text(self.path, "# Written by 'winlab host setup', for teardown.\n" + yaml.safe_dump(words))
+        files.replace_text(self.path, "# Written by 'winlab host setup', for teardown.\n" + yaml.safe_dump(words))
 
     def add(self, field: str, value: str) -> None:
         """Note *value* in the list *field*, once."""

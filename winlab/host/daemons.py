@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab import settings
+from winlab import files, settings
 from winlab.errors import HostError
 from winlab.events import Progress
 from winlab.host.changes import Changes, Record
-from winlab.host.facts import replace_text
 from winlab.run import find, run
 
 LIBVIRTD_CONF = settings.HOST_FILE.with_name("libvirtd.conf")
@@ -212,8 +211,7 @@ def _ensure_daemon(daemon: Daemon, record: Record, progress: Progress) -> None:
     progress.say(f"starting {daemon.name}")
     record.changes.daemons[daemon.name] = boot_id()
     record.save()
-    # ovs-ctl and ovn-ctl call their programs by name, and a person's PATH under sudo may lack the folders.
-    run(daemon.start, timeout=120, env={"PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"})
+    run(daemon.start, timeout=120)
     if not wait_until(daemon.is_up, 30):
         raise HostError(
             f"{daemon.name} was started but does not answer.",
@@ -244,7 +242,7 @@ def _ensure_libvirt(record: Record, progress: Progress, enable: bool) -> None:
     if find("libvirtd") is None:
         raise HostError("libvirtd is not installed.", cure="Run 'sudo winlab host setup --install'.")
     record.add("files", str(LIBVIRTD_CONF))
-    replace_text(LIBVIRTD_CONF, LIBVIRTD_TEXT)
+    files.replace_text(LIBVIRTD_CONF, LIBVIRTD_TEXT)
     for name in SERVICES["libvirt"]:
         _ensure_daemon(DAEMONS[name], record, progress)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from winlab import files
 from winlab.design.plan.facts import DEFAULT_RESOLVERS, HostFacts
 from winlab.errors import UsageError
 from winlab.run import find, run
@@ -64,19 +65,7 @@ def write_facts(facts: HostFacts, path: Path = HOST_FILE) -> None:
     """Write the facts, readable by everybody, whole or not at all."""
     words = facts.model_dump(exclude={"recorded"})
     text = "# Written by 'winlab host setup'. Read by every winlab command.\n" + yaml.safe_dump(words, sort_keys=False)
-    replace_text(path, text)
-
-
-def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:
-    """Give *path* this text and mode by renaming a finished file into place; True if anything changed."""
-    if path.exists() and path.read_text(encoding="utf-8") == text and path.stat().st_mode & 0o777 == mode:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    new.chmod(mode)
-    new.replace(path)
-    return True
+    files.replace_text(path, text)
 
 
 def parse_resolvers(text: str) -> list[str]:

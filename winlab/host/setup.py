@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from winlab import settings
+from winlab import files, settings
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import AccessError, HostError, UsageError
 from winlab.events import Progress
@@ -120,4 +120,4 @@ def _known(progress: Progress) -> HostFacts:
 def _write(path: Path, text: str, record: Record) -> None:
     """Write a file that teardown removes."""
     record.add("files", str(path))
-    facts.replace_text(path, text)
+    files.replace_text(path, text)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab import run
+from winlab import files, run
 from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.vm.domains import Machine
@@ -111,8 +110,7 @@ def _convert(archive: Path, os: System, work: Path, wanted: str, progress: Progr
     target = work / f"{os}.tar"
     (work / os).mkdir()
     made = oci.convert(archive, target, os, work=work / os, reference=wanted)
-    with target.open("rb") as file:
-        return Ready(made.reference, os, target, hashlib.file_digest(file, "sha256").hexdigest())
+    return Ready(made.reference, os, target, files.sha256(target))
 
 
 def _name(image: str) -> str:

@@ -22,7 +22,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +29,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from winlab import __version__
+from winlab import __version__, files
 from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.model import Plan
@@ -218,14 +217,11 @@ def write(path: Path, lock: Lock) -> bool:
     :raises AccessError: it can't be written.
     """
     text = HEAD + _dump(lock)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         if path.exists() and path.read_text(encoding="utf-8") == text:
             return False
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
+        files.write_atomic(path, text)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise AccessError(
             f"The lock file '{path}' can't be written.",
             why=str(error),

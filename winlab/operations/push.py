@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from winlab import files
 from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import diagnose
@@ -75,8 +75,7 @@ def check(binary: Path, os: System) -> str:
     try:
         why = executable.problem(binary, os)
         if why is None:
-            with binary.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            return files.sha256(binary)
     except OSError as error:
         raise UsageError(f"'{binary}' can't be read.", why=str(error)) from error
     raise UsageError(f"'{binary}' can't be pushed.", why=why, cure=f"Build it with GOOS={os} GOARCH=amd64.")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from winlab import files
 from winlab.adapters.vm import domains
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source, System
@@ -153,12 +154,8 @@ def _link_kubectl(context: Context, obtained: list[Obtained]) -> None:
     """The kubectl for the host is the one of the controllers."""
     wish = required.kubectl(context.plan.cluster.versions)
     program = next(item.path for item in obtained if item.artifact == wish)
-    link = context.state.kubectl
     context.state.make()
-    fresh = link.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(program)
-    fresh.replace(link)
+    files.replace_link(context.state.kubectl, program)
 
 
 def _kubectl_step(context: Context, supply: Supply) -> Step:

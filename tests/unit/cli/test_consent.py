@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -26,8 +26,8 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(text)
         return True
 
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    # not sys itself: pytest puts its own streams there between a fixture and the test
+    monkeypatch.setattr(consent, "sys", SimpleNamespace(stdin=Terminal(), stderr=Terminal()))
     monkeypatch.setattr(typer, "confirm", confirm)
     return asked
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from winlab import files
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.host import facts, subnet
@@ -66,9 +67,9 @@ def test_facts_that_can_not_be_read_have_a_cure(tmp_path: Path) -> None:
 
 def test_replacing_a_text_tells_whether_it_changed(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    assert facts.replace_text(path, "one")
-    assert not facts.replace_text(path, "one")
-    assert facts.replace_text(path, "two", 0o600)
+    assert files.replace_text(path, "one")
+    assert not files.replace_text(path, "one")
+    assert files.replace_text(path, "two", 0o600)
     assert path.stat().st_mode & 0o777 == 0o600
 
 

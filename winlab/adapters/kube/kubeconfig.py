@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import yaml
 
 from winlab.adapters.kube import yamltext
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError
+from winlab.files import write_atomic
 from winlab.lab_folder import LabState
 
 LISTS = ("clusters", "users", "contexts")
@@ -265,18 +265,10 @@ def _locked(path: Path) -> Iterator[None]:
 def _write(path: Path, text: str) -> None:
     """Write the file so that it is never half there, readable for its owner alone. A link stays a link."""
     path = path.resolve()
-    fresh = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(fresh).replace(path)
+        write_atomic(path, text, mode=0o600, durable=True)
     except OSError as error:
-        if fresh:
-            Path(fresh).unlink(missing_ok=True)
         raise _not_written(path, error) from error
 
 

@@ -107,6 +107,20 @@ class Northbound:
                 )
 
 
+class _Api(impl_idl.OvnNbApiIdlImpl):  # type: ignore[misc]
+    """The schema on one connection. ovsdbapp keeps the first connection of a class, even when it is stopped."""
+
+    _link: connection.Connection | None = None
+
+    @property
+    def ovsdb_connection(self) -> Any:
+        return self._link
+
+    @ovsdb_connection.setter
+    def ovsdb_connection(self, link: connection.Connection) -> None:
+        self._link = link
+
+
 class _Apply(command.BaseCommand):  # type: ignore[misc]
     """Write a topology; one transaction."""
 
@@ -288,7 +302,8 @@ def connect(remote: str | None = None) -> Iterator[Northbound]:
     try:
         idl = connection.OvsdbIdl.from_server(remote, "OVN_Northbound")
         link = connection.Connection(idl, timeout=TIMEOUT)
-        api = impl_idl.OvnNbApiIdlImpl(link)
+        api = _Api(link, start=False)
+        link.start()
     except Exception as error:  # ovsdbapp raises plain Exceptions
         raise HostError(
             f"The OVN northbound database at '{remote}' does not answer.",

@@ -6,9 +6,9 @@ migrate it in memory).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from typing import Any
 
+import tomli_w
 import yaml
 
 from winlab.design.catalog.artifact import System
@@ -18,7 +18,6 @@ from winlab.design.render.kubeadm import SOCKETS
 CNI_BIN = {"linux": "/opt/cni/bin", "windows": "C:/opt/cni/bin"}
 CNI_CONF = {"linux": "/etc/cni/net.d", "windows": "C:/etc/cni/net.d"}
 CNI_DIRS_SINCE = (2, 1)  # `bin_dirs`; before `bin_dir`, and both together are an error
-Value = str | bool | int | list[str]
 
 # github.com/containerd/containerd, containerd.service
 UNIT = """\
@@ -49,17 +48,13 @@ WantedBy=multi-user.target
 
 def config(versions: Versions, os: System) -> str:
     """The text of config.toml: ASCII, as containerd.exe needs it."""
-    tables: dict[tuple[str, ...], dict[str, Value]] = {
-        ("plugins", "io.containerd.cri.v1.images", "pinned_images"): {
-            "sandbox": f"registry.k8s.io/pause:{versions.pause}"
-        },
-        ("plugins", "io.containerd.cri.v1.runtime", "cni"): _cni(versions, os),
-    }
+    runtime: dict[str, Any] = {"cni": _cni(versions, os)}
     if os == "linux":
-        runc = ("plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes", "runc")
-        tables[runc] = {"runtime_type": "io.containerd.runc.v2"}
-        tables[*runc, "options"] = {"SystemdCgroup": True}
-    return _toml({"version": 3}, tables)
+        runc = {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True}}
+        runtime["containerd"] = {"runtimes": {"runc": runc}}
+    images = {"pinned_images": {"sandbox": f"registry.k8s.io/pause:{versions.pause}"}}
+    plugins = {"io.containerd.cri.v1.images": images, "io.containerd.cri.v1.runtime": runtime}
+    return tomli_w.dumps({"version": 3, "plugins": plugins})
 
 
 def crictl(os: System) -> str:
@@ -72,23 +67,7 @@ def unit() -> str:
     return UNIT
 
 
-def _cni(versions: Versions, os: System) -> dict[str, Value]:
+def _cni(versions: Versions, os: System) -> dict[str, Any]:
     number = tuple(int(part) for part in versions.containerd.split(".")[:2])
-    place: dict[str, Value] = {"bin_dirs": [CNI_BIN[os]]} if number >= CNI_DIRS_SINCE else {"bin_dir": CNI_BIN[os]}
+    place = {"bin_dirs": [CNI_BIN[os]]} if number >= CNI_DIRS_SINCE else {"bin_dir": CNI_BIN[os]}
     return {**place, "conf_dir": CNI_CONF[os]}
-
-
-def _toml(top: Mapping[str, Value], tables: Mapping[tuple[str, ...], Mapping[str, Value]]) -> str:
-    lines = [f"{key} = {_value(value)}" for key, value in top.items()]
-    for path, rows in tables.items():
-        lines += ["", f"[{'.'.join(_key(part) for part in path)}]"]
-        lines += [f"{key} = {_value(value)}" for key, value in rows.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _key(part: str) -> str:
-    return f"'{part}'" if "." in part else part
-
-
-def _value(value: Value) -> str:
-    return json.dumps(value)  # JSON's strings, numbers, booleans and lists are TOML's, too

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from winlab import files
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source, System
 from winlab.errors import UsageError
 from winlab.events import Progress
@@ -134,5 +134,4 @@ def _component(image: ContainerImage) -> str:
 def _copy(path: Path, copy: Path) -> tuple[Path, str]:
     """A copy, so that the digest is of what goes in, even if it is rebuilt meanwhile; and its SHA-256."""
     shutil.copyfile(path, copy)
-    with copy.open("rb") as file:
-        return copy, hashlib.file_digest(file, "sha256").hexdigest()
+    return copy, files.sha256(copy)

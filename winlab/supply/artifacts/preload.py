@@ -84,7 +84,6 @@ def make(images: Sequence[Obtained], containerd: Path, ctr: Path, target: Path, 
     inside = [] if os.geteuid() == 0 else ["unshare", "--map-auto", "--map-root-user", "--mount"]
     archives = [image.path for image in sorted(images, key=lambda one: one.artifact.file)]
     command: list[str | Path] = [*inside, "setpriv", "--pdeathsig=TERM", "sh", "-c", script, "sh"]
-    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # mke2fs is for administrators, says Debian
-    stream([*command, work, containerd, ctr, *archives], progress.say, env={"PATH": path})
+    stream([*command, work, containerd, ctr, *archives], progress.say)
     progress.say("making the disk's image")
     run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", work / "store.raw", target])

@@ -18,7 +18,6 @@ A source works so: ``lookup``; if nothing, ``locked`` and ``lookup`` again; then
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -26,11 +25,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from winlab import locks, settings
+from winlab import files, locks, settings
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
 from winlab.errors import AccessError, HostError
 from winlab.events import Progress
@@ -87,7 +86,7 @@ def keep(
             target.chmod(0o555 if isinstance(artifact, Program) else 0o444)
             # After a power cut the rename must not be there without the data.
             for path in (target, target.parent / "manifest.json", target.parent):
-                locks.sync(path)
+                files.sync(path)
             return _publish(target.parent, _folder("files") / key)
         except OSError as error:
             raise _unwritable(error, target) from error
@@ -127,16 +126,15 @@ def locked(key: str, progress: Progress, what: str) -> Iterator[None]:
 @contextmanager
 def workspace() -> Iterator[Path]:
     """A folder for work, on the cache's file system; gone afterwards, and swept later if this process is killed."""
-    with _waiting_lock("staging"):  # a folder that is not locked yet must not be taken for a leftover
-        folder = Path(tempfile.mkdtemp(dir=_folder("staging")))
-        handle = os.open(folder, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        _sweep()
-        yield folder
-    finally:
-        _remove(folder)
-        os.close(handle)
+    with ExitStack() as held:
+        with locks.briefly(_lock("staging")):  # a folder that is not locked yet must not be taken for a leftover
+            folder = Path(tempfile.mkdtemp(dir=_folder("staging")))
+            held.enter_context(locks.folder(folder))
+        try:
+            _sweep()
+            yield folder
+        finally:
+            _remove(folder)
 
 
 def part(key: str, name: str) -> Path:
@@ -150,14 +148,12 @@ def tools() -> Path:
 
 
 def _manifest(artifact: Artifact, file: Path, origin: str, seconds: float) -> dict[str, object]:
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     kind = next(name for name, kind in _KINDS.items() if isinstance(artifact, kind))
     return {
         "artifact": {"kind": kind, **asdict(artifact)},
         "file": file.name,
         "origin": origin,
-        "sha256": digest,
+        "sha256": files.sha256(file),
         "size": file.stat().st_size,
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": round(seconds, 1),
@@ -176,7 +172,7 @@ def _publish(folder: Path, final: Path) -> Obtained:
                 return entry.obtained
             _remove(final)  # not whole
             continue
-        locks.sync(final.parent)
+        files.sync(final.parent)
         entry = _read(final)
         assert entry is not None
         return entry.obtained
@@ -229,30 +225,15 @@ def _lock(name: str) -> Path:
     return _folder("locks") / f"{name}.lock"
 
 
-@contextmanager
-def _waiting_lock(name: str) -> Iterator[None]:
-    """Hold a lock that nobody holds for long."""
-    with _lock(name).open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _sweep() -> int:
     """Remove the work of those who are gone; the freed bytes."""
     freed = 0
-    with _waiting_lock("staging"):
+    with locks.briefly(_lock("staging")):
         for folder in _folder("staging").iterdir():
-            try:
-                handle = os.open(folder, os.O_RDONLY)
-            except FileNotFoundError:
-                continue  # its owner has just finished
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                freed += _remove(folder)
-            except BlockingIOError:
-                pass  # its owner is at work
-            finally:
-                os.close(handle)
+            # not there: its owner has just finished; not ours: its owner is at work
+            with suppress(FileNotFoundError), locks.folder(folder) as mine:
+                if mine:
+                    freed += _remove(folder)
     return freed
 
 
@@ -263,11 +244,11 @@ def _remove(path: Path) -> int:
         path.unlink(missing_ok=True)
         return freed
     freed = 0
-    for folder, _, files in os.walk(path):
+    for folder, _, names in os.walk(path):
         Path(folder).chmod(0o700)
-        for file in files:
+        for name in names:
             with suppress(FileNotFoundError):
-                freed += (Path(folder) / file).lstat().st_blocks * 512
+                freed += (Path(folder) / name).lstat().st_blocks * 512
     # A program whose winlab was killed may be writing there at this moment; what is left then, the next sweep takes.
     shutil.rmtree(path, ignore_errors=True)
     return freed

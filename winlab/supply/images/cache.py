@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from winlab import locks, settings
+from winlab import files, locks, settings
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import BuildRequest, Recipe
 from winlab.errors import AccessError, ConflictError, UsageError
@@ -206,8 +206,7 @@ def _make(
         request = BuildRequest(recipe, recipe.build.options, output, work, progress, mirror, packages)
         recipes.builder(recipe).build(request)
         progress.say("reading the image's digest")
-        with output.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        sha256 = files.sha256(output)
         origin = recipe.build.builder
     shutil.rmtree(work)
     return _finish(recipe, name, staging, output, sha256, origin, begun, {"packages": packages} if packages else None)
@@ -239,11 +238,11 @@ def _finish(
     output.chmod(0o444)
     # After a power cut the rename must not be there without the data.
     for path in (output, staging / "manifest.json", staging):
-        locks.sync(path)
+        files.sync(path)
     final = _folder("images") / name
     _remove(final)  # only there if it was not whole
     staging.rename(final)
-    locks.sync(final.parent)
+    files.sync(final.parent)
     image = _read(final, recipe)
     assert image is not None
     return image
@@ -304,10 +303,10 @@ def _remove(path: Path) -> int:
         return freed
     _unmount(path)
     freed = 0
-    for folder, _, files in os.walk(path):
-        for file in files:
+    for folder, _, names in os.walk(path):
+        for name in names:
             with suppress(FileNotFoundError):
-                freed += (Path(folder) / file).lstat().st_blocks * 512
+                freed += (Path(folder) / name).lstat().st_blocks * 512
     limit = time.monotonic() + 10
     while path.exists():
         try:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 
-from winlab import settings
+from winlab import files, settings
 from winlab.errors import UsageError
 from winlab.events import Progress
-from winlab.supply import digest
 
 SMALL = 8 << 20  # bytes: read each time
 
@@ -40,7 +38,7 @@ def sha256(path: Path, progress: Progress) -> str:
     known = _read().get(str(path), [])
     if known[:3] == mark:
         return str(known[3])
-    found = digest.sha256(path, progress)
+    found = files.sha256(path, progress)
     _remember(path, [*mark, found])
     return found
 
@@ -67,6 +65,4 @@ def _remember(path: Path, row: list[int | str]) -> None:
     with suppress(OSError):
         file = _file()
         file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = file.with_suffix(f".{os.getpid()}.new")
-        fresh.write_text(json.dumps({**_read(), str(path): row}, indent=1) + "\n", encoding="utf-8")
-        fresh.replace(file)
+        files.write_atomic(file, json.dumps({**_read(), str(path): row}, indent=1) + "\n")

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from winlab import files
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import NodePlan
 from winlab.events import Progress
@@ -67,8 +68,7 @@ def keep(node: NodePlan, key: str, fill: Callable[[Path], dict[str, Any]], progr
     def write(output: Path) -> tuple[str, str]:
         facts.update(fill(output), key=key)
         progress.say("reading the image's digest")
-        with output.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest(), "sysprep"
+        return files.sha256(output), "sysprep"
 
     recipe = recipes.get(node.image).model_copy(update={"format": "qcow2"})
     image = cache.keep(recipe, cache_key(key), write, progress, lambda: {"golden": facts})

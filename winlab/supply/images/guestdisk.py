@@ -100,7 +100,7 @@ def make_root(tar: Path, disk: Path, part: Partition, workdir: Path) -> None:
             run(command)
     else:
         script = " && ".join(shlex.join(str(word) for word in command) for command in commands)
-        run(["fakeroot", "--", "sh", "-c", script], env={"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"})
+        run(["fakeroot", "--", "sh", "-c", script])
 
 
 def make_esp(image: Path, workdir: Path) -> None:

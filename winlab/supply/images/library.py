@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
@@ -14,6 +13,7 @@ from typing import IO, Any, Literal
 
 from pydantic import ValidationError
 
+from winlab import files
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
 from winlab.errors import NotFoundError, TransferError, UsageError
@@ -169,8 +169,7 @@ def _keep(manifest: dict[str, Any], member: IO[bytes], path: Path, progress: Pro
         progress.say(f"{int(manifest['size']) >> 20} MiB")
         with output.open("wb") as file:
             shutil.copyfileobj(member, file, CHUNK)
-        with output.open("rb") as written:
-            found = hashlib.file_digest(written, "sha256").hexdigest()
+        found = files.sha256(output)
         if found != manifest["sha256"]:
             raise TransferError(
                 f"The image in '{path}' is damaged.",

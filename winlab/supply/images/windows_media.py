@@ -6,14 +6,14 @@ import hashlib
 import json
 from pathlib import Path
 
-from winlab import settings
+from winlab import files, settings
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Download, Evaluation, Recipe
 from winlab.design.plan.model import WindowsNode, WindowsPlan
 from winlab.design.plan.stock import Stock
 from winlab.errors import TransferError, UsageError
 from winlab.events import Progress
-from winlab.supply import digest, download
+from winlab.supply import download
 from winlab.supply.images import cache
 from winlab.supply.images.cache import Image
 from winlab.supply.media import drivers as driver_iso
@@ -93,7 +93,7 @@ def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> I
         _check_release(recipe, path)
     else:
         driver_iso.check(path)
-    found = digest.sha256(path, progress)
+    found = files.sha256(path, progress)
     if sha256 is not None and found != sha256.lower():
         raise UsageError(
             f"'{path}' is not the file that you mean.",

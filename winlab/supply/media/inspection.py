@@ -12,10 +12,10 @@ from pathlib import Path
 import pycdlib
 from pycdlib.pycdlibexception import PyCdlibException
 
+from winlab import files
 from winlab.design.catalog import recipes
 from winlab.errors import UsageError
 from winlab.events import Progress
-from winlab.supply import digest
 from winlab.supply.media import windows_iso
 from winlab.supply.media.wim import WimImage, read_images
 from winlab.supply.media.windows_iso import SECTOR, UEFI, BootEntry
@@ -116,7 +116,7 @@ def inspect(path: Path, progress: Progress | None = None) -> Report:
     _contents(report)
     _ends(report)
     if progress is not None:
-        report.sha256 = digest.sha256(path, progress)
+        report.sha256 = files.sha256(path, progress)
         report.known = next((name for name, one in recipes.evaluations() if one.sha256 == report.sha256), None)
     return report
 

@@ -59,3 +59,19 @@ def test_crictl_asks_the_same_socket() -> None:
 def test_the_unit() -> None:
     assert "ExecStart=/usr/local/bin/containerd\n" in containerd.unit()
     assert "Delegate=yes" in containerd.unit()
+
+
+def test_the_whole_configuration_reads_as_written_by_hand() -> None:
+    by_hand = """
+    version = 3
+    [plugins.'io.containerd.cri.v1.images'.pinned_images]
+    sandbox = "registry.k8s.io/pause:3.10.2"
+    [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = ["/opt/cni/bin"]
+    conf_dir = "/etc/cni/net.d"
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+    SystemdCgroup = true
+    """
+    assert tomllib.loads(containerd.config(versions.get("1.36"), "linux")) == tomllib.loads(by_hand)

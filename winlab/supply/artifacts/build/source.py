@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab import run
+from winlab import files, run
 from winlab.supply.artifacts.build import images as build_images, debs, toolchain
 from winlab.supply.artifacts import store
 from winlab.supply.artifacts.build.go_module import GoModule, Target, check_c, check_published, check_source, compile_all
@@ -224,7 +224,7 @@ class BuildSource:
             found: dict[Artifact, Obtained] = {}
             for member in members:
                 file = made[packages[member]]
-                key = store.key({"built": _sha256(file)}) if self._local(group) else self._key(group, member, go)
+                key = store.key({"built": files.sha256(file)}) if self._local(group) else self._key(group, member, go)
                 progress.say(f"keeping {member}")
                 found[member] = store.keep(key, member, file, origin, seconds=seconds)
         return found
@@ -270,11 +270,6 @@ class _Share:
 
     def say(self, text: str, fraction: float | None = None) -> None:  # noqa: ARG002 - no step knows
         self._progress.say(text, self._begin)
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _digest(folder: Path) -> str:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
-from winlab import settings
+from winlab import files, settings
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
@@ -83,8 +83,7 @@ def write(
         check_space(path.parent, total)
         with partial.open("wb") as file:
             _write(file, contents, places, total, progress)
-            file.flush()
-            os.fsync(file.fileno())
+        files.sync(partial)
         partial.replace(path)
     except OSError as error:
         raise HostError(f"The bundle '{path}' can't be written.", why=str(error), causes=[error]) from error

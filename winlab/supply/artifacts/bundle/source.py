@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from winlab import locks, settings
+from winlab import files, settings
 from winlab.design.catalog.artifact import Artifact, Obtained
 from winlab.errors import HostError, NotFoundError
 from winlab.events import Progress
@@ -96,7 +96,7 @@ def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.Image:
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         file.chmod(0o444)
         for path in (file, folder / "manifest.json", folder):  # after a power cut, no rename without the data
-            locks.sync(path)
+            files.sync(path)
         try:
             folder.rename(final)
         except OSError as error:

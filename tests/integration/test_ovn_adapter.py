@@ -1,0 +1,286 @@
+"""The adapter to OVN's northbound database, on a real ovsdb-server of the tests' own: no root, no host set-up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess  # noqa: TID251 - starts the database, reads and damages it by hand
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import plans
+import pytest
+
+from winlab import run
+from winlab.adapters.overlay import ovn
+from winlab.adapters.overlay.ovn import Northbound
+from winlab.design.render.topology import topology
+from winlab.errors import ConflictError, HostError
+from winlab.events import Quiet
+from winlab.host import packages
+
+SCHEMA = Path("/usr/share/ovn/ovn-nb.ovsschema")  # Debian's ovn-common, Fedora's ovn
+LIMIT = 20  # seconds until the database must serve
+
+
+class Database:
+    """A northbound database and what is in it, read without the adapter."""
+
+    def __init__(self, remote: str) -> None:
+        self.remote = remote
+
+    def nbctl(self, *words: str) -> str:
+        done = subprocess.run(
+            [program("ovn-nbctl"), f"--db={self.remote}", *words], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    def tables(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Table: row's uuid: column: value as OVSDB's protocol writes it (RFC 7047, 5.1)."""
+        words = [program("ovsdb-client"), "--format=json", "dump", self.remote, "OVN_Northbound"]
+        text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        decoder, at, found = json.JSONDecoder(), 0, {}
+        while text[at:].strip():
+            table, end = decoder.raw_decode(text[at:].lstrip())
+            at += len(text[at:]) - len(text[at:].lstrip()) + end
+            rows = [dict(zip(table["headings"], row, strict=True)) for row in table["data"]]
+            found[table["caption"].removesuffix(" table")] = {row.pop("_uuid")[1]: row for row in rows}
+        return found
+
+    def contents(self) -> dict[str, list[Any]]:
+        """Every table's rows without their uuids, each reference replaced by the row that it names."""
+        tables = self.tables()
+        rows = {uuid: row for table in tables.values() for uuid, row in table.items()}
+
+        def plain(value: Any) -> Any:
+            match value:
+                case ["uuid", uuid]:
+                    return {column: plain(inner) for column, inner in rows[uuid].items()}
+                case ["set" | "map", items]:
+                    return sorted((plain(item) for item in items), key=json.dumps)
+                case list():
+                    return [plain(item) for item in value]
+            return value
+
+        return {
+            name: sorted((plain(["uuid", uuid]) for uuid in table), key=json.dumps)
+            for name, table in tables.items()
+            if table and name not in {"NB_Global", "Connection"}
+        }
+
+    def tags(self, table: str) -> list[dict[str, str]]:
+        """The external_ids of a table's rows."""
+        return [dict(row["external_ids"][1]) for row in self.tables()[table].values()]
+
+
+def program(name: str) -> str:
+    found = run.find(name)
+    assert found is not None, f"{name} is not installed"
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _packages() -> None:
+    """In place of the other tests' fixture: root is needed only where the programs are missing."""
+    if run.find("ovsdb-server") is None or run.find("ovn-nbctl") is None:
+        assert os.geteuid() == 0, "install openvswitch-switch and ovn-common, or run this as root"
+        packages.install(packages.RUN, Quiet())
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """A database with the external switch of a host that was set up."""
+    file, socket = tmp_path / "nb.db", tmp_path / "nb.sock"
+    subprocess.run([program("ovsdb-tool"), "create", file, SCHEMA], check=True)
+    words = [program("ovsdb-server"), "--no-chdir", f"--unixctl={tmp_path}/ctl", f"--remote=punix:{socket}", str(file)]
+    log = tmp_path / "log"
+    with log.open("wb") as sink, subprocess.Popen(words, stdout=sink, stderr=sink) as server:
+        try:
+            end = time.monotonic() + LIMIT
+            while not socket.exists():
+                assert server.poll() is None, log.read_text()
+                assert time.monotonic() < end, log.read_text()
+                time.sleep(0.05)
+            found = Database(f"unix:{socket}")
+            found.nbctl("ls-add", plans.make(plans.KVM, "1-0-1").network.external_switch)
+            yield found
+        finally:
+            server.terminate()
+
+
+@pytest.fixture
+def northbound(database: Database) -> Iterator[Northbound]:
+    with ovn.connect(database.remote) as found:
+        yield found
+
+
+def make(lab: str, source: str = "1-0-1", *changes: str) -> plans.Plan:
+    return plans.make(plans.KVM, source, *changes, lab=lab)
+
+
+@pytest.mark.parametrize("source", ["1-0-1", "3-0-1"])  # three controllers have load balancers
+def test_a_topology_applied_twice_is_there_once(database: Database, northbound: Northbound, source: str) -> None:
+    plan = make("a", source)
+    northbound.apply(topology(plan))
+    first = database.contents()
+    northbound.apply(topology(plan))
+    assert database.contents() == first
+    assert northbound.lab_plan("a") == plan.digest
+    assert northbound.labs() == {"a"}
+
+
+def test_what_is_written_is_what_the_topology_says(database: Database, northbound: Northbound) -> None:
+    top = topology(make("a", "3-0-1"))
+    northbound.apply(top)
+    contents = database.contents()
+    switch = next(row for row in contents["Logical_Switch"] if row["name"] == top.switch)
+    assert {port["name"] for port in switch["ports"]} == {port.name for port in top.ports}
+    assert dict(switch["other_config"]) == top.switch_config
+    (router,) = contents["Logical_Router"]
+    assert {(nat["type"], nat["external_ip"], nat["logical_ip"]) for nat in router["nat"]} == {
+        (nat.type, nat.external, nat.logical) for nat in top.nats
+    }
+    hops = {route["ip_prefix"]: route["nexthop"] for route in router["static_routes"]}
+    assert hops == {"0.0.0.0/0": top.default_route, **dict.fromkeys(top.discarded, "discard")}
+    assert {row["name"] for row in router["load_balancer"]} == {one.name for one in top.balancers}
+    (chassis,) = contents["Gateway_Chassis"]
+    assert chassis["chassis_name"] == top.chassis
+    external = next(row for row in contents["Logical_Switch"] if row["name"] == top.external_switch)
+    assert external["ports"]["name"] == top.external_port.name  # a set of one is written without brackets
+
+
+def test_every_row_carries_the_lab_s_tag(database: Database, northbound: Northbound) -> None:
+    plan = make("a", "3-0-1")
+    before = database.tables()
+    northbound.apply(topology(plan))
+    new = {
+        (name, uuid): dict(row["external_ids"][1])
+        for name, table in database.tables().items()
+        for uuid, row in table.items()
+        if uuid not in before[name]
+    }
+    assert len(new) > 20
+    for row, ids in new.items():
+        assert (ids.get("winlab"), ids.get("winlab-plan")) == ("a", plan.digest), row
+    for table in ("Logical_Switch_Port", "NAT"):
+        nodes = [ids["winlab-node"] for ids in database.tags(table) if "winlab-node" in ids]
+        assert sorted(nodes) == sorted(node.name for node in plan.nodes)
+
+
+def test_damage_is_mended(database: Database, northbound: Northbound) -> None:
+    plan = make("a", "3-0-1")
+    northbound.apply(topology(plan))
+    whole = database.contents()
+    node, net = plan.nodes[0], plan.network
+    for damage in (
+        ("lsp-del", node.port),
+        ("lsp-del", f"{net.external_switch}-to-a"),
+        ("lr-nat-del", net.router, "dnat_and_snat", node.floating),
+        ("lr-route-del", net.router, "0.0.0.0/0"),
+        ("--all", "destroy", "DHCP_Options"),
+        ("--all", "destroy", "DNS"),
+        ("lb-del", f"{net.router}-api-inside"),
+        ("lr-del", net.router),
+        ("ls-del", net.switch),
+    ):
+        database.nbctl(*damage)
+        assert database.contents() != whole, damage
+        with ovn.connect(database.remote) as later:  # as the next command would
+            later.apply(topology(plan))
+        assert database.contents() == whole, damage
+
+
+def test_another_plan_replaces_the_first(database: Database, northbound: Northbound) -> None:
+    northbound.apply(topology(make("a", "1-0-1")))
+    small = database.contents()
+    northbound.apply(topology(make("a", "3-0-1")))
+    assert northbound.lab_plan("a") == make("a", "3-0-1").digest
+    northbound.apply(topology(make("a", "1-0-1")))
+    assert database.contents() == small
+
+
+def test_a_removed_lab_leaves_nothing(database: Database, northbound: Northbound) -> None:
+    before = database.contents()
+    northbound.apply(topology(make("a", "3-0-1")))
+    northbound.set_pod_routes("a", {"10.244.1.0/24": "10.42.0.11"})
+    assert northbound.remove("a")
+    assert database.contents() == before
+    assert not northbound.remove("a")
+    assert northbound.lab_plan("a") is None
+    assert northbound.labs() == set()
+
+
+def test_pod_routes_are_replaced_and_leave_the_others_alone(database: Database, northbound: Northbound) -> None:
+    northbound.apply(topology(make("a")))
+    bare = database.contents()
+    first = {"10.244.0.0/24": "10.42.0.11", "10.244.1.0/24": "10.42.0.12"}
+    northbound.set_pod_routes("a", first)
+    assert northbound.pod_routes("a") == first
+    northbound.set_pod_routes("a", {"10.244.1.0/24": "10.42.0.13"})
+    assert northbound.pod_routes("a") == {"10.244.1.0/24": "10.42.0.13"}
+    assert {"winlab": "a", "winlab-plan": make("a").digest, "winlab-pod-route": "true"} in database.tags(
+        "Logical_Router_Static_Route"
+    )
+    northbound.set_pod_routes("a", {})
+    assert northbound.pod_routes("a") == {}
+    assert database.contents() == bare
+
+
+def test_two_labs_stand_side_by_side(database: Database, northbound: Northbound) -> None:
+    northbound.apply(topology(make("a", "3-0-1")))
+    alone = database.contents()
+    northbound.apply(topology(make("b", "3-0-1")))
+    northbound.set_pod_routes("b", {"10.244.0.0/24": "10.42.0.11"})
+    both = database.contents()
+    assert northbound.labs() == {"a", "b"}
+    assert northbound.pod_routes("a") == {}
+
+    northbound.apply(topology(make("a", "3-0-1")))
+    assert database.contents() == both
+    northbound.set_pod_routes("a", {})
+    assert northbound.pod_routes("b") == {"10.244.0.0/24": "10.42.0.11"}
+    assert northbound.remove("b")
+    assert database.contents() == alone
+
+
+def test_external_addresses_of_another_lab_are_refused(database: Database, northbound: Northbound) -> None:
+    northbound.apply(topology(make("a", "1-0-1", "network.floating_block=7")))
+    before = database.contents()
+    with pytest.raises(ConflictError, match="The lab 'a' has the external address"):
+        northbound.apply(topology(make("b", "1-0-1", "network.floating_block=7")))
+    assert database.contents() == before
+
+
+def test_a_host_without_external_switch_is_told(database: Database) -> None:
+    """The refusal comes in the middle of the transaction; nothing of it stays."""
+    plan = make("a")
+    with ovn.connect(database.remote) as northbound:
+        northbound.apply(topology(plan))
+    database.nbctl("ls-del", plan.network.external_switch)
+    before = database.contents()
+    with ovn.connect(database.remote) as later, pytest.raises(HostError, match=plan.network.external_switch):
+        later.apply(topology(plan))
+    assert database.contents() == before
+
+
+def test_a_connection_ends_and_the_next_is_its_own(database: Database) -> None:
+    """Two connections at a time as well: ovsdbapp shares one among all that are made of a class."""
+    before = threading.active_count()
+    with ovn.connect(database.remote) as first, ovn.connect(database.remote) as second:
+        second.apply(topology(make("a")))
+        assert first.remove("a") or second.remove("a")
+    assert threading.active_count() == before
+    with ovn.connect(database.remote) as third:
+        assert third.labs() == set()
+    assert threading.active_count() == before
+
+
+def test_a_database_that_is_not_there_is_told(tmp_path: Path, database: Database) -> None:
+    with pytest.raises(HostError, match="no OVN northbound socket"), ovn.connect(f"unix:{tmp_path}/none"):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(HostError, match="does not answer"), ovn.connect(f"unix:{tmp_path}/file"):
+        pass

@@ -1,0 +1,50 @@
+"""Locks between processes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from winlab import locks
+
+
+def test_a_lock_is_held_once_and_says_by_whom(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with locks.attempt(path) as mine, locks.attempt(path) as other:
+        assert mine
+        assert not other
+        assert path.read_text() == str(os.getpid())
+    with locks.attempt(path) as again:
+        assert again
+
+
+def test_a_folder_is_held_until_the_end_even_if_it_goes(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with locks.folder(folder) as mine:
+        with locks.folder(folder) as other:
+            assert (mine, other) == (True, False)
+        with locks.folder(folder) as other:  # the one that was refused has not released it
+            assert not other
+        folder.rmdir()
+    folder.mkdir()
+    with locks.folder(folder) as again:
+        assert again
+
+
+def test_a_brief_lock_is_waited_for(tmp_path: Path) -> None:
+    path, order = tmp_path / "lock", []
+
+    def second() -> None:
+        with locks.briefly(path):
+            order.append("second")
+
+    with locks.briefly(path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+        order.append("first")
+    thread.join(5)
+    assert order == ["first", "second"]

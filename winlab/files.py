@@ -1,0 +1,95 @@
+"""Files that are never half written, and their digests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+from winlab.errors import UsageError
+from winlab.events import Progress
+
+BLOCK = 1 << 20
+
+
+def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None, durable: bool = False) -> None:
+    """Replace a file by rename: readers see the old content or the new, never a part. A link is replaced, too.
+
+    :param content: text is written as UTF-8.
+    :param mode: the file's permissions, set before anything is written; None: a new file's, by the umask.
+    :param durable: the content is on the disk before the rename, so that a power cut leaves no empty file.
+    :raises OSError: it can't be written; what was there stays, and nothing else is left behind.
+    """
+    fresh = _beside(path)
+    try:
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+        with os.fdopen(handle, "wb") as file:
+            if mode is not None:
+                os.fchmod(handle, mode)
+            file.write(content.encode() if isinstance(content, str) else content)
+            if durable:
+                file.flush()
+                os.fsync(handle)
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:
+    """Give a file this text and mode, and make its folder; whether anything changed.
+
+    :raises OSError: it can't be read or written.
+    """
+    if path.exists() and path.read_text(encoding="utf-8") == text and path.stat().st_mode & 0o777 == mode:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text, mode=mode)
+    return True
+
+
+def replace_link(link: Path, target: Path) -> None:
+    """Make a symbolic link, or point it elsewhere; at no time is there none.
+
+    :raises OSError: it can't be made.
+    """
+    fresh = _beside(link)
+    fresh.symlink_to(target)
+    try:
+        fresh.replace(link)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Write a file's or folder's content to the disk: after a power cut, a rename must not be there without it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256(path: Path, progress: Progress | None = None) -> str:
+    """The SHA-256 of a file of any size, in hexadecimal digits.
+
+    :raises UsageError: it can't be read.
+    """
+    made, have = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            while block := file.read(BLOCK):
+                made.update(block)
+                have += len(block)
+                if progress is not None:
+                    progress.say(f"reading {path.name}", have / max(size, 1))
+    except OSError as error:
+        raise UsageError(f"'{path}' can't be read.", why=str(error)) from error
+    return made.hexdigest()
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
