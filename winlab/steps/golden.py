@@ -89,7 +89,7 @@ def upload_step(run: Run, target: str, key: str) -> Step:
     def done() -> bool:
         return run.pool.is_complete(target) or all_made(run.plan, run.conn)
 
-    return Step(IMAGE(of=target), work, done, usual=60, load=Load.CORE)
+    return Step(IMAGE(of=target), work, done, usual=60)
 
 
 class _Build:
