@@ -16,8 +16,11 @@ if TYPE_CHECKING:
         AccessError,
         ClusterError,
         ConflictError,
+        ExitCode,
+        Failure,
         GuestError,
         HostError,
+        LabError,
         NotFoundError,
         StalledError,
         TransferError,
@@ -25,7 +28,20 @@ if TYPE_CHECKING:
         UsageError,
         WinlabError,
     )
-    from winlab.events import Event, Listener
+    from winlab.events import (
+        Event,
+        Listener,
+        Note,
+        RunEnded,
+        RunStarted,
+        StepChecking,
+        StepDone,
+        StepEvent,
+        StepFailed,
+        StepProgress,
+        StepSkipped,
+        StepStarted,
+    )
     from winlab.lab import Lab, Node
     from winlab.site import Site
     from winlab.steps.payload import Origin
@@ -36,17 +52,30 @@ __all__ = [
     "ClusterError",
     "ConflictError",
     "Event",
+    "ExitCode",
+    "Failure",
     "GuestError",
     "HostError",
     "Lab",
+    "LabError",
     "Listener",
     "Node",
     "NotFoundError",
+    "Note",
     "Origin",
     "Plan",
+    "RunEnded",
+    "RunStarted",
     "Site",
     "Spec",
     "StalledError",
+    "StepChecking",
+    "StepDone",
+    "StepEvent",
+    "StepFailed",
+    "StepProgress",
+    "StepSkipped",
+    "StepStarted",
     "TransferError",
     "UnreachableError",
     "UsageError",
@@ -54,21 +83,55 @@ __all__ = [
     "__version__",
 ]
 _HOMES = {
-    "Event": "winlab.events",
     "Lab": "winlab.lab",
-    "Listener": "winlab.events",
     "Node": "winlab.lab",
     "Origin": "winlab.steps.payload",
     "Plan": "winlab.design.plan.model",
     "Site": "winlab.site",
     "Spec": "winlab.design.spec.model",
+    **dict.fromkeys(
+        (
+            "AccessError",
+            "ClusterError",
+            "ConflictError",
+            "ExitCode",
+            "Failure",
+            "GuestError",
+            "HostError",
+            "LabError",
+            "NotFoundError",
+            "StalledError",
+            "TransferError",
+            "UnreachableError",
+            "UsageError",
+            "WinlabError",
+        ),
+        "winlab.errors",
+    ),
+    **dict.fromkeys(
+        (
+            "Event",
+            "Listener",
+            "Note",
+            "RunEnded",
+            "RunStarted",
+            "StepChecking",
+            "StepDone",
+            "StepEvent",
+            "StepFailed",
+            "StepProgress",
+            "StepSkipped",
+            "StepStarted",
+        ),
+        "winlab.events",
+    ),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'winlab' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOMES.get(name, "winlab.errors")), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from winlab.adapters.guests.contract import WindowsFacts
 from winlab.checks import windows_gates
 from winlab.checks.means import Means
-from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Told, choose, is_standin, said
+from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Stage, choose, is_standin, said
 from winlab.checks.objects import (
     Objects,
     condition,
@@ -26,7 +26,7 @@ from winlab.checks.objects import (
 )
 from winlab.design.plan.tags import Tag
 from winlab.errors import WinlabError
-from winlab.events import Kind, Listener
+from winlab.events import Listener
 
 Found = TypeVar("Found")
 KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
@@ -86,7 +86,7 @@ def run(
     chosen = choose([gate.id for gate in GATES], only)
     gates = [gate for gate in GATES if chosen is None or gate.id in chosen]
     began, begun = time.time(), means.clock()
-    told = Told(tell, f"{len(gates)} gates", means.clock)
+    told = Stage(tell, f"{len(gates)} gates", means.clock)
     results = {gate.id: result for gate in gates if (result := _left_out(gate, tags)) is not None}
     looker = _Looker(tags, means)
     while pending := [gate for gate in gates if gate.id not in results]:
@@ -107,7 +107,7 @@ def run(
             told.say(f"{first}: {last[first]}", len(results) / len(gates))
             means.sleep(LOOK)
     ordered = tuple(results[gate.id] for gate in gates)
-    told.end(Kind.FAILED if any(result.outcome is Outcome.FAILED for result in ordered) else Kind.DONE)
+    told.conclude(ordered)
     return Report("readiness", lab, ordered, began, means.clock() - begun)
 
 

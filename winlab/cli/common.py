@@ -41,7 +41,17 @@ LabName = Annotated[
 ]
 NodeName = Annotated[str, typer.Argument(help="The node's name, such as node-1.", autocompletion=complete_nodes)]
 ImageName = Annotated[str, typer.Argument(help="The image's name.", autocompletion=complete_images)]
-Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")]
+
+
+def _choose_output(value: Output) -> Output:
+    """Remember how a command prints, for what is told when it fails."""
+    global chosen_output
+    chosen_output = value
+    return value
+
+
+chosen_output = Output.TABLE
+Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.", callback=_choose_output)]
 Mirror = Annotated[
     str | None,
     typer.Option(

@@ -10,7 +10,7 @@ from winlab.design.plan import required
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.errors import UsageError
-from winlab.events import Event, Kind, Listener, Progress
+from winlab.events import Listener, Note, Progress
 from winlab.operations import lock_inputs, one_step
 from winlab.operations.lock_file import Medium
 from winlab.steps import payload
@@ -30,7 +30,7 @@ def gather(plan: Plan, stock: Stock, path: Path | None, origin: Origin, tell: Li
     :raises WinlabError: as :func:`create`.
     """
     chosen, artifacts, why = source(plan, origin)
-    tell(Event(Kind.NOTE, "", f"Filled from {why}"))
+    tell(Note(lab=plan.lab, text=f"Filled from {why}"))
     return one_step.perform(
         "bundle",
         lambda progress: create(plan, stock, path, chosen, artifacts, origin.mirror, progress),

@@ -9,19 +9,19 @@ from typing import Literal
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
-from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Obtained
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine import engine
-from winlab.engine.durations import Durations, Forecast
-from winlab.engine.engine import Step
+from winlab.engine.durations import Forecast
+from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError
-from winlab.events import Event, Kind, Listener, Told
+from winlab.events import Event, Listener, Note, Told
 from winlab.operations import bundle, golden, lock_file, lock_inputs
 from winlab.site import Site
-from winlab.steps import Context, boot, foundation, images, linux_nodes, machines, payload, pods, ready, windows_nodes
-from winlab.steps.payload import Origin, Supply
+from winlab.steps import payload, recipe
+from winlab.steps.golden import all_made
+from winlab.steps.payload import Origin
 
 Until = Literal["guests", "cluster"]
 
@@ -52,7 +52,7 @@ def create(
     :raises WinlabError: a step failed.
     """
     if plan.host.accelerator == "tcg":
-        tell(Event(Kind.NOTE, "", "KVM can't be used on this host: guests are emulated, which is slow."))
+        tell(Note(lab=plan.lab, text="KVM can't be used on this host: guests are emulated, which is slow."))
     state = site.folder(plan.lab)
     origin = origin or Origin()
     if origin.bundle is not None:
@@ -62,33 +62,30 @@ def create(
     check, check_images = _check_lock(plan, stock, locked) if locked is not None else (None, None)
     with site.storage() as (conn, pool), state.locked(), ExitStack() as held:
         _refuse_other_plan(plan, conn)
-        if not golden.all_made(plan, conn):
+        if not all_made(plan, conn):
             golden.check_evaluation(plan, tell)
         built = golden.lacking(plan, site, lambda: golden.is_there(plan, pool, conn), held, Told(tell, "golden image"))
         _check_memory(plan, conn)
-        known = Durations(plan.host.accelerator)
-        context = Context(plan, state, conn, pool, origin.mirror, plan.host.scale, known, consent, check_images, stock)
-        found = steps(context)
+        run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
+        found = recipe.guests(run)
         if until == "cluster" or built is not None:
-            source, why = payload.choose(plan, origin, settled=built is None and payload.has_all(context))
-            source.check = check
+            source, why = payload.choose(plan, origin, settled=built is None and payload.has_all(run), check=check)
             if source.bundle is not None and origin.bundle is None:
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
-            tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+            tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
         if until == "cluster":
-            found += cluster_steps(context, source, admin)
+            found += recipe.cluster(run, source, admin)
         if built is None:
-            found += golden.upload_steps(context)
+            found += recipe.golden_upload(run)
         else:
-            found += golden.build_steps(context, built, source, alone=until != "cluster")
+            found += recipe.golden_build(run, built, source, alone=until != "cluster")
 
         def listen(event: Event) -> None:
-            if event.kind not in (Kind.CHECKING, Kind.PROGRESS):
-                state.record(event)
+            state.record(event)
             tell(event)
 
-        forecast = Forecast(known, [*plan.nodes, *(built.nodes if built is not None else ())])
-        engine.run(forecast.steps(found), forecast.listen(listen))
+        forecast = Forecast(run.pace.known, [plan] if built is None else [plan, built])
+        engine.run(forecast.steps(found), listen, plan.lab)
         if built is not None:
             site.folder(built.lab).remove()
 
@@ -111,26 +108,6 @@ def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Ob
         lock_file.require(held, now, path, whole=False)
 
     return check, check_images
-
-
-def cluster_steps(context: Context, source: Supply, admin: str = "") -> list[Step]:
-    """All steps that make a cluster of guests that answer, or have them join one (*admin*: its kubeconfig)."""
-    found = [*payload.steps(context, source), *linux_nodes.steps(context, admin), *pods.steps(context, source)]
-    for node in context.plan.nodes:
-        if node.os == "windows":
-            found += windows_nodes.steps(context, node)
-    return found + ready.steps(context)
-
-
-def steps(context: Context) -> list[Step]:
-    """All steps that make the plan's guests answer."""
-    found = [*foundation.steps(context), *images.steps(context), *images.drivers_steps(context)]
-    for node in context.plan.nodes:
-        usual = recipes.get(node.image).usual_boot_seconds
-        found += [*machines.steps(context, node), boot.step(context, node, usual)]
-        if node.os == "windows":
-            found.append(machines.detach_step(context, node))
-    return found
 
 
 def _refuse_other_plan(plan: Plan, conn: Connection) -> None:

@@ -7,8 +7,8 @@ from typing import Literal
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.vm import domains
-from winlab.errors import WinlabError
-from winlab.events import Event, Kind, Listener
+from winlab.errors import WinlabError, together
+from winlab.events import Listener, Note, StepDone
 from winlab.operations import golden, join
 from winlab.site import Site
 
@@ -23,7 +23,7 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
 
     def gone(kind: Literal["node", "domain", "volume", "network", "folder", "context"], name: str) -> None:
         removed.append(f"{kind} {name}")
-        tell(Event(Kind.DONE, f"remove {kind} {name}"))
+        tell(StepDone(lab=lab, step=f"remove {kind} {name}"))
 
     golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell)))
     with site.connected() as conn, state.locked():
@@ -33,7 +33,7 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
         for name in removed_nodes:
             gone("node", name)
         if left:
-            tell(Event(Kind.NOTE, "", left))
+            tell(Note(lab=lab, text=left))
         problems = traces.remove(lab, conn, site.overlay, lambda: site.pool(conn), gone)
         try:
             if kubeconfig.forget(lab):
@@ -41,9 +41,7 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
         except WinlabError as error:
             problems.append(error)
         if problems:
-            # the folder stays: it is what a second try would be told about
-            problems[0].causes = tuple(problems[1:])
-            raise problems[0]
+            raise together(problems)  # the folder stays: it is what a second try would be told about
         had_secrets = any(path.name != "lock" for path in state.folder.iterdir())
         state.remove()
         if had_secrets:

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from winlab import locks
-from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.catalog import versions
 from winlab.design.plan.golden import LAB as GOLDEN
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine import engine
-from winlab.engine.durations import Durations, Forecast
-from winlab.engine.engine import Step
+from winlab.engine.durations import Forecast
+from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError, UsageError, WinlabError
-from winlab.events import Event, Kind, Listener, Progress, Told
-from winlab.lab_folder import LabState
+from winlab.events import Listener, Note, Progress, Told
 from winlab.operations import bundle
 from winlab.site import Site
-from winlab.steps import Context, foundation, golden, images, payload
-from winlab.steps.payload import Origin, Supply
+from winlab.steps import payload, recipe
+from winlab.steps.golden import all_made, clone
+from winlab.steps.payload import Origin
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.images import library, requirements
 
 WANTED_BY = "wanted-by"  # in a builder's folder: the lab whose create began it
-SUFFIX = " of the golden image"
 SOON = 14  # days: an evaluation that ends within them is told of
-
-
-def clone(plan: Plan) -> NodePlan | None:
-    """The first node that is a clone; None if there is none."""
-    return next((node for node in plan.nodes if node.windows is not None and node.windows.golden), None)
 
 
 def is_there(plan: Plan, pool: Pool, conn: Connection) -> bool:
@@ -47,12 +39,6 @@ def is_there(plan: Plan, pool: Pool, conn: Connection) -> bool:
     if pool.is_complete(node.volume("base").name) or golden_cache.find(str(node.windows.golden)) is not None:
         return True
     return all_made(plan, conn)
-
-
-def all_made(plan: Plan, conn: Connection) -> bool:
-    """Whether all of the plan's Windows machines are made, so that no golden image is cloned any more."""
-    clones = [node for node in plan.nodes if node.windows is not None]
-    return all(domains.find(conn, node.domain) is not None for node in clones)
 
 
 def check_media(plan: Plan, stock: Stock, site: Site, *, consent: bool = False, offline: bool = False) -> None:
@@ -98,7 +84,7 @@ def check_evaluation(plan: Plan, tell: Listener) -> None:
         )
     if made.days_left < SOON:
         text = f"The evaluation of Windows in the golden image {key} ends in {made.days_left} days. {anew}"
-        tell(Event(Kind.NOTE, "", text))
+        tell(Note(lab=plan.lab, text=text))
 
 
 def _is_settled(plan: Plan, site: Site) -> bool:
@@ -133,33 +119,6 @@ def _lock(lab: str, site: Site) -> Path:
     return base / f"{lab}.lock"
 
 
-def upload_steps(context: Context) -> list[Step]:
-    """The step that sees to it that a golden image which is there is in the pool; none if no node is a clone."""
-    node = clone(context.plan)
-    if node is None:
-        return []
-    assert node.windows is not None
-    step = golden.upload_step(context, node.volume("base").name, str(node.windows.golden))
-    return [replace(step, done=lambda: step.done() or all_made(context.plan, context.conn))]
-
-
-def build_steps(context: Context, builder: Plan, source: Supply, *, alone: bool) -> list[Step]:
-    """The steps that make the golden image, and clones wait for.
-
-    :param context: of the lab with the clones.
-    :param alone: no other step brings the payload CD for Windows.
-    """
-    node = clone(context.plan)
-    assert node is not None
-    assert node.windows is not None
-    own = replace(context, plan=builder, state=LabState(builder.lab), suffix=SUFFIX)
-    found = [payload.payload_step(context, source, "windows")] if alone else []
-    if not golden.is_sealed(own):
-        found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
-    insert = payload.insert_step(own, source, builder.nodes[0])
-    return [*found, *golden.steps(own, insert, node.volume("base").name, str(node.windows.golden))]
-
-
 def build(
     plan: Plan, stock: Stock, site: Site, tell: Listener, origin: Origin, *, consent: bool = False
 ) -> golden_cache.Golden:
@@ -177,20 +136,17 @@ def build(
         bundle.restore_images(plan.builder, origin.bundle, Told(tell, "images of the bundle"))
     check_media(plan, stock, site, consent=consent, offline=offline)
     check_evaluation(plan, tell)
-    with site.storage() as (conn, pool), ExitStack() as held:
+    with site.connected() as conn, ExitStack() as held:
         builder = lacking(plan, site, lambda: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
         if builder is not None:
             source, why = payload.choose(plan, origin)
             if source.bundle is not None and not offline:
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
-            tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+            tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
             fetch = consent and not offline
-            known = Durations(plan.host.accelerator)
-            context = Context(
-                plan, site.folder(plan.lab), conn, pool, origin.mirror, plan.host.scale, known, fetch, stock=stock
-            )
-            forecast = Forecast(known, builder.nodes)
-            engine.run(forecast.steps(build_steps(context, builder, source, alone=True)), forecast.listen(tell))
+            run = Run.start(plan, stock, site, conn, Sources(origin.mirror, fetch))
+            forecast = Forecast(run.pace.known, [builder])
+            engine.run(forecast.steps(recipe.golden_build(run, builder, source, alone=True)), tell, builder.lab)
             site.folder(builder.lab).remove()
     image = golden_cache.find(key)
     assert image is not None

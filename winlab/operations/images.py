@@ -8,11 +8,12 @@ from pathlib import Path
 from winlab.design.catalog import recipes as catalog
 from winlab.design.catalog.recipes import Recipe
 from winlab.engine import engine
-from winlab.engine.engine import Step
+from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Listener, Progress
 from winlab.operations import consent, one_step
 from winlab.site import Site
+from winlab.steps.states import WORK
 from winlab.supply.images import cache, windows_media
 from winlab.supply.images.cache import Image
 from winlab.supply.images.requirements import require_source
@@ -31,8 +32,8 @@ def build(name: str, tell: Listener, *, mirror: str | None = None, source: Path 
     def obtain(progress: Progress) -> None:
         cache.obtain(recipe, progress, mirror=mirror if recipe.download else None, source=source)
 
-    step = Step(f"image {name}", obtain, lambda: cache.lookup(recipe) is not None, usual=recipe.usual_seconds)
-    engine.run([step], tell)
+    done, usual = lambda: cache.lookup(recipe) is not None, float(recipe.usual_seconds)
+    engine.run([Step(WORK(of=f"image {name}"), obtain, done, usual=usual)], tell)
     image = cache.lookup(recipe)
     assert image is not None
     return image

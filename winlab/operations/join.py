@@ -29,7 +29,7 @@ from winlab.design.plan.model import Plan
 from winlab.design.plan.tags import Tag
 from winlab.design.spec.model import Spec
 from winlab.errors import ClusterError, UsageError
-from winlab.events import Event, Kind, Listener, Progress, Told
+from winlab.events import Listener, Note, Progress, Told
 from winlab.lab_folder import LabState
 from winlab.operations import create, look, one_step, planning
 from winlab.operations.planning import Planned
@@ -107,7 +107,7 @@ def join(
     """
     planned = joining.planned
     for note in notes(planned.plan, joining.cluster):
-        tell(Event(Kind.NOTE, "", note))
+        tell(Note(lab=planned.plan.lab, text=note))
     create.create(
         planned.plan, planned.stock, site, tell, until=until, origin=origin, admin=joining.admin, consent=consent
     )

@@ -13,13 +13,14 @@ from winlab.adapters.guests.scripts import Node
 from winlab.adapters.vm.domains import Machine
 from winlab.design.catalog.artifact import System
 from winlab.engine import engine
-from winlab.engine.engine import Step
+from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Listener, Progress
 from winlab.operations import drives as drive
-from winlab.operations import look, one_step
+from winlab.operations import look
 from winlab.operations.drives import Drives
 from winlab.site import Site
+from winlab.steps.states import LOAD_CD, LOAD_READY, LOADED
 from winlab.supply.artifacts import store
 from winlab.supply.artifacts.oci import archive as oci
 
@@ -56,14 +57,17 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
     state = site.folder(lab)
     with site.connected() as conn, store.workspace() as folder:
         machines = look.find(lab, conn)
-        prepared = one_step.perform(
-            "image", lambda progress: prepare(image, folder, name=name, progress=progress), tell, usual=5
-        )
+        prepared: list[Ready] = []
+
+        def work(progress: Progress) -> None:
+            prepared.extend(prepare(image, folder, name=name, progress=progress))
+
+        engine.run([Step(LOAD_READY(lab), work, lambda: False, usual=5)], tell, lab)
         nodes = nodes_for(prepared, machines)
         with state.locked():
             drives = Drives(conn, site.pool(conn), state)
             try:
-                engine.run(steps(prepared, nodes, drives), tell)
+                engine.run(steps(prepared, nodes, drives), tell, lab)
             finally:
                 clean(lab, drives)
     found: dict[str, list[str]] = {}
@@ -192,7 +196,7 @@ def _cd(image: Ready, drives: Drives) -> Step:
         text = (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode()
         drives.upload(f"load-{image.os}", {image.file: image.path, "payload.json": text}, progress)
 
-    return Step(f"CD for {image.os}", write, lambda: False, usual=10)
+    return Step(LOAD_CD(drives.state.lab, of=image.os), write, lambda: False, usual=10)
 
 
 def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
@@ -203,4 +207,5 @@ def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
                 node.run(contract.Load(), progress.say)
             drive.await_gone(node, image.file)
 
-    return Step(f"load {machine.tag.node}", load, lambda: False, (f"CD for {image.os}",), usual=30)
+    lab = drives.state.lab
+    return Step(LOADED(lab, machine.tag.node), load, lambda: False, [LOAD_CD(lab, of=image.os)], usual=30)

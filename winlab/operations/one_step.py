@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from winlab.engine import engine
-from winlab.engine.engine import Step
+from winlab.engine.step import Step
 from winlab.events import Listener, Progress
+from winlab.steps.states import WORK
 
 T = TypeVar("T")
 
@@ -20,5 +21,5 @@ def perform(name: str, work: Callable[[Progress], T], tell: Listener, usual: flo
     :raises WinlabError: the work failed.
     """
     results: list[T] = []
-    engine.run([Step(name, lambda progress: results.append(work(progress)), lambda: False, usual=usual)], tell)
+    engine.run([Step(WORK(of=name), lambda progress: results.append(work(progress)), lambda: False, usual=usual)], tell)
     return results[0]
