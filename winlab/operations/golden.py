@@ -9,7 +9,7 @@ from pathlib import Path
 from winlab import lab_folder, locks
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.volumes import Pool
-from winlab.design.catalog import versions
+from winlab.design.cni import compatible
 from winlab.design.plan.golden import LAB as GOLDEN
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
@@ -55,7 +55,7 @@ def check_media(plan: Plan, stock: Stock, *, consent: bool = False, offline: boo
         return
     made = golden_cache.find(str(node.windows.golden))
     if made is not None:
-        versions.check(plan.cluster.versions, node.windows.release, made.facts["build"], plan.cluster.profile)
+        compatible.check(plan.cluster.versions, node.windows.release, made.facts["build"], plan.cluster.profile)
         return
     try:
         requirements.check(plan.builder, stock, consent=consent, offline=offline)

@@ -16,6 +16,7 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.volumes import Pool
+from winlab.addons import recipe as addons
 from winlab.design.catalog.artifact import Obtained
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
@@ -91,7 +92,7 @@ def create(
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
         if until == "cluster":
-            found += recipe.cluster(run, source, admin)
+            found += [*recipe.cluster(run, source, admin), *addons.steps(run, source)]
         if built is None:
             found += recipe.golden_upload(run)
         else:

@@ -11,6 +11,7 @@ from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import authority as access
 from winlab.adapters.kube import existing, kubeconfig, tokens
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design import cni
 from winlab.design.plan import required
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import containerd, kubeadm, kubelet
@@ -60,8 +61,7 @@ def cluster(run: Run) -> kubeadm.Cluster:
         pod_cidr=plan.pod_cidr,
         service_cidr=plan.service_cidr,
         domain=plan.domain,
-        # Calico's rules are iptables' own, and kube-proxy's are to stand beside them
-        proxy_mode="iptables" if plan.profile.startswith("calico") else "nftables",
+        proxy_mode=cni.get(plan.profile).proxy_mode,
         preloaded=True,
         emulated=run.plan.host.accelerator != "kvm",
     )

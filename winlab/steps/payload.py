@@ -108,8 +108,8 @@ def choose(
     needed = [artifact for artifact in every if not (isinstance(artifact, Program) and artifact in own)]
     source, why = select.choose(
         needed,
-        pins=versions.load().pins,
-        build=lambda: BuildSource(versions_.kubernetes, trees),
+        pins=required.pins(plan),
+        build=lambda: BuildSource(versions_.kubernetes, trees, required.builds(plan)),
         kind=kind,
         bundle_path=origin.bundle,
         mirror=origin.mirror,

@@ -102,14 +102,14 @@ def _objects(run: Run, supply: Supply) -> Step:
 
     parts = [NodeNetwork(node.name, node.os, node.address) for node in plan.nodes]
     releases = sorted({node.windows.release for node in plan.nodes if node.windows is not None})
-    published = [] if plan.joins else profile.published(plan.cluster.versions)
+    published = [] if plan.joins else profile.published(plan.cluster.releases)
     patches = [] if plan.joins else profile.patches(parts)
 
     def wanted() -> list[dict[str, Any]]:
         if plan.joins:  # its network is its own affair
             return runtime_classes.objects(releases)
         host, _, port = plan.cluster.endpoint.rpartition(":")
-        own = profile.manifests(network(plan), parts, Endpoint(host, int(port)), plan.cluster.versions)
+        own = profile.manifests(network(plan), parts, Endpoint(host, int(port)), plan.cluster.releases)
         return [*runtime_classes.objects(releases), *own]
 
     def work(progress: Progress) -> None:

@@ -16,14 +16,15 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from winlab import data
+from winlab.design.addon import ByName
 from winlab.design.catalog import recipes
+from winlab.design.cni import ProfileName
 from winlab.design.spec import time_zones
 from winlab.design.spec.sizes import Mib
 from winlab.errors import UsageError
 
 SHORTHAND = re.compile(r"(\d+)-(\d+)-(\d+)")
 LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)+$"  # en-US, sr-Latn-RS
-CniProfile = Literal["calico-vxlan", "calico-bgp", "flannel-vxlan", "host-gw", "l3"]
 # What a worker has only where it runs Windows
 WINDOWS_ONLY = (
     *("media", "drivers", "openssh", "firmware", "bus", "product_key", "language"),
@@ -123,7 +124,7 @@ class Network(_Model):
     cidr: str = "10.77.0.0/24"
     dns: tuple[str, ...] = Field((), description="resolvers for the guests; default: the host's own")
     mtu: int = Field(1500, ge=1280, le=9000)
-    cni: CniProfile | None = Field(
+    cni: ProfileName | None = Field(
         None, description="default: l3 in a rehearsal and where all nodes run Linux, else calico-vxlan"
     )
     floating_block: int | None = Field(
@@ -155,6 +156,7 @@ class Spec(_Model):
     hypervisors: Literal[1] = 1
     network: Network = Network()
     kubernetes: Kubernetes = Kubernetes()
+    addons: ByName = Field({}, description="by name, the settings of each add-on that the lab is to have")
 
     @model_validator(mode="after")
     def _known_systems(self) -> Spec:
@@ -197,7 +199,7 @@ def load(source: str, changes: Iterable[str] = ()) -> Spec:
     given: dict[str, str] = {}
     for change in changes:
         path, sign, value = change.partition("=")
-        if not sign or not re.fullmatch(r"[a-z_]+(\.[a-z_]+)*", path):
+        if not sign or not re.fullmatch(r"[a-z_]+(\.[a-z0-9_-]+)*", path):
             raise UsageError(
                 f"'--set {change}' can't be understood.", cure="Write it as --set path=value: --set workers.cpus=4."
             )

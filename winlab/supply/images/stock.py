@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from winlab import data
+from winlab.design import addon, cni
 from winlab.design.catalog import recipes, versions
 from winlab.design.plan.model import sha256_of
 from winlab.design.plan.stock import GoldenImage, Material, Stock, Template
@@ -27,6 +28,7 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
     """
     voice = progress or Quiet()
     _read_catalog()
+    addon.read(spec.addons)
     workers = spec.workers
     files: dict[Path, tuple[Material, ...]] = {path: (_material(path, voice),) for path in _files(workers)}
     files |= {path: tuple(_tree(path, voice)) for path in _folders(workers)}
@@ -64,6 +66,7 @@ def _read_catalog() -> None:
     for name in recipes.names():
         recipes.get(name)
     versions.load()
+    cni.read()
     time_zones.problem("UTC")
     data.texts("unattend")
 
