@@ -79,14 +79,14 @@ def create(
         if built is None:
             found += recipe.golden_upload(run)
         else:
-            found += recipe.golden_build(run, built, source, alone=until != "cluster")
+            found += recipe.golden_build(run, [built], source, alone=until != "cluster")
 
         def listen(event: Event) -> None:
             state.record(event)
             tell(event)
 
         forecast = Forecast(run.pace.known, [plan] if built is None else [plan, built])
-        engine.run(forecast.steps(found), listen, plan.lab)
+        engine.run(forecast.steps(recipe.once(found)), listen, plan.lab)
         if built is not None:
             site.folder(built.lab).remove()
 

@@ -146,7 +146,8 @@ def build(
             fetch = consent and not offline
             run = Run.start(plan, stock, site, conn, Sources(origin.mirror, fetch))
             forecast = Forecast(run.pace.known, [builder])
-            engine.run(forecast.steps(recipe.golden_build(run, builder, source, alone=True)), tell, builder.lab)
+            steps = recipe.once(recipe.golden_build(run, [builder], source, alone=True))
+            engine.run(forecast.steps(steps), tell, builder.lab)
             site.folder(builder.lab).remove()
     image = golden_cache.find(key)
     assert image is not None

@@ -6,9 +6,14 @@ made by all three at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.engine.run import Run
+from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.steps import boot, foundation, golden, images, linux_nodes, machines, payload, pods, ready, windows_nodes
 from winlab.steps.payload import Supply
@@ -30,30 +35,60 @@ def cluster(run: Run, supply: Supply, admin: str = "") -> list[Step]:
     return found + ready.steps(run)
 
 
-def golden_upload(run: Run) -> list[Step]:
-    """The steps by which the golden images that clones stand on are in the pool; they are in the cache already."""
-    wanted = {node.volume("base").name: str(node.windows.golden) for node in run.plan.clones()}
-    return [golden.upload_step(run, volume, key) for volume, key in wanted.items()]
+def golden_upload(run: Run, built: Sequence[Plan] = ()) -> list[Step]:
+    """The steps by which the golden images that clones stand on are in the pool; they are in the cache already.
+
+    :param built: the builders of those that are not, which :func:`golden_build` makes.
+    """
+    return [golden.upload_step(run, *_target(run, builder)) for builder in _builders(run.plan) if builder not in built]
 
 
-def golden_build(run: Run, builder: Plan, supply: Supply, *, alone: bool) -> list[Step]:
-    """The steps that make the golden image, and clones wait for. Once it is being sealed nothing else is done to it.
+def golden_build(run: Run, built: Sequence[Plan], supply: Supply, *, alone: bool) -> list[Step]:
+    """The steps that make golden images, and clones wait for. Once one is being sealed nothing else is done to it.
 
     :param run: of the lab with the clones.
-    :param builder: the plan of the lab in which it is made.
+    :param built: the plans of the labs in which they are made.
     :param alone: no other step brings the payload CD for Windows.
     """
-    node = run.plan.clones()[0]
-    own = run.beside(builder)
     found = [payload.payload_step(run, supply, "windows")] if alone else []
-    if not golden.is_sealed(own):
-        found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
-        for machine in builder.windows_nodes():
-            found += [*_machine(own, machine), payload.insert_step(own, machine)]
-            found += windows_nodes.programs(own, machine)
-            if machine.windows.updates:
-                found.append(windows_nodes.updates_step(own, machine))
-    return [*found, *golden.steps(own, node.volume("base").name, str(node.windows.golden))]
+    for builder in built:
+        own = run.beside(builder)
+        if not golden.is_sealed(own):
+            found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
+            for machine in builder.windows_nodes():
+                found += [*_machine(own, machine), payload.insert_step(own, machine)]
+                found += windows_nodes.programs(own, machine)
+                if machine.windows.updates:
+                    found.append(windows_nodes.updates_step(own, machine))
+        found += golden.steps(own, *_target(run, builder))
+    return found
+
+
+def once(steps: Sequence[Step]) -> list[Step]:
+    """The steps, of which several may bring the same thing that labs share, such as an image: the first brings it.
+
+    It is done when it is for each of them: one lab may need no more of an image than the disks that it has.
+    """
+    own = [step for step in steps if step.reaches.lab]
+    shared: dict[State, list[Step]] = {}
+    for step in steps:
+        if not step.reaches.lab:
+            shared.setdefault(step.reaches, []).append(step)
+    return [*(replace(same[0], done=partial(_all_done, same)) for same in shared.values()), *own]
+
+
+def _all_done(steps: Iterable[Step]) -> bool:
+    return all(step.done() for step in steps)
+
+
+def _builders(plan: Plan) -> list[Plan]:
+    return [] if plan.builder is None else [plan.builder]
+
+
+def _target(run: Run, builder: Plan) -> tuple[str, str]:  # noqa: ARG001
+    """The base volume that the clones of a golden image stand on, and the image's key."""
+    node = run.plan.clones()[0]
+    return node.volume("base").name, str(node.windows.golden)
 
 
 def _machine(run: Run, node: NodePlan) -> list[Step]:

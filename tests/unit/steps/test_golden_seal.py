@@ -45,7 +45,7 @@ class Builder:
         self.domain = conn.defineXML(self._xml)
         self.domain.create()
         steps = recipe.golden_build(
-            runs.run(plan, conn=conn, guest=Guest()), plan.builder, Supply(cast(Any, None)), alone=False
+            runs.run(plan, conn=conn, guest=Guest()), [plan.builder], Supply(cast(Any, None)), alone=False
         )
         self.step: Step = runs.titled(steps, "seal golden")
 

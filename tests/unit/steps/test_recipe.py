@@ -45,7 +45,7 @@ def created(plan: Plan, *, build: bool = False, admin: str = "") -> list[Step]:
     steps = [*recipe.guests(run), *recipe.cluster(run, SUPPLY, admin)]
     if build:
         assert plan.builder is not None
-        return [*steps, *recipe.golden_build(run, plan.builder, SUPPLY, alone=False)]
+        return [*steps, *recipe.golden_build(run, [plan.builder], SUPPLY, alone=False)]
     return [*steps, *recipe.golden_upload(run)]
 
 
@@ -145,7 +145,7 @@ def test_a_golden_image_is_made_beside_its_lab_or_alone(changes: list[str]) -> N
     plan = make(*changes)
     assert plan.builder is not None
     compose(created(plan, build=True))
-    steps = compose(recipe.golden_build(runs.run(plan), plan.builder, SUPPLY, alone=True))
+    steps = compose(recipe.golden_build(runs.run(plan), [plan.builder], SUPPLY, alone=True))
     found = titles(steps)
     assert found[-3:] == ["seal golden", f"image {plan.node('node-1').image}-golden", "remove golden"]
     assert {"payload windows", "credentials of the golden image", "network of the golden image"} <= set(found)
@@ -172,7 +172,7 @@ def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytes
     assert plan.builder is not None
     monkeypatch.setattr(domains, "medium", lambda *_: Path("base-kubernetes-0123.iso"))
     pool = type("Pool", (), {"is_complete": lambda *_: True})()
-    steps = recipe.golden_build(runs.run(plan, pool=pool), plan.builder, SUPPLY, alone=True)
+    steps = recipe.golden_build(runs.run(plan, pool=pool), [plan.builder], SUPPLY, alone=True)
     assert not runs.titled(steps, "payload windows").done()
 
 
@@ -181,8 +181,24 @@ def test_once_sysprep_has_begun_the_machine_is_left_alone() -> None:
     assert plan.builder is not None
     state = LabState(plan.builder.lab)
     state.write(state.folder / "sealed.json", "{}")
-    steps = recipe.golden_build(runs.run(plan), plan.builder, SUPPLY, alone=False)
+    steps = recipe.golden_build(runs.run(plan), [plan.builder], SUPPLY, alone=False)
     assert tuple(titles(compose(steps))) == BUILD
+
+
+def test_what_labs_share_is_brought_once_and_for_all_of_them() -> None:
+    """Such as the medium of a golden image, which another machine is installed from."""
+
+    def step(state: State, done: bool = True) -> Step:
+        return Step(state, lambda _: None, lambda: done)
+
+    image = states.IMAGE(of="base-windows-2022-0123.iso")
+    own = [step(states.NETWORK("lab")), step(states.NETWORK("golden-1"))]
+    for done in ((True, True), (True, False)):
+        steps = compose(recipe.once([step(image, done[0]), *own, step(image, done[1])]))
+        assert len(steps) == 3
+        assert next(one for one in steps if one.reaches == image).done() is all(done)
+    with pytest.raises(SequenceError, match="Two steps reach the state network"):
+        compose(recipe.once([*own, step(states.NETWORK("lab"))]))
 
 
 def test_a_recipe_that_lacks_a_part_is_refused() -> None:
