@@ -15,18 +15,19 @@ from typing import Any
 
 from winlab import data
 from winlab import run as commands
+from winlab.adapters import traces
 from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
+from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import Pool
 from winlab.design.plan import golden
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.step import Load, Step
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import GuestError, StalledError, WinlabError
+from winlab.errors import GuestError, StalledError, WinlabError, together
 from winlab.events import Progress
 from winlab.steps import evidence, known_failures, windows_nodes
 from winlab.steps.states import BINARIES, IMAGE, REMOVED, SEALED, UPDATES
@@ -93,7 +94,7 @@ def upload_step(run: Run, target: str, key: str) -> Step:
     def done() -> bool:
         return run.pool.is_complete(target) or all_made(run.plan, run.conn, key)
 
-    return Step(IMAGE(of=target), work, done, usual=60, load=Load.CORE)
+    return Step(IMAGE(of=target), work, done, usual=60)
 
 
 class _Build:
@@ -265,18 +266,7 @@ class _Build:
     def remove(self, progress: Progress) -> None:
         """Remove the machine and all of its lab but the folder, which is locked."""
         progress.say("its disk is in the cache now")
-        clear(self.run.plan.lab, self.run.pool, self.run.conn)
+        problems = traces.remove(self.run.plan.lab, self.run.conn, ovn.connect, lambda: self.run.pool, lambda *_: None)
+        if problems:
+            raise together(problems)
         self.note.unlink(missing_ok=True)
-
-
-def clear(lab: str, pool: Pool, conn: Connection) -> None:
-    """Remove the machine, network and volumes of a lab that made a golden image."""
-    from winlab.adapters.overlay import ovn
-
-    for machine in domains.machines(conn, lab):
-        domains.remove(conn, machine.domain)
-    with ovn.connect() as northbound:
-        northbound.remove(lab)
-    pool.refresh()
-    for name in pool.names(f"{lab}."):
-        pool.delete(name)

@@ -7,6 +7,8 @@ made by all three at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import NodePlan, Plan
@@ -36,24 +38,24 @@ def cluster(run: Run, supply: Supply, admin: str = "") -> list[Step]:
 def golden_upload(run: Run, built: Sequence[Plan] = ()) -> list[Step]:
     """The steps by which the golden images that clones stand on are in the pool; they are in the cache already.
 
-    :param built: the builders of those that are not.
+    :param built: the builders of those that are not, which :func:`golden_build` makes.
     """
     return [
-        golden.upload_step(run, _golden_volume(run, builder), str(builder.golden))
+        golden.upload_step(run, _volume(run, builder), str(builder.golden))
         for builder in run.plan.builders
         if builder not in built
     ]
 
 
-def golden_build(run: Run, builders: Sequence[Plan], supply: Supply, *, alone: bool) -> list[Step]:
+def golden_build(run: Run, built: Sequence[Plan], supply: Supply, *, alone: bool) -> list[Step]:
     """The steps that make golden images, and clones wait for. Once one is being sealed nothing else is done to it.
 
     :param run: of the lab with the clones.
-    :param builders: the plans of the labs in which they are made.
+    :param built: the plans of the labs in which they are made.
     :param alone: no other step brings the payload CD for Windows.
     """
     found = [payload.payload_step(run, supply, "windows")] if alone else []
-    for builder in builders:
+    for builder in built:
         own = run.beside(builder)
         if not golden.is_sealed(own):
             found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
@@ -62,22 +64,28 @@ def golden_build(run: Run, builders: Sequence[Plan], supply: Supply, *, alone: b
                 found += windows_nodes.programs(own, machine)
                 if machine.windows.updates:
                     found.append(windows_nodes.updates_step(own, machine))
-        found += golden.steps(own, _golden_volume(run, builder), str(builder.golden))
-    return once(found)
+        found += golden.steps(own, _volume(run, builder), str(builder.golden))
+    return found
 
 
-def once(steps: Iterable[Step]) -> list[Step]:
-    """The steps, those for what labs share (a medium, drivers) once, whichever machines need it."""
-    found: dict[State, Step] = {}
-    kept = []
+def once(steps: Sequence[Step]) -> list[Step]:
+    """The steps, of which several may bring the same thing that labs share, such as an image: the first brings it.
+
+    It is done when it is for each of them: one lab may need no more of an image than the disks that it has.
+    """
+    own = [step for step in steps if step.reaches.lab]
+    shared: dict[State, list[Step]] = {}
     for step in steps:
-        if step.reaches.lab or step.reaches not in found:
-            kept.append(step)
-        found.setdefault(step.reaches, step)
-    return kept
+        if not step.reaches.lab:
+            shared.setdefault(step.reaches, []).append(step)
+    return [*(replace(same[0], done=partial(_all_done, same)) for same in shared.values()), *own]
 
 
-def _golden_volume(run: Run, builder: Plan) -> str:
+def _all_done(steps: Iterable[Step]) -> bool:
+    return all(step.done() for step in steps)
+
+
+def _volume(run: Run, builder: Plan) -> str:
     """The base volume that the clones of a golden image stand on."""
     return run.plan.clones(builder.golden)[0].volume("base").name
 

@@ -185,6 +185,22 @@ def test_once_sysprep_has_begun_the_machine_is_left_alone() -> None:
     assert tuple(titles(compose(steps))) == BUILD
 
 
+def test_what_labs_share_is_brought_once_and_for_all_of_them() -> None:
+    """Such as the medium of a golden image, which another machine is installed from."""
+
+    def step(state: State, done: bool = True) -> Step:
+        return Step(state, lambda _: None, lambda: done)
+
+    image = states.IMAGE(of="base-windows-2022-0123.iso")
+    own = [step(states.NETWORK("lab")), step(states.NETWORK("golden-1"))]
+    for done in ((True, True), (True, False)):
+        steps = compose(recipe.once([step(image, done[0]), *own, step(image, done[1])]))
+        assert len(steps) == 3
+        assert next(one for one in steps if one.reaches == image).done() is all(done)
+    with pytest.raises(SequenceError, match="Two steps reach the state network"):
+        compose(recipe.once([*own, step(states.NETWORK("lab"))]))
+
+
 def test_a_recipe_that_lacks_a_part_is_refused() -> None:
     """The nodes' clones stand on an image that nobody brings."""
     with pytest.raises(SequenceError, match=r"'disk node-1' waits for the state image \(base-windows-rehearsal-golden"):
