@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +17,14 @@ from winlab.cli.flags import ChangeFlags, SourceFlags
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
 
 
-def join(
+@dataclass(frozen=True)
+class ClusterFlags:
+    """The cluster made elsewhere, and the workers for it."""
+
     kubeconfig: Annotated[
         Path, typer.Option("--kubeconfig", help="An administrator's, of the cluster.", metavar="FILE")
-    ],
-    context: Annotated[str, typer.Option("--context", help="Which of its contexts; default: the current one.")] = "",
+    ]
+    context: Annotated[str, typer.Option("--context", help="Which of its contexts; default: the current one.")] = ""
     server: Annotated[
         str,
         typer.Option(
@@ -28,12 +32,16 @@ def join(
             help="Where the name leads by which the cluster's nodes know its API server.",
             metavar="ADDRESS:PORT",
         ),
-    ] = "",
-    lab: LabName = settings.DEFAULT_LAB,
-    workers: Annotated[int, typer.Option("--workers", help="How many.", min=0, max=60)] = 1,
+    ] = ""
+    workers: Annotated[int, typer.Option("--workers", help="How many.", min=0, max=60)] = 1
     prefix: Annotated[
         str, typer.Option("--prefix", help="What they are called: PREFIX-1, PREFIX-2 ...", metavar="PREFIX")
-    ] = "node",
+    ] = "node"
+
+
+def join(
+    cluster: ClusterFlags,
+    lab: LabName = settings.DEFAULT_LAB,
     changes: ChangeFlags = CHANGES,
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
@@ -50,8 +58,8 @@ def join(
     own, origin, begun = Lab(lab), sources.origin, time.monotonic()
     with shown(output) as tell:
         joining = own.plan_join(
-            changes.of(f"1-{workers}-1"), kubeconfig,
-            context=context, server=server, prefix=prefix, origin=origin, listener=tell,
+            changes.of(f"1-{cluster.workers}-1"), cluster.kubeconfig, context=cluster.context,
+            server=cluster.server, prefix=cluster.prefix, origin=origin, listener=tell,
         )  # fmt: skip
     accepted = consent.accepted(accept_eula, terms.is_needed(joining.planned.plan), own.site)
     with shown(output) as tell:
