@@ -6,7 +6,8 @@
     @spread
     def create(wish: SpecFlags = SpecFlags(), sources: SourceFlags = SourceFlags()) -> None: ...
 
-To Typer the command has every flag of the groups. A flag's default is what the group's default instance has.
+To Typer the command has every flag of the groups. A flag's default is what the group's default instance has; a group
+without one has the defaults of its fields, and may have flags that must be given.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast, get_type_hints
 
@@ -59,7 +60,10 @@ def spread(command: Callable[P, T]) -> Callable[..., T]:
             continue
         hints = get_type_hints(one.annotation, include_extras=True)
         for field in fields(one.annotation):
-            default = getattr(one.default, field.name)
+            if one.default is not inspect.Parameter.empty:
+                default = getattr(one.default, field.name)
+            else:
+                default = inspect.Parameter.empty if field.default is MISSING else field.default
             flags.append(
                 inspect.Parameter(
                     field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,6 +72,25 @@ def test_the_environment_counts(given: Given, monkeypatch: pytest.MonkeyPatch) -
     assert run(given, "me").exit_code == 0
     assert given.values[1].spec == "1-2-1"
     assert given.values[2].origin.mirror == "https://mirror.example"
+
+
+def test_a_group_without_a_default_has_flags_that_must_be_given(given: Given) -> None:
+    @dataclass(frozen=True)
+    class Required:
+        file: Annotated[Path, typer.Option()]
+        times: Annotated[int, typer.Option(max=3)] = 2
+
+    def command(wanted: Required) -> None:
+        given.values = (wanted,)
+
+    command.__annotations__["wanted"] = Required
+    app = typer.Typer()
+    app.command()(spread(command))
+    assert CliRunner().invoke(app, []).exit_code == 2
+    assert CliRunner().invoke(app, ["--file", "x", "--times", "4"]).exit_code == 2
+    assert given.values == ()
+    assert CliRunner().invoke(app, ["--file", "x"]).exit_code == 0
+    assert given.values == (Required(Path("x"), 2),)
 
 
 def test_help_shows_each_flag_and_the_command_s_own_text(given: Given) -> None:
