@@ -20,4 +20,5 @@ CASES: dict[str, tuple[HostFacts, str, list[str]]] = {
         ["workers.drivers=/srv/virtio-win.iso", "workers.firmware=bios", "workers.bus=virtio-blk"],
     ),
     "linux-workers-kvm": (plans.KVM, "3-2-1", ["workers.os=debian-13", "network.cidr=10.99.0.0/16"]),
+    "add-on-tcg": (plans.TCG, "1-0-1", ["addons.metrics-server={}"]),
 }
