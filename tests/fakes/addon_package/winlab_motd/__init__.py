@@ -12,7 +12,6 @@ from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 
 if TYPE_CHECKING:
     from winlab.engine.step import Step
-
     from winlab.events import Progress
 
 
