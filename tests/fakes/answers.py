@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from winlab.adapters.guests import contract
-from winlab.adapters.guests.contract import Call, R
+from winlab.design import contract
+from winlab.design.contract import Call, R
 
 ABSENT = {"service": "absent"}
 FRESH: dict[type[contract.Result], dict[str, Any]] = {

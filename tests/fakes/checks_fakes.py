@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import answers
 import yaml
 
-from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed
+from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, GuestError
 

@@ -12,10 +12,10 @@ import answers
 import pycdlib
 import pytest
 
-from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
+from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError
 from winlab.lab_folder import LabState

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import plans
 import pytest
 import rendered
+from cases import CASES
 
 from winlab import run
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Program
+from winlab.design.render import folder
 from winlab.events import Quiet
 from winlab.supply.artifacts.build.source import BuildSource
 
@@ -71,3 +74,17 @@ def test_the_real_programs_refuse_what_is_wrong(
         folder.mkdir()
         problems += ask(case, programs(minor)[case.program], folder)
     assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kubeadm_takes_what_plan_render_writes(name: str, programs: Callable[[str], Programs], tmp_path: Path) -> None:
+    """Every node's own configuration, with marks for what is secret."""
+    facts, source, changes = CASES[name]
+    plan = plans.make(facts, source, *changes)
+    paths = folder.write(plan, tmp_path)
+    read = [path for path in paths if path.name == "kubeadm.yaml"]
+    assert len(read) == len(plan.nodes)
+    for path in read:
+        kubeadm = programs(plan.cluster.versions.name)["kubeadm"]
+        answer = run.run([kubeadm, "config", "validate", "--config", path], check=False, timeout=120)
+        assert answer.returncode == 0, f"{path}: {answer.stderr}"

@@ -13,10 +13,10 @@ from typing import Protocol
 import httpx
 
 from winlab import run
-from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.checks.model import CheckFailed, said
+from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import HostError
 from winlab.operations import look

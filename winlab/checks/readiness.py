@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from winlab.adapters.guests.contract import WindowsFacts
 from winlab.adapters.kube.workloads import condition, workload_problem
 from winlab.addons import record
 from winlab.addons.api import Addon, Check, Cluster
@@ -27,6 +26,7 @@ from winlab.checks.objects import (
 )
 from winlab.design import cni
 from winlab.design.addon import registry
+from winlab.design.contract import WindowsFacts
 from winlab.design.plan.tags import Tag
 from winlab.errors import WinlabError
 from winlab.events import Listener

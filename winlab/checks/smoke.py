@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from winlab.adapters.guests import contract
 from winlab.checks import pods
 from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Stage, choose, said
@@ -15,6 +14,7 @@ from winlab.checks.objects import Object, Objects, name_of, pod_problem, pull_tr
 from winlab.checks.pods import NAMESPACE, Seat
 from winlab.checks.rows import ROWS, Case, Need
 from winlab.checks.world import World
+from winlab.design import contract
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, Failure, WinlabError
 from winlab.events import Listener, Progress

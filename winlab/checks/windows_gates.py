@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from winlab.adapters.guests.contract import ServiceFacts, WindowsFacts, WindowsStatus
 from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed
+from winlab.design.contract import ServiceFacts, WindowsFacts, WindowsStatus
 from winlab.design.plan.tags import Tag
 
 Found = TypeVar("Found")

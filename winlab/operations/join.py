@@ -27,6 +27,7 @@ from winlab.design.plan import make as plans
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.plan.tags import Tag
+from winlab.design.render import nodes
 from winlab.design.spec import pools
 from winlab.design.spec.model import Spec
 from winlab.errors import ClusterError, UsageError
@@ -35,7 +36,7 @@ from winlab.lab_folder import LabState
 from winlab.operations import create, look, one_step, planning
 from winlab.operations.planning import Planned
 from winlab.site import Site
-from winlab.steps import linux_nodes, payload
+from winlab.steps import payload
 from winlab.steps.payload import Origin
 
 REACH_SECONDS = 10.0
@@ -278,7 +279,7 @@ def leave(state: LabState, tags: Sequence[Tag]) -> tuple[list[str], str]:
 
 
 def _is_ours(row: dict[str, Any], tag: Tag) -> bool:
-    label = row["metadata"].get("labels", {}).get(linux_nodes.MACHINE)
+    label = row["metadata"].get("labels", {}).get(nodes.MACHINE)
     told = {one["address"] for one in row.get("status", {}).get("addresses", []) if one["type"] == "InternalIP"}
     return bool(label == addresses.make_uuid(tag.lab, tag.node) and tag.address in (told or {tag.address}))
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import files, run
-from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.vm.domains import Machine
+from winlab.design import contract
 from winlab.design.catalog.artifact import System
 from winlab.engine import engine
 from winlab.engine.step import Step

@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
+from winlab.design import contract
 from winlab.errors import NotFoundError, UsageError, WinlabError
 from winlab.lab_folder import LabState
 from winlab.operations import look

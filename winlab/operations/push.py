@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from winlab import files
-from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
+from winlab.design import contract
 from winlab.design.catalog.artifact import System
 from winlab.design.plan.required import CONTAINERD, KUBERNETES
 from winlab.engine import wait

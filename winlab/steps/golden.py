@@ -16,11 +16,11 @@ from typing import Any
 from winlab import data
 from winlab import run as commands
 from winlab.adapters import traces
-from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
+from winlab.design import contract
 from winlab.design.plan import golden
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.engine import wait

@@ -5,16 +5,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import authority as access
 from winlab.adapters.kube import existing, kubeconfig, tokens
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design import cni
-from winlab.design.plan import required
+from winlab.design import contract
 from winlab.design.plan.model import NodePlan
-from winlab.design.render import containerd, kubeadm, kubelet
+from winlab.design.render import kubeadm, nodes
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.state import State
@@ -28,7 +27,6 @@ ADMIN = "/etc/kubernetes/admin.conf"
 # Programs in Go ask with EDNS, and such questions OVN's DNS (23.03) leaves to the lab's name servers
 HOSTS = 'read -r line && { grep -qxF "$line" /etc/hosts || echo "$line" >>/etc/hosts; }'
 API_SILENCE = 180.0  # seconds on hardware without anything new from an API server whose controller answers
-MACHINE = "winlab.internal/machine"  # a label: by it destroy knows the lab's nodes in a cluster made elsewhere
 
 
 def steps(run: Run, admin: str = "") -> list[Step]:
@@ -49,30 +47,6 @@ def steps(run: Run, admin: str = "") -> list[Step]:
         found.append(_join_controller(run, first, node, before))
         before = MEMBER(run.lab, node.name)
     return found + [_join_worker(run, node, before) for node in workers]
-
-
-def cluster(run: Run) -> kubeadm.Cluster:
-    """What kubeadm is told about the cluster."""
-    plan = run.plan.cluster
-    return kubeadm.Cluster(
-        versions=plan.versions,
-        endpoint=plan.endpoint,
-        names=plan.names,
-        pod_cidr=plan.pod_cidr,
-        service_cidr=plan.service_cidr,
-        domain=plan.domain,
-        proxy_mode=cni.get(plan.profile).proxy_mode,
-        preloaded=True,
-        emulated=run.plan.host.accelerator != "kvm",
-    )
-
-
-def member(run: Run, node: NodePlan) -> kubeadm.Node:
-    """What kubeadm is told about a node."""
-    linux_workers = sum(one.os == "linux" and one.role == "worker" for one in run.plan.nodes)
-    taints = kubeadm.controller_taints(linux_workers) if node.role == "controller" else kubeadm.worker_taints(node.os)
-    labels = run.plan.labels(node) | ({MACHINE: node.uuid} if run.plan.joins else {})
-    return kubeadm.Node(node.name, node.address, node.os, labels, taints)
 
 
 def authority(run: Run) -> str:
@@ -108,25 +82,8 @@ def asks(run: Run, node: NodePlan, question: Callable[[Node], bool]) -> Callable
     return done
 
 
-def _files(run: Run, node: NodePlan) -> dict[str, contract.NodeFile]:
-    texts = {
-        "/etc/systemd/system/containerd.service": containerd.unit(),
-        "/etc/systemd/system/kubelet.service": kubelet.unit(),
-        "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": kubelet.drop_in(),
-        "/etc/containerd/config.toml": containerd.config(run.plan.cluster.versions, "linux"),
-        "/etc/crictl.yaml": containerd.crictl("linux"),
-    }
-    if node.role == "controller":
-        texts |= kubeadm.patches(cluster(run))
-    return {path: contract.NodeFile(text) for path, text in texts.items()}
-
-
 def _prepare(run: Run, node: NodePlan) -> Step:
-    prepare = contract.Prepare(
-        files=_files(run, node),
-        services=["containerd", "kubelet"],
-        images=required.node_images(run.plan, controller=node.role == "controller"),
-    )
+    prepare = nodes.prepare(run.plan, node)
 
     def work(progress: Progress) -> None:
         with run.node(node) as there:
@@ -143,8 +100,7 @@ def _prepare(run: Run, node: NodePlan) -> Step:
 
 def _kubeadm(
     there: Node,
-    arguments: list[str],
-    configuration: str,
+    call: contract.RunKubeadm,
     progress: Progress,
     leave: Callable[[], object] = lambda: None,
 ) -> None:
@@ -158,7 +114,7 @@ def _kubeadm(
         progress.say("an earlier try was interrupted: kubeadm reset")
         leave()
         there.run(contract.RunKubeadm(arguments=["reset", "--force"]), progress.say)
-    there.run(contract.RunKubeadm(arguments=arguments, configuration=configuration), progress.say)
+    there.run(call, progress.say)
 
 
 def _is_joined(there: Node) -> bool:
@@ -167,9 +123,8 @@ def _is_joined(there: Node) -> bool:
 
 def _init(run: Run, node: NodePlan) -> Step:
     def work(progress: Progress) -> None:
-        text = kubeadm.init(cluster(run), member(run, node), tokens.new())
         with run.node(node) as there:
-            _kubeadm(there, ["init"], text, progress)
+            _kubeadm(there, nodes.init(run.plan, node, tokens.new()), progress)
 
     reaches, after = INITIALISED(run.lab, node.name), [PREPARED(run.lab, node.name)]
     return Step(reaches, work, asks(run, node, _is_joined), after, usual=run.pace.usual(45))
@@ -234,11 +189,11 @@ def _given_kubeconfig(run: Run, admin: str) -> Step:
 def _join_controller(run: Run, first: NodePlan, node: NodePlan, before: State) -> Step:
     def work(progress: Progress) -> None:
         key = secrets.token_hex(32)  # AES-256, by which the certificates are kept for the other controllers
-        upload = kubeadm.init(cluster(run), member(run, first), tokens.new(), key)
+        upload = nodes.init(run.plan, first, tokens.new(), key)
         with run.node(first) as there:
             progress.say(f"handing over the certificates from {first.name}")
             words = ["init", "phase", "upload-certs", "--upload-certs"]
-            there.run(contract.RunKubeadm(arguments=words, configuration=upload))  # unheard: it prints the key
+            there.run(replace(upload, arguments=words))  # unheard: it prints the key
 
         def leave() -> None:
             # kubeadm's reset does it only for a node that has come as far as a kubelet of its own; and two members of
@@ -247,8 +202,7 @@ def _join_controller(run: Run, first: NodePlan, node: NodePlan, before: State) -
                 other.run(contract.ForgetMember(address=node.address), progress.say)
 
         with credentials(run, key) as joining, run.node(node) as there:
-            text = kubeadm.join_controller(cluster(run), member(run, node), joining)
-            _kubeadm(there, ["join"], text, progress, leave)
+            _kubeadm(there, nodes.join(run.plan, node, joining), progress, leave)
 
     after = [before, PREPARED(run.lab, node.name)]
     return Step(MEMBER(run.lab, node.name), work, asks(run, node, _is_joined), after, usual=run.pace.usual(60))
@@ -260,8 +214,7 @@ def _join_worker(run: Run, node: NodePlan, before: State) -> Step:
             if run.plan.alias is not None:
                 name, address = run.plan.alias
                 there.execute(["sudo", "sh", "-c", HOSTS], f"{address} {name}\n".encode())
-            text = kubeadm.join_worker(cluster(run), member(run, node), joining)
-            _kubeadm(there, ["join"], text, progress)
+            _kubeadm(there, nodes.join(run.plan, node, joining), progress)
 
     after = [before, PREPARED(run.lab, node.name)]
     return Step(MEMBER(run.lab, node.name), work, asks(run, node, _is_joined), after, usual=run.pace.usual(20))

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import yaml
 
-from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay import ovn
-from winlab.design import cni
-from winlab.design.cni.model import Endpoint, NodeNetwork, Patch
-from winlab.design.cni.routed import Routed
+from winlab.design import cni, contract
+from winlab.design.cni.model import NodeNetwork, Patch
 from winlab.design.plan.cluster import network
 from winlab.design.plan.model import NodePlan
-from winlab.design.render import runtime_classes
+from winlab.design.render import nodes
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.step import Step
@@ -100,17 +97,9 @@ def _objects(run: Run, supply: Supply) -> Step:
     plan = run.plan
     profile = cni.get(plan.cluster.profile)
 
-    parts = [NodeNetwork(node.name, node.os, node.address) for node in plan.nodes]
-    releases = sorted({node.windows.release for node in plan.nodes if node.windows is not None})
     published = [] if plan.joins else profile.published(plan.cluster.releases)
-    patches = [] if plan.joins else profile.patches(parts)
-
-    def wanted() -> list[dict[str, Any]]:
-        if plan.joins:  # its network is its own affair
-            return runtime_classes.objects(releases)
-        host, _, port = plan.cluster.endpoint.rpartition(":")
-        own = profile.manifests(network(plan), parts, Endpoint(host, int(port)), plan.cluster.releases)
-        return [*runtime_classes.objects(releases), *own]
+    patches = [] if plan.joins else profile.patches(nodes.parts(plan))
+    objects = nodes.objects(plan)
 
     def work(progress: Progress) -> None:
         kubectl = Kubectl.of(run.folder)
@@ -121,14 +110,13 @@ def _objects(run: Run, supply: Supply) -> Step:
         if published:  # the profile's own objects may be of the kinds that these define
             _await_kinds(run, kubectl, progress)
         progress.say("runtime classes and the objects of the CNI profile")
-        kubectl.apply(wanted())
+        kubectl.apply(objects)
         for patch in patches:
             _patch(run, kubectl, patch, progress)
 
     def done() -> bool:
         if published or patches:
             return False  # server-side apply changes nothing where all is as it should be, and mends what is not
-        objects = wanted()
         return not objects or Kubectl.of(run.folder).same(objects)
 
     return Step(OBJECTS(run.lab), work, done, [API(run.lab)], usual=run.pace.usual(4))
@@ -188,20 +176,14 @@ def same_files(found: dict[str, str], wanted: dict[str, str]) -> bool:
 
 
 def _linux_files(run: Run, node: NodePlan) -> Step:
-    profile = cni.get(run.plan.cluster.profile)
-
-    def wanted(own: NodeNetwork) -> dict[str, str]:
-        # the DaemonSets of a cluster made elsewhere write their own files; profiles of plug-ins alone have none
-        theirs = run.plan.joins and not isinstance(profile, Routed)
-        return {} if theirs else profile.linux_files(network(run.plan), own)
-
     def work(progress: Progress) -> None:
-        files = wanted(await_share(run, node, progress))
+        call = nodes.cni_files(run.plan, node, await_share(run, node, progress))
         with run.node(node) as there:
-            there.run(contract.Cni(files=files), progress.say)
+            there.run(call, progress.say)
 
     def done(there: Node) -> bool:
-        return same_files(there.run(contract.LinuxStatus()).cni, wanted(share(run, node)))
+        wanted = nodes.cni_files(run.plan, node, share(run, node)).files
+        return same_files(there.run(contract.LinuxStatus()).cni, wanted)
 
     after, also = [MEMBER(run.lab, node.name)], [PODS_CONNECTED(run.lab, node.name)]
     return Step(CNI(run.lab, node.name), work, linux_nodes.asks(run, node, done), after, also, usual=3)
@@ -221,13 +203,11 @@ def _routes(run: Run) -> Step:
         progress.say("routes to the pods of each node")
         with ovn.connect() as northbound:
             northbound.set_pod_routes(run.plan.lab, wanted())
-        if masquerade is None:
-            return
-        own = profile.routes(network(run.plan), shares(run))
+        every = shares(run)
         for node in run.plan.nodes:
-            routes = [contract.Route(to=route.cidr, via=route.via) for route in own[node.name]]
-            with run.node(node) as there:
-                there.run(contract.Routes(routes=routes, masquerade=masquerade), progress.say)
+            if (call := nodes.routes(run.plan, node, every)) is not None:
+                with run.node(node) as there:
+                    there.run(call, progress.say)
 
     def done() -> bool:
         if masquerade is not None:

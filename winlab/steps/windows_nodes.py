@@ -11,17 +11,14 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from winlab.adapters.guests import contract
-from winlab.adapters.guests.contract import WindowsFacts
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import authority
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
-from winlab.design import cni
-from winlab.design.plan.cluster import network as network_of
-from winlab.design.plan.model import NodePlan
-from winlab.design.render import containerd, kubeadm, kubelet
-from winlab.design.render import kube_proxy as proxy
+from winlab.design import cni, contract
+from winlab.design.contract import WindowsFacts
+from winlab.design.plan.model import WindowsNode
+from winlab.design.render import kube_proxy, nodes
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.state import Kind, State
@@ -52,12 +49,12 @@ TRIES = 4
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
 
 
-def steps(run: Run, node: NodePlan) -> list[Step]:
+def steps(run: Run, node: WindowsNode) -> list[Step]:
     """From a Windows guest that answers and has the payload CD to a node with a network for its pods."""
     return [*programs(run, node), *membership(run, node)]
 
 
-def programs(run: Run, node: NodePlan) -> list[Step]:
+def programs(run: Run, node: WindowsNode) -> list[Step]:
     """From a Windows guest that answers and has the payload CD to one that has everything to join with."""
     worker = _Worker(run, node)
     given = [worker.at(BOOTED), worker.at(PAYLOAD_INSERTED)]
@@ -68,7 +65,7 @@ def programs(run: Run, node: NodePlan) -> list[Step]:
     ]
 
 
-def membership(run: Run, node: NodePlan) -> list[Step]:
+def membership(run: Run, node: WindowsNode) -> list[Step]:
     """From there to a member of the cluster with a network for its pods."""
     worker = _Worker(run, node)
     connected = [worker.at(PODS_CONNECTED)]
@@ -80,23 +77,22 @@ def membership(run: Run, node: NodePlan) -> list[Step]:
     ]
 
 
-def updates_step(run: Run, node: NodePlan) -> Step:
+def updates_step(run: Run, node: WindowsNode) -> Step:
     """The step that installs Windows' own updates, with the restarts that they want."""
     worker = _Worker(run, node)
     return worker.step(UPDATES, worker.updates, lambda _found: False, [worker.at(BINARIES)], 3600)
 
 
-def restart(run: Run, node: NodePlan, there: Node, progress: Progress) -> None:
+def restart(run: Run, node: WindowsNode, there: Node, progress: Progress) -> None:
     """Restart Windows, and wait until it answers again."""
     _Worker(run, node).restart(there, progress)
 
 
 class _Worker:
-    def __init__(self, run: Run, node: NodePlan) -> None:
+    def __init__(self, run: Run, node: WindowsNode) -> None:
         self.run = run
         self.node = node
         self.profile = cni.get(run.plan.cluster.profile)
-        self.member = linux_nodes.member(run, node)
 
     def at(self, kind: Kind) -> State:
         """The state of this kind of this node."""
@@ -121,10 +117,7 @@ class _Worker:
         return Step(self.at(kind), perform, ask, after, also, usual)
 
     def features(self, there: Node, progress: Progress) -> None:
-        assert self.node.windows is not None
-        features = list(self.profile.windows_features())
-        call = contract.Features(features=features, release=self.node.windows.release)
-        while there.run(call, progress.say).restart:  # it has more to do after some
+        while there.run(nodes.features(self.run.plan, self.node), progress.say).restart:  # it has more to do after some
             self.restart(there, progress)
 
     def updates(self, there: Node, progress: Progress) -> None:
@@ -150,15 +143,12 @@ class _Worker:
         return found.containers_feature == "installed" and whole and not found.restart_pending
 
     def containerd(self, there: Node, progress: Progress) -> None:
-        there.run(contract.Containerd(config=self._containerd_config()), progress.say)
+        there.run(nodes.containerd(self.run.plan), progress.say)
 
     def has_containerd(self, found: WindowsFacts) -> bool:
         service = found.containerd
-        same = pods.same_files({"config": service.config_sha256}, {"config": self._containerd_config()})
+        same = pods.same_files({"config": service.config_sha256}, {"config": nodes.containerd(self.run.plan).config})
         return service.service == "running" and bool(service.sha256) and same and not _outdated(found)
-
-    def _containerd_config(self) -> str:
-        return containerd.config(self.run.plan.cluster.versions, "windows")
 
     def binaries(self, there: Node, progress: Progress) -> None:
         there.run(contract.Binaries(), progress.say)
@@ -168,10 +158,10 @@ class _Worker:
         return all_there and found.installed_from == found.cd
 
     def kubelet(self, there: Node, progress: Progress) -> None:
-        there.run(contract.Kubelet(command=kubelet.windows_command(self.member)), progress.say)
+        there.run(nodes.kubelet(self.run.plan, self.node), progress.say)
 
     def has_kubelet(self, found: WindowsFacts) -> bool:
-        return found.kubelet.command == kubelet.windows_command(self.member)
+        return found.kubelet.command == nodes.kubelet(self.run.plan, self.node).command
 
     def join(self, there: Node, progress: Progress) -> None:
         for attempt in range(1, TRIES + 1):
@@ -185,18 +175,14 @@ class _Worker:
 
     def _join(self, there: Node, progress: Progress) -> None:
         with linux_nodes.credentials(self.run) as joining:
-            text = kubeadm.join_worker(linux_nodes.cluster(self.run), self.member, joining)
-            there.run(contract.Join(configuration=text, name=self.node.name), progress.say)
+            there.run(nodes.windows_join(self.run.plan, self.node, joining), progress.say)
 
     def has_joined(self, found: WindowsFacts) -> bool:
         return found.kubelet.joined
 
     def cni(self, there: Node, progress: Progress) -> None:
         own = pods.await_share(self.run, self.node, progress)
-        network = network_of(self.run.plan)
-        call = contract.Cni(
-            files=self.profile.windows_files(network, own), network=self.profile.hns_network(network, own)
-        )
+        call = nodes.cni_files(self.run.plan, self.node, own)
         try:
             there.run(call, progress.say)
         except UnreachableError:
@@ -206,29 +192,14 @@ class _Worker:
 
     def has_cni(self, found: WindowsFacts) -> bool:
         own = pods.share(self.run, self.node)
-        return pods.same_files(found.cni, self.profile.windows_files(network_of(self.run.plan), own))
+        return pods.same_files(found.cni, nodes.cni_files(self.run.plan, self.node, own).files)
 
     def proxy(self, there: Node, progress: Progress) -> None:
         own = pods.await_share(self.run, self.node, progress)
-        network = self.profile.proxy_network(network_of(self.run.plan), own)
-        plan = self.run.plan.cluster
-        call = contract.Proxy(
-            command=proxy.command(),
-            config=proxy.config(
-                plan.versions,
-                node=self.node.name,
-                address=self.node.address,
-                pod_cidr=plan.pod_cidr,
-                network=network.hns_network,
-                source_vip=network.source_vip,
-            ),
-            kubeconfig=self._proxy_kubeconfig(),
-            source_endpoint=network.source_endpoint,
-        )
-        there.run(call, progress.say)
+        there.run(nodes.proxy(self.run.plan, self.node, own, self._proxy_kubeconfig()), progress.say)
 
     def has_proxy(self, found: WindowsFacts) -> bool:
-        return found.proxy.service == "running" and found.proxy.command == proxy.command()
+        return found.proxy.service == "running" and found.proxy.command == kube_proxy.command()
 
     def _proxy_kubeconfig(self) -> str:
         """A kubeconfig with the token of kube-proxy's service account, and no other right."""

@@ -113,5 +113,5 @@ def test_each_group_says_where_things_come_from() -> None:
 
 
 def test_changes_make_a_spec(tmp_path: Path) -> None:
-    assert ChangeFlags(changes=["workers.cpus=4"], os="windows-2025").of("1-1-1").workers.os == "windows-2025"
-    assert SpecFlags(spec="1-0-1").load().workers.count == 0
+    assert ChangeFlags(changes=["workers.cpus=4"], os="windows-2025").of("1-1-1").workers[0].os == "windows-2025"
+    assert SpecFlags(spec="1-0-1").load().workers[0].count == 0

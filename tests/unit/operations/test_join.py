@@ -18,15 +18,15 @@ import yaml
 from certificates import CA
 from day2_fakes import Api
 
-from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
+from winlab.design.contract import Call, R
 from winlab.design.plan import addresses, required, tags
 from winlab.design.plan import make as plan
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
-from winlab.design.render import kubeadm, kubelet
+from winlab.design.render import kubeadm, kubelet, nodes
 from winlab.design.render.topology import topology
 from winlab.errors import ClusterError, UsageError
 from winlab.lab_folder import LabState
@@ -177,15 +177,15 @@ def test_the_kubeconfig_is_kept_for_its_owner_alone(monkeypatch: pytest.MonkeyPa
 def test_nodes_carry_their_machine_s_label_and_the_lab_s_own_don_t() -> None:
     there = runs.run(make(REHEARSAL))
     node = there.plan.node("node-1")
-    command = kubelet.windows_command(linux_nodes.member(there, node))
+    command = kubelet.windows_command(nodes.member(there.plan, node))
     assert f"--node-labels=winlab.internal/machine={node.uuid}" in command
     own = runs.run(plans.make(plans.TCG, "1-1-1", REHEARSAL))
-    assert "--node-labels" not in kubelet.windows_command(linux_nodes.member(own, own.plan.node("node-1")))
+    assert "--node-labels" not in kubelet.windows_command(nodes.member(own.plan, own.plan.node("node-1")))
 
 
 def test_nodes_of_several_pools_carry_their_pool_s_label() -> None:
     there = runs.run(make(REHEARSAL, "linux_workers.count=1"))
-    windows, linux = (linux_nodes.member(there, there.plan.node(name)) for name in ("node-1", "linux-1"))
+    windows, linux = (nodes.member(there.plan, there.plan.node(name)) for name in ("node-1", "linux-1"))
     assert "winlab.internal/pool=node,winlab.internal/machine=" in kubelet.windows_command(windows)
     assert linux.labels["winlab.internal/pool"] == "linux"
 
@@ -196,7 +196,7 @@ def test_the_token_is_gone_after_the_join(monkeypatch: pytest.MonkeyPatch) -> No
     there = runs.run(make(REHEARSAL))
     with linux_nodes.credentials(there) as joining_with:
         text = kubeadm.join_worker(
-            linux_nodes.cluster(there), linux_nodes.member(there, there.plan.node("node-1")), joining_with
+            nodes.cluster(there.plan), nodes.member(there.plan, there.plan.node("node-1")), joining_with
         )
         token = yaml.safe_load(text)["discovery"]["bootstrapToken"]
     assert token["apiServerEndpoint"] == "192.0.2.10:6443"
@@ -410,7 +410,7 @@ def test_the_person_is_told_what_winlab_does_not_do() -> None:
 
 def node(name: str = "node-1", **changes: Any) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "metadata": {"name": name, "labels": {linux_nodes.MACHINE: addresses.make_uuid("lab", name)}},
+        "metadata": {"name": name, "labels": {nodes.MACHINE: addresses.make_uuid("lab", name)}},
         "status": {"addresses": [{"type": "InternalIP", "address": "10.77.0.101"}]},
     }
     return row | changes
@@ -443,7 +443,7 @@ def test_the_lab_s_own_nodes_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     "row",
     [
         node(metadata={"name": "node-1"}),
-        node(metadata={"name": "node-1", "labels": {linux_nodes.MACHINE: "another"}}),
+        node(metadata={"name": "node-1", "labels": {nodes.MACHINE: "another"}}),
         node(status={"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}),
     ],
 )

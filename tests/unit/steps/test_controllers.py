@@ -9,9 +9,9 @@ import plans
 import pytest
 import runs
 
-from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube import authority, tokens
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.contract import Call, R
 from winlab.design.render import kubeadm
 from winlab.steps import linux_nodes
 

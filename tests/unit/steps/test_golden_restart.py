@@ -9,8 +9,8 @@ import plans
 import pytest
 import runs
 
-from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.vm import domains
+from winlab.design.contract import Call, R
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import GuestError

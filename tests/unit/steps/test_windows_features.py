@@ -7,7 +7,7 @@ import plans
 import pytest
 import runs
 
-from winlab.adapters.guests.contract import Call, R
+from winlab.design.contract import Call, R
 from winlab.steps import windows_nodes
 
 BGP = "Containers,RSAT-RemoteAccess-PowerShell,RemoteAccess,Routing"

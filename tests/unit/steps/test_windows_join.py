@@ -11,7 +11,7 @@ import plans
 import pytest
 import runs
 
-from winlab.adapters.guests.contract import Call, R
+from winlab.design.contract import Call, R
 from winlab.errors import GuestError
 from winlab.events import Quiet
 from winlab.steps import linux_nodes, windows_nodes

@@ -19,7 +19,7 @@ import pytest
 
 from winlab import data
 from winlab.adapters.guests import node_program
-from winlab.adapters.guests.contract import Call
+from winlab.design.contract import Call
 from winlab.design.render import containerd, kubelet
 from winlab_node import __main__ as program
 from winlab_node import files, kernel, payload, prepare

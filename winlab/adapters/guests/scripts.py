@@ -17,7 +17,7 @@ from typing import Any
 
 from winlab.adapters.guests import base, node_program
 from winlab.adapters.guests.connect import connect
-from winlab.adapters.guests.contract import Call, R
+from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError, WinlabError
 from winlab.lab_folder import LabState

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design import contract
 from winlab.errors import WinlabError
 
 LINES = 8  # of each log

@@ -10,7 +10,7 @@ import yaml
 
 from winlab.design.plan import addons, credentials
 from winlab.design.plan.model import Plan
-from winlab.design.render import answer, cloud_init, domain
+from winlab.design.render import answer, cloud_init, domain, kubernetes
 from winlab.design.render.topology import topology
 from winlab.errors import UsageError
 
@@ -20,8 +20,13 @@ PFX_MARK = b"<certificate and key of the node, PKCS #12>"
 def files(plan: Plan) -> dict[str, bytes]:
     """All files by path.
 
-    ``<node>/domain.xml``, ``<node>/seed/...``, ``<node>/answer/...``, ``network.json``, ``cluster/addons/...``
+    ``<node>/domain.xml``, ``<node>/seed/...``, ``<node>/answer/...``, ``network.json``, ``cluster/addons/...``, and
+    those of :func:`winlab.design.render.kubernetes.files`.
     """
+    return {**_machines(plan), **kubernetes.files(plan)}
+
+
+def _machines(plan: Plan) -> dict[str, bytes]:
     masked = credentials.masked(plan)
     rows = dataclasses.asdict(topology(plan))
     found = {"network.json": (json.dumps(rows, indent=2) + "\n").encode()}
@@ -38,7 +43,7 @@ def files(plan: Plan) -> dict[str, bytes]:
     for builder in plan.builders:  # the machines that golden images are made in
         name = builder.nodes[0].name
         place = name if len(plan.builders) == 1 else builder.lab
-        found.update({f"{place}/{path.removeprefix(f'{name}/')}": one for path, one in files(builder).items()})
+        found.update({f"{place}/{path.removeprefix(f'{name}/')}": one for path, one in _machines(builder).items()})
     return found
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import answers
 import pytest
 
-from winlab.adapters.guests import base, contract
+from winlab.adapters.guests import base
 from winlab.adapters.guests import scripts as nodes
 from winlab.adapters.guests.scripts import Node
+from winlab.design import contract
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabState

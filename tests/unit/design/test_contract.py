@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from winlab import data
-from winlab.adapters.guests import contract
-from winlab.adapters.guests.contract import Call, Result
+from winlab.design import contract
 from winlab.design.cni.model import HnsEndpoint, HnsNetwork, Masquerade
+from winlab.design.contract import Call, Result
 from winlab_node import __main__ as program
 
-TOP = Path(__file__).resolve().parents[4]
+TOP = Path(__file__).resolve().parents[3]
 WORKER = data.folder("unattend") / "windows/worker"
 PACKAGE = data.folder("unattend") / "linux/winlab_node"
 STANDIN = TOP / "standin/winlab_standin/guest"

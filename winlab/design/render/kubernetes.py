@@ -1,0 +1,93 @@
+"""The files of a whole cluster, for ``winlab plan --render``: what its nodes and its API server will be given. Pure.
+
+Tokens and certificates come later: marks in their form stand for them, so that kubeadm reads the files. Pod networks
+are those that a controller manager gives when the nodes join in the order of the plan.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from winlab.design import contract
+from winlab.design.cni.model import NodeNetwork
+from winlab.design.plan.model import NodePlan, Plan, WindowsNode
+from winlab.design.render import kubeadm, nodes
+
+# kubeadm checks the form of a token, of a CA's digest and of a certificate key
+TOKEN = "tokent.tokentokentokent"  # noqa: S105 - the mark of one
+MARKS = kubeadm.Credentials(TOKEN, (f"sha256:{'0' * 64}",))
+KEYED_MARKS = kubeadm.Credentials(TOKEN, (f"sha256:{'0' * 64}",), "0" * 64)
+KUBECONFIG = "<kubeconfig with the token of kube-proxy's service account>"
+
+
+def files(plan: Plan) -> dict[str, bytes]:
+    """All files by path: ``cluster/objects.yaml``, ``<node>/kubernetes/...``, ``<node>/scripts/<n>-<script>.json``.
+
+    The scripts' settings are whole; files that are part of them stand beside them by their names, too.
+    """
+    objects = yaml.safe_dump_all(nodes.objects(plan), sort_keys=False)
+    found = {"cluster/objects.yaml": objects} if objects else {}
+    shares = list(_shares(plan))
+    for node, share in zip(plan.nodes, shares, strict=True):
+        for number, call in enumerate(_calls(plan, node, share, shares), 1):
+            settings = call.settings(node.os)
+            path = f"{node.name}/scripts/{number}-{call.script}.json"
+            found[path] = json.dumps(settings, indent=2) + "\n"
+            found.update({f"{node.name}/kubernetes/{name}": text for name, text in _texts(call)})
+    return {path: text.encode() for path, text in found.items()}
+
+
+def _calls(
+    plan: Plan, node: NodePlan, share: NodeNetwork, shares: Sequence[NodeNetwork]
+) -> Iterator[contract.Call[Any]]:
+    """The scripts that are run in a node, in order."""
+    routes = nodes.routes(plan, node, shares)
+    found: list[contract.Call[Any] | None]
+    if isinstance(node, WindowsNode):
+        found = [
+            nodes.features(plan, node),
+            nodes.containerd(plan),
+            contract.Binaries(),
+            nodes.kubelet(plan, node),
+            nodes.windows_join(plan, node, MARKS),
+            nodes.cni_files(plan, node, share),
+            nodes.proxy(plan, node, share, KUBECONFIG),
+            routes,
+        ]
+    else:
+        first = node == next((one for one in plan.nodes if one.role == "controller"), None)
+        marks = KEYED_MARKS if node.role == "controller" else MARKS
+        found = [
+            nodes.prepare(plan, node),
+            nodes.init(plan, node, TOKEN) if first else nodes.join(plan, node, marks),
+            nodes.cni_files(plan, node, share),
+            routes,
+        ]
+    return (call for call in found if call is not None)
+
+
+def _texts(call: contract.Call[Any]) -> Iterator[tuple[str, str]]:
+    """The files among a script's settings, by their names."""
+    if isinstance(call, contract.Prepare):
+        for path, file in call.files.items():
+            yield path.lstrip("/"), file.content
+    elif isinstance(call, contract.Cni):
+        for name, text in call.files.items():
+            yield f"cni/{name}", text
+    elif isinstance(call, contract.RunKubeadm | contract.Join):
+        yield "kubeadm.yaml", call.configuration
+    elif isinstance(call, contract.Containerd):
+        yield "containerd.toml", call.config
+    elif isinstance(call, contract.Proxy):
+        yield "kube-proxy.yaml", call.config
+
+
+def _shares(plan: Plan) -> Iterator[NodeNetwork]:
+    networks = ipaddress.IPv4Network(plan.cluster.pod_cidr).subnets(new_prefix=24)
+    for node, network in zip(plan.nodes, networks, strict=False):
+        yield NodeNetwork(node.name, node.os, node.address, str(network))
