@@ -12,7 +12,9 @@
     ├── GuestError             a guest said no                9
     │   └── UnreachableError   it does not answer             9
     ├── TransferError          download or registry failed   10
-    └── ClusterError           Kubernetes said no            11
+    ├── ClusterError           Kubernetes said no            11
+    ├── SequenceError          steps don't fit together: bug  1
+    └── LabError               several at once     of the first
 
 Every error is a whole sentence that says what happened; ``why`` gives the cause, ``cure`` what the
 person can do, ``evidence`` where to look. Nothing below the command line prints or exits.
@@ -21,7 +23,9 @@ person can do, ``evidence`` where to look. Nothing below the command line prints
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field
 from enum import IntEnum
+from typing import Any, Self
 
 
 class ExitCode(IntEnum):
@@ -131,3 +135,64 @@ class ClusterError(WinlabError):
     """Kubernetes refused something, or does not become ready."""
 
     exit_code = ExitCode.CLUSTER
+
+
+class SequenceError(WinlabError):
+    """Steps were put together that don't fit: a bug in winlab, or in an add-on."""
+
+
+class LabError(ExceptionGroup[Exception], WinlabError):
+    """Several things failed at once. Its exit code is that of the first which has one."""
+
+    def __new__(cls, errors: Sequence[Exception]) -> Self:
+        """A group of these errors."""
+        return super().__new__(cls, f"{len(errors)} things failed.", errors)
+
+    def __init__(self, errors: Sequence[Exception]) -> None:
+        WinlabError.__init__(self, f"{len(errors)} things failed.", causes=errors)
+        self.exit_code = next((one.exit_code for one in errors if isinstance(one, WinlabError)), ExitCode.FAILED)
+
+    def derive(self, excs: Sequence[Exception], /) -> LabError:  # type: ignore[override]  # a group of groups is none of ours
+        """The same kind of group with other errors; Python's ``except*`` asks for it."""
+        return LabError(excs)
+
+    __str__ = WinlabError.__str__
+
+
+def together(errors: Sequence[Exception]) -> Exception:
+    """One error to raise for all of these: the only one itself, or a :class:`LabError`."""
+    return errors[0] if len(errors) == 1 else LabError(errors)
+
+
+def _field(words: str, default: Any = MISSING) -> Any:
+    """A field with what docs/events.md says about it."""
+    return field(default=default, metadata={"words": words})
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error as a value."""
+
+    what: str = _field("what happened, a whole sentence")
+    why: str = _field("the cause", "")
+    cure: str = _field("what to do", "")
+    evidence: str = _field("where to look", "")
+    exit_code: int = _field("as docs/exit-codes.md has it", int(ExitCode.FAILED))
+    error: str = _field("the class of the error: `GuestError`; of an unexpected one its own: `KeyError`", "")
+    causes: tuple[Failure, ...] = _field("what it came from", ())
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """The failure that an error tells of, with its causes."""
+        name = type(error).__name__
+        if not isinstance(error, WinlabError):
+            return cls(f"{name}: {error}" if str(error) else name, error=name)
+        causes = tuple(cls.of(cause) for cause in error.causes)
+        return cls(error.what, error.why, error.cure, error.evidence, int(error.exit_code), name, causes)
+
+    @classmethod
+    def each(cls, error: BaseException) -> tuple[Failure, ...]:
+        """The failures that an error tells of: one, or each of a group."""
+        if isinstance(error, LabError):
+            return tuple(cls.of(one) for one in error.exceptions)
+        return (cls.of(error),)

@@ -1,40 +1,123 @@
-"""What the engine and the builders tell: events. The terminal, ``--output json`` and the journal only listen."""
+"""What winlab tells while it works: events. The terminal, ``--output json`` and the journal only listen.
+
+An event is a frozen value. As JSON (:func:`record`) it is one object, its class in the field ``event``; docs/events.md
+lists all of them and is generated from this file. A new field does not change :data:`SCHEMA`; a field that goes or
+means something else does.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from winlab.errors import Failure
+
+SCHEMA = 1
 
 
-class Kind(StrEnum):
-    """What happened to a step."""
+def _field(words: str, default: Any) -> Any:
+    """A field with what docs/events.md says about it."""
+    return field(default=default, metadata={"words": words})
 
-    CHECKING = "checking"  # looking whether it is done already
-    STARTED = "started"
-    PROGRESS = "progress"
-    SKIPPED = "skipped"  # it was done already
-    DONE = "done"
-    FAILED = "failed"
-    NOTE = "note"  # said by no step: a warning, a hint
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that happened."""
+
+    schema: int = _field("the version of this description", SCHEMA)
+    time: float = field(default_factory=time.time, metadata={"words": "seconds since 1970, UTC"})
+    lab: str = _field("the lab; empty where there is none", "")
+    done: int = _field("how many steps of the run are done, by now or before", 0)
+    total: int = _field("how many steps the run has; 0 outside a run", 0)
 
 
 @dataclass(frozen=True)
-class Event:
-    """One thing that happened. ``usual`` and ``seconds`` are seconds, ``fraction`` is 0 to 1 or None."""
+class Planned:
+    """A step of a run, before it begins."""
 
-    kind: Kind
-    step: str
-    text: str = ""
-    seconds: float = 0.0
-    usual: float = 0.0
-    fraction: float | None = None
-    time: float = field(default_factory=time.time)
+    step: str = _field("its title, for people", "")
+    reaches: str = _field("the kind of state that it reaches", "")
+    lab: str = _field("the lab that it is for; empty for what labs share", "")
+    node: str = _field("the node that it is for; empty where it is for none", "")
+    usual: float = _field("how long it usually takes, in seconds; 0 where that is not known", 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Event):
+    """A run begins; its steps are known."""
+
+    steps: tuple[Planned, ...] = _field("all steps of the run, see below", ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnded(Event):
+    """A run has ended, well or not. With ``--output json`` the last line of a command that tells events."""
+
+    exit_code: int = _field("as docs/exit-codes.md has it: 0, that of the first failure, or 130 for an interrupt", 0)
+    failures: tuple[Failure, ...] = _field("every failure, the first one first, see below", ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEvent(Event):
+    """Something that happened to a step."""
+
+    step: str = _field("its title, for people", "")
+    reaches: str = _field("the kind of state that it reaches; empty for work outside a run", "")
+    node: str = _field("the node that it is for; empty where it is for none", "")
+    seconds: float = _field("how long it has taken so far", 0.0)
+    usual: float = _field("how long it usually takes, in seconds; 0 where that is not known", 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepChecking(StepEvent):
+    """winlab looks whether the step is done already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepStarted(StepEvent):
+    """It was not done, and begins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepProgress(StepEvent):
+    """A running step tells where it is."""
+
+    text: str = _field("what is being done or waited for", "")
+    fraction: float | None = _field("how much of it is done, 0 to 1; null where that is not known", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSkipped(StepEvent):
+    """The step was done already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepDone(StepEvent):
+    """The step did its work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFailed(StepEvent):
+    """The step failed. Others that run are asked to stop; no further ones begin."""
+
+    failure: Failure = field(metadata={"words": "why, see below"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note(Event):
+    """Said by no step: a warning, a hint."""
+
+    text: str = _field("the words", "")
 
 
 Listener = Callable[[Event], None]
+
+
+def record(event: Event) -> dict[str, Any]:
+    """An event as one JSON object."""
+    return {"event": type(event).__name__, **asdict(event)}
 
 
 class Progress(Protocol):
@@ -52,7 +135,7 @@ class Quiet:
 
 
 class Told:
-    """A :class:`Progress` of something that is done before any step: it tells a listener."""
+    """A :class:`Progress` of work outside a run: it tells a listener."""
 
     def __init__(self, tell: Listener, name: str) -> None:
         self._tell = tell
@@ -61,4 +144,5 @@ class Told:
 
     def say(self, text: str, fraction: float | None = None) -> None:
         """Tell it."""
-        self._tell(Event(Kind.PROGRESS, self._name, text, time.monotonic() - self._begun, fraction=fraction))
+        seconds = time.monotonic() - self._begun
+        self._tell(StepProgress(step=self._name, text=text, seconds=seconds, fraction=fraction))

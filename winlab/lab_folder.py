@@ -20,17 +20,16 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from winlab import files, locks, settings
+from winlab import events, files, locks, settings
 from winlab.design.plan import credentials
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan
 from winlab.errors import ConflictError, NotFoundError, WinlabError
-from winlab.events import Event
+from winlab.events import Event, StepChecking, StepProgress
 
 
 class LabState:
@@ -105,11 +104,13 @@ class LabState:
         return self.credentials_fit(plan) and all(p.exists() for p in (self.ssh_key, self.ca, self.known_hosts))
 
     def record(self, event: Event) -> None:
-        """Add an event to the journal."""
+        """Add an event to the journal, unless it only says where a step is."""
+        if isinstance(event, (StepChecking, StepProgress)):
+            return
         self.make()
         handle = os.open(self.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "a") as file:
-            file.write(json.dumps(asdict(event)) + "\n")
+            file.write(json.dumps(events.record(event)) + "\n")
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 import ipaddress
 import json
-from dataclasses import dataclass
 
 from winlab.design import cni
 from winlab.design.cni.model import Endpoint, NodeNetwork
@@ -15,15 +14,7 @@ WINDOWS = NodeNetwork("node-1", "windows", "10.77.0.101", "10.244.1.0/24")
 NODES = [LINUX, WINDOWS]
 
 
-@dataclass(frozen=True)
-class Tuple:
-    calico: str = "v3.32.1"
-    tigera_operator: str = "v1.42.3"
-    flannel: str = "v0.28.10"
-    cni_plugins: str = "1.9.1"
-
-
-VERSIONS = Tuple()
+VERSIONS = {"calico": "v3.32.1", "tigera_operator": "v1.42.3", "flannel": "v0.28.10", "cni_plugins": "1.9.1"}
 
 
 def make(name, **changes):

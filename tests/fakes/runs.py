@@ -1,14 +1,93 @@
-"""What the steps of one run share, without a hypervisor."""
+"""What the steps of one run share, without a hypervisor; and time that passes without waiting."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
-from winlab.design.plan.model import Plan
+import pytest
+
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.engine import wait
 from winlab.engine.durations import Durations
+from winlab.engine.run import Pace, Run, Sources
+from winlab.engine.step import Step
 from winlab.lab_folder import LabState
-from winlab.steps import Context
 
 
-def context(made: Plan) -> Context:
-    return Context(made, LabState(made.lab), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
+@dataclass(frozen=True)
+class Played(Run):
+    """A run whose nodes are played."""
+
+    guests: Callable[[NodePlan], Any] | None = None
+
+    def node(self, node: NodePlan) -> Any:
+        assert self.guests is not None, "this test has no nodes"
+        return entered(self.guests(node))
+
+
+@contextmanager
+def entered(guest: Any) -> Iterator[Any]:
+    yield guest
+
+
+def run(
+    plan: Plan,
+    *,
+    conn: object = None,
+    pool: object = None,
+    folder: object = None,
+    sources: Sources | None = None,
+    guest: object = None,
+    guests: Callable[[NodePlan], Any] | None = None,
+) -> Run:
+    """A run on hardware's pace.
+
+    :param guest: what plays every node.
+    :param guests: who plays which node.
+    """
+    return Played(
+        plan,
+        cast(LabState, folder) or LabState(plan.lab),
+        cast(Any, conn),
+        cast(Any, pool),
+        Pace(1.0, Durations("tcg")),
+        sources or Sources(),
+        guests=guests or (None if guest is None else lambda _: guest),
+    )
+
+
+def titled(steps: list[Step], title: str) -> Step:
+    """The one step of this title."""
+    (found,) = [step for step in steps if step.title == title]
+    return found
+
+
+class Clock:
+    """Time that passes when somebody sleeps, and a little whenever it is asked for."""
+
+    def __init__(self, tick: float = 0.0) -> None:
+        self.now = 100.0
+        self.tick = tick
+        self.sleeping: Callable[[], object] = lambda: None
+
+    def monotonic(self) -> float:
+        self.now += self.tick
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.sleeping()
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, *modules: object) -> Clock:
+    """The clock of :mod:`winlab.engine.wait` and of these modules."""
+    made = Clock()
+    for module in (wait, *modules):
+        monkeypatch.setattr(
+            module, "time", SimpleNamespace(monotonic=made.monotonic, sleep=made.sleep, time=lambda: 0.0)
+        )
+    return made

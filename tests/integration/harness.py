@@ -54,7 +54,7 @@ class Winlab:
         with process:
             for line in process.stdout:
                 event = json.loads(line)
-                if (event["step"], event["kind"]) == (step, "done"):
+                if (event["event"], event.get("step")) == ("StepDone", step):
                     process.send_signal(signal.SIGINT)
         return process.returncode
 
@@ -151,9 +151,10 @@ def worked(printed: str) -> dict[str, str]:
 
     Without those that only look: a busy machine may answer the first question too late, and the second in time.
     """
-    kinds = {event["step"]: event["kind"] for event in map(json.loads, printed.splitlines()) if event["step"]}
+    told = (event for event in map(json.loads, printed.splitlines()) if event.get("step"))
+    kinds = {event["step"]: event["event"] for event in told}
     looks = ("boot ", "ready ", "cluster DNS")
-    return {step: kind for step, kind in kinds.items() if kind != "skipped" and not step.startswith(looks)}
+    return {step: kind for step, kind in kinds.items() if kind != "StepSkipped" and not step.startswith(looks)}
 
 
 def stand_in_medium(winlab: Winlab) -> Path:

@@ -61,8 +61,8 @@ def test_the_answer_file_s_commands_are_windows_own(standin_root: Path, tmp_path
     """reg.exe and cmd.exe do what the answer file has them do: a key, two values, and lines on the serial port."""
     wanted = spec.load("1-1-1", ["workers.os=windows-2022"])
     made = plan.make(wanted, "lab", HostFacts(), stock.take(wanted))
-    assert made.builder is not None
-    root = etree.fromstring(windows.answer_xml(made.builder.nodes[0], "x").encode())
+    assert made.builders
+    root = etree.fromstring(windows.answer_xml(made.builders[0].nodes[0], "x").encode())
     lines = [
         str(one.text) for one in root.iterfind(".//u:Path", NS) if str(one.text).startswith(("reg.exe", "cmd.exe"))
     ]

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
+import time
 import zlib
+from contextlib import suppress
 
 import plans
 import pytest
@@ -15,8 +18,8 @@ from winlab.cli.common import Output
 from winlab.design.plan import tags
 from winlab.design.render import domain
 from winlab.design.spec import sizes
-from winlab.errors import GuestError, HostError, UsageError, WinlabError
-from winlab.events import Event, Kind
+from winlab.errors import ClusterError, Failure, GuestError, HostError, LabError, UsageError, WinlabError
+from winlab.events import Note, RunEnded, StepDone, StepFailed, StepProgress, StepSkipped, StepStarted
 
 
 @pytest.mark.parametrize(
@@ -90,18 +93,58 @@ def test_the_live_view_shows_what_runs_and_what_is_done(monkeypatch: pytest.Monk
         progress, "Console", lambda **_: Console(file=out, force_terminal=True, width=100, legacy_windows=False)
     )
     with progress.shown(Output.TABLE) as tell:
-        tell(Event(Kind.STARTED, "disk node-1"))
-        tell(Event(Kind.PROGRESS, "boot node-1", "waiting for node-1", 5, 60))
-        tell(Event(Kind.DONE, "disk node-1", seconds=2))
-        tell(Event(Kind.SKIPPED, "network"))
-        tell(Event(Kind.NOTE, "", "a hint"))
-        tell(Event(Kind.FAILED, "boot node-1", "no", 61))
-    for text in ("✓ disk node-1 (2 s)", "! a hint", "✗ boot node-1 (1 min 01 s)", "waiting for node-1"):
+        tell(StepStarted(step="disk node-1", total=3))
+        tell(StepProgress(step="boot node-1", text="waiting for node-1", seconds=5, usual=60, total=3))
+        tell(StepDone(step="disk node-1", seconds=2, done=1, total=3))
+        tell(StepSkipped(step="network", done=2, total=3))
+        tell(Note(text="a hint", done=2, total=3))
+        time.sleep(0.3)  # the view is drawn now and then
+        tell(StepFailed(step="boot node-1", seconds=61, failure=Failure("no", why="because\nand more")))
+    for text in (
+        "✓ disk node-1 (2 s)",
+        "! a hint",
+        "2 of 3 steps are done",
+        "✗ boot node-1 (1 min 01 s)\n  no because\n",
+        "waiting for node-1",
+    ):
         assert text in out.getvalue()
     assert "network" not in out.getvalue()
 
 
 def test_progress_lines() -> None:
-    event = Event(Kind.PROGRESS, "boot node-1", "waiting", 75, 120, 0.5)
+    event = StepProgress(step="boot node-1", text="waiting", seconds=75, usual=120, fraction=0.5)
     assert progress.describe(event) == "boot node-1: waiting 50% (1 min 15 s, usually 2 min 00 s)"
     assert progress.clock(59.4) == "59 s"
+
+
+def test_several_failures_are_all_explained() -> None:
+    text = main.explain(LabError([ClusterError("one", why="a"), KeyError("x"), HostError("two", cure="b")]))
+    assert text == "winlab: one\n  why:      a\nwinlab: KeyError: 'x'\nwinlab: two\n  cure:     b"
+
+
+def lines(printed: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+def test_json_ends_with_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.shown(Output.JSON) as tell:
+        tell(Note(text="x", lab="lab"))
+    first, last = lines(capsys.readouterr().out)
+    assert (first["event"], first["text"], first["lab"], first["schema"]) == ("Note", "x", "lab", 1)
+    assert (last["event"], last["exit_code"], last["failures"]) == ("RunEnded", 0, [])
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_json_ends_with_the_failure_once(capsys: pytest.CaptureFixture[str], told: bool) -> None:
+    error = ClusterError("no", why="a", cure="b", evidence="c", causes=[ValueError("x")])
+    events = [RunEnded(exit_code=11, failures=Failure.each(error))] if told else []  # the engine tells it itself
+    with suppress(ClusterError), progress.shown(Output.JSON) as tell:
+        for event in events:
+            tell(event)
+        raise error
+    progress.end(error)  # as the command does
+    (last,) = lines(capsys.readouterr().out)
+    assert (last["event"], last["exit_code"]) == ("RunEnded", 11)
+    names = ("what", "why", "cure", "evidence", "exit_code", "error", "causes")
+    cause = dict(zip(names, ("ValueError: x", "", "", "", 1, "ValueError", []), strict=True))
+    assert last["failures"] == [dict(zip(names, ("no", "a", "b", "c", 11, "ClusterError", [cause]), strict=True))]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from winlab.design.catalog import recipes
 from winlab.design.plan.tags import Tag
-from winlab.errors import NotFoundError, UsageError, WinlabError
-from winlab.events import Event, Kind, Listener
+from winlab.errors import ExitCode, Failure, NotFoundError, UsageError, WinlabError
+from winlab.events import Listener, Note, StepDone, StepFailed, StepProgress, StepStarted
 
 LONG = 400  # characters of a detail that are worth showing
 
@@ -115,7 +115,7 @@ class Told:
         self._step = step
         self._clock = clock
         self._begun = clock()
-        self._send(Kind.STARTED)
+        tell(StepStarted(step=step))
 
     @property
     def seconds(self) -> float:
@@ -124,15 +124,26 @@ class Told:
 
     def say(self, text: str, fraction: float | None = None) -> None:
         """Tell what is being done or waited for."""
-        self._send(Kind.PROGRESS, text, fraction)
+        self._tell(StepProgress(step=self._step, text=text, seconds=self.seconds, fraction=fraction))
 
     def note(self, text: str) -> None:
         """Tell something that stays to be read."""
-        self._send(Kind.NOTE, text)
+        self._tell(Note(text=text))
 
-    def end(self, kind: Kind = Kind.DONE) -> None:
+    def end(self) -> None:
         """Tell that the step is over."""
-        self._send(kind)
+        self._tell(StepDone(step=self._step, seconds=self.seconds))
 
-    def _send(self, kind: Kind, text: str = "", fraction: float | None = None) -> None:
-        self._tell(Event(kind, self._step, text, self.seconds, fraction=fraction))
+    def fail(self, failure: Failure) -> None:
+        """Tell that the step failed."""
+        self._tell(StepFailed(step=self._step, seconds=self.seconds, failure=failure))
+
+    def conclude(self, results: Iterable[Result]) -> None:
+        """Tell that checks are over, and which failed."""
+        failed = [result for result in results if result.outcome is Outcome.FAILED]
+        if failed:
+            names = ", ".join(result.id for result in failed)
+            what, why = f"These checks failed: {names}.", failed[0].detail
+            self.fail(Failure(what, why, exit_code=int(ExitCode.CLUSTER), error="CheckFailed"))
+        else:
+            self.end()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.kube.workloads import condition, reason
 
 Object = dict[str, Any]
 OS = "kubernetes.io/os"
@@ -71,20 +72,12 @@ def label(item: Object, key: str) -> str:
     return str(item["metadata"].get("labels", {}).get(key, ""))
 
 
-def condition(item: Object, kind: str) -> Object:
-    """A condition of an object; without it, one whose status is Unknown."""
-    for found in item.get("status", {}).get("conditions", []):
-        if found.get("type") == kind:
-            return dict(found)
-    return {"type": kind, "status": "Unknown", "reason": "", "message": "nothing has been reported"}
-
-
 def node_problem(node: Object) -> str:
     """Why a node is not Ready; empty if it is."""
     ready = condition(node, "Ready")
     if ready["status"] == "True":
         return ""
-    return _reason(ready)
+    return reason(ready)
 
 
 def pod_problem(pod: Object) -> str:
@@ -95,10 +88,10 @@ def pod_problem(pod: Object) -> str:
     for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
         for state in ("waiting", "terminated"):
             if found := container.get("state", {}).get(state):
-                return _reason(found)
+                return reason(found)
     scheduled = condition(pod, "PodScheduled")
     if scheduled["status"] == "False":
-        return _reason(scheduled)
+        return reason(scheduled)
     return str(status.get("phase", "Unknown"))
 
 
@@ -108,23 +101,5 @@ def pull_trouble(pod: Object) -> str:
     for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in PULL_TROUBLE:
-            return f"{container.get('image', '')}: {_reason(waiting)}"
+            return f"{container.get('image', '')}: {reason(waiting)}"
     return ""
-
-
-def workload_problem(item: Object) -> str:
-    """Why a DaemonSet or Deployment is not as it should be; empty if it is."""
-    status = item.get("status", {})
-    if item.get("kind") == "DaemonSet":
-        wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
-        # before its controller has looked there is no number to believe
-        if status.get("observedGeneration") is None:
-            return "its controller has not looked at it yet"
-        return "" if ready >= wanted else f"{ready} of {wanted} pods are ready"
-    available = condition(item, "Available")
-    return "" if available["status"] == "True" else _reason(available)
-
-
-def _reason(found: Object) -> str:
-    parts = [str(found.get(key)) for key in ("reason", "message") if found.get(key)]
-    return ": ".join(parts) or str(found.get("status", "Unknown"))

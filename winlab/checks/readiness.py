@@ -11,28 +11,28 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from winlab.adapters.guests.contract import WindowsFacts
+from winlab.adapters.kube.workloads import condition, workload_problem
+from winlab.addons import record
+from winlab.addons.api import Addon, Check, Cluster
 from winlab.checks import windows_gates
 from winlab.checks.means import Means
 from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Told, choose, is_standin, said
 from winlab.checks.objects import (
     Objects,
-    condition,
     label,
     name_of,
     node_problem,
     pod_problem,
     pull_trouble,
-    workload_problem,
 )
+from winlab.design import cni
+from winlab.design.addon import registry
 from winlab.design.plan.tags import Tag
 from winlab.errors import WinlabError
-from winlab.events import Kind, Listener
+from winlab.events import Listener
 
 Found = TypeVar("Found")
 KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
-# the last one is that of other recipes for flannel, which a joined cluster may have
-FLANNEL_DAEMONSETS = ("kube-flannel-ds", "kube-flannel-ds-windows", "kube-flannel-ds-windows-amd64")
-CNI_DAEMONSETS = ("calico-node", "calico-node-windows", *FLANNEL_DAEMONSETS)
 SYSTEM = "kube-system"
 LOOK = 5.0  # seconds between looks
 SLOW_LOOK = 15.0  # seconds between logins to the same Windows node
@@ -64,7 +64,8 @@ class Gate:
     seconds: float
     check: Callable[[View], str]
     about: Callable[[View], list[tuple[str, str]]] = lambda _view: []
-    asks: Literal["status", "kernel"] | None = None  # what a Windows node is asked; None: it is not about them
+    asks: Literal["status", "kernel"] | None = None  # what a Windows node is asked
+    windows: bool = False  # is about Windows nodes, whatever is asked
     real: bool = False  # needs a real Windows
 
 
@@ -83,15 +84,20 @@ def run(
     :param timeout: seconds for each gate, in place of its own time.
     :raises UsageError: *only* names a gate that does not exist.
     """
-    chosen = choose([gate.id for gate in GATES], only)
+    chosen = chosen_gates(only)
     gates = [gate for gate in GATES if chosen is None or gate.id in chosen]
+    unknown = _AddonGates(tags, means, chosen)
     began, begun = time.time(), means.clock()
     told = Told(tell, f"{len(gates)} gates", means.clock)
     results = {gate.id: result for gate in gates if (result := _left_out(gate, tags)) is not None}
     looker = _Looker(tags, means)
-    while pending := [gate for gate in gates if gate.id not in results]:
+    while (pending := [gate for gate in gates if gate.id not in results]) or unknown:
         view = looker.look(pending)
         waited = means.clock() - begun
+        if found := unknown.find(give_up=waited >= (unknown.seconds * means.scale if timeout is None else timeout)):
+            gates += found
+            results |= {gate.id: result for gate in found if (result := _left_out(gate, tags)) is not None}
+            pending += [gate for gate in found if gate.id not in results]
         last: dict[str, str] = {}
         for gate in pending:
             outcome, detail = _judge(gate, view)
@@ -105,15 +111,78 @@ def run(
         if last:
             first = next(iter(last))
             told.say(f"{first}: {last[first]}", len(results) / len(gates))
+        if last or unknown:
             means.sleep(LOOK)
     ordered = tuple(results[gate.id] for gate in gates)
-    told.end(Kind.FAILED if any(result.outcome is Outcome.FAILED for result in ordered) else Kind.DONE)
+    told.conclude(ordered)
     return Report("readiness", lab, ordered, began, means.clock() - begun)
+
+
+def chosen_gates(only: str | None) -> set[str] | None:
+    """The identifiers in the list *only*; an add-on's name stands for all of its rows.
+
+    :raises UsageError: one of them is unknown, or the list is empty.
+    """
+    return None if only is None else choose([*(gate.id for gate in GATES), *registry()], only)
+
+
+class _AddonGates:
+    """The gates of the cluster's add-ons, as long as it is not known which those are; true for that long."""
+
+    seconds = 300.0  # for the API server to answer, as R1
+
+    def __init__(self, tags: Sequence[Tag], means: Means, chosen: set[str] | None) -> None:
+        self._cluster = Cluster(means.kubectl, tuple(tags))
+        self._only = None if chosen is None else [name for name in registry() if name in chosen]
+        self._unknown = self._only is None or bool(self._only)
+
+    def __bool__(self) -> bool:
+        return self._unknown
+
+    def find(self, *, give_up: bool) -> list[Gate]:
+        """The gates, once the cluster says which add-ons it has; with *give_up* one that says why it does not."""
+        if not self._unknown:
+            return []
+        try:
+            installed = record.read(self._cluster.kubectl)
+        except WinlabError as error:
+            if not give_up:
+                return []
+            trouble = said(error)
+            self._unknown = False
+            return [Gate("add-ons", "the cluster's add-ons are known", SYSTEM, 0, lambda _view: _fail(trouble))]
+        self._unknown = False
+        found = []
+        for name in installed if self._only is None else self._only:
+            one = registry()[name]
+            if name not in installed:
+                found.append(Gate(name, one.summary, SYSTEM, 0, lambda _view: _not_there()))
+            elif isinstance(one, Addon):
+                rows = enumerate(one.checks(installed[name]), start=1)
+                found += [self._gate(name if n == 1 else f"{name}-{n}", check) for n, check in rows]
+        return found
+
+    def _gate(self, id_: str, check: Check) -> Gate:
+        def look(_view: View) -> str:
+            try:
+                return check.look(self._cluster)
+            except WinlabError as error:
+                raise CheckFailed(said(error)) from error
+
+        return Gate(id_, check.title, check.where, check.seconds, look, windows=check.windows, real=check.real)
+
+
+def _fail(why: str) -> str:
+    raise CheckFailed(why)
+
+
+def _not_there() -> str:
+    raise NotApplicable("the lab does not have this add-on")
 
 
 def _left_out(gate: Gate, tags: Sequence[Tag]) -> Result | None:
     windows = [tag for tag in tags if tag.os == "windows"]
-    if gate.asks and not windows:
+    if (gate.asks or gate.windows) and not windows:
         outcome, why = Outcome.NOT_APPLICABLE, "the lab has no Windows node"
     elif gate.real and any(is_standin(tag) for tag in windows):
         outcome, why = Outcome.REHEARSAL, "the Windows node is the stand-in, which has no Windows kernel"
@@ -246,7 +315,7 @@ def _kube_proxy(view: View) -> str:
 
 
 def _cni(view: View) -> str:
-    return _daemonsets(view, CNI_DAEMONSETS, "this lab's CNI is plug-ins alone: what it does shows in Ready")
+    return _daemonsets(view, cni.daemon_sets(), "this lab's CNI is plug-ins alone: what it does shows in Ready")
 
 
 def _daemonsets(view: View, names: Sequence[str], without: str, *, required: bool = False) -> str:
@@ -288,7 +357,7 @@ GATES = (
     Gate("R4", "every node is Ready", "all nodes", 1200, _nodes, _bad_nodes),
     Gate("R5", "CoreDNS is available", SYSTEM, 600, _coredns, _bad_pods(("coredns",))),
     Gate("R6", "kube-proxy runs on Linux", SYSTEM, 600, _kube_proxy, _bad_pods(("kube-proxy",))),
-    Gate("R7", "CNI runs on every node", "all nodes", 600, _cni, _bad_pods(CNI_DAEMONSETS)),
+    Gate("R7", "CNI runs on every node", "all nodes", 600, _cni, lambda v: _bad_pods(cni.daemon_sets())(v)),
     Gate("R8", "images can be had", "all nodes", 1200, _pulls, lambda view: [("Pod", n) for n in _pulling(view)]),
     Gate("R9", "containerd and kubelet run", WINDOWS, 600, lambda v: windows_gates.services(v.windows), asks="status"),
     Gate("R10", "kube-proxy runs", WINDOWS, 1200, lambda v: windows_gates.proxy(v.windows), asks="status", real=True),

@@ -17,8 +17,8 @@ from winlab.checks.pods import NAMESPACE, Seat
 from winlab.checks.rows import ROWS, Case, Need
 from winlab.checks.world import World
 from winlab.design.plan.tags import Tag
-from winlab.errors import ClusterError, WinlabError
-from winlab.events import Kind, Listener, Progress
+from winlab.errors import ClusterError, Failure, WinlabError
+from winlab.events import Listener, Progress
 
 WORKERS = 4  # kubectl itself takes half a core while it runs
 CLUSTER_KINDS = ("nodes", "runtimeclasses.node.k8s.io")
@@ -83,7 +83,7 @@ def _judge_all(cases: Sequence[Case], world: World, tell: Listener) -> dict[str,
     for case in alone:
         told.say(f"row {case.id}: {case.title}", len(found) / len(cases))
         found[case.id] = judge(case, world)
-    told.end(Kind.FAILED if any(result.outcome is Outcome.FAILED for result in found.values()) else Kind.DONE)
+    told.conclude(found.values())
     return found
 
 
@@ -193,7 +193,7 @@ def _clear(world: World, told: Told, *, end: bool) -> None:
     try:
         _remove_namespace(world, told)
     except WinlabError as error:
-        told.end(Kind.FAILED)
+        told.fail(Failure.of(error))
         if end:
             raise
         # the results are worth more than the complaint

@@ -95,7 +95,17 @@ Lab = Annotated[
     typer.Option("--lab", envvar="WINLAB_LAB", help="The lab's name.", autocompletion=_complete_labs, metavar="NAME"),
 ]
 Node = Annotated[str, typer.Argument(help="The node's name, such as node-1.", autocompletion=_complete_nodes)]
-Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")]
+
+
+def _choose_output(value: Output) -> Output:
+    """Remember how a command prints, for what is told when it fails."""
+    global chosen_output
+    chosen_output = value
+    return value
+
+
+chosen_output = Output.TABLE
+Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.", callback=_choose_output)]
 Spec = Annotated[
     str,
     typer.Option(
@@ -220,9 +230,11 @@ def watched(name: str, work: Callable[[Progress], T], output: Output, usual: flo
     """Do the work as a step, so that it is shown as all steps are; its result."""
     from winlab.cli.progress import shown
     from winlab.engine import engine
-    from winlab.engine.engine import Step
+    from winlab.engine.step import Step
+    from winlab.steps.states import WORK
 
     results: list[T] = []
     with shown(output) as tell:
-        engine.run([Step(name, lambda voice: results.append(work(voice)), lambda: False, usual=usual)], tell)
+        step = Step(WORK(of=name), lambda voice: results.append(work(voice)), lambda: False, usual=usual)
+        engine.run([step], tell)
     return results[0]

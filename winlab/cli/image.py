@@ -169,8 +169,9 @@ def build(
     from winlab.cli.progress import shown
     from winlab.design.catalog import recipes as catalog
     from winlab.engine import engine
-    from winlab.engine.engine import Step
+    from winlab.engine.step import Step
     from winlab.events import Progress
+    from winlab.steps.states import WORK
     from winlab.supply.images import cache
     from winlab.supply.images.requirements import require_source
 
@@ -184,8 +185,8 @@ def build(
         cache.obtain(recipe, progress, mirror=mirror if recipe.download else None, source=local)
 
     with shown(output) as tell:
-        step = Step(f"image {name}", obtain, lambda: cache.lookup(recipe) is not None, usual=recipe.usual_seconds)
-        engine.run([step], tell)
+        done, usual = lambda: cache.lookup(recipe) is not None, float(recipe.usual_seconds)
+        engine.run([Step(WORK(of=f"image {name}"), obtain, done, usual=usual)], tell)
     found = cache.lookup(recipe)
     if output is Output.TABLE and found is not None:
         print(found.path)

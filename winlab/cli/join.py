@@ -66,7 +66,7 @@ def join(
     """Make a lab of workers that join a cluster made elsewhere by kubeadm."""
     from winlab.cli.progress import clock, shown
     from winlab.design.plan import make
-    from winlab.events import Event, Kind
+    from winlab.events import Note
     from winlab.host.facts import read_facts
     from winlab.lab_folder import LabState
     from winlab.operations import join as joining
@@ -90,7 +90,7 @@ def join(
     joining.check(made, cluster, labs.nodes_of(lab))
     with shown(output) as tell:
         for note in joining.notes(made, cluster):
-            tell(Event(Kind.NOTE, "", note))
+            tell(Note(lab=lab, text=note))
         labs.create(made, at_hand, tell, mirror=mirror, until=until.value, origin=origin, admin=admin, consent=fetch)
     if output is Output.TABLE:
         what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"

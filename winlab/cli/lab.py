@@ -71,14 +71,14 @@ def create(
     made, at_hand = plan_of(wanted, lab)
     fetch = consent.to_fetch(wanted, accept_eula)
     from winlab.cli.progress import clock, shown
-    from winlab.events import Event, Kind
+    from winlab.events import Note
     from winlab.operations import labs, lock_file
     from winlab.steps.payload import Origin
 
     begun = time.monotonic()
     with shown(output) as tell:
         if made.host.accelerator == "tcg":
-            tell(Event(Kind.NOTE, "", "KVM can't be used on this host: guests are emulated, which is slow."))
+            tell(Note(lab=lab, text="KVM can't be used on this host: guests are emulated, which is slow."))
         held = lock_file.beside(spec) if locked else None
         own = own_programs(kubelet, kubeadm, kube_proxy)
         origin = Origin(source.value if source else None, bundle, mirror, own)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from winlab import __version__
-from winlab.cli import bundle, cluster, host, image, iso, lab, node, spec, test
-from winlab.errors import ExitCode, WinlabError
+from winlab.cli import bundle, cluster, common, host, image, iso, lab, node, spec, test
+from winlab.errors import ExitCode, LabError, WinlabError
 
 app = typer.Typer(
     name="winlab",
@@ -47,7 +47,12 @@ def _options(
 
 
 def explain(error: WinlabError) -> str:
-    """An error with its causes, as it is printed."""
+    """An error with its causes, as it is printed; of several at once, each."""
+    if isinstance(error, LabError):
+        return "\n".join(
+            explain(one) if isinstance(one, WinlabError) else f"winlab: {type(one).__name__}: {one}"
+            for one in error.exceptions
+        )
     lines = [f"winlab: {error.what}"]
     lines += [f"  {name + ':':<9} {text}" for name, text in error.details()]
     for cause in error.causes:
@@ -56,10 +61,22 @@ def explain(error: WinlabError) -> str:
     return "\n".join(lines)
 
 
+def _end_json(error: BaseException) -> None:
+    """With ``--output json`` the last line on the standard output has a failure whole."""
+    if common.chosen_output is common.Output.JSON:
+        from winlab.cli import progress
+
+        progress.end(error)
+
+
 def main() -> None:
     """Run the command line; errors become one message and a documented exit code (docs/exit-codes.md)."""
     try:
-        app()
+        try:
+            app()
+        except (Exception, KeyboardInterrupt) as error:
+            _end_json(error)
+            raise
     except WinlabError as error:
         if _debug:
             raise

@@ -8,18 +8,33 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from winlab import events
 from winlab.cli.common import Output
-from winlab.events import Event, Kind, Listener
+from winlab.errors import ExitCode, Failure, WinlabError
+from winlab.events import (
+    Event,
+    Listener,
+    Note,
+    RunEnded,
+    StepChecking,
+    StepDone,
+    StepEvent,
+    StepFailed,
+    StepProgress,
+    StepSkipped,
+    StepStarted,
+)
 
 QUIET_SECONDS = 20.0  # in a pipe, a running step says something no more often than this
 SHOWN_SKIP = 0.5  # steps that were done already are not worth a line, unless looking took this long
+WIDEST = 300  # letters of a failure's reason that are shown at once; all of it comes at the end
 
 
 def clock(seconds: float) -> str:
@@ -28,22 +43,32 @@ def clock(seconds: float) -> str:
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02d} s"
 
 
-def describe(event: Event) -> str:
+def describe(event: StepEvent) -> str:
     """An event of a running step as one line."""
-    text = f"{event.step}: {event.text}" if event.text else event.step
-    if event.fraction is not None:
-        text += f" {event.fraction:.0%}"
+    text, fraction = (event.text, event.fraction) if isinstance(event, StepProgress) else ("", None)
+    if isinstance(event, StepChecking):
+        text = "looking whether it is done"
+    line = f"{event.step}: {text}" if text else event.step
+    if fraction is not None:
+        line += f" {fraction:.0%}"
     times = clock(event.seconds)
     if event.usual:
         times += f", usually {clock(event.usual)}"
-    return f"{text} ({times})"
+    return f"{line} ({times})"
 
 
 @contextmanager
 def shown(output: Output) -> Iterator[Listener]:
-    """A listener that shows events, for the length of a with-block: for people on stderr, JSON on stdout."""
+    """A listener that shows events, for the length of a with-block: for people on stderr, JSON on stdout.
+
+    The last line of JSON is a :class:`RunEnded`; of a block that fails outside a run, :func:`end` prints it.
+    """
     if output is Output.JSON:
-        yield lambda event: print(json.dumps(asdict(event)), flush=True)
+        global _last
+        _last = None
+        yield _print_json
+        if not isinstance(_last, RunEnded):
+            _print_json(RunEnded())
         return
     console = Console(stderr=True)
     if console.is_terminal:
@@ -54,16 +79,53 @@ def shown(output: Output) -> Iterator[Listener]:
         yield _plain_listener()
 
 
+_last: Event | None = None  # of those printed as JSON
+
+
+def _print_json(event: Event) -> None:
+    global _last
+    print(json.dumps(events.record(event)), flush=True)
+    _last = event
+
+
+def end(error: BaseException) -> None:
+    """Print how a command with ``--output json`` ends that fails, unless its last line says so already."""
+    if isinstance(_last, RunEnded) and _last.exit_code:
+        return
+    if isinstance(error, KeyboardInterrupt):
+        _print_json(RunEnded(exit_code=int(ExitCode.INTERRUPTED)))
+        return
+    code = error.exit_code if isinstance(error, WinlabError) else ExitCode.FAILED
+    _print_json(RunEnded(exit_code=int(code), failures=Failure.each(error)))
+
+
 def _finished(event: Event) -> str | None:
-    if event.kind is Kind.DONE:
+    """What stays to be read of an event."""
+    if isinstance(event, StepDone):
         return f"✓ {event.step} ({clock(event.seconds)})" if event.seconds >= 1 else f"✓ {event.step}"
-    if event.kind is Kind.SKIPPED and event.seconds > SHOWN_SKIP:
+    if isinstance(event, StepSkipped) and event.seconds > SHOWN_SKIP:
         return f"= {event.step}: done already"
-    if event.kind is Kind.FAILED:
-        return f"✗ {event.step} ({clock(event.seconds)})"
-    if event.kind is Kind.NOTE:
+    if isinstance(event, StepFailed):
+        return f"✗ {event.step} ({clock(event.seconds)})\n  {_reason(event.failure)}"
+    if isinstance(event, Note):
         return f"! {event.text}"
     return None
+
+
+def _reason(failure: Failure) -> str:
+    """What failed and why, in one line; the whole of it is told when the command ends."""
+    why = failure.why.strip().partition("\n")[0]
+    text = f"{failure.what} {why}" if why else failure.what
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A running step as it is shown: its last event, when it began, its spinner."""
+
+    event: StepEvent
+    begun: float
+    spinner: Spinner
 
 
 class _LiveView:
@@ -72,40 +134,50 @@ class _LiveView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._lock = threading.Lock()
-        self._running: dict[str, tuple[Event, float, Spinner]] = {}
+        self._running: dict[tuple[str, str], _Shown] = {}
+        self._count = ""
 
     def tell(self, event: Event) -> None:
         line = _finished(event)
         with self._lock:
-            if line is not None or event.kind is Kind.SKIPPED:
-                self._running.pop(event.step, None)
-            elif event.kind in (Kind.CHECKING, Kind.STARTED, Kind.PROGRESS):
-                begun = time.monotonic() - event.seconds
-                spinner = self._running[event.step][2] if event.step in self._running else Spinner("dots")
-                self._running[event.step] = (event, begun, spinner)
+            self._count = f"{event.done} of {event.total} steps are done" if event.total else ""
+            if isinstance(event, StepEvent):
+                self._take(event)
         if line is not None:
-            # not under the lock: printing renders this view anew, which takes it
+            # not under the lock: printing renders this view again, which takes it
             self._console.print(Text(line))
+
+    def _take(self, event: StepEvent) -> None:
+        key = (event.lab, event.step)
+        if isinstance(event, (StepChecking, StepStarted, StepProgress)):
+            begun = time.monotonic() - event.seconds
+            spinner = self._running[key].spinner if key in self._running else Spinner("dots")
+            self._running[key] = _Shown(event, begun, spinner)
+        else:
+            self._running.pop(key, None)
 
     def __rich__(self) -> RenderableType:
         with self._lock:
             lines: list[RenderableType] = []
-            for event, begun, spinner in self._running.values():
-                now = Event(event.kind, event.step, event.text, time.monotonic() - begun, event.usual, event.fraction)
-                spinner.update(text=Text(describe(now), overflow="ellipsis", no_wrap=True))
-                lines.append(spinner)
+            for one in self._running.values():
+                now = replace(one.event, seconds=time.monotonic() - one.begun)
+                one.spinner.update(text=Text(describe(now), overflow="ellipsis", no_wrap=True))
+                lines.append(one.spinner)
+            if lines and self._count:
+                lines.append(Text(f"  {self._count}", style="dim"))
             return Group(*lines)
 
 
 def _plain_listener() -> Listener:
-    last: dict[str, tuple[float, str]] = {}
+    last: dict[tuple[str, str], tuple[float, str]] = {}
 
     def tell(event: Event) -> None:
         line = _finished(event)
-        if line is None and event.kind is Kind.PROGRESS:
-            when, text = last.get(event.step, (0.0, ""))
+        if isinstance(event, StepProgress):
+            key = (event.lab, event.step)
+            when, text = last.get(key, (0.0, ""))
             if time.monotonic() - when > (QUIET_SECONDS if text == event.text or event.fraction else 5.0):
-                last[event.step] = (time.monotonic(), event.text)
+                last[key] = (time.monotonic(), event.text)
                 line = f"… {describe(event)}"
         if line is not None:
             print(line, file=sys.stderr, flush=True)

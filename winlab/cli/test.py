@@ -66,10 +66,9 @@ def readiness(
     """Wait until every part of the lab's cluster is ready, and say why one is not."""
     _check_folder(junit)
     from winlab.checks import means, readiness
-    from winlab.checks.model import choose
     from winlab.cli.progress import shown
 
-    choose([gate.id for gate in readiness.GATES], only)
+    readiness.chosen_gates(only)
     tags, reach = means.of(lab)
     with shown(Output.TABLE) as tell:  # on the standard error
         report = readiness.run(lab, tags, reach, tell, only=only, timeout=timeout)

@@ -2,10 +2,11 @@
 
 ::
 
-    <state>/durations.json      {"tcg: boot windows-2022 installed": [812.4, 790.1], ...}    seconds, the newest last
+    <state>/durations.json      seconds, the newest last, by accelerator, kind of state, and class of node
+        {"tcg": {"booted": {"windows-2022 installed": [812.4, 790.1]}, "network": {"": [1.2]}}}
 
 What is not known yet is guessed by the step itself. Nothing depends on these numbers: a file that can't be read or
-written is as good as none.
+written is as good as none, and what an older winlab wrote otherwise is passed over.
 """
 
 from __future__ import annotations
@@ -13,20 +14,23 @@ from __future__ import annotations
 import json
 import statistics
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
 from winlab import files, settings
-from winlab.design.plan.model import NodePlan
-from winlab.engine.engine import Step
-from winlab.events import Event, Kind, Listener
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.engine.step import Step
+from winlab.events import Progress
 
 KEPT = 9  # of each kind
 SHORTEST = 1.0  # seconds: what is quicker needs no forecast
 
+Times = dict[str, dict[str, dict[str, list[float]]]]  # accelerator -> kind -> class -> seconds
 
-def kind(node: NodePlan) -> str:
+
+def node_class(node: NodePlan) -> str:
     """What nodes that take equally long have in common: the image, and whether Windows is installed or cloned."""
     if node.windows is None:
         return node.image
@@ -44,63 +48,63 @@ class Durations:
         self._path = settings.state_dir() / "durations.json"
         self._lock = threading.Lock()
 
-    def usual(self, what: str) -> float | None:
-        """The median of the last times, in seconds; None if it was never seen."""
+    def usual(self, kind: str, of: str = "") -> float | None:
+        """The median of the last times, in seconds; None if it was never seen.
+
+        :param kind: a kind of state, or what else takes time.
+        :param of: the class of the node.
+        """
         with self._lock:
-            known = self._read().get(self._key(what))
+            known = self._read().get(self.accelerator, {}).get(kind, {}).get(of)
         return statistics.median(known) if known else None
 
-    def learn(self, what: str, seconds: float) -> None:
+    def learn(self, kind: str, of: str, seconds: float) -> None:
         """Keep how long it took this time."""
         if seconds < SHORTEST:
             return
         with self._lock, suppress(OSError):
             every = self._read()
-            every[self._key(what)] = [*every.get(self._key(what), []), round(seconds, 1)][-KEPT:]
+            times = every.setdefault(self.accelerator, {}).setdefault(kind, {})
+            times[of] = [*times.get(of, []), round(seconds, 1)][-KEPT:]
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             files.write_atomic(self._path, json.dumps(every, indent=1, sort_keys=True) + "\n")
 
-    def _key(self, what: str) -> str:
-        return f"{self.accelerator}: {what}"
-
-    def _read(self) -> dict[str, list[float]]:
+    def _read(self) -> Times:
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
-            return {str(key): [float(one) for one in times] for key, times in found.items()}
+            return {
+                accelerator: {
+                    kind: {of: [float(one) for one in times] for of, times in classes.items()}
+                    for kind, classes in kinds.items()
+                }
+                for accelerator, kinds in found.items()
+                if isinstance(kinds, dict)  # an older winlab had lists there
+            }
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
 
-def _varies(step: str) -> bool:
-    """Whether the last time says nothing: images and programs are in the cache, or have to be made first."""
-    return step.startswith(("image ", "payload "))
-
-
 class Forecast:
-    """The usual times of a run's steps, and where they are learned."""
+    """The usual times of a run's steps, and where they are learned.
 
-    def __init__(self, known: Durations, nodes: Iterable[NodePlan]) -> None:
+    :param plans: whose nodes the steps are for.
+    """
+
+    def __init__(self, known: Durations, plans: Iterable[Plan]) -> None:
         self._known = known
-        self._kinds = {node.name: kind(node) for node in nodes}
+        self._classes = {(plan.lab, node.name): node_class(node) for plan in plans for node in plan.nodes}
 
     def steps(self, steps: Iterable[Step]) -> list[Step]:
-        """The steps with the times that they took before, where that is known."""
-        return [step if _varies(step.name) else self._informed(step) for step in steps]
+        """The steps with the times that they took before, where that is known; they learn from this time."""
+        return [self._informed(step) if step.reaches.kind.learned else step for step in steps]
 
     def _informed(self, step: Step) -> Step:
-        return replace(step, usual=self._known.usual(self._what(step.name)) or step.usual)
+        kind = step.reaches.kind.name
+        of = self._classes.get((step.reaches.lab, step.reaches.node), "")
 
-    def listen(self, tell: Listener) -> Listener:
-        """A listener that learns from what it hears, and passes it on."""
+        def run(progress: Progress) -> None:
+            begun = time.monotonic()
+            step.run(progress)
+            self._known.learn(kind, of, time.monotonic() - begun)
 
-        def hear(event: Event) -> None:
-            if event.kind is Kind.DONE and not _varies(event.step):
-                self._known.learn(self._what(event.step), event.seconds)
-            tell(event)
-
-        return hear
-
-    def _what(self, step: str) -> str:
-        """``boot node-1`` → ``boot windows-2022 cloned``."""
-        verb, _, name = step.rpartition(" ")
-        return f"{verb} {self._kinds[name]}" if name in self._kinds else step
+        return replace(step, run=run, usual=self._known.usual(kind, of) or step.usual)

@@ -1,4 +1,4 @@
-"""The engine: runs small named steps, in parallel where they can, and tells what happens by events.
+"""The engine: runs steps, in parallel where they can, and tells what happens by events.
 
 A step can say from reality whether it is done, so running all of them again is resuming. Nothing is undone when a step
 fails or the person interrupts: the same command carries on.
@@ -8,14 +8,29 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import replace
 
-from winlab.errors import WinlabError
-from winlab.events import Event, Kind, Listener, Progress
+from winlab.engine.state import State
+from winlab.engine.step import Load, Step, compose
+from winlab.errors import ExitCode, Failure, WinlabError, together
+from winlab.events import (
+    Event,
+    Listener,
+    Planned,
+    RunEnded,
+    RunStarted,
+    StepChecking,
+    StepDone,
+    StepEvent,
+    StepFailed,
+    StepProgress,
+    StepSkipped,
+    StepStarted,
+)
 
-WORKERS = 8  # most steps wait for guests; those that compute hold a lock or a core of their own
 REMIND = 1.0  # seconds between looks for an interrupt
 
 
@@ -23,114 +38,158 @@ class Stopped(Exception):
     """Raised inside a step that was asked to stop."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One thing to be done.
+class _Teller:
+    """Tells the events of one run, one at a time, with how far the run is."""
 
-    :param done: whether it is, by looking at reality. Called only when everything in *needs* is done.
-    :param usual: how long it usually takes, in seconds; shown beside the time it has taken.
-    """
+    def __init__(self, tell: Listener, lab: str, total: int) -> None:
+        self._listener = tell
+        self._lab = lab
+        self._total = total
+        self._done = 0
+        self._lock = threading.Lock()
 
-    name: str
-    run: Callable[[Progress], None]
-    done: Callable[[], bool]
-    needs: tuple[str, ...] = ()
-    usual: float = 0.0
+    def tell(self, event: Event) -> None:
+        with self._lock:
+            self._done += isinstance(event, (StepDone, StepSkipped))
+            self._listener(replace(event, lab=event.lab or self._lab, done=self._done, total=self._total))
 
 
-class _StepProgress:
+class _Voice:
     """A step's voice; also where a running step learns that it should stop."""
 
-    def __init__(self, step: Step, tell: Listener, stop: threading.Event) -> None:
+    def __init__(self, step: Step, teller: _Teller, stop: threading.Event) -> None:
         self._step = step
-        self._tell = tell
+        self._teller = teller
         self._stop = stop
         self._begun = time.monotonic()
 
-    def say(self, text: str, fraction: float | None = None) -> None:
-        """Tell what is being done or waited for.
+    def check(self) -> None:
+        """See whether the step should go on.
 
         :raises Stopped: the person interrupted, or another step failed.
         """
         if self._stop.is_set():
             raise Stopped
-        seconds = time.monotonic() - self._begun
-        self._tell(Event(Kind.PROGRESS, self._step.name, text, seconds, self._step.usual, fraction))
+
+    def say(self, text: str, fraction: float | None = None) -> None:
+        """Tell what is being done or waited for.
+
+        :raises Stopped: as :meth:`check`.
+        """
+        self.check()
+        self.tell(StepProgress(text=text, fraction=fraction))
+
+    def tell(self, event: StepEvent) -> None:
+        """Tell an event of the step: the step's names and times come to it."""
+        state = self._step.reaches
+        self._teller.tell(
+            replace(
+                event,
+                step=self._step.title,
+                reaches=state.kind.name,
+                lab=state.lab,
+                node=state.node,
+                seconds=time.monotonic() - self._begun,
+                usual=self._step.usual,
+            )
+        )
 
 
-def run(steps: Sequence[Step], tell: Listener) -> None:
-    """Run the steps, each after those it needs.
+def run(steps: Iterable[Step], tell: Listener, lab: str = "") -> None:
+    """Run the steps, each after those that reach what it needs.
 
-    :raises WinlabError: a step failed; if several did, the others are its causes. Steps that were running are asked to
-        stop, those that were not started stay undone.
+    :param lab: the lab that the run is for; events of steps that labs share carry it, too.
+    :raises SequenceError: the steps don't fit together; none was begun.
+    :raises WinlabError: a step failed. Steps that were running are asked to stop, those that were not started stay
+        undone. If several failed, a :class:`winlab.errors.LabError` has all.
     :raises KeyboardInterrupt: the person interrupted.
     """
-    _check(steps)
-    stop = threading.Event()
-    lock = threading.Lock()
-
-    def tell_locked(event: Event) -> None:
-        with lock:
-            tell(event)
-
-    waiting = {step.name: step for step in steps}
-    finished: set[str] = set()
-    failures: list[BaseException] = []
-    running: dict[Future[None], Step] = {}
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        try:
-            while running or (waiting and not failures):
-                if not failures:
-                    for step in [s for s in waiting.values() if finished.issuperset(s.needs)]:
-                        del waiting[step.name]
-                        running[pool.submit(_perform, step, tell_locked, stop)] = step
-                ended, _ = wait(running, timeout=REMIND, return_when=FIRST_COMPLETED)
-                for future in ended:
-                    step = running.pop(future)
-                    error = future.exception()
-                    if error is None:
-                        finished.add(step.name)
-                    elif not isinstance(error, Stopped):
-                        failures.append(error)
-                        stop.set()
-        except BaseException:
-            stop.set()
-            raise
-    if failures:
-        first = failures[0]
-        if isinstance(first, WinlabError):
-            first.causes = (*first.causes, *failures[1:])
-        raise first
-
-
-def _perform(step: Step, tell: Listener, stop: threading.Event) -> None:
-    begun = time.monotonic()
+    order = compose(steps)
+    teller = _Teller(tell, lab, len(order))
+    planned = (Planned(s.title, s.reaches.kind.name, s.reaches.lab, s.reaches.node, s.usual) for s in order)
+    teller.tell(RunStarted(steps=tuple(planned)))
     try:
-        tell(Event(Kind.CHECKING, step.name, "looking whether it is done"))
-        if step.done():
-            tell(Event(Kind.SKIPPED, step.name, seconds=time.monotonic() - begun))
-            return
-        if stop.is_set():
-            raise Stopped
-        tell(Event(Kind.STARTED, step.name, usual=step.usual))
-        step.run(_StepProgress(step, tell, stop))
-    except Stopped:
+        failures = _Run(order, teller).all()
+    except KeyboardInterrupt:
+        teller.tell(RunEnded(exit_code=int(ExitCode.INTERRUPTED)))
         raise
-    except BaseException as error:
-        text = error.what if isinstance(error, WinlabError) else f"{type(error).__name__}: {error}"
-        tell(Event(Kind.FAILED, step.name, text, time.monotonic() - begun, step.usual))
+    except BaseException as unexpected:
+        teller.tell(RunEnded(exit_code=int(ExitCode.FAILED), failures=(Failure.of(unexpected),)))
         raise
-    tell(Event(Kind.DONE, step.name, seconds=time.monotonic() - begun, usual=step.usual))
+    if not failures:
+        teller.tell(RunEnded())
+        return
+    error = together(failures)
+    code = error.exit_code if isinstance(error, WinlabError) else ExitCode.FAILED
+    teller.tell(RunEnded(exit_code=int(code), failures=Failure.each(error)))
+    raise error
 
 
-def _check(steps: Sequence[Step]) -> None:
-    """A step that needs one that is not there, or itself by a detour, would wait for ever: a bug, said at once."""
-    names = [step.name for step in steps]
-    assert len(names) == len(set(names)), f"two steps of one name: {sorted(names)}"
-    left = {step.name: set(step.needs) for step in steps}
-    while left:
-        ready = [name for name, needs in left.items() if not needs & left.keys()]
-        assert ready, f"steps need each other: {sorted(left)}"
-        for name in ready:
-            assert left[name] <= set(names), f"{name} needs a step that is not there: {sorted(left[name])}"
-            del left[name]
+class _Run:
+    """The steps of one run on their way."""
+
+    def __init__(self, steps: Iterable[Step], teller: _Teller) -> None:
+        self._waiting = list(steps)
+        self._teller = teller
+        self._reached: set[State] = set()
+        self._running: dict[Future[None], Step] = {}
+        self._stop = threading.Event()
+        self._failures: list[Exception] = []
+
+    def all(self) -> list[Exception]:
+        """Run them; the failures, the first one first."""
+        with ThreadPoolExecutor(max_workers=sum(load.at_once for load in Load)) as pool:
+            try:
+                while self._running or (self._waiting and not self._failures):
+                    for step in self._next():
+                        self._waiting.remove(step)
+                        self._running[pool.submit(self._perform, step)] = step
+                    ended, _ = wait(self._running, timeout=REMIND, return_when=FIRST_COMPLETED)
+                    for future in ended:
+                        self._take(future)
+            except BaseException:
+                self._stop.set()
+                raise
+        return self._failures
+
+    def _next(self) -> list[Step]:
+        """The steps that can begin now, as far as there is room for their load."""
+        if self._failures:
+            return []
+        taken = Counter(step.load for step in self._running.values())
+        found: list[Step] = []
+        for step in self._waiting:
+            if step.needs <= self._reached and taken[step.load] < step.load.at_once:
+                taken[step.load] += 1
+                found.append(step)
+        return found
+
+    def _take(self, future: Future[None]) -> None:
+        step = self._running.pop(future)
+        error = future.exception()
+        if error is None:
+            self._reached |= step.states
+        elif isinstance(error, Stopped):
+            pass
+        elif isinstance(error, Exception):
+            self._failures.append(error)
+            self._stop.set()
+        else:
+            raise error
+
+    def _perform(self, step: Step) -> None:
+        voice = _Voice(step, self._teller, self._stop)
+        try:
+            voice.tell(StepChecking())
+            if step.done():
+                voice.tell(StepSkipped())
+                return
+            voice.check()
+            voice.tell(StepStarted())
+            step.run(voice)
+        except Stopped:
+            raise
+        except BaseException as error:
+            voice.tell(StepFailed(failure=Failure.of(error)))
+            raise
+        voice.tell(StepDone())

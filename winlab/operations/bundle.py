@@ -60,7 +60,7 @@ def create(
         if row.sha256 not in brought
     ]
     inputs = {
-        "versions": plan.cluster.versions.model_dump(),
+        "versions": {**plan.cluster.versions.model_dump(), **plan.cluster.components},
         "profile": plan.cluster.profile,
         "images": sorted({node.image for node in plan.nodes}),
     }

@@ -9,6 +9,7 @@ from winlab.design.plan import required
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine import engine
+from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Listener, Progress
 from winlab.host.facts import read_facts
@@ -20,6 +21,7 @@ from winlab.operations.lock_file import Lock
 from winlab.operations.logs import Report
 from winlab.operations.push import Pushed
 from winlab.steps.payload import Origin, choose
+from winlab.steps.states import LOAD_READY
 from winlab.supply.artifacts import store
 from winlab.supply.images import cache
 
@@ -60,12 +62,12 @@ def load_image(lab: str, image: str, tell: Listener, *, name: str = "") -> dict[
         def prepare(progress: Progress) -> None:
             ready.extend(images.prepare(image, folder, name=name, progress=progress))
 
-        engine.run([engine.Step("image", prepare, lambda: False, usual=5)], tell)
+        engine.run([Step(LOAD_READY(lab), prepare, lambda: False, usual=5)], tell, lab)
         nodes = images.nodes_for(ready, machines)
         with state.locked():
             drives = Drives(conn, Pool(conn), state)
             try:
-                engine.run(images.steps(ready, nodes, drives), tell)
+                engine.run(images.steps(ready, nodes, drives), tell, lab)
             finally:
                 images.clean(lab, drives)
     found: dict[str, list[str]] = {}

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from winlab import lab_folder, locks
-from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.volumes import Pool
-from winlab.design.catalog import versions
+from winlab.design.cni import compatible
 from winlab.design.plan.golden import LAB as GOLDEN
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine import engine
-from winlab.engine.durations import Durations, Forecast
-from winlab.engine.engine import Step
+from winlab.engine.durations import Forecast
+from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError, UsageError, WinlabError
-from winlab.events import Event, Kind, Listener, Progress, Told
+from winlab.events import Listener, Note, Progress, Told
 from winlab.lab_folder import LabState
 from winlab.operations import bundle
-from winlab.steps import Context, foundation, golden, images, payload
-from winlab.steps.payload import Origin, Supply
+from winlab.steps import payload, recipe
+from winlab.steps.golden import all_made
+from winlab.steps.payload import Origin
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.images import library, requirements
 
 WANTED_BY = "wanted-by"  # in a builder's folder: the lab whose create began it
-SUFFIX = " of the golden image"
 SOON = 14  # days: an evaluation that ends within them is told of
 
 
@@ -37,16 +35,7 @@ def is_there(plan: Plan, builder: Plan, pool: Pool, conn: Connection) -> bool:
     made already, from whichever one it was then."""
     if pool.is_complete(_volume(plan, builder)) or golden_cache.find(_key(builder)) is not None:
         return True
-    return _clones_are_made(plan, builder, conn)
-
-
-def all_made(plan: Plan, conn: Connection) -> bool:
-    """Whether all of the plan's Windows machines are made, so that no golden image is cloned any more."""
-    return all(domains.find(conn, node.domain) is not None for node in plan.windows_nodes())
-
-
-def _clones_are_made(plan: Plan, builder: Plan, conn: Connection) -> bool:
-    return all(domains.find(conn, node.domain) is not None for node in plan.clones(builder.golden))
+    return all_made(plan.clones(builder.golden), conn)
 
 
 def _key(builder: Plan) -> str:
@@ -72,7 +61,7 @@ def check_media(plan: Plan, stock: Stock, *, consent: bool = False, offline: boo
         made = golden_cache.find(_key(builder))
         if made is not None:
             release = builder.windows_nodes()[0].windows.release
-            versions.check(plan.cluster.versions, release, made.facts["build"], plan.cluster.profile)
+            compatible.check(plan.cluster.versions, release, made.facts["build"], plan.cluster.profile)
             continue
         try:
             requirements.check(builder, stock, consent=consent, offline=offline)
@@ -101,7 +90,7 @@ def check_evaluation(plan: Plan, tell: Listener) -> None:
             )
         if made.days_left < SOON:
             text = f"The evaluation of Windows in the golden image {key} ends in {made.days_left} days. {anew}"
-            tell(Event(Kind.NOTE, "", text))
+            tell(Note(lab=plan.lab, text=text))
 
 
 def _is_settled(plan: Plan, builder: Plan) -> bool:
@@ -139,36 +128,6 @@ def _lock(lab: str) -> Path:
     return base / f"{lab}.lock"
 
 
-def upload_steps(context: Context, built: Sequence[Plan] = ()) -> list[Step]:
-    """The steps that see to it that golden images which are there are in the pool.
-
-    :param built: the builders of those that are not there.
-    """
-    return [_upload_step(context, builder) for builder in context.plan.builders if builder not in built]
-
-
-def _upload_step(context: Context, builder: Plan) -> Step:
-    step = golden.upload_step(context, _volume(context.plan, builder), _key(builder))
-    return replace(step, done=lambda: step.done() or _clones_are_made(context.plan, builder, context.conn))
-
-
-def build_steps(context: Context, built: Sequence[Plan], source: Supply, *, alone: bool) -> list[Step]:
-    """The steps that make golden images, and clones wait for.
-
-    :param context: of the lab with the clones.
-    :param built: the plans of the labs in which they are made.
-    :param alone: no other step brings the payload CD for Windows.
-    """
-    found = [payload.payload_step(context, source, "windows")] if alone else []
-    for builder in built:
-        own = replace(context, plan=builder, state=LabState(builder.lab), suffix=SUFFIX)
-        if not golden.is_sealed(own):
-            found += [*foundation.steps(own), *images.steps(own), *images.drivers_steps(own)]
-        insert = payload.insert_step(own, source, builder.nodes[0])
-        found += golden.steps(own, insert, _volume(context.plan, builder), _key(builder))
-    return found
-
-
 def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
     """Make the golden image of a plan with one pool of Windows nodes, unless it is in the cache.
 
@@ -187,19 +146,15 @@ def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: 
     check_media(plan, stock, consent=consent, offline=offline)
     check_evaluation(plan, tell)
     with connected() as conn, ExitStack() as held:
-        pool = Pool(conn)
         if lacking(plan, lambda _: golden_cache.find(key) is not None, held, Told(tell, "golden image")):
             source, why = payload.choose(plan, origin)
             if source.bundle is not None and not offline:
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
-            tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+            tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
             fetch = consent and not offline
-            known = Durations(plan.host.accelerator)
-            context = Context(
-                plan, LabState(plan.lab), conn, pool, origin.mirror, plan.host.scale, known, fetch, stock=stock
-            )
-            forecast = Forecast(known, builder.nodes)
-            engine.run(forecast.steps(build_steps(context, [builder], source, alone=True)), forecast.listen(tell))
+            run = Run.start(plan, stock, conn, Sources(origin.mirror, fetch))
+            forecast = Forecast(run.pace.known, [builder])
+            engine.run(forecast.steps(recipe.golden_build(run, [builder], source, alone=True)), tell, builder.lab)
             LabState(builder.lab).remove()
     image = golden_cache.find(key)
     assert image is not None

@@ -16,20 +16,21 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.volumes import Pool
-from winlab.design.catalog import recipes
+from winlab.addons import recipe as addons
 from winlab.design.catalog.artifact import Obtained
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.plan.tags import Tag
 from winlab.engine import engine
-from winlab.engine.durations import Durations, Forecast
-from winlab.engine.engine import Step
-from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, WinlabError
-from winlab.events import Event, Kind, Listener, Told
+from winlab.engine.durations import Forecast
+from winlab.engine.run import Run, Sources
+from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, WinlabError, together
+from winlab.events import Event, Listener, Note, StepDone, Told
 from winlab.lab_folder import LabState
 from winlab.operations import bundle, golden, join, lock_file, lock_inputs
-from winlab.steps import Context, boot, foundation, images, linux_nodes, machines, payload, pods, ready, windows_nodes
-from winlab.steps.payload import Origin, Supply
+from winlab.steps import payload, recipe
+from winlab.steps.golden import all_made
+from winlab.steps.payload import Origin
 
 Until = Literal["guests", "cluster"]
 
@@ -79,34 +80,31 @@ def create(
     with connected() as conn, state.locked(), ExitStack() as held:
         pool = Pool(conn)
         _refuse_other_plan(plan, conn)
-        if not golden.all_made(plan, conn):
+        if not all_made(plan.windows_nodes(), conn):
             golden.check_evaluation(plan, tell)
         built = golden.lacking(
             plan, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
         )
         _check_memory(plan, conn)
-        known = Durations(plan.host.accelerator)
-        context = Context(plan, state, conn, pool, mirror, plan.host.scale, known, consent, check_images, stock)
-        found = steps(context)
+        run = Run.start(plan, stock, conn, Sources(mirror, consent, check_images))
+        found = recipe.guests(run)
         if until == "cluster" or built:
-            source, why = payload.choose(plan, origin, settled=not built and payload.has_all(context))
-            source.check = check
+            source, why = payload.choose(plan, origin, settled=not built and payload.has_all(run), check=check)
             if source.bundle is not None and origin.bundle is None:
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
-            tell(Event(Kind.NOTE, "", f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+            tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
         if until == "cluster":
-            found += cluster_steps(context, source, admin)
-        found += golden.upload_steps(context, built)
+            found += [*recipe.cluster(run, source, admin), *addons.steps(run, source)]
+        found += recipe.golden_upload(run, built)
         if built:
-            found += golden.build_steps(context, built, source, alone=until != "cluster")
+            found += recipe.golden_build(run, built, source, alone=until != "cluster")
 
         def listen(event: Event) -> None:
-            if event.kind not in (Kind.CHECKING, Kind.PROGRESS):
-                state.record(event)
+            state.record(event)
             tell(event)
 
-        forecast = Forecast(known, [*plan.nodes, *(node for builder in built for node in builder.nodes)])
-        engine.run(forecast.steps(found), forecast.listen(listen))
+        forecast = Forecast(run.pace.known, [plan, *built])
+        engine.run(forecast.steps(recipe.once(found)), listen, plan.lab)
         for builder in built:
             LabState(builder.lab).remove()
 
@@ -129,26 +127,6 @@ def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Ob
         lock_file.require(held, now, path, whole=False)
 
     return check, check_images
-
-
-def cluster_steps(context: Context, source: Supply, admin: str = "") -> list[Step]:
-    """All steps that make a cluster of guests that answer, or have them join one (*admin*: its kubeconfig)."""
-    found = [*payload.steps(context, source), *linux_nodes.steps(context, admin), *pods.steps(context, source)]
-    for node in context.plan.nodes:
-        if node.os == "windows":
-            found += windows_nodes.steps(context, node)
-    return found + ready.steps(context)
-
-
-def steps(context: Context) -> list[Step]:
-    """All steps that make the plan's guests answer."""
-    found = [*foundation.steps(context), *images.steps(context), *images.drivers_steps(context)]
-    for node in context.plan.nodes:
-        usual = recipes.get(node.image).usual_boot_seconds
-        found += [*machines.steps(context, node), boot.step(context, node, usual)]
-        if node.os == "windows":
-            found.append(machines.detach_step(context, node))
-    return found
 
 
 def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
@@ -251,7 +229,7 @@ def destroy(lab: str, tell: Listener) -> list[str]:
 
     def gone(kind: Literal["node", "domain", "volume", "network", "folder", "context"], name: str) -> None:
         removed.append(f"{kind} {name}")
-        tell(Event(Kind.DONE, f"remove {kind} {name}"))
+        tell(StepDone(lab=lab, step=f"remove {kind} {name}"))
 
     problems: list[WinlabError] = []
     golden.abandon(lab, lambda other: removed.extend(destroy(other, tell)))
@@ -262,7 +240,7 @@ def destroy(lab: str, tell: Listener) -> list[str]:
         for name in removed_nodes:
             gone("node", name)
         if left:
-            tell(Event(Kind.NOTE, "", left))
+            tell(Note(lab=lab, text=left))
         for machine in there:
             if domains.remove(conn, machine.domain):
                 gone("domain", machine.domain)
@@ -286,9 +264,7 @@ def destroy(lab: str, tell: Listener) -> list[str]:
         except WinlabError as error:
             problems.append(error)
         if problems:
-            # the folder stays: it is what a second try would be told about
-            problems[0].causes = tuple(problems[1:])
-            raise problems[0]
+            raise together(problems)  # the folder stays: it is what a second try would be told about
         had_secrets = any(path.name != "lock" for path in state.folder.iterdir())
         state.remove()
         if had_secrets:

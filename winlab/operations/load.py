@@ -12,11 +12,12 @@ from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.vm.domains import Machine
 from winlab.design.catalog.artifact import System
-from winlab.engine.engine import Step
+from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Progress
 from winlab.operations import drives as drive
 from winlab.operations.drives import Drives
+from winlab.steps.states import LOAD_CD, LOADED
 from winlab.supply.artifacts.oci import archive as oci
 
 ENGINES = ("docker", "podman")  # in this order
@@ -160,7 +161,7 @@ def _cd(image: Ready, drives: Drives) -> Step:
         text = (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode()
         drives.upload(f"load-{image.os}", {image.file: image.path, "payload.json": text}, progress)
 
-    return Step(f"CD for {image.os}", write, lambda: False, usual=10)
+    return Step(LOAD_CD(drives.state.lab, of=image.os), write, lambda: False, usual=10)
 
 
 def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
@@ -171,4 +172,5 @@ def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
                 node.run(contract.Load(), progress.say)
             drive.await_gone(node, image.file)
 
-    return Step(f"load {machine.tag.node}", load, lambda: False, (f"CD for {image.os}",), usual=30)
+    lab = drives.state.lab
+    return Step(LOADED(lab, machine.tag.node), load, lambda: False, [LOAD_CD(lab, of=image.os)], usual=30)

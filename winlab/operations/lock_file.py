@@ -8,6 +8,7 @@
     source: upstream                    where artifacts came from; not compared, what came is
     versions: {kubernetes: v1.36.3, containerd: 2.3.7, ...}
     profile: calico-vxlan
+    components: {calico: v3.32.1, ...}  the profile's own versions
     media:                              the person's own, by the node's image
     - {name: windows-2022, file: server.iso, sha256: ...}
     images:                             of the catalog; ``key`` stands for all that winlab makes or fetches it from
@@ -87,6 +88,7 @@ class Lock(_Row):
     source: str = ""
     versions: Versions
     profile: str
+    components: dict[str, str] = {}
     media: tuple[Medium, ...] = ()
     images: tuple[Image, ...] = ()
     programs: tuple[Artifact, ...] = ()
@@ -123,6 +125,7 @@ def collect(
         source=source,
         versions=plan.cluster.versions,
         profile=plan.cluster.profile,
+        components=plan.cluster.components,
         media=tuple(sorted(set(media), key=lambda row: (row.name, row.file))),
         images=tuple(sorted({image.name: image for image in images}.values(), key=lambda row: row.name)),
         programs=_sorted(rows["programs"]),
@@ -141,6 +144,10 @@ def compare(locked: Lock, now: Lock, *, whole: bool = True) -> list[str]:
     for field in before:
         if before[field] != after[field]:
             found.append(f"versions.{field} is {after[field]}, locked is {before[field]}.")
+    for name in sorted({**locked.components, **now.components}):
+        old, new = (lock.components.get(name, "not there") for lock in (locked, now))
+        if old != new and locked.profile == now.profile:
+            found.append(f"components.{name} is {new}, locked is {old}.")
     if locked.profile != now.profile:
         found.append(f"The CNI profile is {now.profile}, locked is {locked.profile}.")
     known, here = dict(_inputs(locked)), dict(_inputs(now))

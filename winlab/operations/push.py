@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.design.catalog.artifact import System
 from winlab.design.plan.required import CONTAINERD, KUBERNETES
+from winlab.engine import wait
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError
 from winlab.events import Progress
 from winlab.operations import drives as drive
@@ -28,7 +29,7 @@ PROGRAMS: dict[System, tuple[str, ...]] = {
 }
 IN_PODS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns")
 RESTARTS = ("kubelet", "containerd")  # after these the node reports anew
-LIMIT = 300.0  # seconds until it does, on hardware; a kubelet renews its lease every 10 s
+SILENCE = 300.0  # seconds on hardware without anything new from it; a kubelet renews its lease every 10 s
 POLL = 2.0
 
 
@@ -136,42 +137,46 @@ def _swap(
         result = node.run(contract.Push(program=name, restore=not place), progress.say)
     kubelet = ""
     if name.removesuffix(".exe") in RESTARTS:
-        kubelet = _back(machine, kubectl, progress, LIMIT * scale, restarted=result.changed)
+        kubelet = _back(machine, kubectl, progress, SILENCE * scale, restarted=result.changed)
     return Pushed(name, result.sha256, result.changed, kubelet)
 
 
-def _back(machine: Machine, kubectl: Kubectl, progress: Progress, limit: float, *, restarted: bool) -> str:
+def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, *, restarted: bool) -> str:
     """Wait until the node is Ready by a report that came after the swap; its kubelet's version.
 
     The lease tells, by having changed: no two clocks need to agree. Twice, since one renewal may have been on its way.
     """
     name = machine.tag.node
-    begun, renewals, last = time.monotonic(), 0 if restarted else 2, ""
-    while True:
-        why = ""
+    renewals, last, why = 0 if restarted else 2, "", ""
+    signs: frozenset[str] = frozenset()
+
+    def look() -> Met[str] | Waiting:
+        nonlocal renewals, last, why, signs
         try:
             where = ("--namespace=kube-node-lease", "--ignore-not-found", "--output=json")
             lease = kubectl.run("get", "lease", name, *where).strip()
             if not lease:
-                return ""  # it has not joined: there is nothing to wait for
+                return Met("")  # it has not joined: there is nothing to wait for
             renewed = str(json.loads(lease)["spec"].get("renewTime", ""))
-            renewals += bool(last) and renewed != last
+            renewals = min(2, renewals + (bool(last) and renewed != last))
             last = renewed
             found: dict[str, Any] = kubectl.get("node", name)
-            if renewals >= 2 and diagnose.is_ready(found):
-                return str(found["status"]["nodeInfo"]["kubeletVersion"])
-            why = diagnose.brief(found) or "its kubelet has not reported since"
+            if renewals == 2 and diagnose.is_ready(found):
+                return Met(str(found["status"]["nodeInfo"]["kubeletVersion"]))
+            why, signs = diagnose.brief(found) or "its kubelet has not reported since", diagnose.signs(found)
         except ClusterError as error:
             why = error.why or error.what
-        progress.say(f"waiting for {name} to be Ready: {why}")
-        if time.monotonic() - begun > limit:
-            raise ClusterError(
-                f"'{name}' did not become Ready again within {limit:.0f} s.",
-                why=why,
-                cure=f"'winlab push --restore PROGRAM {name}' brings the original back.",
-                evidence=f"winlab logs {name}",
-            )
-        time.sleep(POLL)
+        return Waiting(f"waiting for {name} to be Ready: {why}", (renewals, signs))
+
+    def give_up(_: Waiting) -> ClusterError:
+        return ClusterError(
+            f"'{name}' did not become Ready again, and tells nothing new since {stall:.0f} s.",
+            why=why,
+            cure=f"'winlab push --restore PROGRAM {name}' brings the original back.",
+            evidence=f"winlab logs {name}",
+        )
+
+    return wait.until(look, progress, give_up, stall=stall, poll=POLL)
 
 
 def _system(machine: Machine) -> System:

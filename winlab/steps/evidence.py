@@ -14,9 +14,9 @@ from winlab.design.plan import golden
 from winlab.design.plan.model import NodePlan
 from winlab.design.render.domain import serial_log
 from winlab.engine.engine import Stopped
+from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import Progress
-from winlab.steps import Context
 from winlab.supply.download import check_space
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.media import offline
@@ -36,13 +36,13 @@ ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, *(\w+)")  # of Panther's lo
 MISSING = "missing.txt"  # what could not be had, and why
 
 
-def collect(context: Context, node: NodePlan, progress: Progress) -> tuple[Path, str]:
+def collect(run: Run, node: NodePlan, progress: Progress) -> tuple[Path, str]:
     """Write the evidence into the lab's folder; that folder, and what the logs tell to whoever looks for a known
     cause.
 
     What can't be had is left out, and a file says so.
     """
-    folder = context.state.folder / "evidence" / node.name
+    folder = run.folder.folder / "evidence" / node.name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     texts: list[str] = []
     missing: list[str] = []
@@ -57,14 +57,14 @@ def collect(context: Context, node: NodePlan, progress: Progress) -> tuple[Path,
 
     progress.say(f"keeping the evidence in {folder}")
     with part("the screen"):
-        (folder / "screen.png").write_bytes(domains.screenshot(context.conn, node.domain))
+        (folder / "screen.png").write_bytes(domains.screenshot(run.conn, node.domain))
     with part("the serial port's log"):
-        serial = context.pool.download(serial_log(context.plan.lab, node.name))
+        serial = run.pool.download(serial_log(run.plan.lab, node.name))
         (folder / "serial.log").write_bytes(serial)
         texts.append(serial.decode(errors="replace"))
     if node.os == "windows":
         with part("Windows' logs"), tempfile.TemporaryDirectory(prefix="winlab-", dir=folder) as work:
-            for name, content in _logs(context, node, Path(work), progress).items():
+            for name, content in _logs(run, node, Path(work), progress).items():
                 (folder / name.removeprefix("Windows/").lstrip("$").replace("/", "-")).write_bytes(content)
                 texts.append(telling(name, content))
     (folder / MISSING).unlink(missing_ok=True)
@@ -73,15 +73,15 @@ def collect(context: Context, node: NodePlan, progress: Progress) -> tuple[Path,
     return folder, "\n".join(texts)
 
 
-def _logs(context: Context, node: NodePlan, work: Path, progress: Progress) -> dict[str, bytes]:
+def _logs(run: Run, node: NodePlan, work: Path, progress: Progress) -> dict[str, bytes]:
     offline.check_tools()
     volume, disk = node.volume("disk"), work / "disk.qcow2"
     progress.say("reading Windows Setup's logs off the disk")
-    with domains.paused(context.conn, node.domain):
-        _fetch(context.pool, volume.name, disk)
+    with domains.paused(run.conn, node.domain):
+        _fetch(run.pool, volume.name, disk)
     # not the plan's backing: that is what a disk would be made on now
-    if (backing := context.pool.backing(volume.name)) is not None:
-        base = _base(context.pool, backing.name, work, progress)
+    if (backing := run.pool.backing(volume.name)) is not None:
+        base = _base(run.pool, backing.name, work, progress)
         offline.put_on(disk, base, "qcow2" if backing.suffix == ".qcow2" else "raw")
     found = offline.read(disk, LOGS, work)
     if not found:
@@ -108,10 +108,10 @@ def _fetch(pool: Pool, volume: str, target: Path) -> None:
     pool.download_to(volume, target, lambda _: None)
 
 
-def keep(context: Context, node: NodePlan, error: WinlabError, progress: Progress) -> None:
+def keep(run: Run, node: NodePlan, error: WinlabError, progress: Progress) -> None:
     """Write the evidence of *error*, which then names the folder, too. Whatever goes wrong, the error stays."""
     with suppress(WinlabError, OSError, Stopped):
-        folder, _ = collect(context, node, progress)
+        folder, _ = collect(run, node, progress)
         error.evidence = "; ".join(filter(None, (str(folder), error.evidence)))
 
 

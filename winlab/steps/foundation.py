@@ -5,19 +5,20 @@ from __future__ import annotations
 from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.design.render.topology import topology
-from winlab.engine.engine import Step
+from winlab.engine.run import Run
+from winlab.engine.step import Step
 from winlab.errors import ConflictError
 from winlab.events import Progress
-from winlab.steps import Context, machines
+from winlab.steps.states import CREDENTIALS, NETWORK
 
 
-def steps(context: Context) -> list[Step]:
+def steps(run: Run) -> list[Step]:
     """Credentials and network."""
-    plan, state = context.plan, context.state
+    plan, state = run.plan, run.folder
 
     def make_credentials(progress: Progress) -> None:
         progress.say("making keys, passwords and certificates")
-        if not state.credentials_fit(plan) and domains.machines(context.conn, plan.lab):
+        if not state.credentials_fit(plan) and domains.machines(run.conn, plan.lab):
             raise ConflictError(
                 f"The lab '{plan.lab}' has machines, and this account has no credentials for them.",
                 why="Another account made the lab, or its folder was lost.",
@@ -34,8 +35,7 @@ def steps(context: Context) -> list[Step]:
         with ovn.connect() as northbound:
             return northbound.lab_plan(plan.lab) == plan.digest
 
-    has_credentials = f"{machines.CREDENTIALS}{context.suffix}"
     return [
-        Step(has_credentials, make_credentials, lambda: state.has_credentials_for(plan), usual=2),
-        Step(f"{machines.NETWORK}{context.suffix}", make_network, network_is_made, usual=1),
+        Step(CREDENTIALS(run.lab), make_credentials, lambda: state.has_credentials_for(plan), usual=2),
+        Step(NETWORK(run.lab), make_network, network_is_made, usual=1),
     ]

@@ -9,61 +9,55 @@ from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.plan.model import NodePlan, Plan, WindowsNode
 from winlab.design.plan.stock import Stock
-from winlab.engine.engine import Step
+from winlab.engine.run import Run
+from winlab.engine.step import Load, Step
 from winlab.errors import ConflictError
 from winlab.events import Progress
-from winlab.steps import Context
+from winlab.steps.states import DRIVERS, IMAGE
 from winlab.supply.images import cache, requirements
 from winlab.supply.images import windows_media as own_media
 from winlab.supply.media import windows_iso
 
-DRIVERS = "image virtio-win"
 
-
-def name(volume: str) -> str:
-    """The name of the step that brings this base volume."""
-    return f"image {volume.removeprefix('base-').rsplit('-', 1)[0]}"
-
-
-def steps(context: Context) -> list[Step]:
+def steps(run: Run) -> list[Step]:
     """One step for each base volume."""
     first: dict[str, NodePlan] = {}
-    for node in context.plan.nodes:
+    for node in run.plan.nodes:
         if node.windows is None or node.windows.golden is None:  # those are golden.py's
             first.setdefault(node.volume("base").name, node)
-    return [_step(context, volume, node) for volume, node in first.items()]
+    return [_step(run, volume, node) for volume, node in first.items()]
 
 
-def _step(context: Context, volume: str, node: NodePlan) -> Step:
-    def run(progress: Progress) -> None:
-        local = local_image(node, progress, context)
-        if context.check_images is not None:
-            context.check_images()
-            _refuse_other_content(context, volume, local)
+def _step(run: Run, volume: str, node: NodePlan) -> Step:
+    def work(progress: Progress) -> None:
+        local = local_image(node, progress, run)
+        if run.sources.check_images is not None:
+            run.sources.check_images()
+            _refuse_other_content(run, volume, local)
         if isinstance(node, WindowsNode):
-            requirements.check_build(context.plan, node, requirements.check_medium(node, local))
-        context.pool.upload_base(volume, local, progress.say)
+            requirements.check_build(run.plan, node, requirements.check_medium(node, local))
+        run.pool.upload_base(volume, local, progress.say)
 
     recipe = recipes.get(node.image)
 
     def done() -> bool:
-        if context.check_images is not None:
+        if run.sources.check_images is not None:
             return False  # what is locked is compared with what the nodes stand on
-        return context.pool.is_complete(volume) or all(
-            domains.find(context.conn, node.domain) is not None
-            for node in context.plan.nodes
+        return run.pool.is_complete(volume) or all(
+            domains.find(run.conn, node.domain) is not None
+            for node in run.plan.nodes
             if node.volume("base").name == volume
         )
 
-    return Step(name(volume), run, done, usual=float(_usual(recipe, node)))
+    return Step(IMAGE(of=volume), work, done, usual=float(_usual(recipe, node)), load=Load.CORE)
 
 
-def _refuse_other_content(context: Context, volume: str, local: Path) -> None:
+def _refuse_other_content(run: Run, volume: str, local: Path) -> None:
     """See that a base volume in the pool is the image that was compared with the lock file.
 
     :raises ConflictError: it was made from another build of it.
     """
-    if context.pool.is_complete(volume) and not context.pool.holds(volume, local):
+    if run.pool.is_complete(volume) and not run.pool.holds(volume, local):
         raise ConflictError(
             f"The base volume '{volume}' in the pool is not the image that is locked.",
             why="It was uploaded from another build of the same recipe.",
@@ -77,16 +71,17 @@ def _usual(recipe: Recipe, node: NodePlan) -> int:
     return 10 if cache.lookup(recipe) else recipe.usual_seconds
 
 
-def drivers_steps(context: Context) -> list[Step]:
+def drivers_steps(run: Run) -> list[Step]:
     """The step that fetches the virtio drivers where the plan takes them from the cache."""
-    if not _takes_drivers(context.plan):
+    if not _takes_drivers(run.plan):
         return []
     recipe = recipes.get(own_media.DRIVERS)
 
-    def run(progress: Progress) -> None:
-        fetch_drivers(context.plan, progress, mirror=context.mirror)
+    def work(progress: Progress) -> None:
+        fetch_drivers(run.plan, progress, mirror=run.sources.mirror)
 
-    return [Step(DRIVERS, run, own_media.published().exists, usual=float(recipe.usual_seconds))]
+    done, usual = own_media.published().exists, float(recipe.usual_seconds)
+    return [Step(DRIVERS(), work, done, usual=usual, load=Load.CORE)]
 
 
 def fetch_drivers(plan: Plan, progress: Progress, *, mirror: str | None = None) -> None:
@@ -103,12 +98,12 @@ def _takes_drivers(plan: Plan) -> bool:
     return any(own_media.takes_published(node.windows) for node in plan.windows_nodes() if node.has("media"))
 
 
-def local_image(node: NodePlan, progress: Progress, context: Context) -> Path:
+def local_image(node: NodePlan, progress: Progress, run: Run) -> Path:
     """The node's image as a local file: the person's own medium, or the cache's, into which it comes if need be.
 
     :raises NotFoundError: it is Windows, and no medium was given; the message names the ways on.
     """
-    return medium(node, context.stock, progress, mirror=context.mirror, consent=context.consent)
+    return medium(node, run.stock, progress, mirror=run.sources.mirror, consent=run.sources.consent)
 
 
 def medium(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,64 +11,49 @@ from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import authority as access
 from winlab.adapters.kube import existing, kubeconfig, tokens
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design.plan import required, tags
+from winlab.design import cni
+from winlab.design.plan import required
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import containerd, kubeadm, kubelet
-from winlab.engine.engine import Step
+from winlab.engine import wait
+from winlab.engine.run import Run
+from winlab.engine.state import State
+from winlab.engine.step import Step
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
-from winlab.steps import Context
+from winlab.steps.states import API, BOOTED, INITIALISED, KUBECTL, MEMBER, PAYLOAD_INSERTED, PREPARED
 
-KUBECTL = "kubectl"  # the step after which a lab that joins another's cluster has a kubectl
-CONFIG = "kubeconfig"  # the step after which the host can talk to the API server
 ADMIN = "/etc/kubernetes/admin.conf"
 # Programs in Go ask with EDNS, and such questions OVN's DNS (23.03) leaves to the lab's name servers
 HOSTS = 'read -r line && { grep -qxF "$line" /etc/hosts || echo "$line" >>/etc/hosts; }'
-POLL = 3.0
-API_LIMIT = 180.0  # seconds on hardware, from a controller that answers to its API server that does
+API_SILENCE = 180.0  # seconds on hardware without anything new from an API server whose controller answers
 MACHINE = "winlab.internal/machine"  # a label: by it destroy knows the lab's nodes in a cluster made elsewhere
 
 
-def joined(node: str) -> str:
-    """The name of the step after which a node is part of the cluster."""
-    return f"join {node}"
-
-
-def member_step(context: Context, node: NodePlan) -> str:
-    """The name of the step after which a node is part of the cluster; the first controller makes it."""
-    first = next((one.name for one in context.plan.nodes if one.role == "controller"), None)
-    return CONFIG if node.name == first else joined(node.name)
-
-
-def steps(context: Context, admin: str = "") -> list[Step]:
+def steps(run: Run, admin: str = "") -> list[Step]:
     """From a booted Linux guest with the payload CD to a joined node.
 
     :param admin: the kubeconfig of a cluster made elsewhere, if this lab joins one.
     """
-    workers = [node for node in context.plan.nodes if node.role == "worker" and node.os == "linux"]
-    if context.plan.joins:
-        found = [_given_kubeconfig(context, admin), *(_prepare(context, node) for node in workers)]
-        return found + [_join_worker(context, node, (CONFIG, f"prepare {node.name}")) for node in workers]
-    first, *others = [node for node in context.plan.nodes if node.role == "controller"]
-    found = [_prepare(context, node) for node in (first, *others, *workers)]
-    found.append(_init(context, first))
-    found.append(_kubeconfig(context, first))
-    before = CONFIG
+    workers = [node for node in run.plan.nodes if node.role == "worker" and node.os == "linux"]
+    if run.plan.joins:
+        found = [_given_kubeconfig(run, admin), *(_prepare(run, node) for node in workers)]
+        return found + [_join_worker(run, node, API(run.lab)) for node in workers]
+    first, *others = [node for node in run.plan.nodes if node.role == "controller"]
+    found = [_prepare(run, node) for node in (first, *others, *workers)]
+    found.append(_init(run, first))
+    found.append(_kubeconfig(run, first))
+    before = API(run.lab)
     for node in others:  # one after the other: etcd takes one new member at a time
-        found.append(_join_controller(context, first, node, (before, f"prepare {node.name}")))
-        before = joined(node.name)
-    found += [_join_worker(context, node, (before, f"prepare {node.name}")) for node in workers]
-    return found
+        found.append(_join_controller(run, first, node, before))
+        before = MEMBER(run.lab, node.name)
+    return found + [_join_worker(run, node, before) for node in workers]
 
 
-def connected(context: Context, node: NodePlan) -> Node:
-    """The node, to run scripts in."""
-    return Node(tags.of(context.plan, node), context.state)
-
-
-def cluster(context: Context) -> kubeadm.Cluster:
+def cluster(run: Run) -> kubeadm.Cluster:
     """What kubeadm is told about the cluster."""
-    plan = context.plan.cluster
+    plan = run.plan.cluster
     return kubeadm.Cluster(
         versions=plan.versions,
         endpoint=plan.endpoint,
@@ -77,47 +61,46 @@ def cluster(context: Context) -> kubeadm.Cluster:
         pod_cidr=plan.pod_cidr,
         service_cidr=plan.service_cidr,
         domain=plan.domain,
-        # Calico's rules are iptables' own, and kube-proxy's are to stand beside them
-        proxy_mode="iptables" if plan.profile.startswith("calico") else "nftables",
+        proxy_mode=cni.get(plan.profile).proxy_mode,
         preloaded=True,
-        emulated=context.plan.host.accelerator != "kvm",
+        emulated=run.plan.host.accelerator != "kvm",
     )
 
 
-def member(context: Context, node: NodePlan) -> kubeadm.Node:
+def member(run: Run, node: NodePlan) -> kubeadm.Node:
     """What kubeadm is told about a node."""
-    linux_workers = sum(one.os == "linux" and one.role == "worker" for one in context.plan.nodes)
+    linux_workers = sum(one.os == "linux" and one.role == "worker" for one in run.plan.nodes)
     taints = kubeadm.controller_taints(linux_workers) if node.role == "controller" else kubeadm.worker_taints(node.os)
-    labels = context.plan.labels(node) | ({MACHINE: node.uuid} if context.plan.joins else {})
+    labels = run.plan.labels(node) | ({MACHINE: node.uuid} if run.plan.joins else {})
     return kubeadm.Node(node.name, node.address, node.os, labels, taints)
 
 
-def authority(context: Context) -> str:
+def authority(run: Run) -> str:
     """The cluster's CA as PEM, by which nodes know it.
 
     :raises ClusterError: the API server does not answer.
     """
-    if context.plan.joins:
-        return existing.authority(Kubectl.of(context.state))
-    return access.authority(context.state.kubeconfig)
+    if run.plan.joins:
+        return existing.authority(Kubectl.of(run.folder))
+    return access.authority(run.folder.kubeconfig)
 
 
 @contextmanager
-def credentials(context: Context, certificate_key: str | None = None) -> Iterator[kubeadm.Credentials]:
+def credentials(run: Run, certificate_key: str | None = None) -> Iterator[kubeadm.Credentials]:
     """A fresh token, good until this ends, and by what the cluster is known.
 
     :raises ClusterError: the API server does not answer.
     """
-    with tokens.lent(Kubectl.of(context.state)) as token:
-        yield kubeadm.Credentials(token, (tokens.ca_hash(authority(context)),), certificate_key)
+    with tokens.lent(Kubectl.of(run.folder)) as token:
+        yield kubeadm.Credentials(token, (tokens.ca_hash(authority(run)),), certificate_key)
 
 
-def asks(context: Context, node: NodePlan, question: Callable[[Node], bool]) -> Callable[[], bool]:
+def asks(run: Run, node: NodePlan, question: Callable[[Node], bool]) -> Callable[[], bool]:
     """A step's ``done``: a question to the node; a node that does not answer says no."""
 
     def done() -> bool:
         try:
-            with connected(context, node) as there:
+            with run.node(node) as there:
                 return question(there)
         except WinlabError:
             return False
@@ -125,36 +108,37 @@ def asks(context: Context, node: NodePlan, question: Callable[[Node], bool]) -> 
     return done
 
 
-def _files(context: Context, node: NodePlan) -> dict[str, contract.NodeFile]:
+def _files(run: Run, node: NodePlan) -> dict[str, contract.NodeFile]:
     texts = {
         "/etc/systemd/system/containerd.service": containerd.unit(),
         "/etc/systemd/system/kubelet.service": kubelet.unit(),
         "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": kubelet.drop_in(),
-        "/etc/containerd/config.toml": containerd.config(context.plan.cluster.versions, "linux"),
+        "/etc/containerd/config.toml": containerd.config(run.plan.cluster.versions, "linux"),
         "/etc/crictl.yaml": containerd.crictl("linux"),
     }
     if node.role == "controller":
-        texts |= kubeadm.patches(cluster(context))
+        texts |= kubeadm.patches(cluster(run))
     return {path: contract.NodeFile(text) for path, text in texts.items()}
 
 
-def _prepare(context: Context, node: NodePlan) -> Step:
+def _prepare(run: Run, node: NodePlan) -> Step:
     prepare = contract.Prepare(
-        files=_files(context, node),
+        files=_files(run, node),
         services=["containerd", "kubelet"],
-        images=required.node_images(context.plan, controller=node.role == "controller"),
+        images=required.node_images(run.plan, controller=node.role == "controller"),
     )
 
-    def run(progress: Progress) -> None:
-        with connected(context, node) as there:
+    def work(progress: Progress) -> None:
+        with run.node(node) as there:
             there.run(prepare, progress.say)
 
     def prepared(there: Node) -> bool:
         found = there.run(contract.LinuxStatus())
         return bool(found.programs) and found.containerd.service == "running" and found.prepared
 
-    needs = (f"boot {node.name}", f"insert {node.name}")
-    return Step(f"prepare {node.name}", run, asks(context, node, prepared), needs, usual=40 * context.scale)
+    after = [BOOTED(run.lab, node.name), PAYLOAD_INSERTED(run.lab, node.name)]
+    reaches = PREPARED(run.lab, node.name)
+    return Step(reaches, work, asks(run, node, prepared), after, usual=run.pace.usual(40))
 
 
 def _kubeadm(
@@ -181,73 +165,77 @@ def _is_joined(there: Node) -> bool:
     return there.run(contract.LinuxStatus()).joined
 
 
-def _init(context: Context, node: NodePlan) -> Step:
-    def run(progress: Progress) -> None:
-        text = kubeadm.init(cluster(context), member(context, node), tokens.new())
-        with connected(context, node) as there:
+def _init(run: Run, node: NodePlan) -> Step:
+    def work(progress: Progress) -> None:
+        text = kubeadm.init(cluster(run), member(run, node), tokens.new())
+        with run.node(node) as there:
             _kubeadm(there, ["init"], text, progress)
 
-    name, needs = f"init {node.name}", (f"prepare {node.name}",)
-    return Step(name, run, asks(context, node, _is_joined), needs, usual=45 * context.scale)
+    reaches, after = INITIALISED(run.lab, node.name), [PREPARED(run.lab, node.name)]
+    return Step(reaches, work, asks(run, node, _is_joined), after, usual=run.pace.usual(45))
 
 
-def _kubeconfig(context: Context, node: NodePlan) -> Step:
-    def run(progress: Progress) -> None:
+def _kubeconfig(run: Run, node: NodePlan) -> Step:
+    def work(progress: Progress) -> None:
         progress.say(f"reading {ADMIN}")
-        with connected(context, node) as there:
+        with run.node(node) as there:
             text = there.execute(["sudo", "cat", ADMIN])
-        own = kubeconfig.for_lab(text, context.plan.lab, context.plan.cluster.external)
-        context.state.write(context.state.kubeconfig, own)
-        _await_api(context, progress)
+        own = kubeconfig.for_lab(text, run.plan.lab, run.plan.cluster.external)
+        run.folder.write(run.folder.kubeconfig, own)
+        _await_api(run, progress)
 
     def done() -> bool:
-        return context.state.kubeconfig.exists() and Kubectl.of(context.state).answers()
+        return run.folder.kubeconfig.exists() and Kubectl.of(run.folder).answers()
 
-    return Step(CONFIG, run, done, (f"init {node.name}",), usual=2)
+    after = [INITIALISED(run.lab, node.name), KUBECTL(run.lab)]
+    return Step(API(run.lab), work, done, after, also=[MEMBER(run.lab, node.name)], usual=2)
 
 
-def _await_api(context: Context, progress: Progress) -> None:
+def _await_api(run: Run, progress: Progress) -> None:
     """Wait until the API server answers: after a restart of its controller that takes a while.
 
     :raises ClusterError: it does not.
     """
-    begun = time.monotonic()
-    while not Kubectl.of(context.state).answers():
-        where = context.plan.cluster.external
-        progress.say(f"waiting for the API server at {where}")
-        if time.monotonic() - begun > API_LIMIT * context.scale:
-            raise ClusterError(
-                f"The API server at {where} does not answer.",
-                why="Its controller runs, and kubeadm has made it.",
-                cure="Run the same command again; or destroy the lab and create it anew.",
-                evidence="winlab logs controller-1; winlab exec controller-1 -- sudo ctr -n k8s.io tasks ls",
-            )
-        time.sleep(POLL)
+    where = run.plan.cluster.external
+
+    def look() -> Met[None] | Waiting:
+        rows = Kubectl.of(run.folder).unready()
+        return Met(None) if rows is None else Waiting(f"waiting for the API server at {where}", rows)
+
+    def give_up(_: Waiting) -> ClusterError:
+        return ClusterError(
+            f"The API server at {where} does not answer.",
+            why="Its controller runs, and kubeadm has made it.",
+            cure="Run the same command again; or destroy the lab and create it anew.",
+            evidence="winlab logs controller-1; winlab exec controller-1 -- sudo ctr -n k8s.io tasks ls",
+        )
+
+    wait.until(look, progress, give_up, stall=run.pace.usual(API_SILENCE))
 
 
-def _given_kubeconfig(context: Context, admin: str) -> Step:
-    def run(progress: Progress) -> None:
-        context.state.write(context.state.kubeconfig, admin)
-        progress.say(f"asking the API server at {context.plan.cluster.external}")
-        if not Kubectl.of(context.state).answers():
+def _given_kubeconfig(run: Run, admin: str) -> Step:
+    def work(progress: Progress) -> None:
+        run.folder.write(run.folder.kubeconfig, admin)
+        progress.say(f"asking the API server at {run.plan.cluster.external}")
+        if not Kubectl.of(run.folder).answers():
             raise ClusterError(
                 "The cluster that the lab is to join does not answer any more.",
                 cure="See that it runs, then run the same command again.",
-                evidence=f"winlab kubectl --lab {context.plan.lab} -- get --raw=/readyz",
+                evidence=f"winlab kubectl --lab {run.plan.lab} -- get --raw=/readyz",
             )
 
     def done() -> bool:
-        kept = context.state.kubeconfig
-        return kept.exists() and kept.read_text() == admin and Kubectl.of(context.state).answers()
+        kept = run.folder.kubeconfig
+        return kept.exists() and kept.read_text() == admin and Kubectl.of(run.folder).answers()
 
-    return Step(CONFIG, run, done, (KUBECTL,), usual=2)
+    return Step(API(run.lab), work, done, [KUBECTL(run.lab)], usual=2)
 
 
-def _join_controller(context: Context, first: NodePlan, node: NodePlan, needs: tuple[str, ...]) -> Step:
-    def run(progress: Progress) -> None:
+def _join_controller(run: Run, first: NodePlan, node: NodePlan, before: State) -> Step:
+    def work(progress: Progress) -> None:
         key = secrets.token_hex(32)  # AES-256, by which the certificates are kept for the other controllers
-        upload = kubeadm.init(cluster(context), member(context, first), tokens.new(), key)
-        with connected(context, first) as there:
+        upload = kubeadm.init(cluster(run), member(run, first), tokens.new(), key)
+        with run.node(first) as there:
             progress.say(f"handing over the certificates from {first.name}")
             words = ["init", "phase", "upload-certs", "--upload-certs"]
             there.run(contract.RunKubeadm(arguments=words, configuration=upload))  # unheard: it prints the key
@@ -255,23 +243,25 @@ def _join_controller(context: Context, first: NodePlan, node: NodePlan, needs: t
         def leave() -> None:
             # kubeadm's reset does it only for a node that has come as far as a kubelet of its own; and two members of
             # which one is gone have no majority: the whole cluster would stand still
-            with connected(context, first) as other:
+            with run.node(first) as other:
                 other.run(contract.ForgetMember(address=node.address), progress.say)
 
-        with credentials(context, key) as joining, connected(context, node) as there:
-            text = kubeadm.join_controller(cluster(context), member(context, node), joining)
+        with credentials(run, key) as joining, run.node(node) as there:
+            text = kubeadm.join_controller(cluster(run), member(run, node), joining)
             _kubeadm(there, ["join"], text, progress, leave)
 
-    return Step(joined(node.name), run, asks(context, node, _is_joined), needs, usual=60 * context.scale)
+    after = [before, PREPARED(run.lab, node.name)]
+    return Step(MEMBER(run.lab, node.name), work, asks(run, node, _is_joined), after, usual=run.pace.usual(60))
 
 
-def _join_worker(context: Context, node: NodePlan, needs: tuple[str, ...]) -> Step:
-    def run(progress: Progress) -> None:
-        with credentials(context) as joining, connected(context, node) as there:
-            if context.plan.alias is not None:
-                name, address = context.plan.alias
+def _join_worker(run: Run, node: NodePlan, before: State) -> Step:
+    def work(progress: Progress) -> None:
+        with credentials(run) as joining, run.node(node) as there:
+            if run.plan.alias is not None:
+                name, address = run.plan.alias
                 there.execute(["sudo", "sh", "-c", HOSTS], f"{address} {name}\n".encode())
-            text = kubeadm.join_worker(cluster(context), member(context, node), joining)
+            text = kubeadm.join_worker(cluster(run), member(run, node), joining)
             _kubeadm(there, ["join"], text, progress)
 
-    return Step(joined(node.name), run, asks(context, node, _is_joined), needs, usual=20 * context.scale)
+    after = [before, PREPARED(run.lab, node.name)]
+    return Step(MEMBER(run.lab, node.name), work, asks(run, node, _is_joined), after, usual=run.pace.usual(20))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from winlab.adapters.vm import domains
@@ -12,79 +12,97 @@ from winlab.design.plan.model import NodePlan, WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.design.render import answer, cloud_init
 from winlab.design.render import domain as domain_file
-from winlab.engine.engine import Step
+from winlab.engine.run import Run
+from winlab.engine.state import Kind, State
+from winlab.engine.step import Load, Step
 from winlab.events import Progress
-from winlab.steps import Context, images
+from winlab.steps import images
+from winlab.steps.states import (
+    ANSWER,
+    BOOTED,
+    CREDENTIALS,
+    DISK,
+    DRIVE_FREE,
+    DRIVERS,
+    IMAGE,
+    MEDIA,
+    NETWORK,
+    SEED,
+    STARTED,
+)
 from winlab.supply.images import requirements
 from winlab.supply.images import windows_media as own_media
 
-CREDENTIALS = "credentials"
-NETWORK = "network"
 
-__all__ = ["CREDENTIALS", "NETWORK", "steps"]
-
-
-def steps(context: Context, node: NodePlan) -> list[Step]:
+def steps(run: Run, node: NodePlan) -> list[Step]:
     """The steps for one node: its disk, what it reads at first boot, its domain."""
-    image = images.name(node.volume("base").name)
-    disk = _step(context, node, "disk", _make_disk, (image,), usual=1)
-    credentials = f"{CREDENTIALS}{context.suffix}"
+    image, credentials = IMAGE(of=node.volume("base").name), CREDENTIALS(run.lab)
+    disk = _step(run, node, DISK, _make_disk, [image], usual=1)
     if node.os == "linux":
-        parts = [disk, _step(context, node, "seed", _make_seed, (credentials,), usual=1)]
+        parts = [disk, _step(run, node, SEED, _make_seed, [credentials], usual=1)]
     elif node.has("media"):
         parts = [
             disk,
-            _step(context, node, "answer", _make_answer, (credentials, image, *_drivers(node)), usual=1),
-            _step(context, node, "media", _make_media, (image,), usual=2),
+            _step(run, node, ANSWER, _make_answer, [credentials, image, *_drivers(node)], usual=1),
+            _step(run, node, MEDIA, _make_media, [image], usual=2),
         ]
     else:
-        parts = [disk, _step(context, node, "answer", _make_answer, (credentials,), usual=1)]
-    needs = (f"{NETWORK}{context.suffix}", *(part.name for part in parts))
-    return [*parts, Step(f"start {node.name}", _starter(context, node), _runs(context, node), needs, 3)]
+        parts = [disk, _step(run, node, ANSWER, _make_answer, [credentials], usual=1)]
+    start = Step(
+        STARTED(run.lab, node.name),
+        _starter(run, node),
+        _runs(run, node),
+        after=[NETWORK(run.lab), *(part.reaches for part in parts)],
+        # Linux has its seed in a drive of its own
+        also=[DRIVE_FREE(run.lab, node.name)] if node.os == "linux" else [],
+        usual=3,
+    )
+    return [*parts, start]
 
 
-def _drivers(node: NodePlan) -> tuple[str, ...]:
-    """The step that fetches the node's drivers, where they come from the cache."""
-    return (images.DRIVERS,) if node.windows is not None and own_media.takes_published(node.windows) else ()
+def _drivers(node: NodePlan) -> list[State]:
+    """That the node's drivers are there, where they come from the cache."""
+    return [DRIVERS()] if node.windows is not None and own_media.takes_published(node.windows) else []
 
 
 def _step(
-    context: Context,
+    run: Run,
     node: NodePlan,
-    role: str,
-    make: Callable[[Context, NodePlan, Progress], None],
-    needs: tuple[str, ...],
+    kind: Kind,
+    make: Callable[[Run, NodePlan, Progress], None],
+    after: Iterable[State],
     usual: float,
 ) -> Step:
     def done() -> bool:
         # once the domain is defined its volumes are whole: it is defined last
-        return domains.find(context.conn, node.domain) is not None
+        return domains.find(run.conn, node.domain) is not None
 
-    return Step(f"{role} {node.name}", lambda progress: make(context, node, progress), done, needs, usual)
+    reaches = kind(run.lab, node.name)
+    return Step(reaches, lambda voice: make(run, node, voice), done, after, usual=usual, load=Load.POOL)
 
 
-def _make_disk(context: Context, node: NodePlan, progress: Progress) -> None:
+def _make_disk(run: Run, node: NodePlan, progress: Progress) -> None:
     volume = node.volume("disk")
     progress.say(f"{node.disk_mib >> 10} GiB, thin")
-    context.pool.create_disk(volume.name, volume.capacity_mib, volume.backing)
+    run.pool.create_disk(volume.name, volume.capacity_mib, volume.backing)
 
 
-def _make_seed(context: Context, node: NodePlan, progress: Progress) -> None:
+def _make_seed(run: Run, node: NodePlan, progress: Progress) -> None:
     progress.say("user-data, meta-data, network-config")
-    files = cloud_init.seed_files(context.plan, node, context.state.credentials())
-    _upload_iso(context, node.volume("seed").name, cloud_init.SEED_LABEL, files)
+    files = cloud_init.seed_files(run.plan, node, run.folder.credentials())
+    _upload_iso(run, node.volume("seed").name, cloud_init.SEED_LABEL, files)
 
 
-def _make_answer(context: Context, node: NodePlan, progress: Progress) -> None:
-    made = context.state.credentials()
+def _make_answer(run: Run, node: NodePlan, progress: Progress) -> None:
+    made = run.folder.credentials()
     added: dict[str, bytes | Path] = {}
     assert isinstance(node, WindowsNode)  # others have a seed
     if node.has("media"):  # a clone has all that already
-        medium = images.local_image(node, progress, context)
-        added = additions(node, medium, context.stock, progress)
+        medium = images.local_image(node, progress, run)
+        added = additions(node, medium, run.stock, progress)
         node = requirements.with_key(node, medium)
-    files = {**answer.answer_files(context.plan, node, made, pfx=made.pfx(node.name)), **added}
-    _upload_iso(context, node.volume("answer").name, answer.ANSWER_LABEL, files)
+    files = {**answer.answer_files(run.plan, node, made, pfx=made.pfx(node.name)), **added}
+    _upload_iso(run, node.volume("answer").name, answer.ANSWER_LABEL, files)
 
 
 def additions(node: WindowsNode, medium: Path, stock: Stock, progress: Progress) -> dict[str, bytes | Path]:
@@ -105,28 +123,28 @@ def additions(node: WindowsNode, medium: Path, stock: Stock, progress: Progress)
     return files
 
 
-def _upload_iso(context: Context, volume: str, label: str, files: Mapping[str, bytes | Path]) -> None:
+def _upload_iso(run: Run, volume: str, label: str, files: Mapping[str, bytes | Path]) -> None:
     from winlab.supply.media import small_iso
 
     with tempfile.TemporaryDirectory(prefix="winlab-") as folder:  # 0700: it holds secrets
         path = Path(folder) / "image.iso"
         small_iso.write(path, label, files)
-        context.pool.upload(volume, path)
+        run.pool.upload(volume, path)
 
 
-def _make_media(context: Context, node: NodePlan, progress: Progress) -> None:
+def _make_media(run: Run, node: NodePlan, progress: Progress) -> None:
     from winlab.supply.media import noprompt
 
     volume = node.volume("media")
     assert volume.backing is not None
-    medium = images.local_image(node, progress, context)
+    medium = images.local_image(node, progress, run)
     with tempfile.TemporaryDirectory(prefix="winlab-") as folder:
         overlay = Path(folder) / "media.qcow2"
-        noprompt.make(medium, overlay, context.pool.path(volume.backing))
-        context.pool.upload(volume.name, overlay)
+        noprompt.make(medium, overlay, run.pool.path(volume.backing))
+        run.pool.upload(volume.name, overlay)
 
 
-def detach_step(context: Context, node: NodePlan) -> Step:
+def detach_step(run: Run, node: NodePlan) -> Step:
     """The step that takes the installation's CDs out of a Windows node that is ready.
 
     Setup reads an answer file again where it finds one (after sysprep), and this one holds secrets.
@@ -135,35 +153,35 @@ def detach_step(context: Context, node: NodePlan) -> Step:
 
     def there() -> list[str]:
         # not the CD with Kubernetes, which comes into one of the drives afterwards
-        cds = domains.inserted(context.conn, node.domain)
+        cds = domains.inserted(run.conn, node.domain)
         return [target for target, path in cds.items() if path.name in volumes]
 
-    def run(progress: Progress) -> None:
+    def work(progress: Progress) -> None:
         for target in there():
             progress.say(f"taking out the CD in {target}")
-            domains.eject(context.conn, node.domain, target)
+            domains.eject(run.conn, node.domain, target)
         for volume in volumes:
-            context.pool.delete(volume)
+            run.pool.delete(volume)
 
     def done() -> bool:
-        left = [volume for volume in volumes if context.pool.exists(volume)]
+        left = [volume for volume in volumes if run.pool.exists(volume)]
         return not left and not there()
 
-    return Step(f"detach {node.name}", run, done, needs=(f"boot {node.name}",), usual=1)
+    return Step(DRIVE_FREE(run.lab, node.name), work, done, after=[BOOTED(run.lab, node.name)], usual=1)
 
 
-def _runs(context: Context, node: NodePlan) -> Callable[[], bool]:
+def _runs(run: Run, node: NodePlan) -> Callable[[], bool]:
     def done() -> bool:
         # tag_of says so if the name is taken by a domain of somebody else
-        return domains.tag_of(context.conn, node.domain) is not None and domains.is_running(context.conn, node.domain)
+        return domains.tag_of(run.conn, node.domain) is not None and domains.is_running(run.conn, node.domain)
 
     return done
 
 
-def _starter(context: Context, node: NodePlan) -> Callable[[Progress], None]:
-    def run(progress: Progress) -> None:
-        vnc = context.state.credentials().nodes[node.name].vnc_password
+def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
+    def work(progress: Progress) -> None:
+        vnc = run.folder.credentials().nodes[node.name].vnc_password
         progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
-        domains.define_and_start(context.conn, node.domain, domain_file.domain_xml(context.plan, node, vnc))
+        domains.define_and_start(run.conn, node.domain, domain_file.domain_xml(run.plan, node, vnc))
 
-    return run
+    return work

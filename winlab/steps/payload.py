@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,11 +14,13 @@ from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, P
 from winlab.design.plan import required
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render.domain import PAYLOAD_DRIVE, STORE_DRIVE
-from winlab.engine.engine import Step
+from winlab.engine.run import Run
+from winlab.engine.state import State
+from winlab.engine.step import Load, Step
 from winlab.errors import ConflictError, HostError, NotFoundError, UsageError
 from winlab.events import Progress
 from winlab.run import CommandError
-from winlab.steps import Context, linux_nodes
+from winlab.steps.states import DRIVE_FREE, KUBECTL, PAYLOAD, PAYLOAD_INSERTED
 from winlab.supply.artifacts import overrides, preload, select, store
 from winlab.supply.artifacts.build.source import BuildSource
 from winlab.supply.artifacts.bundle.source import BundleSource
@@ -28,18 +30,27 @@ from winlab.supply.payload import PREFIX, Payload
 USUAL = {"linux": 900.0, "windows": 600.0}  # seconds, when all is built; a download takes a fraction
 
 
-@dataclass
+@dataclass(frozen=True)
+class Disks:
+    """What brings a system's payload to its nodes, as volumes in the pool.
+
+    :param store: the disk with containerd's store, where this host could make one.
+    """
+
+    cd: str
+    store: str | None = None
+
+
+@dataclass(frozen=True)
 class Supply:
-    """Where artifacts come from in one run of create, and what was obtained so far."""
+    """Where artifacts come from in one run of create."""
 
     source: Source
     missing: frozenset[Artifact] = frozenset()  # optional ones that the source can't give
-    volumes: dict[System, str] = field(default_factory=dict)
-    store: str | None = None  # the disk with containerd's store, where this host could make one
     check: Callable[[list[Obtained]], None] | None = None  # against the lock file
     own: bool = False  # whether programs of the person's own are among it
     bundle: Path | None = None  # the one that it is taken from
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    turn: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     def obtain(self, artifacts: list[Artifact], progress: Progress) -> list[Obtained]:
         """Obtain what the source has; builds share the machine, so one at a time.
@@ -64,9 +75,12 @@ class Origin:
     own: tuple[tuple[str, Path], ...] = ()  # programs of the person's own: (kubelet, PATH), for the file's system
 
 
-def choose(plan: Plan, origin: Origin, *, settled: bool = False) -> tuple[Supply, str]:
+def choose(
+    plan: Plan, origin: Origin, *, settled: bool = False, check: Callable[[list[Obtained]], None] | None = None
+) -> tuple[Supply, str]:
     """Decide where everything that the lab needs comes from, before anything is touched; and why.
 
+    :param check: compares what is obtained with the lock file.
     :param settled: see :func:`has_all`; a lab that has everything can be carried on where nothing could be obtained.
     :raises UsageError: what the person said does not fit together, or an own program is not one.
     :raises NotFoundError: no source has everything.
@@ -94,8 +108,8 @@ def choose(plan: Plan, origin: Origin, *, settled: bool = False) -> tuple[Supply
     needed = [artifact for artifact in every if not (isinstance(artifact, Program) and artifact in own)]
     source, why = select.choose(
         needed,
-        pins=versions.load().pins,
-        build=lambda: BuildSource(versions_.kubernetes, trees),
+        pins=required.pins(plan),
+        build=lambda: BuildSource(versions_.kubernetes, trees, required.builds(plan)),
         kind=kind,
         bundle_path=origin.bundle,
         mirror=origin.mirror,
@@ -105,7 +119,8 @@ def choose(plan: Plan, origin: Origin, *, settled: bool = False) -> tuple[Supply
     missing = frozenset(source.cannot(optional))
     why += _left_out(missing)
     taken = source.bundle.path if isinstance(source, BundleSource) else None
-    return Supply(OverriddenSource(source, own) if own else source, missing, own=bool(own), bundle=taken), why
+    source = OverriddenSource(source, own) if own else source
+    return Supply(source, missing, check=check, own=bool(own), bundle=taken), why
 
 
 def _left_out(missing: frozenset[Artifact]) -> str:
@@ -117,55 +132,50 @@ def _left_out(missing: frozenset[Artifact]) -> str:
     return f" It lacks {names}" + (": nodes become Ready, and Windows runs no pods." if shim else ".")
 
 
-def name(system: System) -> str:
-    """The name of the step that brings a system's payload into the pool."""
-    return f"payload {system}"
-
-
-def steps(context: Context, supply: Supply) -> list[Step]:
+def steps(run: Run, supply: Supply) -> list[Step]:
     """One step for each system that the nodes run, the controllers' first, and one for each node's drive.
 
     Without controllers the host's kubectl comes by a step of its own.
     """
-    payloads = required.payloads(context.plan)
+    payloads = required.payloads(run.plan)
     found: list[Step] = []
-    before: tuple[str, ...] = ()
+    before: list[State] = []
     for payload in payloads:
-        found.append(_system_step(context, supply, payload, before))
-        before = (name(payload.os),)  # builds share the machine: the controllers' things first
-    if context.plan.joins:
-        found.append(_kubectl_step(context, supply))
-    return found + [insert_step(context, supply, node) for node in context.plan.nodes]
+        found.append(_system_step(run, supply, payload, before))
+        before = [PAYLOAD(of=payload.os)]  # builds share the machine: the controllers' things first
+    if run.plan.joins:
+        found.append(_kubectl_step(run, supply))
+    return found + [insert_step(run, node) for node in run.plan.nodes]
 
 
-def has_all(context: Context) -> bool:
+def has_all(run: Run) -> bool:
     """Whether every node has its payload CD."""
-    return all(_inserted(context, node) is not None for node in context.plan.nodes)
+    return all(_inserted(run, node) is not None for node in run.plan.nodes)
 
 
-def payload_step(context: Context, supply: Supply, system: System) -> Step:
+def payload_step(run: Run, supply: Supply, system: System) -> Step:
     """The step that brings one system's payload into the pool, by itself: for another machine than the plan's nodes,
     so that it does not matter what those have."""
-    payload = next(one for one in required.payloads(context.plan) if one.os == system)
-    return replace(_system_step(context, supply, payload, ()), done=lambda: False)
+    payload = next(one for one in required.payloads(run.plan) if one.os == system)
+    return replace(_system_step(run, supply, payload, []), done=lambda: False)
 
 
-def _link_kubectl(context: Context, obtained: list[Obtained]) -> None:
+def _link_kubectl(run: Run, obtained: list[Obtained]) -> None:
     """The kubectl for the host is the one of the controllers."""
-    wish = required.kubectl(context.plan.cluster.versions)
+    wish = required.kubectl(run.plan.cluster.versions)
     program = next(item.path for item in obtained if item.artifact == wish)
-    context.state.make()
-    files.replace_link(context.state.kubectl, program)
+    run.folder.make()
+    files.replace_link(run.folder.kubectl, program)
 
 
-def _kubectl_step(context: Context, supply: Supply) -> Step:
-    def run(progress: Progress) -> None:
-        _link_kubectl(context, supply.obtain([required.kubectl(context.plan.cluster.versions)], progress))
+def _kubectl_step(run: Run, supply: Supply) -> Step:
+    def work(progress: Progress) -> None:
+        _link_kubectl(run, supply.obtain([required.kubectl(run.plan.cluster.versions)], progress))
 
     def done() -> bool:
-        return supply.check is None and context.state.kubectl.exists()
+        return supply.check is None and run.folder.kubectl.exists()
 
-    return Step(linux_nodes.KUBECTL, run, done, usual=60)
+    return Step(KUBECTL(run.lab), work, done, usual=60, load=Load.CORE)
 
 
 def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progress) -> Path:
@@ -186,44 +196,45 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
     return source.obtain_all([wish], progress)[0].path
 
 
-def _system_step(context: Context, supply: Supply, payload: required.Payload, needs: tuple[str, ...]) -> Step:
-    nodes = [node for node in context.plan.nodes if node.os == payload.os]
-    links = payload.os == "linux" and not context.plan.joins
+def _system_step(run: Run, supply: Supply, payload: required.Payload, after: Iterable[State]) -> Step:
+    reaches = PAYLOAD(of=payload.os)
+    nodes = [node for node in run.plan.nodes if node.os == payload.os]
+    links = payload.os == "linux" and not run.plan.joins
     # What is locked, or given by a flag, is compared with what the nodes have, also in a lab that has everything
     compared = supply.check is not None or supply.own
 
-    def run(progress: Progress) -> None:
+    def work(progress: Progress) -> None:
         obtained = supply.obtain(list(payload.artifacts), progress)
         if links:
-            _link_kubectl(context, obtained)
+            _link_kubectl(run, obtained)
         made = Payload(payload.os, obtained, payload.plugins)
         if compared:
-            _refuse_other_payload(context, nodes, made.volume, supply)
-        if not context.pool.is_complete(made.volume):
+            _refuse_other_payload(run, nodes, made.volume, supply)
+        if not run.pool.is_complete(made.volume):
             progress.say(f"writing the payload CD, {made.size >> 20} MiB")
             with store.workspace() as folder:
                 path = folder / "payload.iso"
                 made.write(path)
-                context.pool.upload_base(made.volume, path, progress.say)
-        supply.volumes[payload.os] = made.volume
-        if payload.os == "linux":
-            supply.store = _preloaded(context, obtained, progress)
+                run.pool.upload_base(made.volume, path, progress.say)
+        preloaded = _preloaded(run, obtained, progress) if payload.os == "linux" else None
+        run.outputs.put(reaches, Disks(made.volume, preloaded))
 
     def done() -> bool:
-        here = not links or context.state.kubectl.exists()
-        return not compared and here and all(_inserted(context, node) is not None for node in nodes)
+        here = not links or run.folder.kubectl.exists()
+        return not compared and here and all(_inserted(run, node) is not None for node in nodes)
 
-    return Step(name(payload.os), run, done, needs, usual=USUAL[payload.os])
+    also = [KUBECTL(run.lab)] if links else []
+    return Step(reaches, work, done, after, also, usual=USUAL[payload.os], load=Load.CORE)
 
 
-def _refuse_other_payload(context: Context, nodes: list[NodePlan], volume: str, supply: Supply) -> None:
+def _refuse_other_payload(run: Run, nodes: list[NodePlan], volume: str, supply: Supply) -> None:
     """See that no node of the lab was made from other things than those that the lock file pins or flags give.
 
     :raises ConflictError: one was.
     """
-    others = [node.name for node in nodes if _inserted(context, node) not in (None, volume)]
+    others = [node.name for node in nodes if _inserted(run, node) not in (None, volume)]
     if others:
-        destroy = f"'winlab destroy --lab {context.plan.lab}'"
+        destroy = f"'winlab destroy --lab {run.plan.lab}'"
         locked = supply.check is not None
         raise ConflictError(
             "These nodes of the lab were made from other programs than those "
@@ -234,12 +245,12 @@ def _refuse_other_payload(context: Context, nodes: list[NodePlan], volume: str, 
         )
 
 
-def _preloaded(context: Context, obtained: list[Obtained], progress: Progress) -> str | None:
+def _preloaded(run: Run, obtained: list[Obtained], progress: Progress) -> str | None:
     """The disk with containerd's store; None where this host can't make it, which only makes the nodes slower."""
     images = [item for item in obtained if isinstance(item.artifact, ContainerImage)]
     programs = {item.artifact.name: item for item in obtained if isinstance(item.artifact, Program)}
     volume = preload.volume(images, programs["containerd"])
-    if context.pool.is_complete(volume):
+    if run.pool.is_complete(volume):
         return volume
     with store.workspace() as folder:
         disk, work = folder / "store.qcow2", folder / "work"
@@ -249,44 +260,49 @@ def _preloaded(context: Context, obtained: list[Obtained], progress: Progress) -
         except (CommandError, HostError) as error:
             progress.say(f"nodes will import the images themselves: {error.what}")
             return None
-        context.pool.upload_base(volume, disk, progress.say)
+        run.pool.upload_base(volume, disk, progress.say)
     return volume
 
 
-def _inserted(context: Context, node: NodePlan) -> str | None:
+def _inserted(run: Run, node: NodePlan) -> str | None:
     """The payload CD in a node's drive, if it is whole."""
-    path = domains.medium(context.conn, node.domain, PAYLOAD_DRIVE[node.os][0])
-    if path is None or not path.name.startswith(PREFIX) or not context.pool.is_complete(path.name):
+    path = domains.medium(run.conn, node.domain, PAYLOAD_DRIVE[node.os][0])
+    if path is None or not path.name.startswith(PREFIX) or not run.pool.is_complete(path.name):
         return None
     return path.name
 
 
-def _add_store(context: Context, node: NodePlan, base: str) -> None:
+def _add_store(run: Run, node: NodePlan, base: str) -> None:
     """Give the node its own overlay of the disk with containerd's store; the node mounts it when it is prepared."""
-    if domains.has_disk(context.conn, node.domain, STORE_DRIVE):
+    if domains.has_disk(run.conn, node.domain, STORE_DRIVE):
         return
-    volume = f"{context.plan.lab}.{node.name}.store.qcow2"
-    context.pool.create_disk(volume, None, base)
-    domains.attach(context.conn, node.domain, STORE_DRIVE, context.pool.path(volume))
+    volume = f"{run.plan.lab}.{node.name}.store.qcow2"
+    run.pool.create_disk(volume, None, base)
+    domains.attach(run.conn, node.domain, STORE_DRIVE, run.pool.path(volume))
 
 
-def insert_step(context: Context, supply: Supply, node: NodePlan) -> Step:
+def insert_step(run: Run, node: NodePlan) -> Step:
     """The step that puts the payload CD into a node's drive."""
     target, bus = PAYLOAD_DRIVE[node.os]
+    payload = PAYLOAD(of=node.os)
 
-    def run(progress: Progress) -> None:
-        volume = supply.volumes.get(node.os)
-        if volume is None:  # another node of the system has it: the CD itself was made by an earlier create
-            volume = next((v for n in context.plan.nodes if n.os == node.os and (v := _inserted(context, n))), None)
-        if volume is None:
-            raise NotFoundError(f"There is no payload CD for '{node.name}'.", cure="Run the same command again.")
-        if node.os == "linux" and supply.store is not None:
-            _add_store(context, node, supply.store)
-        progress.say(volume)
-        domains.insert(context.conn, node.domain, target, bus, context.pool.path(volume))
+    def at_hand() -> Disks:
+        made = run.outputs.get(payload, Disks)
+        if made is not None:
+            return made
+        # another node of the system has it: the CD itself was made by an earlier create
+        for other in run.plan.nodes:
+            if other.os == node.os and (volume := _inserted(run, other)) is not None:
+                return Disks(volume)
+        raise NotFoundError(f"There is no payload CD for '{node.name}'.", cure="Run the same command again.")
 
-    # Windows' drive held the answer CD until then; Linux gets the CD as soon as the guest is defined
-    after = f"detach {node.name}" if node.os == "windows" else f"start {node.name}"
-    return Step(
-        f"insert {node.name}", run, lambda: _inserted(context, node) is not None, (after, name(node.os)), usual=1
-    )
+    def work(progress: Progress) -> None:
+        disks = at_hand()
+        if disks.store is not None:
+            _add_store(run, node, disks.store)
+        progress.say(disks.cd)
+        domains.insert(run.conn, node.domain, target, bus, run.pool.path(disks.cd))
+
+    after = [DRIVE_FREE(run.lab, node.name), payload]
+    reaches = PAYLOAD_INSERTED(run.lab, node.name)
+    return Step(reaches, work, lambda: _inserted(run, node) is not None, after, usual=1)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from typing import Any
 
 import yaml
 
 from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
+from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay import ovn
 from winlab.design import cni
@@ -18,93 +18,101 @@ from winlab.design.cni.routed import Routed
 from winlab.design.plan.cluster import network
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import runtime_classes
-from winlab.engine.engine import Step
+from winlab.engine import wait
+from winlab.engine.run import Run
+from winlab.engine.step import Step
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
-from winlab.steps import Context, linux_nodes
+from winlab.steps import linux_nodes
 from winlab.steps.payload import Supply
+from winlab.steps.states import API, CNI, MEMBER, OBJECTS, PODS_CONNECTED, ROUTES
 
-OBJECTS = "cluster objects"
-ROUTES = "pod routes"
-POLL = 3.0
+SILENCE = 300.0  # seconds on hardware without anything new, for what controllers of the cluster make
 LIMIT = 120  # seconds for the API server to serve kinds that it was told of
 
 
-def name(node: str) -> str:
-    """The name of the step after which a node's pods have a network."""
-    return f"cni {node}"
-
-
-def steps(context: Context, supply: Supply) -> list[Step]:
+def steps(run: Run, supply: Supply) -> list[Step]:
     """The profile's objects, files for the Linux nodes, routes. Windows nodes' files: winlab/steps/windows_nodes.py."""
-    found = [_objects(context, supply)]
-    found += [_linux_files(context, node) for node in context.plan.nodes if node.os == "linux"]
-    found.append(_routes(context))
+    found = [_objects(run, supply)]
+    found += [_linux_files(run, node) for node in run.plan.nodes if node.os == "linux"]
+    found.append(_routes(run))
     return found
 
 
-def share(context: Context, node: NodePlan) -> NodeNetwork:
+def share(run: Run, node: NodePlan) -> NodeNetwork:
     """A node's part of it; the controller manager gives it a pod network when the node has joined.
 
     :raises ClusterError: the API server does not answer.
     """
-    found = Kubectl.of(context.state).get("node", node.name)
+    found = Kubectl.of(run.folder).get("node", node.name)
     return NodeNetwork(node.name, node.os, node.address, found["spec"].get("podCIDR"))
 
 
-def shares(context: Context) -> list[NodeNetwork]:
+def shares(run: Run) -> list[NodeNetwork]:
     """The parts of all nodes that have joined.
 
     :raises ClusterError: the API server does not answer.
     """
-    found = {row["metadata"]["name"]: row for row in Kubectl.of(context.state).get("nodes")["items"]}
+    found = {row["metadata"]["name"]: row for row in Kubectl.of(run.folder).get("nodes")["items"]}
     return [
         NodeNetwork(node.name, node.os, node.address, found[node.name]["spec"].get("podCIDR"))
-        for node in context.plan.nodes
+        for node in run.plan.nodes
         if node.name in found
     ]
 
 
-def await_share(context: Context, node: NodePlan, progress: Progress) -> NodeNetwork:
-    """As :func:`share`, once the node has its pod network."""
-    begun = time.monotonic()
-    while True:
+def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
+    """As :func:`share`, once the node has its pod network.
+
+    :raises ClusterError: it gets none.
+    """
+    seen: frozenset[tuple[str, str | None]] = frozenset()
+    why = ""
+
+    def look() -> Met[NodeNetwork] | Waiting:
+        nonlocal seen, why
         why = "the controller manager has not given it one"
         try:
             # the kubelet registers its node some moments after kubeadm is done
-            own = next((one for one in shares(context) if one.name == node.name), None)
-            if own is not None and own.pod_cidr is not None:
-                return own
+            every = shares(run)
         except ClusterError as error:  # a busy API server: it starts again, and is asked again
             why = error.what
-        progress.say(f"waiting for the node's pod network: {why}")
-        if time.monotonic() - begun > 300 * context.scale:
-            raise ClusterError(
-                f"'{node.name}' was given no pod network.",
-                why=why,
-                cure="See 'winlab kubectl -- -n kube-system logs -l component=kube-controller-manager'.",
-            )
-        time.sleep(POLL)
+        else:
+            own = next((one for one in every if one.name == node.name), None)
+            if own is not None and own.pod_cidr is not None:
+                return Met(own)
+            seen = frozenset((one.name, one.pod_cidr) for one in every)
+        return Waiting(f"waiting for the node's pod network: {why}", seen)
+
+    def give_up(_: Waiting) -> ClusterError:
+        return ClusterError(
+            f"'{node.name}' was given no pod network.",
+            why=why,
+            cure="See 'winlab kubectl -- -n kube-system logs -l component=kube-controller-manager'.",
+        )
+
+    return wait.until(look, progress, give_up, stall=run.pace.usual(SILENCE))
 
 
-def _objects(context: Context, supply: Supply) -> Step:
-    plan = context.plan
+def _objects(run: Run, supply: Supply) -> Step:
+    plan = run.plan
     profile = cni.get(plan.cluster.profile)
 
     parts = [NodeNetwork(node.name, node.os, node.address) for node in plan.nodes]
     releases = sorted({node.windows.release for node in plan.nodes if node.windows is not None})
-    published = [] if plan.joins else profile.published(plan.cluster.versions)
+    published = [] if plan.joins else profile.published(plan.cluster.releases)
     patches = [] if plan.joins else profile.patches(parts)
 
     def wanted() -> list[dict[str, Any]]:
         if plan.joins:  # its network is its own affair
             return runtime_classes.objects(releases)
         host, _, port = plan.cluster.endpoint.rpartition(":")
-        own = profile.manifests(network(plan), parts, Endpoint(host, int(port)), plan.cluster.versions)
+        own = profile.manifests(network(plan), parts, Endpoint(host, int(port)), plan.cluster.releases)
         return [*runtime_classes.objects(releases), *own]
 
-    def run(progress: Progress) -> None:
-        kubectl = Kubectl.of(context.state)
+    def work(progress: Progress) -> None:
+        kubectl = Kubectl.of(run.folder)
         for manifest in published:
             progress.say(str(manifest))
             text = supply.obtain([manifest], progress)[0].path.read_text(encoding="utf-8")
@@ -115,30 +123,35 @@ def _objects(context: Context, supply: Supply) -> Step:
         progress.say("runtime classes and the objects of the CNI profile")
         kubectl.apply(wanted())
         for patch in patches:
-            _patch(kubectl, patch, progress, context.scale)
+            _patch(run, kubectl, patch, progress)
 
     def done() -> bool:
         if published or patches:
             return False  # server-side apply changes nothing where all is as it should be, and mends what is not
         objects = wanted()
-        return not objects or Kubectl.of(context.state).same(objects)
+        return not objects or Kubectl.of(run.folder).same(objects)
 
-    return Step(OBJECTS, run, done, (linux_nodes.CONFIG,), usual=4 * context.scale)
+    return Step(OBJECTS(run.lab), work, done, [API(run.lab)], usual=run.pace.usual(4))
 
 
-def _patch(kubectl: Kubectl, patch: Patch, progress: Progress, scale: float) -> None:
-    """Apply a patch once the object is there: another controller makes it."""
-    begun = time.monotonic()
-    while True:
+def _patch(run: Run, kubectl: Kubectl, patch: Patch, progress: Progress) -> None:
+    """Apply a patch once the object is there: another controller makes it, whose pods may have to come first.
+
+    :raises ClusterError: it does not come, or the API server refuses the patch.
+    """
+    body = yaml.safe_dump(patch.body)
+    refusal = ClusterError(f"There is no {patch.resource} {patch.name}.")
+
+    def look() -> Met[None] | Waiting:
+        nonlocal refusal
         try:
-            body = yaml.safe_dump(patch.body)
             kubectl.run("patch", patch.resource, patch.name, "--type=merge", "--patch-file=/dev/stdin", stdin=body)
-            return
-        except ClusterError:
-            if time.monotonic() - begun > 300 * scale:
-                raise
-            progress.say(f"waiting for {patch.resource} {patch.name}")
-            time.sleep(POLL)
+        except ClusterError as error:
+            refusal = error
+            return Waiting(f"waiting for {patch.resource} {patch.name}", diagnose.pods(kubectl))
+        return Met(None)
+
+    wait.until(look, progress, lambda _: refusal, stall=run.pace.usual(SILENCE))
 
 
 def same_files(found: dict[str, str], wanted: dict[str, str]) -> bool:
@@ -146,46 +159,46 @@ def same_files(found: dict[str, str], wanted: dict[str, str]) -> bool:
     return found.items() >= {name: hashlib.sha256(text.encode()).hexdigest() for name, text in wanted.items()}.items()
 
 
-def _linux_files(context: Context, node: NodePlan) -> Step:
-    profile = cni.get(context.plan.cluster.profile)
+def _linux_files(run: Run, node: NodePlan) -> Step:
+    profile = cni.get(run.plan.cluster.profile)
 
     def wanted(own: NodeNetwork) -> dict[str, str]:
         # the DaemonSets of a cluster made elsewhere write their own files; profiles of plug-ins alone have none
-        theirs = context.plan.joins and not isinstance(profile, Routed)
-        return {} if theirs else profile.linux_files(network(context.plan), own)
+        theirs = run.plan.joins and not isinstance(profile, Routed)
+        return {} if theirs else profile.linux_files(network(run.plan), own)
 
-    def run(progress: Progress) -> None:
-        files = wanted(await_share(context, node, progress))
-        with linux_nodes.connected(context, node) as there:
+    def work(progress: Progress) -> None:
+        files = wanted(await_share(run, node, progress))
+        with run.node(node) as there:
             there.run(contract.Cni(files=files), progress.say)
 
     def done(there: Node) -> bool:
-        return same_files(there.run(contract.LinuxStatus()).cni, wanted(share(context, node)))
+        return same_files(there.run(contract.LinuxStatus()).cni, wanted(share(run, node)))
 
-    needs = (linux_nodes.member_step(context, node),)
-    return Step(name(node.name), run, linux_nodes.asks(context, node, done), needs, usual=3)
+    after, also = [MEMBER(run.lab, node.name)], [PODS_CONNECTED(run.lab, node.name)]
+    return Step(CNI(run.lab, node.name), work, linux_nodes.asks(run, node, done), after, also, usual=3)
 
 
-def _routes(context: Context) -> Step:
+def _routes(run: Run) -> Step:
     """Routes to the nodes' pods: on the lab's router (l3) or on the nodes (host-gw), as the profile says."""
-    profile = cni.get(context.plan.cluster.profile)
-    masquerade = profile.masquerade(network(context.plan))
+    profile = cni.get(run.plan.cluster.profile)
+    masquerade = profile.masquerade(network(run.plan))
 
     def wanted() -> dict[str, str]:
-        return {route.cidr: route.via for route in profile.router_routes(network(context.plan), shares(context))}
+        return {route.cidr: route.via for route in profile.router_routes(network(run.plan), shares(run))}
 
-    def run(progress: Progress) -> None:
-        for node in context.plan.nodes:
-            await_share(context, node, progress)
+    def work(progress: Progress) -> None:
+        for node in run.plan.nodes:
+            await_share(run, node, progress)
         progress.say("routes to the pods of each node")
         with ovn.connect() as northbound:
-            northbound.set_pod_routes(context.plan.lab, wanted())
+            northbound.set_pod_routes(run.plan.lab, wanted())
         if masquerade is None:
             return
-        own = profile.routes(network(context.plan), shares(context))
-        for node in context.plan.nodes:
+        own = profile.routes(network(run.plan), shares(run))
+        for node in run.plan.nodes:
             routes = [contract.Route(to=route.cidr, via=route.via) for route in own[node.name]]
-            with linux_nodes.connected(context, node) as there:
+            with run.node(node) as there:
                 there.run(contract.Routes(routes=routes, masquerade=masquerade), progress.say)
 
     def done() -> bool:
@@ -193,12 +206,11 @@ def _routes(context: Context) -> Step:
             return False  # the nodes' own routes: they know themselves whether anything is to be done
         try:
             with ovn.connect() as northbound:
-                there = northbound.pod_routes(context.plan.lab)
-            return there == wanted() and len(shares(context)) == len(context.plan.nodes)
+                there = northbound.pod_routes(run.plan.lab)
+            return there == wanted() and len(shares(run)) == len(run.plan.nodes)
         except WinlabError:
             return False
 
-    needs = [linux_nodes.member_step(context, node) for node in context.plan.nodes]
-    if masquerade is not None:  # Windows makes its adapter anew together with its network
-        needs += [name(node.name) for node in context.plan.nodes if node.os == "windows"]
-    return Step(ROUTES, run, done, tuple(needs), usual=2)
+    # where nodes have routes of their own: Windows makes its adapter anew together with its network
+    kind = MEMBER if masquerade is None else CNI
+    return Step(ROUTES(run.lab), work, done, [kind(run.lab, node.name) for node in run.plan.nodes], usual=2)

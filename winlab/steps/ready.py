@@ -2,94 +2,116 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.plan.model import NodePlan
-from winlab.engine.engine import Step
+from winlab.engine import wait
+from winlab.engine.run import Run
+from winlab.engine.step import Step
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
-from winlab.steps import Context, linux_nodes, pods
+from winlab.steps.states import DNS, PODS_CONNECTED, READY, ROUTES
 
-POLL = 3.0
-# From "joined" to Ready; on Windows an image of 300 MB may have to come first (facts: kubernetes-windows.md, D1)
-LIMIT = {"linux": 300.0, "windows": 1200.0}
-DNS_LIMIT = 300.0
+# Seconds on hardware that a node says the same; on Windows an image of 300 MB may have to come (facts:
+# kubernetes-windows.md, D1), and nothing tells of it meanwhile
+SILENCE = {"linux": 300.0, "windows": 1200.0}
+DNS_SILENCE = 300.0
 
 
-def steps(context: Context) -> list[Step]:
+def steps(run: Run) -> list[Step]:
     """One for each node, and one for cluster DNS, if that is the lab's own."""
-    found = [_ready(context, node) for node in context.plan.nodes]
-    return found if context.plan.joins else [*found, _dns(context)]
+    found = [_ready(run, node) for node in run.plan.nodes]
+    return found if run.plan.joins else [*found, _dns(run)]
 
 
-def _ready(context: Context, node: NodePlan) -> Step:
-    def look() -> dict[str, Any] | None:
+def _ready(run: Run, node: NodePlan) -> Step:
+    def ask() -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = Kubectl.of(context.state).get("node", node.name)
+            found: dict[str, Any] = Kubectl.of(run.folder).get("node", node.name)
         except WinlabError:
             return None
         return found
 
-    def run(progress: Progress) -> None:
-        begun = time.monotonic()
-        while True:
-            found = look()
-            if found is not None and diagnose.is_ready(found):
-                return
-            why = "the API server does not answer" if found is None else diagnose.brief(found)
-            progress.say(f"waiting for {node.name} to be Ready: {why}")
-            if time.monotonic() - begun > LIMIT[node.os] * context.scale:
-                with linux_nodes.connected(context, node) as there:
-                    facts = diagnose.explain(Kubectl.of(context.state), there, node.name)
-                raise ClusterError(
-                    f"'{node.name}' does not become Ready.",
-                    why=facts,
-                    cure="Mend the cause and run the same command again; or destroy the lab and create it anew.",
-                    evidence=f"winlab logs {node.name}; winlab kubectl -- describe node {node.name}",
-                )
-            time.sleep(POLL)
+    def work(progress: Progress) -> None:
+        signs: frozenset[str] = frozenset()
+
+        def look() -> Met[None] | Waiting:
+            nonlocal signs
+            found = ask()
+            if found is None:
+                why = "the API server does not answer"
+            elif diagnose.is_ready(found):
+                return Met(None)
+            else:
+                why, signs = diagnose.brief(found), diagnose.signs(found)
+            return Waiting(f"waiting for {node.name} to be Ready: {why}", signs)
+
+        wait.until(look, progress, lambda _: _not_ready(run, node), stall=run.pace.usual(SILENCE[node.os]))
 
     def done() -> bool:
-        found = look()
+        found = ask()
         return found is not None and diagnose.is_ready(found)
 
-    last = f"proxy {node.name}" if node.os == "windows" else pods.name(node.name)
-    return Step(f"ready {node.name}", run, done, (last, pods.ROUTES), usual=15 * context.scale)
+    after = [PODS_CONNECTED(run.lab, node.name), ROUTES(run.lab)]
+    return Step(READY(run.lab, node.name), work, done, after, usual=run.pace.usual(15))
 
 
-def _dns(context: Context) -> Step:
-    def available() -> tuple[bool, str]:
-        found = Kubectl.of(context.state).get("deployment", "coredns", "--namespace=kube-system")
-        rows = {row["type"]: row for row in found.get("status", {}).get("conditions", [])}
+def _not_ready(run: Run, node: NodePlan) -> ClusterError:
+    with run.node(node) as there:
+        facts = diagnose.explain(Kubectl.of(run.folder), there, node.name)
+    return ClusterError(
+        f"'{node.name}' does not become Ready.",
+        why=facts,
+        cure="Mend the cause and run the same command again; or destroy the lab and create it anew.",
+        evidence=f"winlab logs {node.name}; winlab kubectl -- describe node {node.name}",
+    )
+
+
+def _dns(run: Run) -> Step:
+    def ask() -> dict[str, Any]:
+        found = Kubectl.of(run.folder).get("deployment", "coredns", "--namespace=kube-system")
+        status: dict[str, Any] = found.get("status", {})
+        return status
+
+    def available(status: dict[str, Any]) -> tuple[bool, str]:
+        rows = {row["type"]: row for row in status.get("conditions", [])}
         row = rows.get("Available", {})
         return row.get("status") == "True", str(row.get("message", "it has not started yet"))
 
-    def run(progress: Progress) -> None:
-        begun = time.monotonic()
-        while True:
+    def work(progress: Progress) -> None:
+        sign, why = "", ""
+
+        def look() -> Met[None] | Waiting:
+            nonlocal sign, why
             try:
-                there, why = available()
+                status = ask()
             except ClusterError as error:  # a busy API server: it starts again, and is asked again
-                there, why = False, error.what
-            if there:
-                return
-            progress.say(f"waiting for cluster DNS: {why}")
-            if time.monotonic() - begun > DNS_LIMIT * context.scale:
-                raise ClusterError(
-                    "Cluster DNS does not become available.",
-                    why=why,
-                    evidence="winlab kubectl -- -n kube-system describe pods -l k8s-app=kube-dns",
-                )
-            time.sleep(POLL)
+                why = error.what
+            else:
+                there, why = available(status)
+                if there:
+                    return Met(None)
+                counts = {key: value for key, value in status.items() if isinstance(value, int)}
+                sign = f"{why} {sorted(counts.items())}"
+            return Waiting(f"waiting for cluster DNS: {why}", sign)
+
+        def give_up(_: Waiting) -> ClusterError:
+            return ClusterError(
+                "Cluster DNS does not become available.",
+                why=why,
+                evidence="winlab kubectl -- -n kube-system describe pods -l k8s-app=kube-dns",
+            )
+
+        wait.until(look, progress, give_up, stall=run.pace.usual(DNS_SILENCE))
 
     def done() -> bool:
         try:
-            return available()[0]
+            return available(ask())[0]
         except WinlabError:
             return False
 
-    first = next(node for node in context.plan.nodes if node.role == "controller")
-    return Step("cluster DNS", run, done, (f"ready {first.name}",), usual=10 * context.scale)
+    first = next(node for node in run.plan.nodes if node.role == "controller")
+    return Step(DNS(run.lab), work, done, [READY(run.lab, first.name)], usual=run.pace.usual(10))

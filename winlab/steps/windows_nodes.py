@@ -8,8 +8,7 @@ itself, and later its own certificate. The scripts are unattend/windows/worker/*
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from winlab.adapters.guests import contract
@@ -23,13 +22,29 @@ from winlab.design.plan.cluster import network as network_of
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import containerd, kubeadm, kubelet
 from winlab.design.render import kube_proxy as proxy
-from winlab.engine.engine import Step
-from winlab.engine.stall import Life
+from winlab.engine import wait
+from winlab.engine.run import Run
+from winlab.engine.state import Kind, State
+from winlab.engine.step import Step
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError
 from winlab.events import Progress
-from winlab.steps import Context, evidence, linux_nodes, pods
+from winlab.steps import evidence, linux_nodes, pods
+from winlab.steps.states import (
+    API,
+    BINARIES,
+    BOOTED,
+    CNI,
+    CONTAINERD,
+    FEATURES,
+    KUBELET,
+    MEMBER,
+    PAYLOAD_INSERTED,
+    PODS_CONNECTED,
+    PROXY,
+    UPDATES,
+)
 
-POLL = 3.0
 SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
 # kubeadm's preflight check gives containerd two seconds for each answer, and has changed nothing when it fails
 TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
@@ -37,53 +52,73 @@ TRIES = 4
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
 
 
-def steps(context: Context, node: NodePlan) -> list[Step]:
-    """From a Windows guest that answers and has the payload CD to a joined node."""
-    worker = _Worker(context, node)
-    name = node.name
+def steps(run: Run, node: NodePlan) -> list[Step]:
+    """From a Windows guest that answers and has the payload CD to a node with a network for its pods."""
+    return [*programs(run, node), *membership(run, node)]
+
+
+def programs(run: Run, node: NodePlan) -> list[Step]:
+    """From a Windows guest that answers and has the payload CD to one that has everything to join with."""
+    worker = _Worker(run, node)
+    given = [worker.at(BOOTED), worker.at(PAYLOAD_INSERTED)]
     return [
-        worker.step("features", worker.features, worker.has_features, (f"boot {name}", f"insert {name}"), 60),
-        worker.step("containerd", worker.containerd, worker.has_containerd, (f"features {name}",), 40),
-        worker.step("binaries", worker.binaries, worker.has_binaries, (f"containerd {name}",), 20),
-        worker.step("kubelet", worker.kubelet, worker.has_kubelet, (f"binaries {name}",), 5),
-        worker.step("join", worker.join, worker.has_joined, (f"kubelet {name}", linux_nodes.CONFIG), 60),
-        worker.step("cni", worker.cni, worker.has_cni, (f"join {name}",), 20),
-        worker.step("proxy", worker.proxy, worker.has_proxy, (f"cni {name}",), 10),
+        worker.step(FEATURES, worker.features, worker.has_features, given, 60),
+        worker.step(CONTAINERD, worker.containerd, worker.has_containerd, [worker.at(FEATURES)], 40),
+        worker.step(BINARIES, worker.binaries, worker.has_binaries, [worker.at(CONTAINERD)], 20),
     ]
 
 
-def updates_step(context: Context, node: NodePlan, before: str) -> Step:
+def membership(run: Run, node: NodePlan) -> list[Step]:
+    """From there to a member of the cluster with a network for its pods."""
+    worker = _Worker(run, node)
+    connected = [worker.at(PODS_CONNECTED)]
+    return [
+        worker.step(KUBELET, worker.kubelet, worker.has_kubelet, [worker.at(BINARIES)], 5),
+        worker.step(MEMBER, worker.join, worker.has_joined, [worker.at(KUBELET), API(run.lab)], 60),
+        worker.step(CNI, worker.cni, worker.has_cni, [worker.at(MEMBER)], 20),
+        worker.step(PROXY, worker.proxy, worker.has_proxy, [worker.at(CNI)], 10, also=connected),
+    ]
+
+
+def updates_step(run: Run, node: NodePlan) -> Step:
     """The step that installs Windows' own updates, with the restarts that they want."""
-    worker = _Worker(context, node)
-    return worker.step("updates", worker.updates, lambda _found: False, (before,), 3600)
+    worker = _Worker(run, node)
+    return worker.step(UPDATES, worker.updates, lambda _found: False, [worker.at(BINARIES)], 3600)
 
 
-def restart(context: Context, node: NodePlan, there: Node, progress: Progress) -> None:
+def restart(run: Run, node: NodePlan, there: Node, progress: Progress) -> None:
     """Restart Windows, and wait until it answers again."""
-    _Worker(context, node).restart(there, progress)
+    _Worker(run, node).restart(there, progress)
 
 
 class _Worker:
-    def __init__(self, context: Context, node: NodePlan) -> None:
-        self.context = context
+    def __init__(self, run: Run, node: NodePlan) -> None:
+        self.run = run
         self.node = node
-        self.profile = cni.get(context.plan.cluster.profile)
-        self.member = linux_nodes.member(context, node)
+        self.profile = cni.get(run.plan.cluster.profile)
+        self.member = linux_nodes.member(run, node)
+
+    def at(self, kind: Kind) -> State:
+        """The state of this kind of this node."""
+        return kind(self.run.lab, self.node.name)
 
     def step(
         self,
-        name: str,
-        run: Callable[[Node, Progress], None],
+        kind: Kind,
+        act: Callable[[Node, Progress], None],
         done: Callable[[WindowsFacts], bool],
-        needs: tuple[str, ...],
+        after: Iterable[State],
         usual: float,
+        also: Iterable[State] = (),
     ) -> Step:
-        def perform(progress: Progress) -> None:
-            with linux_nodes.connected(self.context, self.node) as there:
-                run(there, progress)
+        """The step that acts in the node, and is done when the node's status says so."""
 
-        ask = linux_nodes.asks(self.context, self.node, lambda there: done(there.run(contract.WindowsStatus())))
-        return Step(f"{name} {self.node.name}", perform, ask, needs, usual)
+        def perform(progress: Progress) -> None:
+            with self.run.node(self.node) as there:
+                act(there, progress)
+
+        ask = linux_nodes.asks(self.run, self.node, lambda there: done(there.run(contract.WindowsStatus())))
+        return Step(self.at(kind), perform, ask, after, also, usual)
 
     def features(self, there: Node, progress: Progress) -> None:
         assert self.node.windows is not None
@@ -123,7 +158,7 @@ class _Worker:
         return service.service == "running" and bool(service.sha256) and same and not _outdated(found)
 
     def _containerd_config(self) -> str:
-        return containerd.config(self.context.plan.cluster.versions, "windows")
+        return containerd.config(self.run.plan.cluster.versions, "windows")
 
     def binaries(self, there: Node, progress: Progress) -> None:
         there.run(contract.Binaries(), progress.say)
@@ -149,16 +184,16 @@ class _Worker:
                 progress.say("containerd answered kubeadm too late; trying again")
 
     def _join(self, there: Node, progress: Progress) -> None:
-        with linux_nodes.credentials(self.context) as joining:
-            text = kubeadm.join_worker(linux_nodes.cluster(self.context), self.member, joining)
+        with linux_nodes.credentials(self.run) as joining:
+            text = kubeadm.join_worker(linux_nodes.cluster(self.run), self.member, joining)
             there.run(contract.Join(configuration=text, name=self.node.name), progress.say)
 
     def has_joined(self, found: WindowsFacts) -> bool:
         return found.kubelet.joined
 
     def cni(self, there: Node, progress: Progress) -> None:
-        own = pods.await_share(self.context, self.node, progress)
-        network = network_of(self.context.plan)
+        own = pods.await_share(self.run, self.node, progress)
+        network = network_of(self.run.plan)
         call = contract.Cni(
             files=self.profile.windows_files(network, own), network=self.profile.hns_network(network, own)
         )
@@ -170,13 +205,13 @@ class _Worker:
             there.run(call, progress.say)
 
     def has_cni(self, found: WindowsFacts) -> bool:
-        own = pods.share(self.context, self.node)
-        return pods.same_files(found.cni, self.profile.windows_files(network_of(self.context.plan), own))
+        own = pods.share(self.run, self.node)
+        return pods.same_files(found.cni, self.profile.windows_files(network_of(self.run.plan), own))
 
     def proxy(self, there: Node, progress: Progress) -> None:
-        own = pods.await_share(self.context, self.node, progress)
-        network = self.profile.proxy_network(network_of(self.context.plan), own)
-        plan = self.context.plan.cluster
+        own = pods.await_share(self.run, self.node, progress)
+        network = self.profile.proxy_network(network_of(self.run.plan), own)
+        plan = self.run.plan.cluster
         call = contract.Proxy(
             command=proxy.command(),
             config=proxy.config(
@@ -197,35 +232,38 @@ class _Worker:
 
     def _proxy_kubeconfig(self) -> str:
         """A kubeconfig with the token of kube-proxy's service account, and no other right."""
-        state, endpoint = self.context.state, self.context.plan.cluster.endpoint
+        state, endpoint = self.run.folder, self.run.plan.cluster.endpoint
         token = Kubectl.of(state).run(
             "create", "token", "kube-proxy", "--namespace=kube-system", f"--duration={PROXY_TOKEN_LIFE}"
         )
-        return authority.with_token(linux_nodes.authority(self.context), endpoint, "kube-proxy", token.strip())
+        return authority.with_token(linux_nodes.authority(self.run), endpoint, "kube-proxy", token.strip())
 
     def _await(self, there: Node, progress: Progress, what: str, met: Callable[[WindowsFacts], bool]) -> None:
         """Wait until the guest answers and *met* holds; give up when nothing moves in it any more."""
-        life = Life(SILENT_SECONDS * max(1.0, self.context.scale / 2))
-        while True:
-            progress.say(f"waiting for {self.node.name} {what}")
+        limit = self.run.pace.silence(SILENT_SECONDS)
+
+        def look() -> Met[None] | Waiting:
+            says = f"waiting for {self.node.name} {what}"
             try:
                 if met(there.run(contract.WindowsStatus())):
-                    return
+                    return Met(None)
             except UnreachableError:
                 pass
             except GuestError as error:  # services come up one by one: WinRM may answer before all else does
-                progress.say(f"waiting for {self.node.name} {what}; it says: {error.why.splitlines()[0]}")
+                says += f"; it says: {(error.why or error.what).splitlines()[0]}"
             there.disconnect()
-            if life.has_stopped(domains.written_bytes(self.context.conn, self.node.domain)):
-                minutes = f"{life.limit / 60:.0f} min"
-                stalled = StalledError(
-                    f"'{self.node.name}' shows no sign of life since {minutes}; winlab waits for it {what}.",
-                    cure=f"Look at its screen with 'winlab vnc {self.node.name}', then run the same command again.",
-                    evidence=f"winlab serial {self.node.name} --log",
-                )
-                evidence.keep(self.context, self.node, stalled, progress)
-                raise stalled
-            time.sleep(POLL)
+            return Waiting(says, domains.written_bytes(self.run.conn, self.node.domain))
+
+        def give_up(_: Waiting) -> StalledError:
+            stalled = StalledError(
+                f"'{self.node.name}' shows no sign of life since {limit / 60:.0f} min; winlab waits for it {what}.",
+                cure=f"Look at its screen with 'winlab vnc {self.node.name}', then run the same command again.",
+                evidence=f"winlab serial {self.node.name} --log",
+            )
+            evidence.keep(self.run, self.node, stalled, progress)
+            return stalled
+
+        wait.until(look, progress, give_up, stall=limit)
 
 
 def _outdated(found: WindowsFacts) -> bool:

@@ -74,7 +74,8 @@ def test_an_api_server_that_is_down_fails_what_is_asked_of_it() -> None:
     made.down = "connection refused"
     found = run(made)
     assert {name for name, result in found.items() if result.outcome is Outcome.FAILED} == {
-        f"R{n}" for n in range(1, 9)
+        *(f"R{n}" for n in range(1, 9)),
+        "add-ons",  # which ones the cluster has
     }
     assert "connection refused" in found["R1"].detail
     assert "connection refused" in found["R5"].detail

@@ -9,7 +9,7 @@ from winlab.checks import smoke
 from winlab.checks.model import Outcome, Report, is_standin
 from winlab.checks.rows import ROWS
 from winlab.errors import ClusterError, HostError, UsageError
-from winlab.events import Event, Kind
+from winlab.events import Event, Note
 
 HYBRID = (CONTROLLER, LINUX, WINDOWS)
 REHEARSAL = (CONTROLLER, LINUX, STANDIN)
@@ -325,7 +325,7 @@ def test_a_namespace_that_stays_at_the_end_does_not_cost_the_results() -> None:
     told: list[Event] = []
     report: Report = smoke.run("lab", HYBRID, means(cluster), told.append, only="L7")
     assert [result.outcome for result in report.results] == [Outcome.PASSED]
-    assert any(event.kind is Kind.NOTE and "does not go away" in event.text for event in told)
+    assert any(isinstance(event, Note) and "does not go away" in event.text for event in told)
 
 
 def test_an_image_that_can_not_be_had_is_given_up_early() -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import plans
 import pytest
+import runs
 
-from winlab.engine import durations, engine
+from winlab.design.plan.model import Plan
+from winlab.engine import durations
 from winlab.engine.durations import Durations, Forecast
-from winlab.engine.engine import Step
-from winlab.events import Event, Kind
-from winlab.steps import boot
+from winlab.engine.state import State
+from winlab.engine.step import Step
+from winlab.errors import GuestError
+from winlab.events import Quiet
+from winlab.steps.serial import PhaseClock
+from winlab.steps.states import BOOTED, CNI, OBJECTS, PAYLOAD
 
 
 @pytest.fixture(autouse=True)
@@ -23,70 +27,95 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_median_of_the_last_times_counts() -> None:
     known = Durations("tcg")
-    assert known.usual("boot debian-13") is None
+    assert known.usual("booted", "debian-13") is None
     for seconds in (500, 10, 20, 30, *(40,) * 5, 90, 0.2):
-        known.learn("boot debian-13", seconds)
-    assert known.usual("boot debian-13") == 40
-    assert Durations("tcg").usual("boot debian-13") == 40
-    assert Durations("kvm").usual("boot debian-13") is None
+        known.learn("booted", "debian-13", seconds)
+    assert known.usual("booted", "debian-13") == 40
+    assert Durations("tcg").usual("booted", "debian-13") == 40
+    assert Durations("kvm").usual("booted", "debian-13") is None
+    assert known.usual("booted") is None
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"tcg: x": "y"}', '{"tcg: x": [null]}'])
+@pytest.mark.parametrize("content", ["", "[]", '{"tcg": {"x": "y"}}', '{"tcg": {"x": {"": [null]}}}'])
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state/durations.json").write_text(content)
     known = Durations("tcg")
     assert known.usual("x") is None
-    known.learn("x", 5)
+    known.learn("x", "", 5)
     assert known.usual("x") == 5
+
+
+def test_what_an_older_winlab_wrote_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    file = tmp_path / "state/durations.json"
+    file.write_text(json.dumps({"tcg: boot debian-13": [80.0], "tcg": {"booted": {"debian-13": [90.0]}}}))
+    known = Durations("tcg")
+    assert known.usual("booted", "debian-13") == 90
+    known.learn("booted", "debian-13", 100)
+    assert json.loads(file.read_text()) == {"tcg": {"booted": {"debian-13": [90.0, 100.0]}}}
 
 
 def test_a_folder_that_can_t_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "file/state"))
-    Durations("tcg").learn("x", 5)
+    Durations("tcg").learn("x", "", 5)
     assert Durations("tcg").usual("x") is None
 
 
-def test_steps_are_learned_by_what_their_nodes_are() -> None:
+def test_steps_are_learned_by_what_their_nodes_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """What node-1 took is expected of node-2, which is of the same kind; but a clone is not installed."""
+    clock = runs.clock(monkeypatch, durations)
     plan = plans.make(plans.TCG, "1-2-1", "workers.os=windows-rehearsal")
     assert plan.builders
-    known = Durations("tcg")
-    forecast = Forecast(known, [*plan.nodes, *plan.builders[0].nodes])
-    for step, seconds in (("boot node-1", 40.0), ("boot golden", 900.0), ("boot controller-1", 87.0), ("objects", 8.0)):
-        forecast.listen(lambda _: None)(Event(Kind.DONE, step, seconds=seconds))
-    forecast.listen(lambda _: None)(Event(Kind.SKIPPED, "boot node-1", seconds=7.0))
-    forecast.listen(lambda _: None)(Event(Kind.DONE, "payload linux", seconds=900.0))  # the next is in the cache
-    names = ("boot node-2", "boot golden", "boot controller-1", "objects", "cni node-1", "payload linux")
-    steps = [Step(name, lambda _: None, lambda: False, usual=5.0) for name in names]
-    assert [step.usual for step in forecast.steps(steps)] == [40, 900, 87, 8, 5, 5]
+    forecast = Forecast(Durations("tcg"), [plan, *plan.builders])
+    built = plan.builders[0].lab
+
+    def step(state: State, takes: float = 0.0) -> Step:
+        return Step(state, lambda _: clock.sleep(takes), lambda: False, usual=5.0)
+
+    took = {
+        BOOTED("lab", "node-1"): 40.0,
+        BOOTED(built, "golden"): 900.0,
+        BOOTED("lab", "controller-1"): 87.0,
+        OBJECTS("lab"): 8.0,
+        PAYLOAD(of="linux"): 900.0,  # the next is in the cache
+    }
+    for one in forecast.steps([step(state, seconds) for state, seconds in took.items()]):
+        one.run(Quiet())
+    asked = [BOOTED("lab", "node-2"), BOOTED(built, "golden"), BOOTED("lab", "controller-1"), OBJECTS("lab")]
+    asked += [CNI("lab", "node-1"), PAYLOAD(of="linux")]
+    assert [one.usual for one in forecast.steps([step(state) for state in asked])] == [40, 900, 87, 8, 5, 5]
 
 
-def test_what_is_heard_is_passed_on() -> None:
-    heard: list[Event] = []
-    listen = Forecast(Durations("tcg"), []).listen(heard.append)
-    engine.run([Step("x", lambda _: None, lambda: False)], listen)
-    assert [event.kind for event in heard] == [Kind.CHECKING, Kind.STARTED, Kind.DONE]
+def test_what_fails_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = runs.clock(monkeypatch, durations)
+    empty: list[Plan] = []
+
+    def fail(_: object) -> None:
+        clock.sleep(50)
+        raise GuestError("no")
+
+    (step,) = Forecast(Durations("tcg"), empty).steps([Step(OBJECTS("lab"), fail, lambda: False)])
+    with pytest.raises(GuestError):
+        step.run(Quiet())
+    assert Durations("tcg").usual("cluster-objects") is None
 
 
-def test_phases_of_windows_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_phases_of_windows_are_learned() -> None:
     now = [100.0]
-    monkeypatch.setattr(boot, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
-    node = plan.node("node-1")
+    node = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal").node("node-1")
 
-    def waited() -> list[str]:
-        context = SimpleNamespace(plan=plan, scale=1.0, known=Durations("tcg"))
-        wait = boot._Wait(cast(Any, context), node)
-        said = []
+    def waited() -> list[float]:
+        clock = PhaseClock(Durations("tcg"), durations.node_class(node), lambda: now[0])
+        usual = []
         for phase, seconds in (("firmware and boot loader", 20), ("specialize", 30), ("specialize", 31), ("ssh", 5)):
-            said.append(wait._clock(phase))
+            usual.append(clock.usual(phase))
             now[0] += seconds
-        wait._clock("ready")
-        return said
+        clock.usual("ready")
+        return usual
 
-    assert waited() == ["", "", "", ""]
+    assert waited() == [0, 0, 0, 0]
     # the first phase may have begun before winlab came to it
-    assert waited() == ["", ", a phase of usually 61 s", ", a phase of usually 61 s", ", a phase of usually 5 s"]
-    assert Durations("tcg").usual(f"phase specialize {durations.kind(node)}") == 61
+    assert waited() == [0, 61, 61, 5]
+    assert Durations("tcg").usual("phase specialize", durations.node_class(node)) == 61

@@ -1,13 +1,36 @@
+"""The engine: order, parallelism, failures, interrupts, and what it tells."""
+
+from __future__ import annotations
+
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterable
 
 import pytest
 
-from winlab.engine import engine
-from winlab.engine.engine import Step
-from winlab.errors import GuestError
-from winlab.events import Event, Kind, Progress
+from winlab.engine import engine, step
+from winlab.engine.state import Kind, State
+from winlab.engine.step import Load, Step
+from winlab.errors import ExitCode, GuestError, HostError, LabError
+from winlab.events import Event, Progress, RunEnded, RunStarted, StepChecking, StepDone, StepEvent, StepFailed
+
+KIND = Kind("made", lambda state: state.node)
+
+
+def at(name: str) -> State:
+    return KIND("lab", name)
+
+
+def make(
+    name: str,
+    run: Callable[[Progress], object] | None = None,
+    *,
+    after: str = "",
+    done: bool = False,
+    load: Load = Load.WAITS,
+) -> Step:
+    return Step(at(name), run or nothing, lambda: done, [at(one) for one in after], usual=3, load=load)
 
 
 class Recorder:
@@ -17,31 +40,41 @@ class Recorder:
     def __call__(self, event: Event) -> None:
         self.events.append(event)
 
-    def kinds(self, step: str) -> list[Kind]:
-        return [e.kind for e in self.events if e.step == step and e.kind is not Kind.CHECKING]
+    def names(self, title: str) -> list[str]:
+        """What happened to a step, without the question whether it is done."""
+        found = (one for one in self.events if isinstance(one, StepEvent) and one.step == title)
+        return [type(one).__name__ for one in found if not isinstance(one, StepChecking)]
+
+    @property
+    def ended(self) -> RunEnded:
+        (last,) = [one for one in self.events if isinstance(one, RunEnded)]
+        assert self.events[-1] is last
+        return last
 
 
 def nothing(progress: Progress) -> None:
     progress.say("working")
 
 
-def never() -> bool:
-    return False
-
-
 def test_order_and_events() -> None:
     seen: list[str] = []
     tell = Recorder()
-    engine.run(
-        [
-            Step("b", lambda p: seen.append("b"), never, needs=("a",)),
-            Step("a", lambda p: seen.append("a"), never),
-            Step("c", lambda p: seen.append("c"), never, needs=("b",)),
-        ],
-        tell,
-    )
+    steps = [
+        make("b", lambda _: seen.append("b"), after="a"),
+        make("a", lambda _: seen.append("a")),
+        make("c", lambda _: seen.append("c"), after="b"),
+    ]
+    engine.run(steps, tell, "lab")
     assert seen == ["a", "b", "c"]
-    assert tell.kinds("b") == [Kind.STARTED, Kind.DONE]
+    assert tell.names("b") == ["StepStarted", "StepDone"]
+    first = tell.events[0]
+    assert isinstance(first, RunStarted)
+    assert [(one.step, one.reaches, one.node, one.lab, one.usual) for one in first.steps] == [
+        (name, "made", name, "lab", 3) for name in "abc"
+    ]
+    done = [(one.done, one.total) for one in tell.events if isinstance(one, StepDone)]
+    assert done == [(1, 3), (2, 3), (3, 3)]
+    assert (tell.ended.exit_code, tell.ended.failures, tell.ended.lab) == (0, (), "lab")
 
 
 def test_what_is_done_is_not_run() -> None:
@@ -50,14 +83,50 @@ def test_what_is_done_is_not_run() -> None:
     def explode(progress: Progress) -> None:
         raise AssertionError
 
-    engine.run([Step("a", explode, lambda: True), Step("b", nothing, never, needs=("a",))], tell)
-    assert tell.kinds("a") == [Kind.SKIPPED]
-    assert tell.kinds("b") == [Kind.STARTED, Kind.PROGRESS, Kind.DONE]
+    engine.run([make("a", explode, done=True), make("b", after="a")], tell)
+    assert tell.names("a") == ["StepSkipped"]
+    assert tell.names("b") == ["StepStarted", "StepProgress", "StepDone"]
+
+
+def test_events_carry_the_step_s_node_and_lab_or_the_run_s() -> None:
+    tell = Recorder()
+    shared = Step(KIND(of="x"), nothing, lambda: False)
+    engine.run([make("a"), shared], tell, "mine")
+    labs = {(one.step, one.node, one.lab) for one in tell.events if isinstance(one, StepEvent)}
+    assert labs == {("a", "a", "lab"), ("", "", "mine")}
 
 
 def test_independent_steps_run_at_once() -> None:
-    barrier = threading.Barrier(2, timeout=10)
-    engine.run([Step(n, lambda p: barrier.wait() and None, never) for n in "ab"], Recorder())
+    barrier = threading.Barrier(20, timeout=10)
+    engine.run([make(f"n{n}", lambda _: barrier.wait()) for n in range(20)], Recorder())
+
+
+def most_at_once(load: Load, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many of ten steps of this load run at the same time, beside one that waits for a guest all the while."""
+    monkeypatch.setattr(step.os, "cpu_count", lambda: 2)
+    lock, going, most = threading.Lock(), 0, 0
+    over = threading.Event()
+
+    def work(_: Progress) -> None:
+        nonlocal going, most
+        with lock:
+            going += 1
+            most = max(most, going)
+        time.sleep(0.02)
+        with lock:
+            going -= 1
+
+    steps = [make(f"n{n}", work, load=load) for n in range(10)]
+    waiting = make("guest", lambda _: over.wait(10))
+    names: Iterable[State] = [one.reaches for one in steps]
+    last = Step(at("last"), lambda _: over.set(), lambda: False, names)
+    engine.run([waiting, *steps, last], Recorder())
+    return most
+
+
+@pytest.mark.parametrize(("load", "most"), [(Load.POOL, 1), (Load.CORE, 3)])
+def test_what_computes_or_writes_is_bounded(load: Load, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert most_at_once(load, monkeypatch) == most
 
 
 def test_a_failure_stops_the_rest_and_is_raised() -> None:
@@ -66,7 +135,7 @@ def test_a_failure_stops_the_rest_and_is_raised() -> None:
 
     def fail(progress: Progress) -> None:
         started.wait(10)
-        raise GuestError("no")
+        raise GuestError("no", why="because")
 
     def wait_for_ever(progress: Progress) -> None:
         started.set()
@@ -78,36 +147,44 @@ def test_a_failure_stops_the_rest_and_is_raised() -> None:
             ended.append("waiter")
 
     tell = Recorder()
+    after = Step(at("x"), nothing, lambda: False, [at("fail")])
     with pytest.raises(GuestError, match="no"):
-        engine.run(
-            [
-                Step("fail", fail, never),
-                Step("wait", wait_for_ever, never),
-                Step("after", nothing, never, needs=("fail",)),
-            ],
-            tell,
-        )
+        engine.run([make("fail", fail), make("wait", wait_for_ever), after], tell)
     assert ended == ["waiter"]
-    assert tell.kinds("after") == []
-    assert Kind.FAILED in tell.kinds("fail")
-    assert Kind.FAILED not in tell.kinds("wait")
+    assert tell.names("x") == []
+    assert tell.names("fail") == ["StepStarted", "StepFailed"]
+    assert "StepFailed" not in tell.names("wait")
+    (failed,) = [one for one in tell.events if isinstance(one, StepFailed)]
+    assert (failed.failure.what, failed.failure.why, failed.failure.exit_code) == ("no", "because", 9)
+    assert tell.ended.failures == (failed.failure,)
+    assert tell.ended.exit_code == ExitCode.GUEST
 
 
-def test_several_failures_are_all_told() -> None:
-    barrier = threading.Barrier(2, timeout=10)
+def test_several_failures_are_all_told_and_raised() -> None:
+    barrier = threading.Barrier(3, timeout=10)
 
-    def fail(progress: Progress) -> None:
-        barrier.wait()
-        raise GuestError("no")
+    def fail(error: Exception) -> Callable[[Progress], None]:
+        def run(progress: Progress) -> None:
+            barrier.wait()
+            raise error
 
-    with pytest.raises(GuestError) as caught:
-        engine.run([Step("a", fail, never), Step("b", fail, never)], Recorder())
-    assert len(caught.value.causes) == 1
+        return run
+
+    tell = Recorder()
+    errors = (KeyError("x"), GuestError("no"), HostError("bad"))
+    with pytest.raises(LabError) as caught:
+        engine.run([make(name, fail(error)) for name, error in zip("abc", errors, strict=True)], tell)
+    assert set(caught.value.exceptions) == set(errors)
+    assert {one.failure.what for one in tell.events if isinstance(one, StepFailed)} == {"KeyError: 'x'", "no", "bad"}
+    assert {one.error for one in tell.ended.failures} == {"KeyError", "GuestError", "HostError"}
+    first = next(one for one in caught.value.exceptions if not isinstance(one, KeyError))
+    assert tell.ended.exit_code == caught.value.exit_code == first.exit_code  # type: ignore[attr-defined]
 
 
 def test_an_interrupt_stops_running_steps() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
     ended = threading.Event()
+    tell = Recorder()
 
     def wait_for_ever(progress: Progress) -> None:
         try:
@@ -118,27 +195,16 @@ def test_an_interrupt_stops_running_steps() -> None:
             ended.set()
 
     def interrupt(event: Event) -> None:
-        if event.kind is Kind.DONE:
+        tell(event)
+        if isinstance(event, StepDone):
             import _thread
 
             _thread.interrupt_main()
 
     try:
         with pytest.raises(KeyboardInterrupt):
-            engine.run([Step("wait", wait_for_ever, never), Step("quick", nothing, never)], interrupt)
+            engine.run([make("wait", wait_for_ever), make("quick")], interrupt)
     finally:
         signal.signal(signal.SIGINT, before)
     assert ended.is_set()
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [
-        [Step("a", nothing, never), Step("a", nothing, never)],
-        [Step("a", nothing, never, needs=("b",)), Step("b", nothing, never, needs=("a",))],
-        [Step("a", nothing, never, needs=("nowhere",))],
-    ],
-)
-def test_plans_that_could_never_end_are_bugs(steps: list[Step]) -> None:
-    with pytest.raises(AssertionError):
-        engine.run(steps, Recorder())
+    assert (tell.ended.exit_code, tell.ended.failures) == (130, ())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import plans
 import pytest
+import runs
 from clones import REHEARSAL, clone, keep, make
 
 from winlab.adapters.vm import domains
@@ -20,15 +20,12 @@ from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import domain, folder
-from winlab.engine import engine
-from winlab.engine.durations import Durations
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.lab_folder import LabState
 from winlab.operations import golden as goldens
-from winlab.operations import labs, prune
-from winlab.steps import Context
-from winlab.steps.payload import Supply
+from winlab.operations import prune
+from winlab.steps import recipe
 from winlab.supply.images import cache, library
 from winlab.supply.images import golden as golden_cache
 
@@ -131,10 +128,6 @@ def test_labs_can_t_have_the_names_of_builders() -> None:
     assert check_lab_name("golden-1234", own=True) == "golden-1234"  # destroy takes it
 
 
-def context(plan: Plan) -> Context:
-    return Context(plan, LabState("lab"), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
-
-
 def lacking(plan: Plan, pool: Pool, held: ExitStack) -> Plan | None:
     found = goldens.lacking(
         plan, lambda one: goldens.is_there(plan, one, cast(Any, pool), cast(Any, None)), held, Quiet()
@@ -152,67 +145,11 @@ class Pool:
         return name in self.complete
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        [REHEARSAL],
-        ["workers.os=windows-2022", "workers.bus=sata"],
-        ["workers.os=windows-2022"],  # with the drivers that create would fetch
-        ["workers.os=windows-2025", "workers.updates=true"],
-    ],
-)
-def test_the_steps_of_a_build_fit_together(changes: list[str]) -> None:
-    plan = make(*changes)
-    there = context(plan)
-    source = Supply(cast(Any, None))
-    with ExitStack() as held:
-        builder = lacking(plan, Pool(), held)
-        assert builder is plan.builders[0]
-        steps = [*labs.steps(there), *labs.cluster_steps(there, source)]
-        engine._check([*steps, *goldens.build_steps(there, [builder], source, alone=False)])
-        names = [step.name for step in goldens.build_steps(there, [builder], source, alone=True)]
-        assert names[-3:] == ["seal golden", f"image {clone(plan).image}-golden", "remove golden"]
-        assert names[0] == "payload windows"
-        assert ("image virtio-win" in names) is (changes[0] != REHEARSAL and "workers.bus=sata" not in changes)
-        engine._check(goldens.build_steps(there, [builder], source, alone=True))
-
-
-@pytest.mark.parametrize("golden_image", ["true", "false"])
-def test_clones_need_no_drivers_of_their_own(golden_image: str) -> None:
-    """With the golden image at hand nothing is fetched; machines that are installed by themselves have them fetched."""
-    plan = make("workers.os=windows-2022", f"workers.golden={golden_image}")
-    names = [step.name for step in labs.steps(context(plan))]
-    assert ("image virtio-win" in names) is (golden_image == "false")
-
-
 def test_a_golden_image_of_a_build_that_does_not_go_with_the_network_is_refused() -> None:
     plan = make("workers.os=windows-2022")
     keep(plan, build="20348.2400")
     with pytest.raises(UsageError, match=r"20348\.2400"):
         goldens.check_media(plan, Stock())
-
-
-def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``image build`` plans in the name of the default lab, which may stand and have the CD in its drive."""
-    plan = make(REHEARSAL)
-    assert plan.builders
-    monkeypatch.setattr(domains, "medium", lambda *_: Path("base-kubernetes-0123.iso"))
-    there = replace(context(plan), pool=cast(Any, Pool("base-kubernetes-0123.iso")))
-    first = goldens.build_steps(there, [plan.builders[0]], Supply(cast(Any, None)), alone=True)[0]
-    assert first.name == "payload windows"
-    assert not first.done()
-
-
-def test_once_sysprep_has_begun_the_machine_is_left_alone() -> None:
-    plan = make(REHEARSAL)
-    assert plan.builders
-    state = LabState(plan.builders[0].lab)
-    state.write(state.folder / "sealed.json", "{}")
-    names = [
-        step.name
-        for step in goldens.build_steps(context(plan), [plan.builders[0]], Supply(cast(Any, None)), alone=False)
-    ]
-    assert names == ["seal golden", "image windows-rehearsal-golden", "remove golden"]
 
 
 def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() -> None:
@@ -239,8 +176,8 @@ def test_an_image_that_is_there_is_not_made_again() -> None:
         keep(plan)
         assert lacking(plan, Pool(), held) is None
     goldens.check_media(plan, Stock())
-    (step,) = goldens.upload_steps(context(plan))
-    assert step.name == "image windows-rehearsal-golden"
+    (step,) = recipe.golden_upload(runs.run(plan))
+    assert step.title == "image windows-rehearsal-golden"
 
 
 def test_each_pool_has_its_golden_image_made_or_brought() -> None:
@@ -257,10 +194,6 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
     assert lacks(plan.node("node-1").volume("base").name) == (second,)
     MADE.add(plan.node("other-1").domain)  # it stands: no image is cloned for it any more
     assert lacks() == (first,)
-    built = goldens.build_steps(context(plan), [first], Supply(cast(Any, None)), alone=True)
-    assert [step.name for step in built].count("payload windows") == 1
-    assert len(goldens.upload_steps(context(plan), [first])) == 1
-    assert len(goldens.upload_steps(context(plan))) == 2
 
 
 def test_media_of_all_pools_are_checked() -> None:
@@ -349,7 +282,7 @@ def test_a_lab_that_stands_needs_no_newer_image() -> None:
     MADE.update(node.domain for node in plan.nodes)
     with ExitStack() as held:
         assert lacking(plan, Pool(), held) is None
-    (step,) = goldens.upload_steps(replace(context(plan), pool=cast(Any, Pool())))
+    (step,) = recipe.golden_upload(runs.run(plan, pool=Pool()))
     assert step.done()
 
 

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import answers
 import plans
 import pytest
+import runs
 import yaml
 from certificates import CA
 from day2_fakes import Api
-from runs import context
 
 from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube.kubectl import Kubectl
@@ -28,12 +28,11 @@ from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.render import kubeadm, kubelet
 from winlab.design.render.topology import topology
-from winlab.engine import engine
 from winlab.errors import ClusterError, UsageError
 from winlab.lab_folder import LabState
-from winlab.operations import golden, join, labs
+from winlab.operations import join
 from winlab.steps import linux_nodes, pods
-from winlab.steps.payload import Origin, Supply
+from winlab.steps.payload import Origin
 
 CLUSTER = ForeignCluster(
     server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca=CA, version="v1.36.1",
@@ -158,36 +157,16 @@ def test_no_control_plane_and_no_manifests_are_obtained() -> None:
 # -- the steps
 
 
-@pytest.mark.parametrize("changes", [(REHEARSAL,), ("workers.os=debian-13",), (REHEARSAL, "linux_workers.count=2")])
-def test_the_steps_fit_together(changes: tuple[str, ...]) -> None:
-    there = context(make(*changes))
-    steps = [*labs.steps(there), *golden.upload_steps(there)]
-    steps += labs.cluster_steps(there, Supply(cast(Any, None)), "admin")
-    engine._check(steps)
-    names = {step.name for step in steps}
-    assert {"kubectl", "kubeconfig", "ready node-1", "cluster objects"} <= names
-    assert not names & {"cluster DNS", "init controller-1"}
-    (config,) = (step for step in steps if step.name == linux_nodes.CONFIG)
-    assert config.needs == ("kubectl",)
-
-
-def test_the_steps_of_a_lab_of_its_own_are_as_they_were() -> None:
-    there = context(plans.make(plans.TCG, "3-1-1", REHEARSAL))
-    steps = [*labs.steps(there), *golden.upload_steps(there), *labs.cluster_steps(there, Supply(cast(Any, None)))]
-    engine._check(steps)
-    assert "kubectl" not in {step.name for step in steps}
-
-
 def test_the_kubeconfig_is_kept_for_its_owner_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = context(make(REHEARSAL))
-    there.state.make()
-    there.state.kubectl.touch()
+    there = runs.run(make(REHEARSAL))
+    there.folder.make()
+    there.folder.kubectl.touch()
     answering = True
     monkeypatch.setattr(Kubectl, "answers", lambda _self: answering)
-    (config,) = (one for one in linux_nodes.steps(there, "secret") if one.name == linux_nodes.CONFIG)
+    config = runs.titled(linux_nodes.steps(there, "secret"), "kubeconfig")
     assert not config.done()
     config.run(SimpleNamespace(say=lambda *_: None))  # type: ignore[arg-type]
-    assert there.state.kubeconfig.stat().st_mode & 0o777 == 0o600
+    assert there.folder.kubeconfig.stat().st_mode & 0o777 == 0o600
     assert config.done()
     answering = False
     assert not config.done()
@@ -196,16 +175,16 @@ def test_the_kubeconfig_is_kept_for_its_owner_alone(monkeypatch: pytest.MonkeyPa
 
 
 def test_nodes_carry_their_machine_s_label_and_the_lab_s_own_don_t() -> None:
-    there = context(make(REHEARSAL))
+    there = runs.run(make(REHEARSAL))
     node = there.plan.node("node-1")
     command = kubelet.windows_command(linux_nodes.member(there, node))
     assert f"--node-labels=winlab.internal/machine={node.uuid}" in command
-    own = context(plans.make(plans.TCG, "1-1-1", REHEARSAL))
+    own = runs.run(plans.make(plans.TCG, "1-1-1", REHEARSAL))
     assert "--node-labels" not in kubelet.windows_command(linux_nodes.member(own, own.plan.node("node-1")))
 
 
 def test_nodes_of_several_pools_carry_their_pool_s_label() -> None:
-    there = context(make(REHEARSAL, "linux_workers.count=1"))
+    there = runs.run(make(REHEARSAL, "linux_workers.count=1"))
     windows, linux = (linux_nodes.member(there, there.plan.node(name)) for name in ("node-1", "linux-1"))
     assert "winlab.internal/pool=node,winlab.internal/machine=" in kubelet.windows_command(windows)
     assert linux.labels["winlab.internal/pool"] == "linux"
@@ -214,7 +193,7 @@ def test_nodes_of_several_pools_carry_their_pool_s_label() -> None:
 def test_the_token_is_gone_after_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Api({"get configmap cluster-info": _info()})
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
-    there = context(make(REHEARSAL))
+    there = runs.run(make(REHEARSAL))
     with linux_nodes.credentials(there) as joining_with:
         text = kubeadm.join_worker(
             linux_nodes.cluster(there), linux_nodes.member(there, there.plan.node("node-1")), joining_with
@@ -238,12 +217,6 @@ def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.M
     done: list[tuple[list[str], bytes]] = []
 
     class Guest:
-        def __enter__(self) -> Guest:
-            return self
-
-        def __exit__(self, *_args: object) -> None:
-            pass
-
         def execute(self, command: list[str], stdin: bytes) -> str:
             done.append((command, stdin))
             return ""
@@ -252,7 +225,6 @@ def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.M
             done.append(([call.script], b""))
             return answers.result(call, {})
 
-    monkeypatch.setattr(linux_nodes, "connected", lambda *_args: Guest())
     for cluster, lines in (
         (CLUSTER, []),
         (
@@ -261,9 +233,8 @@ def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.M
         ),
     ):
         done.clear()
-        there = context(make("workers.os=debian-13", cluster=cluster))
-        (step,) = (one for one in linux_nodes.steps(there, "admin") if one.name == "join node-1")
-        step.run(_voice())
+        there = runs.run(make("workers.os=debian-13", cluster=cluster), guest=Guest())
+        runs.titled(linux_nodes.steps(there, "admin"), "join node-1").run(_voice())
         assert done == [*lines, (["status"], b""), (["run-kubeadm"], b"")]
 
 
@@ -277,11 +248,11 @@ def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.M
 def test_a_node_may_come_some_moments_after_its_join(
     monkeypatch: pytest.MonkeyPatch, listed: list[list[dict[str, Any]]], cidr: str
 ) -> None:
-    there = context(make(REHEARSAL))
+    there = runs.run(make(REHEARSAL))
     looks = [*listed, [{"metadata": {"name": "node-1"}, "spec": {"podCIDR": cidr}}]]
     api = SimpleNamespace(get=lambda _kind: {"items": looks.pop(0)})
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
-    monkeypatch.setattr(pods.time, "sleep", lambda _seconds: None)
+    runs.clock(monkeypatch)
     assert pods.await_share(there, there.plan.node("node-1"), _voice()).pod_cidr == cidr
     assert looks == []
 

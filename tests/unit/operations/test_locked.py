@@ -8,14 +8,15 @@ from typing import Any, cast
 
 import plans
 import pytest
+import runs
 
 from winlab.adapters.vm import domains
 from winlab.design.catalog.artifact import Artifact, Obtained, Program
-from winlab.engine.durations import Durations
-from winlab.engine.engine import Step
+from winlab.engine.run import Run, Sources
+from winlab.engine.step import Step
 from winlab.errors import ConflictError
 from winlab.events import Quiet
-from winlab.steps import Context, images
+from winlab.steps import images
 from winlab.steps import payload as supply
 from winlab.steps.payload import Supply
 from winlab.supply.payload import Payload
@@ -39,7 +40,7 @@ class Source:
 
 
 @pytest.fixture
-def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Context:
+def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """A lab that has everything."""
     IN_DRIVE.clear()
     monkeypatch.setattr(domains, "medium", lambda _conn, name, _drive: Path(IN_DRIVE[name]))
@@ -47,39 +48,40 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Context:
     kubectl = tmp_path / "kubectl"
     kubectl.touch()
     state = cast(Any, type("State", (), {"kubectl": kubectl, "make": lambda self: None})())
-    return Context(plan, state, cast(Any, None), cast(Any, Pool()), None, 1.0, Durations("tcg"))
+    return runs.run(plan, folder=state, pool=Pool())
 
 
-def step(context: Context, source: Supply) -> Step:
-    return next(step for step in supply.steps(context, source) if step.name == "payload windows")
+def step(run: Run, source: Supply) -> Step:
+    return runs.titled(supply.steps(run, source), "payload windows")
 
 
-def have(context: Context, source: Supply) -> None:
+def have(run: Run, source: Supply) -> None:
     """The node has the payload that the source gives now."""
-    payload = next(one for one in supply.required.payloads(context.plan) if one.os == "windows")
+    payload = next(one for one in supply.required.payloads(run.plan) if one.os == "windows")
     made = Payload("windows", source.obtain(list(payload.artifacts), Quiet()), payload.plugins)
-    IN_DRIVE[context.plan.node("node-1").domain] = made.volume
+    IN_DRIVE[run.plan.node("node-1").domain] = made.volume
 
 
-def test_without_a_lock_what_is_there_is_not_obtained_again(there: Context, tmp_path: Path) -> None:
+def test_without_a_lock_what_is_there_is_not_obtained_again(there: Run, tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     source = Supply(cast(Any, Source(tmp_path / "x")))
     have(there, source)
     assert step(there, source).done()
 
 
-def test_a_finished_lab_is_compared_too(there: Context, tmp_path: Path) -> None:
+def test_a_finished_lab_is_compared_too(there: Run, tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     source = Supply(cast(Any, Source(tmp_path / "x")))
     have(there, source)
     seen: list[list[str]] = []
-    source.check = lambda items: seen.append([i.artifact.file for i in items if isinstance(i.artifact, Program)])
+    seen_by = lambda items: seen.append([i.artifact.file for i in items if isinstance(i.artifact, Program)])  # noqa: E731
+    source = replace(source, check=seen_by)
     assert not step(there, source).done()
     step(there, source).run(Quiet())
     assert "kubelet.exe" in seen[0]
 
 
-def test_an_image_is_compared_when_it_has_come(there: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_compared_when_it_has_come(there: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is built tells only then which packages it has."""
 
     def check() -> None:
@@ -90,13 +92,13 @@ def test_an_image_is_compared_when_it_has_come(there: Context, monkeypatch: pyte
             return False
 
     monkeypatch.setattr(images, "local_image", lambda *_: Path("/image"))
-    context = replace(there, check_images=check, pool=cast(Any, Empty()))
-    (debian,) = (step for step in images.steps(context) if step.name == "image debian-13")
+    run = replace(there, sources=Sources(check_images=check), pool=cast(Any, Empty()))
+    debian = runs.titled(images.steps(run), "image debian-13")
     with pytest.raises(ConflictError, match="drifted"):
         debian.run(Quiet())
 
 
-def test_the_base_volume_is_compared_with_the_image(there: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_base_volume_is_compared_with_the_image(there: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name does not depend on the packages in it."""
     same = [True]
 
@@ -112,8 +114,8 @@ def test_the_base_volume_is_compared_with_the_image(there: Context, monkeypatch:
             pass
 
     monkeypatch.setattr(images, "local_image", lambda *_: Path("/image"))
-    context = replace(there, check_images=lambda: None, pool=cast(Any, Full()))
-    (debian,) = (step for step in images.steps(context) if step.name == "image debian-13")
+    run = replace(there, sources=Sources(check_images=lambda: None), pool=cast(Any, Full()))
+    debian = runs.titled(images.steps(run), "image debian-13")
     assert not debian.done()
     debian.run(Quiet())
     same[0] = False
@@ -121,7 +123,7 @@ def test_the_base_volume_is_compared_with_the_image(there: Context, monkeypatch:
         debian.run(Quiet())
 
 
-def test_a_drift_stops_it(there: Context, tmp_path: Path) -> None:
+def test_a_drift_stops_it(there: Run, tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     source = Supply(cast(Any, Source(tmp_path / "x")))
     have(there, source)
@@ -129,12 +131,12 @@ def test_a_drift_stops_it(there: Context, tmp_path: Path) -> None:
     def check(items: list[Obtained]) -> None:
         raise ConflictError("kubelet.exe has drifted.")
 
-    source.check = check
+    source = replace(source, check=check)
     with pytest.raises(ConflictError, match="drifted"):
         step(there, source).run(Quiet())
 
 
-def test_a_lab_of_other_programs_is_refused(there: Context, tmp_path: Path) -> None:
+def test_a_lab_of_other_programs_is_refused(there: Run, tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     source = Supply(cast(Any, Source(tmp_path / "x")), check=lambda items: None)
     IN_DRIVE[there.plan.node("node-1").domain] = "base-kubernetes-windows-0000000000000000.iso"
@@ -142,7 +144,7 @@ def test_a_lab_of_other_programs_is_refused(there: Context, tmp_path: Path) -> N
         step(there, source).run(Quiet())
 
 
-def test_a_program_of_one_s_own_does_not_pass_a_finished_lab_by(there: Context, tmp_path: Path) -> None:
+def test_a_program_of_one_s_own_does_not_pass_a_finished_lab_by(there: Run, tmp_path: Path) -> None:
     """Else 'create --kubelet MINE' would say that all is done, with the old kubelet."""
     (tmp_path / "x").touch()
     source = Supply(cast(Any, Source(tmp_path / "x")), own=True)
@@ -155,7 +157,7 @@ def test_a_program_of_one_s_own_does_not_pass_a_finished_lab_by(there: Context, 
     assert "winlab push" in caught.value.cure
 
 
-def test_a_lab_has_all_when_every_node_has_its_payload(there: Context, tmp_path: Path) -> None:
+def test_a_lab_has_all_when_every_node_has_its_payload(there: Run, tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     have(there, Supply(cast(Any, Source(tmp_path / "x"))))
     IN_DRIVE[there.plan.node("controller-1").domain] = "base-kubernetes-linux-0000000000000000.iso"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import plans
 import pytest
+import runs
 
 from winlab.adapters.vm import domains
 from winlab.design.plan.facts import HostFacts
-from winlab.design.plan.stock import Stock
-from winlab.engine.engine import Step, Stopped
+from winlab.engine.engine import Stopped
+from winlab.engine.step import Step
 from winlab.errors import GuestError, HostError
 from winlab.events import Quiet
-from winlab.steps import boot, evidence
+from winlab.steps import boot, evidence, serial
 
 GRUB = "\x1b[2JBdsDxe: loading Boot0001\r\nWelcome to GRUB!\r\n"
 PANIC = (
@@ -47,18 +48,17 @@ def nothing(*_: object) -> None:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(evidence, "collect", nothing)
-    monkeypatch.setattr(boot, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
+    runs.clock(monkeypatch, boot, serial)
 
     def begin(guest: Guest, host: HostFacts) -> Step:
-        pool = SimpleNamespace(exists=lambda _: True, download=lambda _: guest.serial.encode())
+        pool = SimpleNamespace(exists=lambda _: True, download=lambda _, offset=0: guest.serial.encode()[offset:])
         monkeypatch.setattr(domains, "state", lambda *_: "running")
         monkeypatch.setattr(domains, "reset", guest.reset)
         monkeypatch.setattr(domains, "written_bytes", lambda *_: 0)
         monkeypatch.setattr(domains, "look", lambda *_: b"")
-        monkeypatch.setattr(boot._Wait, "answers", lambda _: guest.resets == guest.panics)
+        monkeypatch.setattr(boot.Login, "answers", lambda _: guest.resets == guest.panics)
         plan = plans.make(host, "1-0-1")
-        context = SimpleNamespace(plan=plan, conn=None, pool=pool, scale=1.0, state=None, stock=Stock())
-        return boot.step(cast(Any, context), plan.node("controller-1"), None)
+        return boot.step(runs.run(plan, pool=pool), plan.node("controller-1"), None)
 
     return begin
 

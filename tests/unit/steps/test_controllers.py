@@ -7,12 +7,11 @@ from typing import Any
 import answers
 import plans
 import pytest
-from runs import context
+import runs
 
 from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.kube import authority, tokens
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design.plan.model import NodePlan
 from winlab.design.render import kubeadm
 from winlab.steps import linux_nodes
 
@@ -30,28 +29,17 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
         def __init__(self, name: str) -> None:
             self.name = name
 
-        def __enter__(self) -> Guest:
-            return self
-
-        def __exit__(self, *_args: object) -> None:
-            pass
-
         def run(self, call: Call[R], *_args: object) -> R:
             settings = call.settings("linux")
             done.append((self.name, call.script, settings.get("address") or settings.get("arguments", [""])[0]))
             return answers.result(call, {"started": started and self.name == "controller-2"})
 
-    def connected(_context: object, node: NodePlan) -> Guest:
-        return Guest(node.name)
-
-    monkeypatch.setattr(linux_nodes, "connected", connected)
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: None))
     monkeypatch.setattr(tokens, "ca_hash", lambda _pem: "sha256:0")
     monkeypatch.setattr(authority, "authority", lambda _path: "")
     monkeypatch.setattr(linux_nodes, "credentials", lambda *_args: Lent())
-    there = context(plans.make(plans.TCG, "3-0-1"))
-    (step,) = (one for one in linux_nodes.steps(there) if one.name == "join controller-2")
-    step.run(Voice())  # type: ignore[arg-type]
+    there = runs.run(plans.make(plans.TCG, "3-0-1"), guests=lambda node: Guest(node.name))
+    runs.titled(linux_nodes.steps(there), "join controller-2").run(Voice())  # type: ignore[arg-type]
     undone = [("controller-1", "forget-member", "10.77.0.12"), ("controller-2", "run-kubeadm", "reset")]
     assert done == [
         ("controller-1", "run-kubeadm", "init"),

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import answers
 import plans
 import pytest
+import runs
 
 from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.vm import domains
-from winlab.engine.durations import Durations
-from winlab.engine.engine import Step
+from winlab.engine.run import Run
+from winlab.engine.step import Step
 from winlab.errors import GuestError
 from winlab.events import Quiet
-from winlab.lab_folder import LabState
-from winlab.steps import Context, golden, linux_nodes
+from winlab.steps import golden
 
 
 class There:
@@ -44,35 +42,28 @@ class There:
         pass
 
 
-def sealing(there: There, monkeypatch: pytest.MonkeyPatch) -> tuple[Context, Step]:
-    @contextmanager
-    def connected(*_: Any) -> Iterator[There]:
-        yield there
-
-    monkeypatch.setattr(linux_nodes, "connected", connected)
+def sealing(there: There, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, Step]:
     monkeypatch.setattr(domains, "state", lambda *_: "off")
     monkeypatch.setattr(domains, "was_shut_down", lambda *_: True)
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-2022").builders[0]
     assert plan is not None
-    context = Context(plan, LabState(plan.lab), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
-    insert = Step("insert golden", lambda _: None, lambda: True)
-    (step,) = [step for step in golden.steps(context, insert, "base-x-0.qcow2", "key") if step.name == "seal golden"]
-    return context, step
+    run = runs.run(plan, guest=there)
+    return run, runs.titled(golden.steps(run, "base-x-0.qcow2", "key"), "seal golden")
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])
 def test_windows_is_restarted_before_sysprep(restarts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     there = There(restarts)
-    context, step = sealing(there, monkeypatch)
+    run, step = sealing(there, monkeypatch)
     step.run(Quiet())
     assert there.asked == ["seal", *["restart", "seal"] * restarts]
-    assert golden.is_sealed(context)
+    assert golden.is_sealed(run)
 
 
 def test_windows_is_not_restarted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     there = There(99)
-    context, step = sealing(there, monkeypatch)
+    run, step = sealing(there, monkeypatch)
     with pytest.raises(GuestError, match="again and again"):
         step.run(Quiet())
     assert there.asked == ["seal", "restart", "seal", "restart", "seal"]
-    assert not golden.is_sealed(context)
+    assert not golden.is_sealed(run)

@@ -8,17 +8,23 @@ from typing import Any, cast
 
 import libvirt
 import pytest
+import runs
 from clones import REHEARSAL, make
 
 from winlab.adapters.vm.connection import Connection, connected
-from winlab.engine.durations import Durations
-from winlab.engine.engine import Step
+from winlab.engine.step import Step
 from winlab.errors import GuestError
 from winlab.events import Quiet
 from winlab.lab_folder import LabState
-from winlab.operations import golden as goldens
-from winlab.steps import Context, evidence, golden
+from winlab.steps import evidence, golden, recipe
 from winlab.steps.payload import Supply
+
+
+class Guest:
+    """A machine that nobody can log in to any more."""
+
+    def disconnect(self) -> None:
+        pass
 
 
 class Builder:
@@ -29,7 +35,7 @@ class Builder:
         assert plan.builders
         self.lab = plan.builders[0].lab
         state = LabState(self.lab)
-        self.note = state.folder / golden.SEALED
+        self.note = state.folder / golden.NOTE
         state.write(self.note, json.dumps({"build": "20348.2762"}))
         self._conn = conn
         self._xml = (
@@ -38,8 +44,10 @@ class Builder:
         )
         self.domain = conn.defineXML(self._xml)
         self.domain.create()
-        context = Context(plan, LabState("lab"), conn, cast(Any, None), None, 1.0, Durations("tcg"))
-        self.step: Step = goldens.build_steps(context, [plan.builders[0]], Supply(cast(Any, None)), alone=False)[0]
+        steps = recipe.golden_build(
+            runs.run(plan, conn=conn, guest=Guest()), plan.builders, Supply(cast(Any, None)), alone=False
+        )
+        self.step: Step = runs.titled(steps, "seal golden")
 
     def forget(self) -> None:
         """What a new start of libvirt does: it knows no reason any more."""
@@ -86,7 +94,7 @@ def test_sysprep_is_waited_for_by_the_next_create_too(
 ) -> None:
     """winlab was killed while sysprep ran."""
     end = builder.domain.shutdown if orderly else builder.domain.destroy
-    monkeypatch.setattr(golden.time, "sleep", lambda _: end())
+    runs.clock(monkeypatch, golden).sleeping = end
     if orderly:
         builder.step.run(Quiet())
     else:

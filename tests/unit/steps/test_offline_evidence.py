@@ -12,15 +12,16 @@ from typing import Any, cast
 
 import plans
 import pytest
+import runs
 
 from winlab.adapters.vm import domains
 from winlab.design.plan import golden
 from winlab.design.plan.model import NodePlan
+from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import Quiet
-from winlab.lab_folder import LabState
 from winlab.run import CommandError, Result
-from winlab.steps import Context, evidence
+from winlab.steps import evidence
 from winlab.supply import download
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.media import offline
@@ -88,21 +89,20 @@ class Programs:
 
 
 @pytest.fixture
-def clone(monkeypatch: pytest.MonkeyPatch) -> tuple[Context, NodePlan]:
+def clone(monkeypatch: pytest.MonkeyPatch) -> tuple[Run, NodePlan]:
     monkeypatch.setattr(domains, "screenshot", lambda *_: b"PNG")
     monkeypatch.setattr(domains, "paused", lambda *_: nullcontext())
     monkeypatch.setattr(golden_cache, "find", lambda _: None)
     plan = plans.make(plans.KVM, "1-1-1")
     node = plan.node("node-1")
-    context = SimpleNamespace(plan=plan, state=LabState("lab"), conn=None, pool=Pool(node))
-    return cast(Any, context), node
+    return runs.run(plan, pool=Pool(node)), node
 
 
 @pytest.mark.parametrize(("cached", "fetched"), [(BASE, 1), (b"made again since", 2), (None, 2)])
 def test_a_clone_s_disk_is_put_on_a_base_that_may_be_read(
-    clone: tuple[Context, NodePlan], cached: bytes | None, fetched: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clone: tuple[Run, NodePlan], cached: bytes | None, fetched: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context, node = clone
+    run, node = clone
     file = tmp_path / "image.qcow2"
     if cached is not None:
         file.write_bytes(cached)
@@ -111,12 +111,12 @@ def test_a_clone_s_disk_is_put_on_a_base_that_may_be_read(
         monkeypatch.setattr(golden_cache, "find", lambda wanted: SimpleNamespace(path=file) if wanted == key else None)
     programs = Programs()
     monkeypatch.setattr(offline, "run", programs)
-    folder, logs = evidence.collect(context, node, Quiet())
+    folder, logs = evidence.collect(run, node, Quiet())
     assert (folder / "Panther-setuperr.log").read_bytes() == LOG
     assert (folder / "WINDOWS.~BT-Sources-Panther-setupact.log").read_bytes() == ACTIVITY
     assert "0x80070570" in logs
     assert "selected image" not in logs
-    assert cast(Any, context.pool).fetched == [node.volume("disk").name, node.volume("base").name][:fetched]
+    assert cast(Any, run.pool).fetched == [node.volume("disk").name, node.volume("base").name][:fetched]
     assert programs.base is not None
     assert (programs.base == file) is (fetched == 1)
     names = {"Panther-setuperr.log", "WINDOWS.~BT-Sources-Panther-setupact.log", "screen.png", "serial.log"}
@@ -128,9 +128,9 @@ def test_a_clone_s_disk_is_put_on_a_base_that_may_be_read(
     [(False, 1 << 30, "ntfs-3g"), (True, 10, "not enough space"), (True, 1500, "not enough space")],
 )
 def test_what_could_not_be_had_is_told(
-    clone: tuple[Context, NodePlan], installed: bool, free: int, says: str, monkeypatch: pytest.MonkeyPatch
+    clone: tuple[Run, NodePlan], installed: bool, free: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context, node = clone
+    run, node = clone
 
     def refuse(*_: object) -> bytes:
         raise WinlabError("There is no screen.")
@@ -139,7 +139,7 @@ def test_what_could_not_be_had_is_told(
     monkeypatch.setattr(offline, "run", Programs(installed=installed))
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     said: list[str] = []
-    folder, logs = evidence.collect(context, node, cast(Any, SimpleNamespace(say=said.append)))
+    folder, logs = evidence.collect(run, node, cast(Any, SimpleNamespace(say=said.append)))
     told = (folder / evidence.MISSING).read_text()
     assert "the screen: There is no screen." in told
     assert says in told
@@ -150,11 +150,11 @@ def test_what_could_not_be_had_is_told(
     monkeypatch.setattr(domains, "screenshot", lambda *_: b"PNG")
     monkeypatch.setattr(offline, "run", Programs())
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 30))
-    evidence.collect(context, node, Quiet())
+    evidence.collect(run, node, Quiet())
     assert not (folder / evidence.MISSING).exists()
 
 
-def test_the_key_in_a_base_volume_s_name(clone: tuple[Context, NodePlan]) -> None:
+def test_the_key_in_a_base_volume_s_name(clone: tuple[Run, NodePlan]) -> None:
     _, node = clone
     assert node.windows is not None
     assert golden.key_of(node.volume("base").name) == node.windows.golden

@@ -10,11 +10,13 @@ from typing import Any, cast
 import answers
 import plans
 import pytest
+import runs
 from day2_fakes import Api
 
 from winlab import run
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.engine.run import Run
 from winlab.errors import ClusterError
 from winlab.events import Quiet
 from winlab.steps import pods, ready
@@ -38,34 +40,58 @@ class Busy(Kubectl):
 
 
 @pytest.fixture
-def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kubectl], Any]:
-    clock = iter(range(0, 10_000, 100))
-    for module in (pods, ready):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
+def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kubectl], Run]:
+    runs.clock(monkeypatch)
 
-    def context(kubectl: Kubectl) -> Any:
+    def run(kubectl: Kubectl) -> Run:
         monkeypatch.setattr(Kubectl, "of", lambda _: kubectl)
-        return SimpleNamespace(plan=plans.make(plans.TCG, "1-0-1"), state=None, scale=1.0)
+        return runs.run(plans.make(plans.TCG, "1-1-1"), guest=SimpleNamespace(run=lambda *_: SimpleNamespace(logs={})))
 
-    return context
+    return run
 
 
-def test_a_pod_network_is_waited_for(asking: Callable[[Kubectl], Any]) -> None:
+class Kubelet(Kubectl):
+    """It reports something else each time, so many times, and then the same for ever."""
+
+    def __init__(self, reports: int) -> None:
+        super().__init__(Path("kubectl"), Path("kubeconfig"))
+        self.reports = reports
+        self.asked = 0
+
+    def get(self, *words: str) -> Any:
+        if words[0] != "node":
+            return {"items": []}
+        self.asked += 1
+        images = [{"names": [f"image-{n}"]} for n in range(min(self.asked, self.reports))]
+        beat = {"type": "Ready", "status": "False", "message": "no network", "lastHeartbeatTime": str(self.asked)}
+        return {"status": {"conditions": [beat], "images": images}}
+
+
+def test_a_node_is_waited_for_as_long_as_its_kubelet_gets_on(asking: Callable[[Kubectl], Run]) -> None:
+    """Images come one by one, for longer than a silent node would be given; that it reports is not enough."""
+    kubelet = Kubelet(reports=600)
+    with pytest.raises(ClusterError, match="does not become Ready") as caught:
+        runs.titled(ready.steps(asking(kubelet)), "ready node-1").run(Quiet())
+    silent = ready.SILENCE["windows"] / 3.0
+    assert 600 + silent <= kubelet.asked <= 600 + silent + 3
+    assert "no network" in caught.value.why
+
+
+def test_a_pod_network_is_waited_for(asking: Callable[[Kubectl], Run]) -> None:
     rows = {"items": [{"metadata": {"name": "controller-1"}, "spec": {"podCIDR": "10.244.0.0/24"}}]}
-    context = asking(Busy(1, rows))
-    own = pods.await_share(context, context.plan.nodes[0], Quiet())
+    run_ = asking(Busy(1, rows))
+    own = pods.await_share(run_, run_.plan.nodes[0], Quiet())
     assert own.pod_cidr == "10.244.0.0/24"
-    context = asking(Busy(1000, rows))
+    run_ = asking(Busy(1000, rows))
     with pytest.raises(ClusterError, match="was given no pod network") as caught:
-        pods.await_share(context, context.plan.nodes[0], Quiet())
+        pods.await_share(run_, run_.plan.nodes[0], Quiet())
     assert "kubectl get nodes failed" in caught.value.why
 
 
-def test_cluster_dns_is_waited_for(asking: Callable[[Kubectl], Any]) -> None:
+def test_cluster_dns_is_waited_for(asking: Callable[[Kubectl], Run]) -> None:
     found = {"status": {"conditions": [{"type": "Available", "status": "True"}]}}
     busy = Busy(1, found)
-    step = ready.steps(asking(busy))[-1]
-    step.run(Quiet())
+    runs.titled(ready.steps(asking(busy)), "cluster DNS").run(Quiet())
     assert busy.failures == 0
 
 

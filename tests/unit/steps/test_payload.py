@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import plans
 import pytest
+import runs
 
 from winlab.adapters.vm import domains
 from winlab.design.catalog.artifact import Artifact, Obtained
-from winlab.engine.durations import Durations
 from winlab.events import Quiet
-from winlab.lab_folder import LabState
-from winlab.steps import Context, payload
-from winlab.steps.payload import Supply
+from winlab.steps import payload
+from winlab.steps.payload import Disks, Supply
+from winlab.steps.states import PAYLOAD
 from winlab.supply.artifacts import store
 from winlab.supply.payload import Payload
 
@@ -49,11 +49,14 @@ def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp
     (tmp_path / "x").touch()
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     pool, source = Pool(), Supply(cast(Any, Source(tmp_path / "x")))
-    context = Context(plan, LabState(plan.lab), cast(Any, None), cast(Any, pool), None, 1.0, Durations("tcg"))
+    run = runs.run(plan, pool=pool)
 
-    payload.payload_step(context, source, "windows").run(Quiet())
+    payload.payload_step(run, source, "windows").run(Quiet())
 
-    assert pool.uploaded == {source.volumes["windows"]: b"CD"}
-    assert not context.state.folder.exists()
+    made = run.outputs.get(PAYLOAD(of="windows"), Disks)
+    assert made is not None
+    assert made.store is None
+    assert pool.uploaded == {made.cd: b"CD"}
+    assert not run.folder.folder.exists()
     with store.workspace() as folder:
         assert list(folder.parent.iterdir()) == [folder]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import struct
-import time
 from pathlib import Path
 
 import pytest
 
 from winlab import settings
 from winlab.adapters.vm import screen
-from winlab.engine.stall import Life
 from winlab.errors import UsageError
 from winlab.steps import evidence, known_failures
 from winlab.supply.media import offline
@@ -120,21 +118,3 @@ def test_bad_stall_seconds(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
         settings.stall_seconds()
     monkeypatch.setenv("WINLAB_STALL_SECONDS", "")
     assert settings.stall_seconds() == 900
-
-
-def test_a_guest_lives_as_long_as_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    life = Life(10)
-    stopped = []
-    for at, sign, moved in (
-        (0, 1, False),
-        (9, 1, False),
-        (11, 1, True),
-        (20, 1, False),
-        (21, 2, False),
-        (32, 2, False),
-    ):
-        now[0] = at
-        stopped.append(life.has_stopped(sign, moved=moved))
-    assert stopped == [False] * 5 + [True]

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, cast
-
 import answers
 import plans
 import pytest
+import runs
 
 from winlab.adapters.guests.contract import Call, R
-from winlab.engine.durations import Durations
-from winlab.lab_folder import LabState
-from winlab.steps import Context, linux_nodes, windows_nodes
+from winlab.steps import windows_nodes
 
 BGP = "Containers,RSAT-RemoteAccess-PowerShell,RemoteAccess,Routing"
 
@@ -36,12 +31,6 @@ def test_features(monkeypatch: pytest.MonkeyPatch, profile: str, done: str | Non
             told = {} if done is None else {"features_set": done}
             return answers.result(call, {"containers_feature": "installed", "restart_pending": pending, **told})
 
-    @contextmanager
-    def connected(*_: Any) -> Iterator[Node]:
-        yield Node()
-
-    monkeypatch.setattr(linux_nodes, "connected", connected)
     plan = plans.make(plans.KVM, "1-1-1", f"network.cni={profile}")
-    context = Context(plan, LabState("lab"), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
-    steps = {step.name: step for step in windows_nodes.steps(context, plan.node("node-1"))}
-    assert steps["features node-1"].done() is there
+    steps = windows_nodes.steps(runs.run(plan, guest=Node()), plan.node("node-1"))
+    assert runs.titled(steps, "features node-1").done() is there

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import answers
 import plans
 import pytest
+import runs
 
 from winlab.adapters.guests.contract import Call, R
-from winlab.engine.durations import Durations
 from winlab.errors import GuestError
 from winlab.events import Quiet
-from winlab.lab_folder import LabState
-from winlab.steps import Context, linux_nodes, windows_nodes
+from winlab.steps import linux_nodes, windows_nodes
 
 LATE = GuestError("'join' failed", why="[ERROR CRI]: could not connect: rpc error: code = DeadlineExceeded desc = x")
 OTHER = GuestError("'join' failed", why="[ERROR Port-10250]: Port 10250 is in use")
@@ -38,20 +37,14 @@ class There:
 
 def join(there: There, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def connected(*_: Any) -> Iterator[There]:
-        yield there
-
-    @contextmanager
     def credentials(*_: Any) -> Iterator[None]:
         yield None
 
-    monkeypatch.setattr(linux_nodes, "connected", connected)
     monkeypatch.setattr(linux_nodes, "credentials", credentials)
     monkeypatch.setattr(windows_nodes.kubeadm, "join_worker", lambda *_: "text")
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
-    context = Context(plan, LabState("lab"), cast(Any, None), cast(Any, None), None, 1.0, Durations("tcg"))
-    steps = {step.name: step for step in windows_nodes.steps(context, plan.node("node-1"))}
-    steps["join node-1"].run(Quiet())
+    steps = windows_nodes.steps(runs.run(plan, guest=there), plan.node("node-1"))
+    runs.titled(steps, "join node-1").run(Quiet())
 
 
 def test_an_answer_that_came_too_late_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,35 @@ def brief(node: dict[str, Any]) -> str:
     return "" if is_ready(node) else "its kubelet has not reported yet"
 
 
+def signs(node: dict[str, Any]) -> frozenset[str]:
+    """What changes in a Node object as long as its kubelet gets on: conditions, and the images that have come.
+
+    Not the times of its reports: a kubelet that reports the same for ever does not get on.
+    """
+    rows = {f"{row['type']}={row['status']} {row.get('reason')} {row.get('message')}" for row in conditions(node)}
+    images = {name for row in node.get("status", {}).get("images", []) for name in row.get("names") or []}
+    return frozenset(rows | images)
+
+
+def pods(kubectl: Kubectl) -> frozenset[str]:
+    """What changes in the cluster's pods as long as they get on; empty while the API server does not tell.
+
+    Not how often they were restarted: a pod that fails again and again does not get on.
+    """
+    try:
+        rows = kubectl.get("pods", "--all-namespaces")["items"]
+    except WinlabError:
+        return frozenset()
+    return frozenset(f"{row['metadata']['name']} {_container_states(row)}" for row in rows)
+
+
+def _container_states(pod: dict[str, Any]) -> str:
+    status = pod.get("status", {})
+    rows = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+    states = (f"{row['name']}={kind} {state.get('reason', '')}" for row in rows for kind, state in row["state"].items())
+    return " ".join((status.get("phase", ""), *states))
+
+
 def explain(kubectl: Kubectl, guest: Node, node: str) -> str:
     """All that is known about a node that is not Ready, a fact a line. What can't be read is left out."""
     facts: list[str] = []

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 import yaml
 
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design.cni.model import WINDOWS_PORT, WINDOWS_VNI
+from winlab.design import cni
+from winlab.design.cni.model import AllObjects, Answer, Question, Unreadable
 from winlab.design.plan.existing import ForeignCluster
 from winlab.errors import ClusterError, NotFoundError, UsageError
 
@@ -42,7 +43,7 @@ def read(kubectl: Kubectl, server: str = "") -> ForeignCluster:
     networking = _document(kubectl, "kube-system", "kubeadm-config", "ClusterConfiguration").get("networking") or {}
     kubelet = _document(kubectl, "kube-system", "kubelet-config", "kubelet")
     services = _ipv4(networking.get("serviceSubnet"), "service")
-    cni, note = _cni(kubectl)
+    profile, note = _cni(kubectl)
     return ForeignCluster(
         server=_url(server) if server else advertised,
         advertised=advertised,
@@ -52,7 +53,7 @@ def read(kubectl: Kubectl, server: str = "") -> ForeignCluster:
         service_cidr=services,
         dns=str((kubelet.get("clusterDNS") or [ipaddress.IPv4Network(services)[10]])[0]),
         domain=str(kubelet.get("clusterDomain") or networking.get("dnsDomain") or "cluster.local"),
-        cni=cni,
+        cni=profile,
         cni_note=note,
         nodes=tuple(str(row["metadata"]["name"]) for row in kubectl.get("nodes")["items"]),
     )
@@ -219,39 +220,23 @@ def _url(server: str) -> str:
 
 
 def _cni(kubectl: Kubectl) -> tuple[str | None, str]:
-    """Which profile of winlab's the cluster's pod network is, by its DaemonSets; and what was seen."""
+    """Which profile of winlab's the cluster's pod network is; and what was seen."""
     rows = kubectl.get("daemonsets", "--all-namespaces")["items"]
     there = {str(row["metadata"]["name"]): str(row["metadata"]["namespace"]) for row in rows}
-    if "calico-node" in there:
-        return _calico(kubectl)
-    name = next((name for name in there if name.startswith("kube-flannel")), None)
-    if name is None:
-        others = sorted(set(there) - {"kube-proxy"})
-        return None, f"its DaemonSets are {', '.join(others)}" if others else "it has no DaemonSet of a CNI"
-    settings = _document(kubectl, there[name], "kube-flannel-cfg", "net-conf.json")
-    backend = settings.get("Backend") or {}
-    kind = str(backend.get("Type", "none"))
-    if kind == "host-gw":
-        return None, "flannel with host-gw, which needs all nodes in one network"
-    if (kind, backend.get("VNI"), backend.get("Port")) != ("vxlan", WINDOWS_VNI, WINDOWS_PORT):
-        seen = f"flannel with {kind}, VNI {backend.get('VNI', 'default')}, port {backend.get('Port', 'default')}"
-        return None, f"{seen}; Windows needs vxlan, VNI {WINDOWS_VNI}, port {WINDOWS_PORT}"
-    return "flannel-vxlan", f"flannel with vxlan, VNI {WINDOWS_VNI}, port {WINDOWS_PORT}"
+    profiles = cni.profiles().values()
+    questions = dict.fromkeys(question for profile in profiles for question in profile.questions(there))
+    answers = {question: _answer(kubectl, question) for question in questions}
+    for profile in profiles:
+        if (found := profile.recognize(there, answers)) is not None:
+            return found.profile, found.note
+    others = sorted(set(there) - {"kube-proxy"})
+    return None, f"its DaemonSets are {', '.join(others)}" if others else "it has no DaemonSet of a CNI"
 
 
-def _calico(kubectl: Kubectl) -> tuple[str | None, str]:
+def _answer(kubectl: Kubectl, question: Question) -> Answer:
     try:
-        pools = kubectl.get("ippools.crd.projectcalico.org")["items"]
-    except ClusterError as error:
-        return None, f"Calico, whose IP pools can't be read ({error.why or error.what})"
-    specs = [row.get("spec", {}) for row in pools if not row.get("spec", {}).get("disabled")]
-    if not specs:
-        return None, "Calico without an IP pool"
-    if any(str(spec.get("ipipMode", "Never")) != "Never" for spec in specs):
-        return None, "Calico with IP-in-IP, which Windows does not have"
-    modes = {str(spec.get("vxlanMode", "Never")) for spec in specs}
-    if modes == {"Always"}:
-        return "calico-vxlan", "Calico with VXLAN"
-    if modes == {"Never"}:
-        return "calico-bgp", "Calico with BGP"
-    return None, f"Calico with the VXLAN modes {', '.join(sorted(modes))}; Windows needs Always, or BGP alone"
+        if isinstance(question, AllObjects):
+            return list(kubectl.get(question.resource)["items"])
+        return _document(kubectl, question.namespace, question.name, question.key)
+    except (ClusterError, NotFoundError) as error:
+        return Unreadable(error.why or error.what)

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from winlab.adapters.kube import yamltext
-from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError
+from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError, together
 from winlab.files import write_atomic
 from winlab.lab_folder import LabState
 
@@ -159,8 +159,7 @@ def forget(lab: str) -> bool:
         except WinlabError as error:
             problems.append(error)
     if problems:
-        problems[0].causes = (*problems[0].causes, *problems[1:])
-        raise problems[0]
+        raise together(problems)
     (state.folder / MERGED).unlink(missing_ok=True)
     return found
 

@@ -88,8 +88,15 @@ class Kubectl:
 
     def answers(self) -> bool:
         """Whether the API server is ready."""
+        return self.unready() is None
+
+    def unready(self) -> frozenset[str] | None:
+        """The rows of its own health checks that the API server tells while it is not ready; None if it is ready.
+
+        There are none while it does not answer at all.
+        """
         try:
             self.run("get", "--raw=/readyz", limit=10)
-        except ClusterError:
-            return False
-        return True
+        except ClusterError as error:
+            return frozenset(line for line in error.why.splitlines() if line.startswith(("[+]", "[-]")))
+        return None

@@ -1,6 +1,6 @@
 """Pinned artifacts: where each publisher has them, and the digest that they must have.
 
-Rows of ``images/kubernetes/*.yaml``.
+Rows of ``images/kubernetes/known-good.yaml`` and of each extension's ``pins.yaml``.
 
 ::
 
@@ -20,11 +20,12 @@ publisher's TLS certificate is then all that vouches for it, until a lab's lock 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Program, System
+from winlab.errors import HostError
 
 _URL = r"^https?://\S+$"
 
@@ -131,6 +132,25 @@ class Pins(_Row):
         yield from self.programs
         yield from self.images
         yield from self.manifests
+
+    def with_those_of(self, others: Iterable[Pins]) -> Pins:
+        """These rows and those of *others*; the same row may be in several.
+
+        :raises HostError: two rows of one artifact differ.
+        """
+        rows: dict[Artifact, ProgramPin | ImagePin | ManifestPin] = {}
+        for pin in (pin for pins in (self, *others) for pin in pins):
+            if rows.setdefault(pin.artifact, pin) != pin:
+                raise HostError(
+                    f"{pin.artifact} is pinned in two ways.",
+                    why=f"{rows[pin.artifact].model_dump(exclude_none=True)} and {pin.model_dump(exclude_none=True)}",
+                    cure="Make the rows of the extensions agree, or use only one of the extensions.",
+                )
+        return Pins(
+            programs=tuple(row for row in rows.values() if isinstance(row, ProgramPin)),
+            images=tuple(row for row in rows.values() if isinstance(row, ImagePin)),
+            manifests=tuple(row for row in rows.values() if isinstance(row, ManifestPin)),
+        )
 
     def program(self, program: Program) -> ProgramPin | None:
         """The row of *program*, or None."""

@@ -79,7 +79,7 @@ class Recipe(BaseModel):
     )
     memory_mib: int | None = None  # suggested for a node, where the role's default is too much
     disk_gib: int | None = None
-    cni: Literal["l3"] | None = Field(default=None, description="the CNI profile where the spec names none")
+    cni: str | None = Field(default=None, description="the CNI profile where the spec names none")
     download: Download | None = None
     build: Build | None = None
     setup_keys: dict[str, str] = Field(

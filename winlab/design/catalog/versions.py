@@ -1,11 +1,12 @@
-"""Which versions go together, and whether a Windows release and a CNI profile go with them. Pure.
+"""Which versions go together. Pure; the combinations are in images/kubernetes/known-good.yaml.
 
-The combinations stand in images/kubernetes/known-good.yaml.
+Which Windows releases and CNI profiles go with them: :mod:`winlab.design.cni.compatible`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -39,9 +40,6 @@ class Versions(_Model):
     coredns: str = Field(pattern=_WITH_V, description="tag of registry.k8s.io/coredns/coredns")
     pause: str = Field(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")
     agnhost: str = Field(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")
-    calico: str = Field(pattern=_WITH_V)
-    tigera_operator: str = Field(pattern=_WITH_V, description="the operator that this Calico's manifest runs")
-    flannel: str = Field(pattern=_WITH_V)
     known_good: bool = Field(True, description="False: the person chose a version that is in no known combination")
 
     @property
@@ -54,28 +52,10 @@ class Versions(_Model):
         """The short name: ``1.36``."""
         return f"1.{self.minor}"
 
-
-class Combination(Versions):
-    """A known-good combination, with the CNI profiles that go with each release of Windows Server."""
-
-    windows: dict[str, tuple[str, ...]]
-
-    def versions(self) -> Versions:
-        """The versions alone."""
-        return Versions(**self.model_dump(exclude={"windows"}))
-
-
-class BadBuilds(_Model):
-    """Builds of Windows, the first to the last, that are known to break the CNI profiles *profiles*."""
-
-    first: str
-    last: str
-    profiles: tuple[str, ...]
-    because: str
-
-    def holds(self, build: tuple[int, int], profile: str) -> bool:
-        """Whether this build and this profile are meant."""
-        return profile in self.profiles and _build(self.first) <= build <= _build(self.last)
+    @property
+    def by_name(self) -> dict[str, str]:
+        """Every version by the name of its field."""
+        return self.model_dump(exclude={"known_good"})
 
 
 class WindowsRules(_Model):
@@ -84,7 +64,6 @@ class WindowsRules(_Model):
     build: int
     minimum: str
     because: str
-    refused: tuple[BadBuilds, ...] = ()
 
 
 class KnownGood(_Model):
@@ -92,7 +71,7 @@ class KnownGood(_Model):
 
     default: str
     windows: dict[str, WindowsRules]
-    combinations: tuple[Combination, ...] = Field(min_length=1)
+    combinations: tuple[Versions, ...] = Field(min_length=1)
     pins: Pins
 
     @model_validator(mode="after")
@@ -102,9 +81,6 @@ class KnownGood(_Model):
             raise ValueError("a minor version has two combinations")
         if self.default not in names:
             raise ValueError(f"the default {self.default} is no combination")
-        unknown = {release for row in self.combinations for release in row.windows} - set(self.windows)
-        if unknown:
-            raise ValueError(f"nothing is said of the builds of Windows {', '.join(sorted(unknown))}")
         return self
 
 
@@ -147,19 +123,18 @@ def get(name: str | None = None, *, allow_untested: bool = False) -> Versions:
             f"'{wanted}' is no version of Kubernetes.", cure=f"Give one of {', '.join(names())}, or one like v1.36.3."
         )
     minor, patch = int(found[1]), found[2]
-    row = _nearest(minor)
-    good = row.versions()
+    good = _nearest(minor)
     release = good.kubernetes if patch is None else f"v1.{minor}.{patch}"
-    if row.minor == minor and release == good.kubernetes:
+    if good.minor == minor and release == good.kubernetes:
         return good
     if not allow_untested:
         raise UsageError(
             f"Kubernetes {wanted} is not a known-good combination.",
             why=f"Known are {', '.join(f'{other.name} ({other.kubernetes})' for other in load().combinations)}.",
-            cure=f"The nearest is --set kubernetes.version={row.name} ({_summary(good)})."
+            cure=f"The nearest is --set kubernetes.version={good.name} ({summary(good)})."
             " To try yours all the same, add --set kubernetes.untested=true.",
         )
-    if row.minor != minor and patch is None:
+    if good.minor != minor and patch is None:
         raise UsageError(
             f"Of Kubernetes {wanted} winlab knows no release.", cure=f"Give it in full, such as v1.{minor}.0."
         )
@@ -167,7 +142,7 @@ def get(name: str | None = None, *, allow_untested: bool = False) -> Versions:
         raise UsageError(
             f"Kubernetes {wanted} is too old for winlab.",
             why="Its kubeadm does not know the configuration kubeadm.k8s.io/v1beta4.",
-            cure=f"The nearest known-good one is {row.name} ({row.kubernetes}).",
+            cure=f"The nearest known-good one is {good.name} ({good.kubernetes}).",
         )
     try:
         return Versions.model_validate({**good.model_dump(), "kubernetes": release, "known_good": False})
@@ -175,74 +150,17 @@ def get(name: str | None = None, *, allow_untested: bool = False) -> Versions:
         raise UsageError("These versions can't be used.", why=str(error)) from error
 
 
-def check(versions: Versions, windows_release: str, build: str | None, profile: str) -> None:
-    """See that a release of Windows Server and a CNI profile go with the versions. Nothing is touched.
-
-    :param windows_release: ``2019``, ``2022`` or ``2025``.
-    :param build: the build of the medium (``20348.2762``, ``10.0.20348.2762``); None: not known yet.
-    :param profile: the CNI profile.
-    :raises UsageError: they don't; every reason is given, and the nearest combination that does.
-    """
-    rules = load().windows.get(windows_release)
-    if rules is None:
-        raise UsageError(
-            f"winlab knows nothing of Windows Server {windows_release}.",
-            cure=f"It knows {', '.join(sorted(load().windows))}.",
-        )
-    reasons = _build_reasons(rules, windows_release, build, profile) if build is not None else []
-    cures = ["Take newer media, or install Windows' updates into these."] if reasons else []
-    if versions.known_good and profile not in _combination(versions).windows.get(windows_release, ()):
-        reasons.append(_no_profile(versions, windows_release))
-        cures.append(_instead(versions, windows_release, profile))
-    if reasons:
-        raise UsageError(
-            f"Kubernetes {versions.kubernetes}, Windows Server {windows_release}"
-            f"{f' ({build})' if build else ''} and the CNI profile {profile} do not go together.",
-            why=" ".join(reasons),
-            cure=" ".join(cures),
-        )
+def nearest(minor: int, minors: Iterable[int]) -> int:
+    """The one of *minors* that is nearest to *minor*; of two equally near the newer."""
+    return min(minors, key=lambda other: (abs(other - minor), -other))
 
 
-def _combination(versions: Versions) -> Combination:
-    return _nearest(versions.minor)
+def _nearest(minor: int) -> Versions:
+    rows = {row.minor: row for row in load().combinations}
+    return rows[nearest(minor, rows)]
 
 
-def _nearest(minor: int) -> Combination:
-    """The combination of this minor, or of the nearest one; of two equally near the newer."""
-    return min(load().combinations, key=lambda row: (abs(row.minor - minor), -row.minor))
-
-
-def _no_profile(versions: Versions, release: str) -> str:
-    profiles = _combination(versions).windows.get(release)
-    if profiles is None:
-        return f"Kubernetes {versions.name} is not known to work on Windows Server {release}."
-    return f"With Kubernetes {versions.name} on Windows Server {release} are known: {', '.join(profiles)}."
-
-
-def _instead(versions: Versions, release: str, profile: str) -> str:
-    """The nearest combination that has both, else what can be changed."""
-    rows = sorted(load().combinations, key=lambda row: (abs(row.minor - versions.minor), -row.minor))
-    for row in rows:
-        if profile in row.windows.get(release, ()):
-            return f"The nearest that does: --set kubernetes.version={row.name} ({_summary(row)})."
-    for row in rows:
-        if release in row.windows:
-            first = row.windows[release][0]
-            return f"The nearest that does: --set kubernetes.version={row.name} --set network.cni={first}."
-    other = max(_combination(versions).windows)
-    return f"Take Windows Server {other}."
-
-
-def _build_reasons(rules: WindowsRules, release: str, build: str, profile: str) -> list[str]:
-    number = _build(build)
-    if number[0] != rules.build:
-        return [f"Windows Server {release} has the build {rules.build}, not {number[0]}."]
-    if number < _build(rules.minimum):
-        return [f"The build {build} is too old: {rules.because}. It should be {rules.minimum} or newer."]
-    return [f"The build {build} is refused: {bad.because}." for bad in rules.refused if bad.holds(number, profile)]
-
-
-def _build(text: str) -> tuple[int, int]:
+def build_number(text: str) -> tuple[int, int]:
     """``20348.2762``, with or without ``10.0.`` before it, as numbers.
 
     :raises UsageError: it is no build.
@@ -253,5 +171,6 @@ def _build(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _summary(row: Versions) -> str:
+def summary(row: Versions) -> str:
+    """What people ask for first, in a few words."""
     return f"Kubernetes {row.kubernetes}, containerd {row.containerd}"

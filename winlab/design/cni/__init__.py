@@ -6,26 +6,50 @@ disagree on a VNI, a port, a CIDR or an MTU. Everything here is pure; docs/cni.m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, GetJsonSchemaHandler
+
+from winlab import extensions
 from winlab.design.catalog.artifact import System
-from winlab.design.cni.calico import CalicoBgp, CalicoVxlan
 from winlab.design.cni.elsewhere import Elsewhere
-from winlab.design.cni.flannel import FlannelVxlan
-from winlab.design.cni.host_gw import HostGateway
-from winlab.design.cni.l3 import L3
 from winlab.design.cni.model import PodNetwork
 from winlab.design.cni.profile import Profile
-from winlab.errors import UsageError
-
-PROFILES: dict[str, Profile] = {
-    profile.name: profile for profile in (CalicoVxlan(), CalicoBgp(), FlannelVxlan(), HostGateway(), L3())
-}
+from winlab.errors import HostError, UsageError
 
 ELSEWHERE = Elsewhere()  # nobody chooses it: it is what Linux workers of a cluster made elsewhere have
 
 
+@cache
+def profiles() -> dict[str, Profile]:
+    """All profiles to choose from, by name: the folders of this package, then those of other packages.
+
+    :raises HostError: one can't be loaded, or two have one name; the message names the package.
+    """
+    found: dict[str, Profile] = {}
+    for extension in extensions.load(extensions.CNI):
+        made = extension.value
+        if not isinstance(made, Sequence) or not all(isinstance(profile, Profile) for profile in made):
+            raise HostError(
+                f"The package '{extension.origin}' brings no CNI profiles.",
+                why=f"Its entry point of the group {extensions.CNI.name} should name a tuple of Profile objects.",
+                cure="docs/cni.md tells how to write one.",
+            )
+        for profile in made:
+            if profile.name in (*found, ELSEWHERE.name):
+                raise HostError(
+                    f"There are two CNI profiles '{profile.name}', one of them of the package '{extension.origin}'.",
+                    cure="Uninstall one of the packages.",
+                )
+            found[profile.name] = profile
+    return found
+
+
 def names() -> list[str]:
     """The names of all profiles to choose from."""
-    return list(PROFILES)
+    return list(profiles())
 
 
 def get(name: str) -> Profile:
@@ -35,11 +59,43 @@ def get(name: str) -> Profile:
     """
     if name == ELSEWHERE.name:
         return ELSEWHERE
-    if name not in PROFILES:
-        raise UsageError(
-            f"There is no CNI profile '{name}'.", cure=f"Choose with --set network.cni=...: {', '.join(PROFILES)}."
-        )
-    return PROFILES[name]
+    if name not in profiles():
+        raise UsageError(f"There is no CNI profile '{name}'.", cure=f"Choose with --set network.cni=...: {_listed()}.")
+    return profiles()[name]
+
+
+def read() -> None:
+    """Have every profile and its file in memory: plan making reads nothing.
+
+    :raises HostError: a profile can't be loaded, or its file can't be used.
+    """
+    for profile in profiles().values():
+        profile.load()
+
+
+def daemon_sets() -> tuple[str, ...]:
+    """The names of the DaemonSets by which any profile runs on the nodes."""
+    return tuple(dict.fromkeys(name for profile in profiles().values() for name in profile.daemon_sets))
+
+
+def _listed() -> str:
+    return ", ".join(names())
+
+
+def _choosable(name: str) -> str:
+    if name not in profiles():
+        raise ValueError(f"there is no CNI profile '{name}'; there are {_listed()}")
+    return name
+
+
+class _Choices:
+    """Puts the profiles' names into a JSON Schema, when it is made."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(core), "enum": names()}
+
+
+ProfileName = Annotated[str, AfterValidator(_choosable), _Choices()]  # a field of a pydantic model
 
 
 def require_rehearsal(profile: Profile) -> None:
@@ -48,7 +104,7 @@ def require_rehearsal(profile: Profile) -> None:
     :raises UsageError: it can't; the message says why, and which can.
     """
     if profile.no_rehearsal:
-        able = [name for name, other in PROFILES.items() if not other.no_rehearsal]
+        able = [name for name, other in profiles().items() if not other.no_rehearsal]
         raise UsageError(
             f"The CNI profile '{profile.name}' can't be rehearsed.",
             why=profile.no_rehearsal,

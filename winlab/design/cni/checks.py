@@ -15,9 +15,9 @@ from winlab.design.cni.model import (
     WINDOWS_VNI,
     NodeNetwork,
     PodNetwork,
-    Problem,
 )
 from winlab.design.cni.profile import Profile
+from winlab.design.problem import Problem
 from winlab.errors import UsageError
 
 LARGEST_VNI = (1 << 24) - 1

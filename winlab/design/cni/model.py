@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, TypedDict
 
 from winlab.design.catalog.artifact import System
 from winlab.errors import WinlabError
@@ -12,32 +13,14 @@ from winlab.errors import WinlabError
 Encapsulation = Literal["none", "vxlan"]
 Level = Literal["supported", "experimental", "refused"]
 Object = dict[str, Any]  # a Kubernetes object, as the API server takes it
+ProxyMode = Literal["nftables", "iptables"]
+Versions = Mapping[str, str]  # every version of a lab by name: kubernetes, cni_plugins, ..., and the profile's own
 
 NODE_PREFIX = 24  # kube-controller-manager gives each node one /24 (its --node-cidr-mask-size)
 VXLAN_OVERHEAD = 50  # bytes: outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8
 HNS_MTU = 1450  # what Windows' HNS gives every pod of an l2bridge or overlay network (microsoft/SDN#517)
 WINDOWS_VNI = 4096  # Windows takes no smaller VNI (flannel's Documentation/backends.md; Calico's default is the same)
 WINDOWS_PORT = 4789  # nor any other UDP port for VXLAN
-
-
-class Versions(Protocol):
-    """The versions that profiles ask for; the lab's tuple of versions has them all."""
-
-    @property
-    def calico(self) -> str:
-        """Calico's release, such as ``v3.32.1``."""
-
-    @property
-    def tigera_operator(self) -> str:
-        """The operator that Calico's manifest runs, such as ``v1.42.3``."""
-
-    @property
-    def flannel(self) -> str:
-        """Flannel's release, such as ``v0.28.10``."""
-
-    @property
-    def cni_plugins(self) -> str:
-        """The release of the reference plug-ins, such as ``1.9.1``."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +141,41 @@ class Support:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Something wrong with a network: a whole sentence, and the cure."""
+class ConfigMapEntry:
+    """A question to a cluster made elsewhere: the YAML or JSON document under a key of a ConfigMap."""
 
-    what: str
-    cure: str
+    namespace: str
+    name: str
+    key: str
+
+
+@dataclass(frozen=True)
+class AllObjects:
+    """A question to a cluster made elsewhere: all objects of a kind, such as ``ippools.crd.projectcalico.org``."""
+
+    resource: str
+
+
+Question = ConfigMapEntry | AllObjects
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """The answer to a question that the cluster does not answer, and why."""
+
+    why: str
+
+
+Answer = Object | list[Object] | Unreadable
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """What connects the pods of a cluster made elsewhere.
+
+    ``profile`` is None where the cluster uses the profile's project in a way that Windows nodes can't take part in;
+    ``note`` says what was seen.
+    """
+
+    profile: str | None
+    note: str

@@ -23,13 +23,13 @@ LINUX_PLUGINS = ("bridge", "host-local", "loopback", "portmap")
 
 def programs(versions: Versions, windows: str) -> list[Program]:
     """The plug-ins of both systems; *windows* is the one that connects pods there."""
-    own = [Program(name, versions.cni_plugins, "windows") for name in (windows, "host-local")]
+    own = [Program(name, versions["cni_plugins"], "windows") for name in (windows, "host-local")]
     return [*linux_programs(versions), *own]
 
 
 def linux_programs(versions: Versions) -> list[Program]:
     """The plug-ins of Linux nodes."""
-    return [Program(name, versions.cni_plugins, "linux") for name in LINUX_PLUGINS]
+    return [Program(name, versions["cni_plugins"], "linux") for name in LINUX_PLUGINS]
 
 
 def linux(node: NodeNetwork, mtu: int) -> str:

@@ -1,14 +1,22 @@
-"""What every CNI profile can be asked. Pure: profiles render, others apply."""
+"""What every CNI profile can be asked. Pure: profiles render, others apply.
+
+A profile is a folder under winlab/design/cni/ with ``PROFILES`` in its ``__init__.py`` and a ``pins.yaml``; or the same
+in a package of its own, with an entry point of the group ``winlab.cni``. docs/cni.md tells how to write one.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from winlab.design.catalog import releases
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program, System
+from winlab.design.cni.known import Known
 from winlab.design.cni.model import (
     HNS_MTU,
     VXLAN_OVERHEAD,
+    Answer,
     Encapsulation,
     Endpoint,
     HnsNetwork,
@@ -17,12 +25,15 @@ from winlab.design.cni.model import (
     Object,
     Patch,
     PodNetwork,
-    Problem,
+    ProxyMode,
     ProxyNetwork,
+    Question,
+    Recognized,
     Route,
     Support,
     Versions,
 )
+from winlab.design.problem import Problem
 
 WINDOWS_RELEASES = ("2019", "2022", "2025")
 
@@ -35,6 +46,25 @@ class Profile(ABC):
     vni: int | None = None
     port: int | None = None
     no_rehearsal: str = ""  # why it can't take part in a rehearsal; empty: it can
+    proxy_mode: ProxyMode = "nftables"  # of kube-proxy on Linux
+    daemon_sets: tuple[str, ...] = ()  # what runs it on the nodes, for the readiness check; other recipes' names, too
+    pins: Path | None = None  # its pins.yaml
+    pods: str = ""  # for docs/cni.md: what connects pods on Linux / on Windows
+    carrier: str = ""  # for docs/cni.md: who carries the routes
+
+    # --- what is known of its releases
+
+    def load(self) -> Known:
+        """Read its file, if that was not done before: its versions, pins and known-good releases of Windows.
+
+        :raises HostError: the file can't be used.
+        """
+        return Known() if self.pins is None else releases.read(self.pins, Known)
+
+    @property
+    def known(self) -> Known:
+        """What :meth:`load` read."""
+        return self.load()
 
     # --- what has to be obtained
 
@@ -128,6 +158,20 @@ class Profile(ABC):
         """The largest packet of a pod in bytes. On Windows HNS decides, and winlab can only know it."""
         linux = network.mtu - (VXLAN_OVERHEAD if network.encapsulation == "vxlan" else 0)
         return HNS_MTU if os == "windows" else linux
+
+    # --- a cluster made elsewhere
+
+    def questions(self, daemon_sets: Mapping[str, str]) -> Sequence[Question]:  # noqa: ARG002
+        """What has to be read of a cluster with these DaemonSets (names, and their namespaces) to recognize it."""
+        return ()
+
+    def recognize(
+        self,
+        daemon_sets: Mapping[str, str],  # noqa: ARG002
+        answers: Mapping[Question, Answer],  # noqa: ARG002
+    ) -> Recognized | None:
+        """Whether the cluster's pods are connected by this profile's project; None: it is not that project."""
+        return None
 
     # --- what can be relied on
 

@@ -11,6 +11,8 @@ from winlab.design.cni.profile import Profile
 class Routed(Profile):
     """Pods behind a bridge (Linux) or an HNS l2bridge network (Windows); somebody has to carry the routes."""
 
+    pods = "bridge / win-bridge"
+
     def programs(self, versions: Versions) -> list[Program]:
         """The reference plug-ins, with win-bridge."""
         return plugins.programs(versions, "win-bridge")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from winlab.design import cni
 from winlab.design.catalog import recipes, versions
 from winlab.design.catalog.versions import Versions
-from winlab.design.cni import checks
+from winlab.design.cni import checks, compatible
 from winlab.design.cni.model import NodeNetwork, PodNetwork
 from winlab.design.plan import addresses
 from winlab.errors import UsageError
@@ -29,13 +29,14 @@ WITH_WINDOWS, LINUX_ALONE = "calico-vxlan", "l3"  # the profiles where neither s
 class ClusterPlan(BaseModel):
     """Kubernetes in the lab. ``endpoint`` is the API server for nodes, ``external`` the same for the host.
 
-    ``names`` are all addresses that the API server's certificate is for; ``source`` is a checkout of Kubernetes to
-    build from, in place of the published version.
+    ``components`` are the versions of the CNI profile's own parts. ``names`` are all addresses that the API server's
+    certificate is for; ``source`` is a checkout of Kubernetes to build from, in place of the published version.
     """
 
     model_config = ConfigDict(frozen=True)
 
     versions: Versions
+    components: dict[str, str] = {}
     profile: str
     pod_cidr: str
     service_cidr: str
@@ -45,6 +46,11 @@ class ClusterPlan(BaseModel):
     external: str
     names: tuple[str, ...]
     source: Path | None = None
+
+    @property
+    def releases(self) -> dict[str, str]:
+        """Every version by name: Kubernetes' and its companions', and those of the CNI profile's parts."""
+        return {**self.versions.by_name, **self.components}
 
     def lasting(self) -> dict[str, Any]:
         """What identifies the cluster while it stands: of a checkout only that there is one."""
@@ -61,7 +67,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     releases = sorted({node.windows.release for node in nodes if node.windows is not None})
     profile = spec.network.cni or _suggested(nodes) or (WITH_WINDOWS if releases else LINUX_ALONE)
     for release in releases:
-        versions.check(chosen, release, None, profile)
+        compatible.check(chosen, release, None, profile)
     _check_rehearsal(nodes, profile)
     _check_support(nodes, profile)
     pods = cni.network(
@@ -82,6 +88,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     every = [inner, outer, *(address for node in controllers for address in (node.address, node.floating))]
     return ClusterPlan(
         versions=chosen,
+        components=cni.get(profile).known.of(chosen.minor),
         profile=profile,
         pod_cidr=pods.pod_cidr,
         service_cidr=pods.service_cidr,
@@ -111,7 +118,7 @@ def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, for
     chosen = versions.get(_not_newer(spec, foreign), allow_untested=spec.kubernetes.untested)
     profile = _joined_profile(spec, nodes, foreign)
     for release in sorted({node.windows.release for node in nodes if node.windows is not None}):
-        versions.check(chosen, release, None, profile)
+        compatible.check(chosen, release, None, profile)
     _check_support(nodes, profile)
     pods = cni.network(
         cni.get(profile),
@@ -126,6 +133,7 @@ def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, for
     checks.check(cni.get(profile), pods, [NodeNetwork(node.name, node.os, node.address) for node in nodes])
     return ClusterPlan(
         versions=chosen,
+        components=cni.get(profile).known.of(chosen.minor),
         profile=profile,
         pod_cidr=pods.pod_cidr,
         service_cidr=pods.service_cidr,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from winlab import settings
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
-from winlab.design.plan import addresses, golden
+from winlab.design.plan import addons, addresses, golden
 from winlab.design.plan import cluster as clusters
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.model import LinuxNode, NetworkPlan, NodePlan, Plan, VolumePlan, WindowsNode, WindowsPlan
@@ -110,7 +110,8 @@ def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignC
         else clusters.decide_joined(spec, nodes, facts.external_cidr, foreign),
         nodes=tuple(nodes),
     )
-    return made.model_copy(update={"builders": golden.builders(made, installed)})
+    chosen = addons.decide(spec.addons, made, made.cluster.versions.minor)
+    return made.model_copy(update={"builders": golden.builders(made, installed), "addons": chosen})
 
 
 def base_volume(recipe: Recipe, stock: Stock, medium: str = "") -> str:

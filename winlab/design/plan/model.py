@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from winlab.design.plan.addons import AddonPlan
 from winlab.design.plan.cluster import ClusterPlan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.stock import Material, Template
@@ -198,6 +199,7 @@ class Plan(_Model):
     network: NetworkPlan
     cluster: ClusterPlan
     nodes: tuple[NodePlan, ...]
+    addons: tuple[AddonPlan, ...] = ()
     builders: tuple[Plan, ...] = ()
     golden: str | None = None
 
@@ -213,6 +215,7 @@ class Plan(_Model):
             "network": self.network.model_dump(mode="json", exclude={"resolvers"}),
             "cluster": self.cluster.lasting(),
             "nodes": [node.lasting() for node in self.nodes],
+            "addons": [row.model_dump(mode="json", exclude={"artifacts"}) for row in self.addons],
         }
         return sha256_of(lasting)[:16]
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winlab.design import cni
-from winlab.design.catalog.artifact import Artifact, ContainerImage, Program, System
+from winlab.design import addon, cni
+from winlab.design.catalog import versions
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Program, System
+from winlab.design.catalog.builds import GoBuild
+from winlab.design.catalog.pins import Pins
+from winlab.design.catalog.releases import Releases
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.model import Plan
 
@@ -41,9 +45,8 @@ class Payload:
 
 def payloads(plan: Plan) -> list[Payload]:
     """One payload for each system that the lab's nodes run."""
-    versions = plan.cluster.versions
     return [
-        Payload(system, _programs(versions, system), _plugins(plan, system), _images(plan, system))
+        Payload(system, _programs(plan, system), _plugins(plan, system), _images(plan, system))
         for system in ("linux", "windows")
         if any(node.os == system for node in plan.nodes)
     ]
@@ -55,7 +58,7 @@ def kubectl(versions: Versions) -> Program:
 
 
 def node_images(plan: Plan, *, controller: bool) -> list[str]:
-    """The references of the images that a Linux node needs to become Ready; workers do without the control plane's."""
+    """The references of the images that a Linux node gets before it joins; workers do without the control plane's."""
     names = [image.reference for image in _images(plan, "linux") if "/agnhost:" not in image.reference]
     if controller:
         return names
@@ -68,9 +71,29 @@ def every(plan: Plan) -> list[Artifact]:
     for payload in payloads(plan):
         found.update(dict.fromkeys(payload.artifacts))
     found[kubectl(plan.cluster.versions)] = None  # no node may run Linux in a lab that joins another's cluster
+    for row in plan.addons:
+        found.update(dict.fromkeys(artifact for artifact in row.artifacts if isinstance(artifact, Manifest)))
     if not plan.joins:
-        found.update(dict.fromkeys(cni.get(plan.cluster.profile).published(plan.cluster.versions)))
+        found.update(dict.fromkeys(cni.get(plan.cluster.profile).published(plan.cluster.releases)))
     return list(found)
+
+
+def pins(plan: Plan) -> Pins:
+    """Where the publishers have what the lab may need.
+
+    :raises HostError: a file of pins can't be used, or two disagree.
+    """
+    ours = versions.load().pins
+    return ours.with_those_of(releases.pins for releases in _extensions(plan))
+
+
+def builds(plan: Plan) -> list[GoBuild]:
+    """How the parts of the lab's extensions are built, where they say it."""
+    return [build for releases in _extensions(plan) for build in releases.builds]
+
+
+def _extensions(plan: Plan) -> list[Releases]:
+    return [cni.get(plan.cluster.profile).known, *(addon.registry()[row.name].load() for row in plan.addons)]
 
 
 def optional(artifact: Artifact) -> bool:
@@ -87,17 +110,19 @@ def _is_pause(image: ContainerImage) -> bool:
     return image.os == "windows" and "/pause:" in image.reference
 
 
-def _programs(versions: Versions, system: System) -> tuple[Program, ...]:
+def _programs(plan: Plan, system: System) -> tuple[Program, ...]:
+    versions = plan.cluster.versions
     names = [(name, versions.kubernetes) for name in KUBERNETES[system]]
     names += [(name, versions.containerd) for name in CONTAINERD[system]]
     if system == "linux":
         names.append(("runc", versions.runc))
     names.append(("crictl", versions.crictl))
-    return tuple(Program(name, version, system) for name, version in names)
+    own = [one for row in plan.addons for one in row.artifacts if isinstance(one, Program) and one.os == system]
+    return (*(Program(name, version, system) for name, version in names), *own)
 
 
 def _plugins(plan: Plan, system: System) -> tuple[Program, ...]:
-    programs = cni.get(plan.cluster.profile).programs(plan.cluster.versions)
+    programs = cni.get(plan.cluster.profile).programs(plan.cluster.releases)
     return tuple(program for program in programs if program.os == system)
 
 
@@ -113,5 +138,6 @@ def _images(plan: Plan, system: System) -> tuple[ContainerImage, ...]:
     own = [ContainerImage(f"{REGISTRY}/{name}", system) for name in names]
     if plan.joins:  # what else runs there, runs in the versions that the cluster itself names
         return tuple(own)
-    own += [image for image in cni.get(plan.cluster.profile).images(versions) if image.os == system]
-    return tuple(own)
+    own += [image for image in cni.get(plan.cluster.profile).images(plan.cluster.releases) if image.os == system]
+    own += [one for row in plan.addons for one in row.artifacts if isinstance(one, ContainerImage) and one.os == system]
+    return tuple(dict.fromkeys(own))

@@ -6,7 +6,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-from winlab.design.plan import credentials
+import yaml
+
+from winlab.design.plan import addons, credentials
 from winlab.design.plan.model import Plan
 from winlab.design.render import answer, cloud_init, domain
 from winlab.design.render.topology import topology
@@ -16,7 +18,10 @@ PFX_MARK = b"<certificate and key of the node, PKCS #12>"
 
 
 def files(plan: Plan) -> dict[str, bytes]:
-    """All files by path: ``<node>/domain.xml``, ``<node>/seed/...``, ``<node>/answer/...``, ``network.json``."""
+    """All files by path.
+
+    ``<node>/domain.xml``, ``<node>/seed/...``, ``<node>/answer/...``, ``network.json``, ``cluster/addons/...``
+    """
     masked = credentials.masked(plan)
     rows = dataclasses.asdict(topology(plan))
     found = {"network.json": (json.dumps(rows, indent=2) + "\n").encode()}
@@ -27,6 +32,9 @@ def files(plan: Plan) -> dict[str, bytes]:
         else:
             inner, folder = answer.answer_files(plan, node.without_secrets(), masked, pfx=PFX_MARK), "answer"
         found.update({f"{node.name}/{folder}/{name}": content for name, content in inner.items()})
+    for row in plan.addons:
+        text = yaml.safe_dump_all(addons.manifests(row, plan), sort_keys=False)
+        found[f"cluster/addons/{row.name}.yaml"] = text.encode()
     for builder in plan.builders:  # the machines that golden images are made in
         name = builder.nodes[0].name
         place = name if len(plan.builders) == 1 else builder.lab

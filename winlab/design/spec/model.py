@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, field_validator, model_validator
 
+from winlab.design.addon import ByName
+from winlab.design.cni import ProfileName
 from winlab.design.spec.fields import LINUX, Model, of, option
 from winlab.design.spec.load import load
 from winlab.design.spec.pools import LINUX_POOL, LinuxWorkers, Pool, places
 from winlab.design.spec.sizes import Mib
 from winlab.design.spec.systems import LinuxSystem, require_linux, system
-
-CniProfile = Literal["calico-vxlan", "calico-bgp", "flannel-vxlan", "host-gw", "l3"]
 
 
 class Controllers(Model):
@@ -86,7 +86,7 @@ class Network(Model):
     mtu: int = option(
         1500, "Largest packet between nodes; 1500 at most in this version", ge=1280, le=9000, unit="bytes", example=1400
     )
-    cni: CniProfile | None = option(
+    cni: ProfileName | None = option(
         None,
         "CNI profile, which connects the pods (docs/cni.md)",
         otherwise="l3 in a rehearsal and where all nodes run Linux, else calico-vxlan",
@@ -130,6 +130,7 @@ class Spec(Model):
     hypervisors: Literal[1] = option(1, "How many hypervisors carry the lab: 1 in this version", example=1)
     network: Network = Network()
     kubernetes: Kubernetes = Kubernetes()
+    addons: ByName = option({}, "The add-ons of the cluster by name, each with its settings", example={})
 
     @classmethod
     def load(

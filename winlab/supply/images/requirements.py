@@ -5,8 +5,9 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from winlab.design.catalog import recipes, versions
+from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
+from winlab.design.cni import compatible
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.design.render import answer as windows_files
@@ -123,7 +124,7 @@ def check_build(plan: Plan, node: WindowsNode, image: WimImage) -> None:
     windows = node.windows
     if not windows.updates and image.build is not None and image.revision is not None:
         build = f"{image.build}.{image.revision}"
-        versions.check(plan.cluster.versions, windows.release, build, plan.cluster.profile)
+        compatible.check(plan.cluster.versions, windows.release, build, plan.cluster.profile)
 
 
 def check_medium(node: WindowsNode, medium: Path) -> WimImage:

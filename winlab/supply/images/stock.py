@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from winlab import data
+from winlab.design import addon, cni
 from winlab.design.catalog import recipes, versions
 from winlab.design.plan.model import sha256_of
 from winlab.design.plan.stock import GoldenImage, Material, Stock, Template
@@ -28,6 +29,7 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
     """
     voice = progress or Quiet()
     _read_catalog()
+    addon.read(spec.addons)
     files: dict[Path, tuple[Material, ...]] = {path: (_material(path, voice),) for path in _files(spec.pools)}
     files |= {path: tuple(_tree(path, voice)) for path in _folders(spec.pools)}
     every = [recipes.get(name) for name in sorted({spec.controllers.os, *(pool.os for pool in spec.pools)})]
@@ -64,6 +66,7 @@ def _read_catalog() -> None:
     for name in recipes.names():
         recipes.get(name)
     versions.load()
+    cni.read()
     time_zones.problem("UTC")
     data.texts("unattend")
 

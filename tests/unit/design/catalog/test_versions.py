@@ -12,6 +12,7 @@ from winlab import data
 from winlab.design import cni
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import ContainerImage, Program
+from winlab.design.cni import compatible
 from winlab.errors import UsageError
 from winlab.supply.artifacts.upstream import UpstreamSource
 
@@ -74,7 +75,7 @@ def test_untested_has_its_limits() -> None:
     ],
 )
 def test_what_goes_together(release: str, build: str | None, profile: str) -> None:
-    versions.check(versions.get(), release, build, profile)
+    compatible.check(versions.get(), release, build, profile)
 
 
 @pytest.mark.parametrize(
@@ -93,14 +94,14 @@ def test_what_goes_together(release: str, build: str | None, profile: str) -> No
 )
 def test_what_does_not(minor: str, release: str, build: str | None, profile: str, why: str, cure: str) -> None:
     with pytest.raises(UsageError) as error:
-        versions.check(versions.get(minor), release, build, profile)
+        compatible.check(versions.get(minor), release, build, profile)
     assert why in error.value.why
     assert cure in error.value.cure
 
 
 def test_every_reason_is_given_at_once() -> None:
     with pytest.raises(UsageError) as error:
-        versions.check(versions.get("1.35"), "2019", "17763.1", "l3")
+        compatible.check(versions.get("1.35"), "2019", "17763.1", "l3")
     assert "too old" in error.value.why
     assert "not known to work" in error.value.why
     assert "updates" in error.value.cure
@@ -109,9 +110,9 @@ def test_every_reason_is_given_at_once() -> None:
 
 def test_an_untested_version_is_checked_by_builds_only() -> None:
     chosen = versions.get("v1.36.1", allow_untested=True)
-    versions.check(chosen, "2019", None, "l3")
+    compatible.check(chosen, "2019", None, "l3")
     with pytest.raises(UsageError, match="do not go together"):
-        versions.check(chosen, "2022", "20348.2582", "calico-vxlan")
+        compatible.check(chosen, "2022", "20348.2582", "calico-vxlan")
 
 
 def test_pins_of_every_combination() -> None:
@@ -133,10 +134,10 @@ def test_pins_of_every_combination() -> None:
 @pytest.mark.parametrize("profile", cni.names())
 def test_upstream_has_all_that_a_cni_profile_needs(profile: str) -> None:
     good = versions.load()
-    upstream = UpstreamSource(good.pins)
+    found = cni.get(profile)
+    upstream = UpstreamSource(good.pins.with_those_of([found.known.pins]))
     for row in good.combinations:
-        chosen = row.versions()
-        found = cni.get(profile)
+        chosen = {**row.by_name, **found.known.of(row.minor)}
         needed = [*found.programs(chosen), *found.images(chosen), *found.published(chosen)]
         assert needed
         assert upstream.cannot(needed) == {}
@@ -144,8 +145,10 @@ def test_upstream_has_all_that_a_cni_profile_needs(profile: str) -> None:
 
 def test_pins_are_of_these_versions_and_each_where_its_publisher_has_it() -> None:
     good = versions.load()
-    used = {value for row in good.combinations for value in row.model_dump(exclude={"windows"}).values()}
-    for pin in good.pins.programs:
+    known = [profile.known for profile in cni.profiles().values()]
+    used = {value for row in good.combinations for value in row.by_name.values()}
+    used |= {value for one in known for row in one.versions.values() for value in row.values()}
+    for pin in good.pins.with_those_of(one.pins for one in known).programs:
         assert pin.version in used, pin
         assert pin.version.lstrip("v") in pin.url, pin
         assert pin.os in pin.url or pin.name == "runc", pin
@@ -179,7 +182,6 @@ def test_a_file_is_read_from_anywhere(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"default": "1.30"}, "is no combination"),
-        ({"windows": {}}, "nothing is said of the builds"),
         ({"combinations": []}, "combinations"),
         ({"other": 1}, "other"),
     ],

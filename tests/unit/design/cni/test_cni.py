@@ -1,20 +1,19 @@
 """The two halves of each CNI profile, the profiles' choice, and the ways of the packets."""
 
 import ipaddress
-from typing import get_args
 
 import pytest
-import yaml
 from cni_networks import ALL, LINUX, NODES, VERSIONS, WINDOWS, conflist, make
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from winlab import data
 from winlab.design import cni
+from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Program
 from winlab.design.cni import checks
 from winlab.design.cni.model import NodeNetwork, Route
-from winlab.design.spec.model import CniProfile
+from winlab.design.spec.model import Network
 from winlab.errors import UsageError, WinlabError
 
 ROUTED = ["l3", "host-gw"]
@@ -72,7 +71,11 @@ def policies(windows, kind):
 
 
 def test_the_spec_takes_just_these():
-    assert set(ALL) == set(get_args(CniProfile))
+    for name in ALL:
+        assert Network(cni=name).cni == name
+    with pytest.raises(ValidationError, match="there is no CNI profile 'cilium'; there are calico-vxlan, calico-bgp"):
+        Network(cni="cilium")
+    assert Network.model_json_schema()["properties"]["cni"]["anyOf"][0]["enum"] == ALL
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones():
@@ -123,15 +126,14 @@ def test_only_calico_on_2022_is_supported_by_its_makers():
     }
 
 
-def test_known_good_combinations_name_what_is_not_refused():
-    combinations = yaml.safe_load((data.folder("images") / "kubernetes" / "known-good.yaml").read_text())[
-        "combinations"
-    ]
-    assert combinations
-    for combination in combinations:
-        for release, named in combination["windows"].items():
-            able = {name for name in ALL if cni.get(name).support("windows", release).level != "refused"}
-            assert set(named) == able, (combination["kubernetes"], release)
+def test_profiles_are_known_good_just_where_they_are_not_refused():
+    releases = {release for name in ALL for row in cni.get(name).known.windows[name].values() for release in row}
+    assert releases == set(versions.load().windows)
+    for row in versions.load().combinations:
+        known = {release for name in ALL for release in cni.get(name).known.windows[name][row.name]}
+        for name in ALL:
+            able = {one for one in known if cni.get(name).support("windows", one).level != "refused"}
+            assert set(cni.get(name).known.windows[name][row.name]) == able, (name, row.name)
 
 
 # --- both halves agree

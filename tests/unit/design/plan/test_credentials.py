@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from winlab.design.plan import credentials
 from winlab.errors import ConflictError, NotFoundError, WinlabError
-from winlab.events import Event, Kind
+from winlab.events import StepDone, StepProgress
 from winlab.lab_folder import LabState, labs
 
 
@@ -102,8 +102,9 @@ def test_one_winlab_at_a_time() -> None:
 
 def test_journal_and_list() -> None:
     state = LabState("lab")
-    state.record(Event(Kind.DONE, "a"))
-    state.record(Event(Kind.DONE, "b"))
+    state.record(StepDone(step="a"))
+    state.record(StepProgress(step="a", text="is not kept"))
+    state.record(StepDone(step="b"))
     assert [line.count('"step"') for line in state.journal.read_text().splitlines()] == [1, 1]
     assert labs() == ["lab"]
     state.remove()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from winlab.supply.artifacts.build.go_module import KUBERNETES
 from winlab.design.catalog.artifact import Program, System
+from winlab.design.catalog.builds import GoBuild
 
 OWN = Path(__file__).resolve().parent / "go"  # small programs of winlab's own
 
@@ -26,6 +27,7 @@ class Part:
     tags: tuple[str, ...] = ()
     cgo: bool = False
     own: Path | None = None
+    recipe: str = ""  # of an extension's program: what else decides its bytes
 
 
 def _kubernetes_stamps(version: str, time: str) -> dict[str, str]:
@@ -103,14 +105,24 @@ PARTS = (
 )
 
 
-def part(program: Program) -> Part | None:
-    """The part that has *program*, or None."""
-    return next((part for part in PARTS if program.name in part.packages.get(program.os, {})), None)
+def part(program: Program, parts: Sequence[Part] = PARTS) -> Part | None:
+    """The one of *parts* that has *program*, or None."""
+    return next((part for part in parts if program.name in part.packages.get(program.os, {})), None)
 
 
-def systems(name: str) -> list[System]:
+def systems(name: str, parts: Sequence[Part] = PARTS) -> list[System]:
     """The systems that a program of that name is built for."""
-    return [system for part in PARTS for system, packages in part.packages.items() if name in packages]
+    return [system for part in parts for system, packages in part.packages.items() if name in packages]
+
+
+def of_extension(build: GoBuild) -> Part:
+    """The part that an extension's ``pins.yaml`` describes."""
+
+    def stamps(version: str, time: str) -> dict[str, str]:
+        return {name: value.format(version=version, date=time) for name, value in build.stamps.items()}
+
+    recipe = build.model_dump_json(include={"stamps"})
+    return Part(build.module, {build.os: build.programs}, stamps, build.tags, recipe=recipe)
 
 
 def tag(version: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from winlab.supply.artifacts.build import debs
 from winlab.supply.artifacts.oci import write
 from winlab.design.catalog.artifact import ContainerImage, Program
+from winlab.design.catalog.builds import GoBuild
 from winlab.supply.artifacts.oci.write import Config, File, Folder
 from winlab.supply.artifacts.build.go_programs import tag
 from winlab.events import Progress
@@ -37,6 +38,7 @@ class Layout:
     config: Config
     packages: tuple[str, ...] = ()
     items: tuple[File | Folder, ...] = ()
+    recipe: str = ""  # of an extension's image: what else decides its bytes
 
 
 def _component(name: str, version: str, _kubernetes: str) -> Layout:
@@ -108,11 +110,18 @@ _BASE = (
 )
 
 
-def layout(image: ContainerImage, kubernetes: str) -> Layout | None:
+def layout(image: ContainerImage, kubernetes: str, builds: Sequence[GoBuild] = ()) -> Layout | None:
     """How *image* is made, or None if it is not made here.
 
     :param kubernetes: the version of Kubernetes that agnhost is taken from; its images have numbers of their own.
+    :param builds: what the lab's extensions say of their own images.
     """
+    repository, _, version = image.reference.rpartition(":")
+    for row in (row for build in builds if build.os == image.os for row in build.images):
+        if row.repository == repository:
+            programs = {Program(name, version, image.os): path for name, path in row.programs.items()}
+            config = Config(entrypoint=row.entrypoint, cmd=row.cmd, user=row.user)
+            return Layout(programs, config, recipe=row.model_dump_json())
     found = re.fullmatch(r"registry\.k8s\.io/([a-z0-9/-]+):([\w.-]+)", image.reference)
     if image.os != "linux" or found is None or found[1] not in _IMAGES:
         return None

@@ -14,7 +14,8 @@ from winlab.supply.artifacts.build import images as build_images, debs, toolchai
 from winlab.supply.artifacts import store
 from winlab.supply.artifacts.build.go_module import GoModule, Target, check_c, check_published, check_source, compile_all
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program, System
-from winlab.supply.artifacts.build.go_programs import PARTS, Part, part, systems, tag
+from winlab.design.catalog.builds import GoBuild
+from winlab.supply.artifacts.build.go_programs import PARTS, Part, of_extension, part, systems, tag
 from winlab.supply.artifacts.build.toolchain import Go
 from winlab.errors import NotFoundError, UsageError, WinlabError
 from winlab.events import Progress
@@ -40,6 +41,8 @@ class _Group:
         inputs |= {"os": self.os, "tags": list(self.part.tags), "cgo": self.part.cgo}
         if self.part.own is not None:
             inputs["files"] = _digest(self.part.own)
+        if self.part.recipe:
+            inputs["recipe"] = self.part.recipe
         return inputs
 
     def __str__(self) -> str:
@@ -52,15 +55,20 @@ class BuildSource:
     :param kubernetes: the lab's version of Kubernetes (``v1.36.3``); agnhost is taken from it.
     :param sources: local checkouts by module (``k8s.io/kubernetes``), to be built as they are instead of the published
         versions. They are compiled at every call (Go's own cache makes that quick), since they may have changed.
+    :param builds: how the parts of the lab's extensions are built.
     :raises UsageError: a checkout is none of its module, or nothing is built from that module.
     """
 
     name = "build"
 
-    def __init__(self, kubernetes: str, sources: Mapping[str, Path] | None = None) -> None:
+    def __init__(
+        self, kubernetes: str, sources: Mapping[str, Path] | None = None, builds: Sequence[GoBuild] = ()
+    ) -> None:
         self.kubernetes = tag(kubernetes)
+        self.builds = tuple(builds)
+        self.parts = (*PARTS, *(of_extension(build) for build in builds))
         self.sources = {module: path.resolve() for module, path in (sources or {}).items()}
-        known = sorted({part.module for part in PARTS if part.own is None})
+        known = sorted({part.module for part in self.parts if part.own is None})
         for module, path in self.sources.items():
             if module not in known:
                 raise UsageError(f"Nothing is built from a module '{module}'.", cure=f"Known are: {', '.join(known)}.")
@@ -153,24 +161,24 @@ class BuildSource:
         if isinstance(artifact, ContainerImage):
             if artifact.os == "windows":
                 return "Windows images stand on layers of Microsoft's, which only their registry has"
-            if build_images.layout(artifact, self.kubernetes) is None:
+            if build_images.layout(artifact, self.kubernetes, self.builds) is None:
                 return f"winlab does not know how that image is made; {_ELSEWHERE}"
             return None
-        if part(artifact) is not None:
+        if part(artifact, self.parts) is not None:
             return None
         if artifact.name in _UNBUILT:
             return f"{_UNBUILT[artifact.name]}; {_ELSEWHERE}"
-        if others := systems(artifact.name):
+        if others := systems(artifact.name, self.parts):
             return f"{artifact.name} is built for {' and '.join(others)} only"
         return f"winlab does not know how '{artifact.name}' is made"
 
     def _layout(self, image: ContainerImage) -> build_images.Layout:
-        layout = build_images.layout(image, self.kubernetes)
+        layout = build_images.layout(image, self.kubernetes, self.builds)
         assert layout is not None, "refused before"
         return layout
 
     def _group(self, program: Program) -> _Group:
-        found = part(program)
+        found = part(program, self.parts)
         assert found is not None, "refused before"
         version = tag(program.version)
         source = found.own or self.sources.get(found.module)
@@ -234,6 +242,8 @@ class BuildSource:
         inputs: dict[str, object] = {"image": image.reference, "layout": build_images.LAYOUT, "programs": [*digests]}
         if layout.packages:
             inputs["packages"] = [debs.SUITE, *layout.packages]
+        if layout.recipe:
+            inputs["recipe"] = layout.recipe
         return store.key(inputs)
 
     def _image_at_hand(self, image: ContainerImage) -> Obtained | None:

@@ -6,24 +6,30 @@ Facts: Calico's own kubeadm and Windows CI (projectcalico/calico, process/testin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.cni.model import (
     WINDOWS_PORT,
     WINDOWS_VNI,
+    AllObjects,
+    Answer,
     Endpoint,
     NodeNetwork,
     Object,
     Patch,
     PodNetwork,
-    Problem,
     ProxyNetwork,
+    Question,
+    Recognized,
     Support,
+    Unreadable,
     Versions,
 )
 from winlab.design.cni.profile import Profile
+from winlab.design.problem import Problem
 
 REGISTRY = "quay.io/calico"
 OPERATOR_IMAGE = "quay.io/tigera/operator"
@@ -31,6 +37,7 @@ LINUX_IMAGES = ("node", "cni", "typha", "kube-controllers")
 WINDOWS_IMAGES = ("node-windows", "cni-windows")
 OPERATOR_NAMESPACE = "tigera-operator"  # made by tigera-operator.yaml
 HNS_NETWORK = "Calico"  # whatever the encapsulation
+POOLS = AllObjects("ippools.crd.projectcalico.org")
 BLOCK_PREFIX = 26  # Calico's own unit of addresses; with strictAffinity a node has whole ones
 
 
@@ -44,6 +51,10 @@ class Calico(Profile):
         "and its Windows half needs a real HNS and HostProcess containers."
     )
 
+    proxy_mode = "iptables"  # Calico's rules are iptables' own, and kube-proxy's are to stand beside them
+    daemon_sets = ("calico-node", "calico-node-windows")
+    pins = Path(__file__).with_name("pins.yaml")
+
     def programs(self, versions: Versions) -> list[Program]:  # noqa: ARG002
         """None: Calico's own containers bring the plug-ins."""
         return []
@@ -51,14 +62,14 @@ class Calico(Profile):
     def published(self, versions: Versions) -> list[Manifest]:
         """One set of CRDs, then the operator. The set must be the one whose ``ipamconfigs`` :meth:`patches` changes."""
         names = ("v1_crd_projectcalico_org.yaml", "tigera-operator.yaml")
-        return [Manifest("calico", versions.calico, name) for name in names]
+        return [Manifest("calico", versions["calico"], name) for name in names]
 
     def images(self, versions: Versions) -> list[ContainerImage]:
         """The operator, and what it runs for :meth:`manifests`."""
         return [
-            ContainerImage(f"{OPERATOR_IMAGE}:{versions.tigera_operator}", "linux"),
-            *(ContainerImage(f"{REGISTRY}/{name}:{versions.calico}", "linux") for name in LINUX_IMAGES),
-            *(ContainerImage(f"{REGISTRY}/{name}:{versions.calico}", "windows") for name in WINDOWS_IMAGES),
+            ContainerImage(f"{OPERATOR_IMAGE}:{versions['tigera_operator']}", "linux"),
+            *(ContainerImage(f"{REGISTRY}/{name}:{versions['calico']}", "linux") for name in LINUX_IMAGES),
+            *(ContainerImage(f"{REGISTRY}/{name}:{versions['calico']}", "windows") for name in WINDOWS_IMAGES),
         ]
 
     def manifests(
@@ -117,6 +128,32 @@ class Calico(Profile):
             return []
         return [Patch("ipamconfigs.crd.projectcalico.org", "default", {"spec": {"strictAffinity": True}})]
 
+    def questions(self, daemon_sets: Mapping[str, str]) -> Sequence[Question]:
+        """The IP pools say how packets travel."""
+        return (POOLS,) if "calico-node" in daemon_sets else ()
+
+    def recognize(self, daemon_sets: Mapping[str, str], answers: Mapping[Question, Answer]) -> Recognized | None:
+        """By its DaemonSet, and by what the IP pools in use have in common."""
+        if "calico-node" not in daemon_sets:
+            return None
+        pools = answers[POOLS]
+        if isinstance(pools, Unreadable):
+            return Recognized(None, f"Calico, whose IP pools can't be read ({pools.why})")
+        assert isinstance(pools, list), "the answer to AllObjects"
+        specs = [row.get("spec", {}) for row in pools if not row.get("spec", {}).get("disabled")]
+        if not specs:
+            return Recognized(None, "Calico without an IP pool")
+        if any(str(spec.get("ipipMode", "Never")) != "Never" for spec in specs):
+            return Recognized(None, "Calico with IP-in-IP, which Windows does not have")
+        modes = {str(spec.get("vxlanMode", "Never")) for spec in specs}
+        if modes == {"Always"}:
+            return Recognized(CalicoVxlan.name, "Calico with VXLAN")
+        if modes == {"Never"}:
+            return Recognized(CalicoBgp.name, "Calico with BGP")
+        return Recognized(
+            None, f"Calico with the VXLAN modes {', '.join(sorted(modes))}; Windows needs Always, or BGP alone"
+        )
+
     def windows_support(self, release: str) -> Support:
         """Calico 3.32 has images for 2019 and 2022 (metadata.mk); 2025 is asked for in calico#11691."""
         if release == "2022":
@@ -132,6 +169,8 @@ class CalicoVxlan(Calico):
     """Pods' packets in VXLAN; nothing of them is seen outside the nodes."""
 
     name = "calico-vxlan"
+    pods = "Calico / Calico, HNS overlay"
+    carrier = "Calico, in VXLAN"
     encapsulation = "vxlan"
     vni = WINDOWS_VNI
     port = WINDOWS_PORT
@@ -153,6 +192,8 @@ class CalicoBgp(Calico):
     """Pods' packets as they are; nodes tell each other the routes by BGP. All nodes are on one switch."""
 
     name = "calico-bgp"
+    pods = "Calico / Calico, HNS l2bridge"
+    carrier = "Calico, by BGP"
     bgp = "Enabled"
     pool = "None"
 
@@ -172,3 +213,6 @@ def _endpoint(endpoint: Endpoint) -> Object:
         "metadata": {"name": "kubernetes-services-endpoint", "namespace": OPERATOR_NAMESPACE},
         "data": {"KUBERNETES_SERVICE_HOST": endpoint.host, "KUBERNETES_SERVICE_PORT": str(endpoint.port)},
     }
+
+
+PROFILES = (CalicoVxlan(), CalicoBgp())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from winlab.design.cni.model import NodeNetwork, PodNetwork, Route
 from winlab.design.cni.routed import Routed
@@ -12,6 +13,8 @@ class L3(Routed):
     """Nodes know nothing but their default route; the router is the top of the rack."""
 
     name = "l3"
+    carrier = "the lab's OVN router"
+    pins = Path(__file__).with_name("pins.yaml")
 
     def router_routes(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Route]:  # noqa: ARG002
         """Each node's pods by its address."""
@@ -20,3 +23,6 @@ class L3(Routed):
     def router_snat(self, network: PodNetwork) -> tuple[str, ...]:
         """All pods of Linux nodes go out with their own address (Windows translates its own)."""
         return (network.pod_cidr,)
+
+
+PROFILES = (L3(),)

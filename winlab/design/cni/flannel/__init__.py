@@ -11,19 +11,25 @@ Windows service: a HostProcess pod of a tiny image runs it from the node's folde
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from winlab.design.catalog.artifact import ContainerImage, Program, System
 from winlab.design.cni import plugins
 from winlab.design.cni.model import (
     WINDOWS_PORT,
     WINDOWS_VNI,
+    Answer,
+    ConfigMapEntry,
     Endpoint,
     NodeNetwork,
     Object,
     PodNetwork,
     ProxyNetwork,
+    Question,
+    Recognized,
     Support,
+    Unreadable,
     Versions,
 )
 from winlab.design.cni.profile import Profile
@@ -39,6 +45,8 @@ class FlannelVxlan(Profile):
     """VXLAN between nodes, by flanneld; pods behind a bridge (Linux) or an HNS overlay network (Windows)."""
 
     name = "flannel-vxlan"
+    pods = "bridge / win-overlay"
+    carrier = "flanneld, in VXLAN"
     encapsulation = "vxlan"
     vni = WINDOWS_VNI
     port = WINDOWS_PORT
@@ -47,9 +55,13 @@ class FlannelVxlan(Profile):
         "and its Windows half needs a real HNS and HostProcess containers."
     )
 
+    # the last one is that of other recipes for flannel, which a joined cluster may have
+    daemon_sets = ("kube-flannel-ds", "kube-flannel-ds-windows", "kube-flannel-ds-windows-amd64")
+    pins = Path(__file__).with_name("pins.yaml")
+
     def programs(self, versions: Versions) -> list[Program]:
         """The reference plug-ins with win-overlay, and flanneld.exe, which has no image."""
-        return [*plugins.programs(versions, "win-overlay"), Program("flanneld", versions.flannel, "windows")]
+        return [*plugins.programs(versions, "win-overlay"), Program("flanneld", versions["flannel"], "windows")]
 
     def images(self, versions: Versions) -> list[ContainerImage]:
         """flanneld for Linux, and Microsoft's base for HostProcess containers (22 kB, for any build of Windows)."""
@@ -81,6 +93,29 @@ class FlannelVxlan(Profile):
         """Pods and services; nodes outside the overlay don't know the way back to a Windows pod."""
         return (network.pod_cidr, network.service_cidr)
 
+    def questions(self, daemon_sets: Mapping[str, str]) -> Sequence[Question]:
+        """Its configuration, in whatever namespace its DaemonSet is."""
+        return [_entry(namespace) for name, namespace in daemon_sets.items() if name.startswith("kube-flannel")][:1]
+
+    def recognize(self, daemon_sets: Mapping[str, str], answers: Mapping[Question, Answer]) -> Recognized | None:
+        """By its DaemonSet, and by the backend in its configuration, which must be one that Windows has, too."""
+        asked = self.questions(daemon_sets)
+        if not asked:
+            return None
+        settings = answers[asked[0]]
+        if isinstance(settings, Unreadable):
+            return Recognized(None, f"flannel, whose configuration can't be read ({settings.why})")
+        assert isinstance(settings, dict), "the answer to ConfigMapEntry"
+        backend = settings.get("Backend") or {}
+        kind = str(backend.get("Type", "none"))
+        if kind == "host-gw":
+            return Recognized(None, "flannel with host-gw, which needs all nodes in one network")
+        needed = f"vxlan, VNI {WINDOWS_VNI}, port {WINDOWS_PORT}"
+        if (kind, backend.get("VNI"), backend.get("Port")) != ("vxlan", WINDOWS_VNI, WINDOWS_PORT):
+            seen = f"flannel with {kind}, VNI {backend.get('VNI', 'default')}, port {backend.get('Port', 'default')}"
+            return Recognized(None, f"{seen}; Windows needs {needed}")
+        return Recognized(self.name, f"flannel with {needed}")
+
     def windows_support(self, release: str) -> Support:
         """Since April 2025 nobody but RKE2 keeps flannel on Windows together."""
         if release == "2025":
@@ -97,8 +132,12 @@ def hns_name(network: PodNetwork) -> str:
     return f"flannel.{network.vni}"
 
 
+def _entry(namespace: str) -> ConfigMapEntry:
+    return ConfigMapEntry(namespace, CONFIG, "net-conf.json")
+
+
 def _image(versions: Versions) -> str:
-    return f"ghcr.io/flannel-io/flannel:{versions.flannel}"
+    return f"ghcr.io/flannel-io/flannel:{versions['flannel']}"
 
 
 def _account() -> list[Object]:
@@ -202,3 +241,6 @@ def _daemon_set(os: System, endpoint: Endpoint, image: str) -> Object:
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
+
+
+PROFILES = (FlannelVxlan(),)

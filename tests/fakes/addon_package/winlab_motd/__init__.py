@@ -1,0 +1,69 @@
+"""An add-on in a package of its own: a message of the day, in a ConfigMap and by a pod."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from winlab.addons.api import Addon, AddonSettings, Check, Cluster, Installation, Problem
+from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
+
+if TYPE_CHECKING:
+    from winlab.engine.step import Step
+    from winlab.events import Progress
+
+
+class MotdSettings(AddonSettings):
+    """``spec.addons.motd``."""
+
+    text: str = Field(description="what is said")
+    loud: bool = False
+
+
+class Motd(Addon):
+    """Says something."""
+
+    name = "motd"
+    summary = "a message of the day"
+    Settings = MotdSettings
+    pins = Path(__file__).with_name("pins.yaml")
+    templates = Path(__file__).with_name("manifests")
+
+    def problems(self, settings, lab):
+        if settings.loud and any(node.os == "windows" for node in lab.nodes):
+            return [Problem("Windows nodes can't be loud.", "Leave out motd.loud.")]
+        return []
+
+    def required(self, settings, lab, versions):
+        return [
+            ContainerImage(f"motd.example/motd:{versions['motd']}", "linux"),
+            Program("motd", versions["motd"], "linux"),
+            Manifest("motd", versions["motd"], "rules.yaml"),
+        ]
+
+    def steps(self, settings: MotdSettings, installation: Installation) -> list[Step]:
+        from winlab.engine.state import Kind
+        from winlab.engine.step import Step
+        from winlab.steps.states import API
+
+        run = installation.run
+        rules = [one for one in installation.row.artifacts if isinstance(one, Manifest)]
+
+        def work(progress: Progress) -> None:
+            installation.obtain(rules, progress)
+            progress.say(settings.text)
+
+        told = Kind("motd-told", lambda _: "message of the day")(run.lab)
+        return [Step(told, work, lambda: False, [API(run.lab)]), *super().steps(settings, installation)]
+
+    def checks(self, settings: Any) -> list[Check]:
+        return [Check("the message can be read", "cluster", 60, lambda cluster: _read(cluster, settings.text))]
+
+
+def _read(cluster: Cluster, text: str) -> str:
+    return f"{len(cluster.nodes)} nodes: {text}"
+
+
+ADDON = Motd()

@@ -1,0 +1,48 @@
+"""What the steps of a run share, with a run beside it too."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import plans
+import pytest
+import runs
+from clones import REHEARSAL
+
+from winlab.adapters.guests.scripts import Node
+from winlab.engine.durations import Durations
+from winlab.engine.run import Outputs, Pace, Run
+from winlab.lab_folder import LabState
+from winlab.steps.states import PAYLOAD
+
+
+def test_a_run_beside_it_has_its_own_folder_and_shares_what_is_made() -> None:
+    plan = plans.make(plans.TCG, "1-1-1", REHEARSAL)
+    assert plan.builders
+    run = runs.run(plan)
+    own = run.beside(plan.builders[0])
+    assert (own.lab, own.folder.folder) == (plan.builders[0].lab, LabState(plan.builders[0].lab).folder)
+    run.outputs.put(PAYLOAD(of="windows"), "a CD")
+    assert own.outputs.get(PAYLOAD(of="windows"), str) == "a CD"
+    assert own.outputs.get(PAYLOAD(of="linux"), str) is None
+
+
+def test_what_was_made_is_of_the_kind_that_is_asked_for() -> None:
+    outputs = Outputs()
+    outputs.put(PAYLOAD(of="linux"), "a CD")
+    with pytest.raises(AssertionError):
+        outputs.get(PAYLOAD(of="linux"), int)
+
+
+def test_a_node_is_logged_in_to_by_the_lab_s_own_credentials() -> None:
+    plan = plans.make(plans.TCG, "1-1-1", REHEARSAL)
+    run = Run(plan, LabState("lab"), cast(Any, None), cast(Any, None), Pace.of(plan))
+    node = run.node(plan.node("node-1"))
+    assert isinstance(node, Node)
+    assert (node.tag.lab, node.tag.node, node.tag.address) == ("lab", "node-1", plan.node("node-1").address)
+
+
+@pytest.mark.parametrize(("scale", "usual", "silence"), [(1.0, 10, 10), (3.0, 30, 15), (0.5, 5, 10)])
+def test_silences_grow_less_than_times(scale: float, usual: float, silence: float) -> None:
+    pace = Pace(scale, Durations("tcg"))
+    assert (pace.usual(10), pace.silence(10)) == (usual, silence)

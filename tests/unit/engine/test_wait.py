@@ -1,0 +1,69 @@
+"""A wait ends when it is met, and gives up when nothing new is seen for too long."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import pytest
+import runs
+
+from winlab.engine import wait
+from winlab.engine.engine import Stopped
+from winlab.engine.wait import Met, Waiting
+from winlab.errors import StalledError
+from winlab.events import Quiet
+
+
+def seen_until_given_up(monkeypatch: pytest.MonkeyPatch, signs: Iterator[Waiting | Met[str]]) -> tuple[float, str]:
+    """How long the wait went on, and what it gave; it gives up after 10 seconds of nothing new."""
+    clock = runs.clock(monkeypatch)
+    begun = clock.now
+    try:
+        value = wait.until(lambda: next(signs), Quiet(), lambda last: StalledError(last.says), stall=10, poll=1)
+    except StalledError as error:
+        return clock.now - begun, error.what
+    return clock.now - begun, value
+
+
+def endless(*signs: Hashable) -> Iterator[Waiting]:
+    yield from (Waiting(f"sees {sign}", sign) for sign in signs)
+    while True:
+        yield Waiting(f"sees {signs[-1]}", signs[-1])
+
+
+def test_what_is_met_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([Waiting("not yet"), Waiting("not yet"), Met("there")])
+    assert seen_until_given_up(monkeypatch, looks) == (2, "there")
+
+
+def test_nothing_new_for_long_ends_it_with_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seen_until_given_up(monkeypatch, endless(1)) == (11, "sees 1")
+
+
+def test_it_goes_on_as_long_as_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No total time ends it."""
+    assert seen_until_given_up(monkeypatch, endless(*range(500))) == (499 + 11, "sees 499")
+
+
+def test_to_and_fro_is_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seen_until_given_up(monkeypatch, endless(*[1, 2] * 50))[0] == 1 + 11
+
+
+def test_something_else_may_show_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([*[Waiting("moves", 1, alive=True)] * 30, *endless_list(12)])
+    assert seen_until_given_up(monkeypatch, looks)[0] == 29 + 11
+
+
+def endless_list(count: int) -> list[Waiting]:
+    return [Waiting("still", 1)] * count
+
+
+def test_who_is_to_stop_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.clock(monkeypatch)
+
+    class Voice:
+        def say(self, text: str, fraction: float | None = None) -> None:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        wait.until(lambda: Waiting("x"), Voice(), lambda _: StalledError("x"), stall=10)

@@ -1,0 +1,108 @@
+"""The serial port's log is read piece by piece, and tells the same as if it were read whole."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+import runs
+
+from winlab.steps import serial
+from winlab.steps.serial import SerialLog
+
+OVMF = b'BdsDxe: starting Boot0001 "UEFI QEMU DVD-ROM QM00001 " from PciRoot(0x0)/Pci(0x1F,0x2)\r\n'
+SAID = (
+    b"SeaBIOS\r\nwinlab: phase=windowsPE\r\nbootmgr\r\nwinlab: phase=specialize\r\nwinlab: error=the first\r\n"
+    b"winlab: error=another\r\n"
+)
+
+
+class Pool:
+    """A pool with one log. ``asked`` has how much was read at each look."""
+
+    def __init__(self) -> None:
+        self.log = b""
+        self.asked: list[int] = []
+
+    def exists(self, name: str) -> bool:
+        return True
+
+    def download(self, name: str, offset: int = 0) -> bytes:
+        piece = self.log[offset:]
+        self.asked.append(len(piece))
+        return piece
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> tuple[Pool, SerialLog, runs.Clock]:
+    clock, pool = runs.clock(monkeypatch, serial), Pool()
+    return pool, SerialLog(cast(Any, pool), "lab.node-1.serial.log"), clock
+
+
+Port = tuple[Pool, SerialLog, runs.Clock]
+
+
+def hear(port: Port, *pieces: bytes) -> SerialLog:
+    pool, log, _ = port
+    for piece in pieces:
+        pool.log += piece
+        log.read()
+    return log
+
+
+@pytest.mark.parametrize("cut", range(1, len(SAID), 7))
+def test_wherever_it_is_cut_it_tells_the_same(port: Port, cut: int) -> None:
+    log = hear(port, SAID[:cut], SAID[cut:])
+    assert (log.phase, log.failure, log.size) == ("specialize", "the first", len(SAID))
+
+
+def test_only_what_is_new_is_read(port: Port) -> None:
+    hear(port, b"a" * 100_000, b"b" * 10, b"")
+    assert port[0].asked == [100_000, 10, 0]
+
+
+def test_a_phase_that_is_half_there_is_none_yet(port: Port) -> None:
+    assert hear(port, b"winlab: phase=spec").phase == ""
+    assert hear(port, b"ialize\r\n").phase == "specialize"
+
+
+def test_a_new_phase_forgives_an_earlier_failure(port: Port) -> None:
+    assert hear(port, b"winlab: error=no\r\n").failure == "no"
+    assert hear(port, b"winlab: phase=ready\r\n").failure == ""
+
+
+def test_the_firmware_that_starts_a_cd_is_seen(port: Port) -> None:
+    assert not hear(port, b"BdsDxe: loading").starts_cd
+    assert hear(port, OVMF[:30], OVMF[30:]).starts_cd
+
+
+@pytest.mark.parametrize(
+    ("after", "panic"), [(b"", "Fatal exception"), (b"\r\n", "Fatal exception"), (b"\r\nBdsDxe: loading", None)]
+)
+def test_a_panic_counts_as_long_as_those_are_the_last_words(port: Port, after: bytes, panic: str | None) -> None:
+    end = (b"\r\n---[ end Kernel panic - not ", b"syncing: Fatal exception ]---")
+    log = hear(port, b"[ 1.0] Oops: int3\r\n", b"x" * 3000, *end, after)
+    assert log.panic == panic
+    assert log.oops == "Oops: int3"
+
+
+def test_a_log_that_begins_anew_is_read_from_its_beginning(port: Port) -> None:
+    """virtlogd goes on with another file when one is full."""
+    pool, log, clock = port
+    hear(port, b"winlab: phase=specialize\r\n" * 10)
+    pool.log = b"winlab: phase=ready\r\n"
+    log.read()
+    assert log.phase == "specialize"
+    clock.sleep(serial.AGAIN + 1)
+    log.read()
+    assert (log.phase, log.size) == ("ready", len(pool.log))
+    pool.log += b"winlab: error=no\r\n"
+    log.read()
+    assert log.failure == "no"
+
+
+def test_silence_is_not_read_as_something_new(port: Port) -> None:
+    log = hear(port, SAID)
+    port[2].sleep(serial.AGAIN + 1)
+    log.read()
+    assert log.size == len(SAID)

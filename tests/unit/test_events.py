@@ -1,0 +1,113 @@
+"""Events: what docs/events.md says of them is what they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import get_type_hints
+
+import guard
+import pytest
+
+from winlab import errors, events
+from winlab.errors import ClusterError, ExitCode, Failure, GuestError, HostError, LabError
+from winlab.events import Event, Planned, StepEvent, StepFailed
+
+DOCS = Path(__file__).parents[2] / "docs/events.md"
+HEAD = """\
+# Events
+
+Commands that take their time tell what they do by events. With `--output json` each is one JSON object on a line of the
+standard output. `RunEnded` is the last one, also when the command fails; a command with a result prints that after it.
+A lab has them in its journal (`<state>/labs/<lab>/journal.jsonl`), without `StepChecking` and `StepProgress`.
+From Python a listener is any function that takes an event of `winlab.events`.
+
+The field `event` names the class. Fields may be added; if one goes or changes its meaning, `schema` grows.
+This page is generated from `winlab/events.py`: run `pytest tests/unit/test_events.py --regenerate`.
+
+"""
+TYPES = {"str": "text", "int": "whole number", "float": "number", "float | None": "number or null"}
+
+
+Row = tuple[str, str, str]
+
+
+def table(fields: list[Row]) -> str:
+    rows = [("field", "type", "meaning"), ("---", "---", "---")]
+    rows += [(f"`{name}`", kind, words) for name, kind, words in fields]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def fields(kind: type, beyond: type | None = None) -> list[Row]:
+    """The fields of a class that another does not have."""
+    assert dataclasses.is_dataclass(kind)
+    known = {one.name for one in dataclasses.fields(beyond)} if beyond and dataclasses.is_dataclass(beyond) else set()
+    found = []
+    for one in dataclasses.fields(kind):
+        if one.name not in known:
+            shape = str(one.type).replace("ExitCode", "int")
+            listed = shape.startswith("tuple[")
+            name = shape.removeprefix("tuple[").removesuffix(", ...]")
+            text = f"list of {name}" if listed else TYPES.get(name, name)
+            found.append((one.name, text, one.metadata.get("words", "")))
+    return found
+
+
+def section(kind: type, base: type | None) -> str:
+    own = fields(kind, base)
+    words = " ".join((kind.__doc__ or "").split())
+    return f"### {kind.__name__}\n\n{words}\n" + (f"\n{table(own)}\n" if own else "")
+
+
+def reference() -> str:
+    """The text of docs/events.md."""
+    steps = StepEvent.__subclasses__()
+    others = [one for one in Event.__subclasses__() if one is not StepEvent]
+    parts = [
+        HEAD,
+        "## Fields of every event\n\n" + table([("event", "text", "the event's class"), *fields(Event)]) + "\n",
+        "## Events of a run\n\n" + "\n".join(section(one, Event) for one in others),
+        "## Events of a step\n\nAll of them have these fields, too:\n\n" + table(fields(StepEvent, Event)) + "\n",
+        "\n".join(section(one, StepEvent) for one in steps),
+        "## Values in them\n\n" + "\n".join(section(one, None) for one in (Planned, Failure)),
+    ]
+    return parts[0] + "\n".join(parts[1:])
+
+
+def test_the_docs_are_generated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.config.getoption("--regenerate"):
+        monkeypatch.setattr(guard, "base", None)
+        DOCS.write_text(reference(), encoding="utf-8")
+    assert DOCS.read_text(encoding="utf-8") == reference()
+
+
+def test_every_field_is_explained() -> None:
+    assert get_type_hints(StepFailed)["failure"] is Failure
+    for line in reference().splitlines():
+        assert not line.endswith("|  |"), line
+
+
+def test_a_record_is_json_with_everything() -> None:
+    error = GuestError("no", why="a", cure="b", evidence="c", causes=[OSError(5, "x")])
+    found = json.loads(json.dumps(events.record(StepFailed(step="join node-1", failure=Failure.of(error)))))
+    assert found["event"] == "StepFailed"
+    assert found["failure"]["exit_code"] == 9
+    assert found["failure"]["causes"][0]["error"] == "OSError"
+
+
+def test_several_errors_are_one_error_with_the_first_one_s_exit_code() -> None:
+    made = errors.together([KeyError("x"), ClusterError("a"), HostError("b")])
+    assert isinstance(made, LabError)
+    assert made.exit_code is ExitCode.CLUSTER
+    assert [one.what for one in Failure.each(made)] == ["KeyError: 'x'", "a", "b"]
+    caught: list[ClusterError] = []
+    try:
+        raise made
+    except* ClusterError as group:
+        caught.extend(one for one in group.exceptions if isinstance(one, ClusterError))
+    except* (KeyError, HostError):
+        pass
+    assert [one.what for one in caught] == ["a"]
+    only = HostError("b")
+    assert errors.together([only]) is only

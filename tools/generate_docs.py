@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Writes the parts of docs/ that are made from code: what is between two markers of the same name.
+
+tools/generate_docs.py            writes them
+tools/generate_docs.py --check    says what is not as it should be, and writes nothing
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from winlab.design import addon, cni  # noqa: E402
+from winlab.design.cni.profile import WINDOWS_RELEASES  # noqa: E402
+
+
+def cni_profiles() -> str:
+    """The table of docs/cni.md."""
+    releases = " / ".join(WINDOWS_RELEASES)
+    rows = [
+        f"| profile | pods on Linux / Windows | who carries the routes | Windows {releases} | rehearsal |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for profile in cni.profiles().values():
+        levels = [profile.support("windows", release).level for release in WINDOWS_RELEASES]
+        shown = " / ".join("**supported**" if level == "supported" else level for level in levels)
+        rehearsal = "no" if profile.no_rehearsal else "yes"
+        rows.append(f"| `{profile.name}` | {profile.pods} | {profile.carrier} | {shown} | {rehearsal} |")
+    return "\n".join(rows)
+
+
+def addons() -> str:
+    """The list of docs/addons.md: those that come with winlab."""
+    rows = ["| add-on | what it brings | settings |", "| --- | --- | --- |"]
+    for name, one in addon.registry().items():
+        folder = Path(inspect.getfile(type(one))).parent
+        if ROOT not in folder.parents:
+            continue  # of another package, which is installed here
+        readme = (folder / "README.md").relative_to(ROOT)
+        settings = ", ".join(f"`{field}`" for field in one.Settings.model_fields) or "none"
+        rows.append(f"| [`{name}`](../{readme}) | {one.summary} | {settings} |")
+    return "\n".join(rows)
+
+
+PARTS: dict[tuple[str, str], Callable[[], str]] = {
+    ("docs/cni.md", "cni profiles"): cni_profiles,
+    ("docs/addons.md", "add-ons"): addons,
+}
+
+
+def updated(text: str, marker: str, part: str) -> str:
+    """*text* with *part* between the markers; ValueError if they are not there, once each."""
+    begin, end = f"<!-- generated: {marker} -->\n", f"<!-- end: {marker} -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"the markers of '{marker}' are not there")
+    return f"{before}{begin}{part}\n{end}{after}"
+
+
+def main() -> int:
+    """Write, or check."""
+    stale = []
+    for (name, marker), make in PARTS.items():
+        path = ROOT / name
+        text = path.read_text(encoding="utf-8")
+        made = updated(text, marker, make())
+        if made != text:
+            stale.append(f"{name}: {marker}")
+            if "--check" not in sys.argv:
+                path.write_text(made, encoding="utf-8")
+    print("\n".join(stale) or "all parts are as they should be")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Whether what the API server was told to run does run, by an object's status. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Object = dict[str, Any]
+
+
+def condition(item: Object, kind: str) -> Object:
+    """A condition of an object; without it, one whose status is Unknown."""
+    for found in item.get("status", {}).get("conditions", []):
+        if found.get("type") == kind:
+            return dict(found)
+    return {"type": kind, "status": "Unknown", "reason": "", "message": "nothing has been reported"}
+
+
+def reason(found: Object) -> str:
+    """What a condition or a container's state says, in one line."""
+    parts = [str(found.get(key)) for key in ("reason", "message") if found.get(key)]
+    return ": ".join(parts) or str(found.get("status", "Unknown"))
+
+
+def workload_problem(item: Object) -> str:
+    """Why a Deployment, DaemonSet, StatefulSet or APIService is not as it should be; empty if it is."""
+    status, newest = item.get("status", {}), item["metadata"].get("generation")
+    # before its controller has looked there is no number or condition to believe
+    if newest is not None and status.get("observedGeneration", newest) < newest:
+        return "its controller has not looked at it yet"
+    if item.get("kind") == "DaemonSet":
+        if status.get("observedGeneration") is None:
+            return "its controller has not looked at it yet"
+        wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
+        return "" if ready >= wanted else f"{ready} of {wanted} pods are ready"
+    if item.get("kind") == "StatefulSet":
+        wanted, ready = item["spec"].get("replicas", 1), status.get("readyReplicas", 0)
+        return "" if ready >= wanted else f"{ready} of {wanted} pods are ready"
+    available = condition(item, "Available")
+    return "" if available["status"] == "True" else reason(available)

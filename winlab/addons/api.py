@@ -1,0 +1,37 @@
+"""What an add-on is: the pure half of :class:`winlab.design.addon.Addon`, its steps, and its rows in ``winlab test``.
+
+A spec is checked without a hypervisor, and add-ons' modules are imported for that: they import what their steps need
+inside of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from winlab.addons.check import Check, Cluster
+from winlab.addons.installation import Installation
+from winlab.design import addon
+from winlab.design.addon import AddonSettings, PlannedLab
+from winlab.design.problem import Problem
+
+if TYPE_CHECKING:
+    from winlab.engine.step import Step
+
+__all__ = ["Addon", "AddonSettings", "Check", "Cluster", "Installation", "PlannedLab", "Problem"]
+
+
+class Addon(addon.Addon):
+    """One thing that a lab can have beside Kubernetes. What an add-on does not need stays as it is."""
+
+    def steps(self, settings: Any, installation: Installation) -> list[Step]:  # noqa: ARG002
+        """The steps that install it. This one gives the manifests to the API server and waits until all of it runs.
+
+        They come after the states of :mod:`winlab.steps.states`, and reach states of their own kinds.
+        """
+        from winlab.addons import apply
+
+        return [apply.step(installation)]
+
+    def checks(self, settings: Any) -> list[Check]:  # noqa: ARG002
+        """Its rows in ``winlab test readiness``: the first has the add-on's name, further ones a number behind it."""
+        return []

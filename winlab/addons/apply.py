@@ -1,0 +1,87 @@
+"""The usual step of an add-on: its manifests, and all that they run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.kube.workloads import workload_problem
+from winlab.addons.installation import Installation
+from winlab.design.addon import Object
+from winlab.design.catalog.artifact import ContainerImage, Program
+from winlab.design.plan.addons import manifests
+from winlab.engine import wait
+from winlab.engine.state import Kind, State
+from winlab.engine.step import Step
+from winlab.engine.wait import Met, Waiting
+from winlab.errors import ClusterError, WinlabError
+from winlab.events import Progress
+from winlab.steps.states import READY, ROUTES
+
+INSTALLED = Kind("addon-installed", lambda state: f"add-on {state.of}")
+SILENCE = 300.0  # seconds on hardware without anything new, for an add-on's pods to be ready
+RUN = ("Deployment", "DaemonSet", "StatefulSet", "APIService")  # the kinds that run something
+
+
+def step(installation: Installation) -> Step:
+    """Gives the manifests to the API server and waits until all that they run is ready."""
+    run, name = installation.run, installation.row.name
+    objects = manifests(installation.row, run.plan)
+
+    def work(progress: Progress) -> None:
+        kubectl = Kubectl.of(run.folder)
+        progress.say(f"{len(objects)} objects")
+        kubectl.apply(objects)
+        wait.until(lambda: _look(kubectl, objects), progress, give_up, stall=run.pace.usual(SILENCE))
+
+    def give_up(seen: Waiting) -> ClusterError:
+        return ClusterError(
+            f"The add-on '{name}' does not come up.",
+            why=seen.says,
+            cure="Mend the cause and run the same command again; or leave the add-on out.",
+            evidence="winlab kubectl -- get events --all-namespaces --field-selector=type=Warning",
+        )
+
+    def done() -> bool:
+        try:
+            kubectl = Kubectl.of(run.folder)
+            return kubectl.same(objects) and isinstance(_look(kubectl, objects), Met)
+        except WinlabError:
+            return False
+
+    return Step(INSTALLED(run.lab, of=name), work, done, _after(installation), usual=run.pace.usual(30))
+
+
+def _after(installation: Installation) -> list[State]:
+    """The nodes of the systems that its programs and images are for; the Linux nodes where it names none."""
+    run = installation.run
+    parts = [one for one in installation.row.artifacts if isinstance(one, (ContainerImage, Program))]
+    systems = {one.os for one in parts} or {"linux"}
+    return [ROUTES(run.lab), *(READY(run.lab, node.name) for node in run.plan.nodes if node.os in systems)]
+
+
+def _look(kubectl: Kubectl, objects: Sequence[Object]) -> Met[None] | Waiting:
+    """Whether all that the objects run is ready; else what is waited for."""
+    signs: list[Hashable] = []
+    problems: list[str] = []
+    for item in objects:
+        try:
+            live = _live(kubectl, item)
+        except ClusterError as error:  # a busy API server: it starts again, and is asked again
+            return Waiting(f"waiting for the API server: {error.why or error.what}", "busy")
+        if live is not None and (why := workload_problem(live)):
+            problems.append(f"{item['kind']} {item['metadata']['name']}: {why}")
+            signs.append(why)
+    return Waiting("; ".join(problems), tuple(signs)) if problems else Met(None)
+
+
+def _live(kubectl: Kubectl, item: Object) -> dict[str, Any] | None:
+    """The object as the API server has it; None for kinds that run nothing."""
+    if item["kind"] not in RUN:
+        return None
+    words = [item["kind"].lower(), item["metadata"]["name"]]
+    if namespace := item["metadata"].get("namespace"):
+        words.append(f"--namespace={namespace}")
+    found: dict[str, Any] = kubectl.get(*words)
+    return found

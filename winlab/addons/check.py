@@ -1,0 +1,38 @@
+"""What an add-on adds to ``winlab test``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from winlab.adapters.kube.kubectl import Kubectl
+    from winlab.design.plan.tags import Tag
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster under test: its API server, and its nodes."""
+
+    kubectl: Kubectl
+    nodes: tuple[Tag, ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A row of ``winlab test readiness``; it is looked at again and again until it holds.
+
+    :param where: what it is about, for people: ``Linux nodes``.
+    :param seconds: how long it may take on hardware.
+    :param look: what was seen; raises WinlabError if it does not hold (yet).
+    :param windows: it is about Windows nodes: left out where the lab has none.
+    :param real: it needs a real Windows: left out in a rehearsal.
+    """
+
+    title: str
+    where: str
+    seconds: float
+    look: Callable[[Cluster], str]
+    windows: bool = False
+    real: bool = False

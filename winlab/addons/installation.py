@@ -1,0 +1,27 @@
+"""What an add-on's steps are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from winlab.design.catalog.artifact import Artifact, Obtained
+    from winlab.design.plan.addons import AddonPlan
+    from winlab.engine.run import Run
+    from winlab.events import Progress
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One add-on on its way into a lab's cluster.
+
+    :param run: the plan on its way, with the lab's folder.
+    :param row: what was decided of the add-on: its versions and artifacts.
+    :param obtain: gets artifacts that the add-on requires, such as published manifests, from the lab's source.
+    """
+
+    run: Run
+    row: AddonPlan
+    obtain: Callable[[Sequence[Artifact], Progress], list[Obtained]]

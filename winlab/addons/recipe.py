@@ -1,0 +1,42 @@
+"""Which steps a lab's add-ons add to those of its cluster (winlab/steps/recipe.py)."""
+
+from __future__ import annotations
+
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.addons import record
+from winlab.addons.api import Addon, Installation
+from winlab.design.addon import registry
+from winlab.engine.run import Run
+from winlab.engine.state import Kind
+from winlab.engine.step import Step
+from winlab.events import Progress
+from winlab.steps.payload import Supply
+from winlab.steps.states import API
+
+RECORDED = Kind("addons-recorded", lambda _: "add-ons")
+
+
+def steps(run: Run, supply: Supply) -> list[Step]:
+    """All steps of a lab's add-ons; none if it has none."""
+    if not run.plan.addons:
+        return []
+    found = [_recorded(run)]
+    for row in run.plan.addons:
+        one = registry()[row.name]
+        if isinstance(one, Addon):
+            settings = one.Settings.model_validate(row.settings)
+            found += one.steps(settings, Installation(run, row, lambda wanted, say: supply.obtain(list(wanted), say)))
+    return found
+
+
+def _recorded(run: Run) -> Step:
+    wanted = [record.written(run.plan)]
+
+    def work(progress: Progress) -> None:
+        progress.say(f"the cluster has {', '.join(row.name for row in run.plan.addons)}")
+        Kubectl.of(run.folder).apply(wanted)
+
+    def done() -> bool:
+        return Kubectl.of(run.folder).same(wanted)
+
+    return Step(RECORDED(run.lab), work, done, [API(run.lab)], usual=run.pace.usual(2))

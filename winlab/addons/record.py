@@ -1,0 +1,51 @@
+"""Which add-ons a cluster has: a ConfigMap in it, since winlab has no database of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.addon import Object, registry
+from winlab.design.plan.model import Plan
+from winlab.errors import ClusterError
+
+NAME, NAMESPACE = "winlab-addons", "kube-system"
+
+
+def written(plan: Plan) -> Object:
+    """The ConfigMap of a plan's cluster: settings as JSON, by add-on."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "data": {row.name: json.dumps(row.settings, sort_keys=True) for row in plan.addons},
+    }
+
+
+def read(kubectl: Kubectl) -> dict[str, Any]:
+    """The settings of a cluster's add-ons, by name, as their own models.
+
+    :raises ClusterError: the API server does not answer, or the cluster has an add-on that is not installed here, or
+        with settings of another release.
+    """
+    words = ("get", "configmap", NAME, f"--namespace={NAMESPACE}", "--ignore-not-found", "--output=json")
+    found = kubectl.run(*words).strip()
+    data: dict[str, str] = (json.loads(found).get("data") or {}) if found else {}
+    return {name: _settings(name, text) for name, text in data.items()}
+
+
+def _settings(name: str, text: str) -> Any:
+    if name not in registry():
+        raise ClusterError(
+            f"The cluster has the add-on '{name}', which is not installed here.",
+            cure="Install the package that brings it.",
+        )
+    try:
+        return registry()[name].Settings.model_validate_json(text)
+    except ValueError as error:
+        raise ClusterError(
+            f"The settings of the cluster's add-on '{name}' can't be read.",
+            why=str(error),
+            cure="Install the release of the package that it was made with.",
+        ) from error

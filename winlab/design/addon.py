@@ -1,0 +1,259 @@
+"""Add-ons, as plan making knows them: settings, problems, artifacts. Pure; their steps: :mod:`winlab.addons.api`.
+
+``spec.addons`` turns them on::
+
+    addons:
+      metrics-server: {replicas: 1}
+
+An add-on is a folder under winlab/addons/, or a package with an entry point of the group ``winlab.addons``. Its
+settings are a model of its own; here they become one model of all add-ons, which a spec is validated with.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+import yaml
+from jinja2 import DictLoader, Environment, StrictUndefined
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, create_model
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from winlab import extensions
+from winlab.design.catalog import releases
+from winlab.design.catalog.artifact import Artifact
+from winlab.design.catalog.releases import Releases
+from winlab.design.problem import Problem
+from winlab.errors import HostError
+
+Object = dict[str, Any]  # a Kubernetes object, as the API server takes it
+NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+
+
+class AddonSettings(BaseModel):
+    """The base of every add-on's settings: what ``spec.addons.NAME`` takes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PlannedNode(Protocol):
+    """A machine of the lab, as far as add-ons may rely on it."""
+
+    @property
+    def name(self) -> str:
+        """``controller-1``."""
+
+    @property
+    def role(self) -> Literal["controller", "worker"]:
+        """What it is for."""
+
+    @property
+    def os(self) -> Literal["linux", "windows"]:
+        """What it runs."""
+
+    @property
+    def memory_mib(self) -> int:
+        """Its memory."""
+
+
+class PlannedHost(Protocol):
+    """The hypervisor, as far as add-ons may rely on it."""
+
+    @property
+    def accelerator(self) -> str:
+        """``kvm``, or ``tcg`` where guests are emulated: everything takes several times as long."""
+
+
+class PlannedCluster(Protocol):
+    """The lab's cluster, as far as add-ons may rely on it."""
+
+    @property
+    def releases(self) -> dict[str, str]:
+        """Every version by name: ``kubernetes``, ``containerd``, ..., and those of the CNI profile."""
+
+    @property
+    def profile(self) -> str:
+        """The CNI profile."""
+
+    @property
+    def domain(self) -> str:
+        """The cluster's domain, such as ``cluster.local``."""
+
+    @property
+    def pod_cidr(self) -> str:
+        """The pods' network."""
+
+
+class PlannedLab(Protocol):
+    """A plan, as far as add-ons may rely on it."""
+
+    @property
+    def lab(self) -> str:
+        """The lab's name."""
+
+    @property
+    def host(self) -> PlannedHost:
+        """The hypervisor."""
+
+    @property
+    def nodes(self) -> Sequence[PlannedNode]:
+        """All machines."""
+
+    @property
+    def cluster(self) -> PlannedCluster:
+        """The cluster."""
+
+
+class Addon(ABC):
+    """One thing that a lab can have beside Kubernetes. Subclasses are made from :class:`winlab.addons.api.Addon`."""
+
+    name: str  # in spec.addons: lower-case letters, digits and hyphens
+    summary: str  # one line, for lists and the schema
+    Settings: ClassVar[type[AddonSettings]] = AddonSettings
+    pins: Path | None = None  # its pins.yaml
+    templates: Path | None = None  # a folder of its manifests: *.yaml.j2
+
+    def load(self) -> Releases:
+        """Read its files, if that was not done before: versions, pins and builds, and its manifests' templates.
+
+        :raises HostError: a file can't be used.
+        """
+        if self.templates is not None:
+            _texts(self.templates)
+        return Releases() if self.pins is None else releases.read(self.pins, Releases)
+
+    def problems(self, settings: Any, lab: PlannedLab) -> list[Problem]:  # noqa: ARG002
+        """Why this lab can't have it; empty: it can. Asked before anything is touched."""
+        return []
+
+    def required(self, settings: Any, lab: PlannedLab, versions: Mapping[str, str]) -> list[Artifact]:  # noqa: ARG002
+        """What has to be obtained. Images and programs come to the nodes of their system.
+
+        :param versions: those in its pins.yaml that go with the lab's Kubernetes.
+        """
+        return []
+
+    def manifests(self, settings: Any, lab: PlannedLab, versions: Mapping[str, str]) -> list[Object]:
+        """The objects that winlab gives to the API server, in that order: the templates, rendered.
+
+        A template is a Jinja template of YAML. It sees *settings*, *lab*, *versions*, and what :meth:`values` adds.
+        """
+        if self.templates is None:
+            return []
+        seen = {"settings": settings, "lab": lab, "versions": versions, **self.values(settings, lab, versions)}
+        return _rendered(self.templates, seen)
+
+    def values(self, settings: Any, lab: PlannedLab, versions: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG002
+        """Further names for the templates."""
+        return {}
+
+
+@cache
+def _texts(folder: Path) -> dict[str, str]:
+    """The templates of a folder by name, read once."""
+    try:
+        return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml.j2"))}
+    except (OSError, ValueError) as error:
+        raise HostError(f"The templates in '{folder}' can't be read.", why=str(error)) from error
+
+
+def _rendered(folder: Path, values: Mapping[str, Any]) -> list[Object]:
+    texts = _texts(folder)
+    # StrictUndefined: a misspelt name is an error, not an empty value. What is rendered is YAML, so nothing is escaped
+    environment = Environment(loader=DictLoader(texts), undefined=StrictUndefined, autoescape=False)  # noqa: S701
+    made = (yaml.safe_load_all(environment.get_template(name).render(values)) for name in texts)
+    return [document for documents in made for document in documents if document]
+
+
+@cache
+def registry() -> dict[str, Addon]:
+    """All add-ons by name: winlab's own, then those of other packages.
+
+    :raises HostError: one can't be loaded, or two have one name; the message names the package.
+    """
+    found: dict[str, Addon] = {}
+    for extension in extensions.load(extensions.ADDONS):
+        made = extension.value
+        if not isinstance(made, Addon) or not NAME.fullmatch(made.name):
+            raise HostError(
+                f"The package '{extension.origin}' brings no add-on.",
+                why=f"Its entry point of the group {extensions.ADDONS.name} should name an object of a subclass of "
+                "winlab.addons.api.Addon with a name of lower-case letters, digits and hyphens.",
+                cure="docs/addons.md tells how to write one.",
+            )
+        if made.name in found:
+            raise HostError(
+                f"There are two add-ons '{made.name}', one of them of the package '{extension.origin}'.",
+                cure="Uninstall one of the packages.",
+            )
+        found[made.name] = made
+    return found
+
+
+def read(names: Mapping[str, object]) -> None:
+    """Have the files of these add-ons in memory: plan making reads nothing.
+
+    :raises HostError: one can't be used.
+    """
+    for name in names:
+        registry()[name].load()
+
+
+@cache
+def _model() -> type[BaseModel]:
+    """One model with a field for each add-on, which may be left out."""
+    fields: dict[str, Any] = {name: (addon.Settings | None, None) for name, addon in registry().items()}
+    return create_model("Addons", __config__=ConfigDict(frozen=True, extra="forbid"), **fields)
+
+
+def _validated(raw: object) -> dict[str, AddonSettings]:
+    """The settings of what is turned on; ``NAME:`` without a value means all defaults."""
+    if not isinstance(raw, Mapping):
+        raise PydanticCustomError("addons", "addons should be a mapping: the name of each add-on, and its settings")
+    try:
+        made = _model().model_validate({name: {} if value is None else value for name, value in raw.items()})
+    except ValidationError as error:
+        raise ValidationError.from_exception_data("Addons", list(_named(error))) from error
+    return {name: getattr(made, name) for name in raw}
+
+
+def _named(error: ValidationError) -> Iterator[InitErrorDetails]:
+    """The errors, with a list of what there is in place of pydantic's 'extra inputs are not permitted'."""
+    for item in error.errors():
+        kind: str | PydanticCustomError = PydanticCustomError(item["type"], item["msg"])
+        if item["type"] == "extra_forbidden":
+            name = str(item["loc"][0])
+            if len(item["loc"]) == 1:
+                text = f"there is no add-on '{name}'; there are {', '.join(registry()) or 'none'}"
+            else:
+                known = ", ".join(sorted(registry()[name].Settings.model_fields))
+                text = f"there is no such setting; there are {known}" if known else "it has no settings"
+            kind = PydanticCustomError("unknown", text)
+        yield InitErrorDetails(type=kind, loc=item["loc"], input=item["input"])
+
+
+class _Validated:
+    """Has pydantic ask the registry when a spec is validated or described, not when the module is imported."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        plain = core_schema.plain_serializer_function_ser_schema(_shown)
+        return core_schema.no_info_plain_validator_function(_validated, serialization=plain)
+
+    @property
+    def section(self) -> type[BaseModel]:
+        """The model of what may stand there, for the table of options."""
+        return _model()
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return handler(_model().__pydantic_core_schema__)
+
+
+def _shown(settings: Mapping[str, AddonSettings]) -> dict[str, Any]:
+    return {name: one.model_dump(mode="json") for name, one in settings.items()}
+
+
+ByName = Annotated[dict[str, AddonSettings], _Validated()]  # a field of a pydantic model

@@ -1,0 +1,73 @@
+"""Whether a release of Windows Server and a CNI profile go with the versions of a cluster. Pure."""
+
+from __future__ import annotations
+
+from winlab.design import cni
+from winlab.design.catalog import versions
+from winlab.design.catalog.versions import Versions, WindowsRules, build_number, summary
+from winlab.errors import UsageError
+
+
+def check(chosen: Versions, windows_release: str, build: str | None, profile: str) -> None:
+    """See that a release of Windows Server and a CNI profile go with the versions. Nothing is touched.
+
+    :param windows_release: ``2019``, ``2022`` or ``2025``.
+    :param build: the build of the medium (``20348.2762``, ``10.0.20348.2762``); None: not known yet.
+    :param profile: the CNI profile.
+    :raises UsageError: they don't; every reason is given, and the nearest combination that does.
+    """
+    known = versions.load().windows
+    rules = known.get(windows_release)
+    if rules is None:
+        raise UsageError(
+            f"winlab knows nothing of Windows Server {windows_release}.", cure=f"It knows {', '.join(sorted(known))}."
+        )
+    reasons = _build_reasons(rules, windows_release, build, profile) if build is not None else []
+    cures = ["Take newer media, or install Windows' updates into these."] if reasons else []
+    if chosen.known_good and profile not in _profiles(chosen, windows_release):
+        reasons.append(_no_profile(chosen, windows_release))
+        cures.append(_instead(chosen, windows_release, profile))
+    if reasons:
+        raise UsageError(
+            f"Kubernetes {chosen.kubernetes}, Windows Server {windows_release}"
+            f"{f' ({build})' if build else ''} and the CNI profile {profile} do not go together.",
+            why=" ".join(reasons),
+            cure=" ".join(cures),
+        )
+
+
+def _profiles(row: Versions, release: str) -> list[str]:
+    """The profiles that are known to go with this minor version on this release, in the registry's order."""
+    return [name for name, one in cni.profiles().items() if one.known.goes(name, row.name, release)]
+
+
+def _no_profile(chosen: Versions, release: str) -> str:
+    found = _profiles(chosen, release)
+    if not found:
+        return f"Kubernetes {chosen.name} is not known to work on Windows Server {release}."
+    return f"With Kubernetes {chosen.name} on Windows Server {release} are known: {', '.join(found)}."
+
+
+def _instead(chosen: Versions, release: str, profile: str) -> str:
+    """The nearest combination that has both, else what can be changed."""
+    rows = sorted(versions.load().combinations, key=lambda row: (abs(row.minor - chosen.minor), -row.minor))
+    for row in rows:
+        if profile in _profiles(row, release):
+            return f"The nearest that does: --set kubernetes.version={row.name} ({summary(row)})."
+    for row in rows:
+        if found := _profiles(row, release):
+            return f"The nearest that does: --set kubernetes.version={row.name} --set network.cni={found[0]}."
+    known = versions.load().windows
+    other = max((other for other in known if _profiles(chosen, other)), default=max(known))
+    return f"Take Windows Server {other}."
+
+
+def _build_reasons(rules: WindowsRules, release: str, build: str, profile: str) -> list[str]:
+    number = build_number(build)
+    if number[0] != rules.build:
+        return [f"Windows Server {release} has the build {rules.build}, not {number[0]}."]
+    if number < build_number(rules.minimum):
+        return [f"The build {build} is too old: {rules.because}. It should be {rules.minimum} or newer."]
+    return [
+        f"The build {build} is refused: {bad.because}." for bad in cni.get(profile).known.refused if bad.holds(number)
+    ]

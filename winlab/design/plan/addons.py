@@ -1,0 +1,64 @@
+"""The add-ons' part of a lab's plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from winlab.design import addon
+from winlab.design.addon import AddonSettings, Object, PlannedLab
+from winlab.design.catalog.artifact import Artifact
+from winlab.errors import UsageError
+
+
+class AddonPlan(BaseModel):
+    """One add-on, decided: its settings as in the spec, the versions of its parts, and what has to be obtained."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    settings: dict[str, Any] = {}
+    versions: dict[str, str] = {}
+    artifacts: tuple[Artifact, ...] = ()
+
+
+def decide(wanted: Mapping[str, AddonSettings], lab: PlannedLab, minor: int) -> tuple[AddonPlan, ...]:
+    """Decide everything about the add-ons of a lab.
+
+    :param minor: of the lab's Kubernetes: 36 for 1.36.
+    :raises UsageError: the lab can't have one of them; the message names all reasons.
+    """
+    if wanted and not any(node.role == "controller" for node in lab.nodes):
+        raise UsageError(
+            "A lab that joins a cluster made elsewhere has no add-ons.",
+            why="They are installed into the lab's own cluster.",
+            cure="Leave out 'addons', and install them there in the way of that cluster.",
+        )
+    found = {name: addon.registry()[name].problems(settings, lab) for name, settings in wanted.items()}
+    every = [(name, problem) for name, problems in found.items() for problem in problems]
+    if every:
+        raise UsageError(
+            f"The lab can't have these add-ons: {', '.join(dict.fromkeys(name for name, _ in every))}.",
+            why=" ".join(problem.what for _, problem in every),
+            cure=" ".join(dict.fromkeys(problem.cure for _, problem in every)),
+        )
+    return tuple(_decided(name, settings, lab, minor) for name, settings in wanted.items())
+
+
+def manifests(row: AddonPlan, lab: PlannedLab) -> list[Object]:
+    """What the API server is given for one add-on of a lab."""
+    one = addon.registry()[row.name]
+    return one.manifests(one.Settings.model_validate(row.settings), lab, row.versions)
+
+
+def _decided(name: str, settings: AddonSettings, lab: PlannedLab, minor: int) -> AddonPlan:
+    one = addon.registry()[name]
+    versions = one.load().of(minor)
+    return AddonPlan(
+        name=name,
+        settings=settings.model_dump(mode="json"),
+        versions=versions,
+        artifacts=tuple(one.required(settings, lab, versions)),
+    )

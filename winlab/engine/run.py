@@ -1,0 +1,111 @@
+"""A run: the plan on its way, with all that its steps share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from winlab.adapters.guests.scripts import Node
+from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.volumes import Pool
+from winlab.design.plan import tags
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.stock import Stock
+from winlab.engine.durations import Durations
+from winlab.engine.state import State
+from winlab.lab_folder import LabState
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast guests are here.
+
+    :param scale: how much slower than on hardware a guest runs here, roughly.
+    :param known: how long things took before.
+    """
+
+    scale: float
+    known: Durations
+
+    @classmethod
+    def of(cls, plan: Plan) -> Pace:
+        """The pace of the plan's host."""
+        return cls(plan.host.scale, Durations(plan.host.accelerator))
+
+    def usual(self, seconds: float) -> float:
+        """How long something usually takes that takes a guest on hardware so many seconds."""
+        return seconds * self.scale
+
+    def silence(self, seconds: float) -> float:
+        """How many seconds a guest may be silent; silences grow less than times do."""
+        return seconds * max(1.0, self.scale / 2)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a person says about where images come from.
+
+    :param mirror: a URL prefix or folder to take images from, instead of their own sites.
+    :param consent: the terms of Microsoft's evaluation media were accepted: what lacks is fetched.
+    :param check_images: compares the images with the lock file, whenever one has come.
+    """
+
+    mirror: str | None = None
+    consent: bool = False
+    check_images: Callable[[], None] | None = None
+
+
+class Outputs:
+    """What steps made that others need, by the states that they reached. One for all labs of a run."""
+
+    def __init__(self) -> None:
+        self._made: dict[State, object] = {}
+        self._lock = threading.Lock()
+
+    def put(self, state: State, made: object) -> None:
+        """Keep what the step that reaches *state* made."""
+        with self._lock:
+            self._made[state] = made
+
+    def get(self, state: State, kind: type[T]) -> T | None:
+        """What was made there in this run; None if that was done before."""
+        with self._lock:
+            made = self._made.get(state)
+        assert made is None or isinstance(made, kind)
+        return made
+
+
+@dataclass(frozen=True)
+class Run:
+    """The plan on its way to being real: what its steps ask and act by."""
+
+    plan: Plan
+    folder: LabState
+    conn: Connection
+    pool: Pool
+    pace: Pace
+    stock: Stock = field(default_factory=Stock)  # where the files are that the plan knows by their contents
+    sources: Sources = Sources()
+    outputs: Outputs = field(default_factory=Outputs)
+
+    @classmethod
+    def start(cls, plan: Plan, stock: Stock, conn: Connection, sources: Sources | None = None) -> Run:
+        """A run of the plan on a hypervisor."""
+        return cls(plan, LabState(plan.lab), conn, Pool(conn), Pace.of(plan), stock, sources or Sources())
+
+    @property
+    def lab(self) -> str:
+        """The lab's name."""
+        return self.plan.lab
+
+    def beside(self, plan: Plan) -> Run:
+        """A run of another plan at the same time, such as that of a golden image; they share what they make."""
+        return replace(self, plan=plan, folder=LabState(plan.lab))
+
+    def node(self, node: NodePlan) -> Node:
+        """A node, to run scripts in; a context manager that logs out."""
+        return Node(tags.of(self.plan, node), self.folder)

@@ -1,0 +1,47 @@
+"""States: what steps reach and wait for. A state is the identity of a step; all that people read is derived from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of state, such as "booted".
+
+    :param name: its name in events, in the journal and among the learned times: it never changes.
+    :param words: gives the title of a step that reaches such a state, for people: "boot node-1".
+    :param learned: whether the time that it took tells anything of the next time.
+    """
+
+    name: str
+    words: Callable[[State], str] = field(compare=False)
+    learned: bool = field(default=True, compare=False)
+
+    def __call__(self, lab: str = "", node: str = "", *, of: str = "") -> State:
+        """The state of this kind of a lab, of a node in it, or of a thing that labs share."""
+        return State(self, node, lab, of)
+
+
+class State(NamedTuple):
+    """A state that a step reaches.
+
+    ``lab`` is empty for what labs share, ``node`` for what is no node's. ``of`` tells apart what is neither: the system
+    of a payload, the base volume of an image.
+    """
+
+    kind: Kind
+    node: str = ""
+    lab: str = ""
+    of: str = ""
+
+    @property
+    def title(self) -> str:
+        """The words by which people know the step that reaches it."""
+        return self.kind.words(self)
+
+    def __str__(self) -> str:
+        about = ", ".join(filter(None, (self.node, self.of, self.lab)))
+        return f"{self.kind.name} ({about})" if about else self.kind.name

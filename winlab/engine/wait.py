@@ -1,0 +1,70 @@
+"""Waiting for something that happens elsewhere, until it is there or nothing moves any more.
+
+A wait has no total time. It looks again and again, and gives up when what it sees has shown nothing new for too long:
+an emulated guest takes ten times as long as hardware, and may take it as long as it gets on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from winlab.events import Progress
+
+POLL = 3.0  # seconds between two looks
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Met(Generic[T]):
+    """What was waited for is there; *value* is what the caller wanted of it."""
+
+    value: T
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """It is not there yet.
+
+    :param says: what is waited for and why, for people.
+    :param sign: what is seen of the thing. One that was never seen before is progress; coming back to an earlier one
+        is not, so that a thing that goes to and fro is given up, too.
+    :param alive: something else shows that it lives.
+    """
+
+    says: str
+    sign: Hashable = None
+    alive: bool = False
+
+
+def until(
+    look: Callable[[], Met[T] | Waiting],
+    progress: Progress,
+    give_up: Callable[[Waiting], Exception],
+    *,
+    stall: float,
+    poll: float = POLL,
+) -> T:
+    """Look until it is met; the value that was met.
+
+    :param look: looks once.
+    :param give_up: makes the error, of the last look, when there was no progress for *stall* seconds.
+    :param poll: seconds between two looks.
+    :raises Exception: what *give_up* makes, and whatever *look* raises.
+    """
+    signs: set[Hashable] = set()
+    since = time.monotonic()
+    while True:
+        seen = look()
+        if isinstance(seen, Met):
+            return seen.value
+        progress.say(seen.says)
+        if seen.alive or seen.sign not in signs:
+            signs.add(seen.sign)
+            since = time.monotonic()
+        elif time.monotonic() - since > stall:
+            raise give_up(seen)
+        time.sleep(poll)

@@ -1,0 +1,80 @@
+"""All kinds of states that winlab's own steps reach, with the words by which people know the steps.
+
+A state names its lab, except where labs share it: images, programs and drivers are in the pool or in the cache. Names
+are for good: journals, events and learned times have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from winlab.design.plan.golden import LAB as GOLDEN
+from winlab.engine.state import Kind, State
+
+
+def _lab(words: str) -> Callable[[State], str]:
+    """Of a lab: two are made at once where a golden image is."""
+    return lambda state: f"{words} of the golden image" if state.lab.startswith(GOLDEN) else words
+
+
+def _node(verb: str) -> Callable[[State], str]:
+    return lambda state: f"{verb} {state.node}"
+
+
+def _thing(what: str) -> Callable[[State], str]:
+    return lambda state: f"{what} {state.of}"
+
+
+def _image(state: State) -> str:
+    """``base-debian-13-<key>.qcow2`` is the volume of the image debian-13."""
+    return f"image {state.of.removeprefix('base-').rsplit('-', 1)[0]}"
+
+
+# What all else stands on
+CREDENTIALS = Kind("credentials", _lab("credentials"))
+NETWORK = Kind("network", _lab("network"))
+IMAGE = Kind("image", _image, learned=False)  # of=its base volume, in the pool; it is in the cache, or has to be made
+DRIVERS = Kind("drivers", lambda _: "image virtio-win", learned=False)  # in the cache
+
+# A machine
+DISK = Kind("disk", _node("disk"))
+SEED = Kind("seed", _node("seed"))
+ANSWER = Kind("answer", _node("answer"))
+MEDIA = Kind("media", _node("media"))
+STARTED = Kind("started", _node("start"))
+BOOTED = Kind("booted", _node("boot"))
+DRIVE_FREE = Kind("drive-free", _node("detach"))  # nothing is needed any more that was in the drive for the payload
+
+# Kubernetes comes to it
+PAYLOAD = Kind("payload", _thing("payload"), learned=False)  # of=the system, in the pool
+PAYLOAD_INSERTED = Kind("payload-inserted", _node("insert"))
+KUBECTL = Kind("kubectl", _lab("kubectl"))  # on this host
+PREPARED = Kind("prepared", _node("prepare"))
+FEATURES = Kind("features", _node("features"))
+CONTAINERD = Kind("containerd", _node("containerd"))
+BINARIES = Kind("binaries", _node("binaries"))
+UPDATES = Kind("updates", _node("updates"))
+KUBELET = Kind("kubelet", _node("kubelet"))
+
+# The cluster
+INITIALISED = Kind("initialised", _node("init"))
+API = Kind("api", _lab("kubeconfig"))  # this host can talk to the cluster's API server
+MEMBER = Kind("member", _node("join"))  # of the cluster
+OBJECTS = Kind("cluster-objects", _lab("cluster objects"))
+CNI = Kind("cni", _node("cni"))
+PROXY = Kind("proxy", _node("proxy"))
+PODS_CONNECTED = Kind("pods-connected", _node("pod network"))  # all that the node itself does for its pods' network
+ROUTES = Kind("pod-routes", _lab("pod routes"))
+READY = Kind("ready", _node("ready"))
+DNS = Kind("cluster-dns", _lab("cluster DNS"))
+
+# A golden image
+SEALED = Kind("sealed", _node("seal"))
+REMOVED = Kind("removed", _node("remove"))
+
+# Commands for a cluster that is there
+LOAD_READY = Kind("load-ready", _lab("image"))
+LOAD_CD = Kind("load-cd", _thing("CD for"))  # of=the system
+LOADED = Kind("loaded", _node("load"))
+
+WORK = Kind("work", lambda state: state.of, learned=False)  # of=the words themselves: a command that is one step
