@@ -1,3 +1,138 @@
-"""winlab: a hybrid Kubernetes lab on your own hypervisor, in one command."""
+"""winlab: a hybrid Kubernetes lab on your own hypervisor, in one command.
+
+The names below are public; docs/api.md tells how to use them. They are imported when they are first asked for (PEP
+562), so that the command starts quickly.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from winlab.design.plan.model import Plan
+    from winlab.design.spec.model import Spec
+    from winlab.errors import (
+        AccessError,
+        ClusterError,
+        ConflictError,
+        ExitCode,
+        Failure,
+        GuestError,
+        HostError,
+        LabError,
+        NotFoundError,
+        StalledError,
+        TransferError,
+        UnreachableError,
+        UsageError,
+        WinlabError,
+    )
+    from winlab.events import (
+        Event,
+        Listener,
+        Note,
+        RunEnded,
+        RunStarted,
+        StepChecking,
+        StepDone,
+        StepEvent,
+        StepFailed,
+        StepProgress,
+        StepSkipped,
+        StepStarted,
+    )
+    from winlab.lab import Lab, Node
+    from winlab.site import Site
+    from winlab.steps.payload import Origin
 
 __version__ = "0.1.0"
+__all__ = [
+    "AccessError",
+    "ClusterError",
+    "ConflictError",
+    "Event",
+    "ExitCode",
+    "Failure",
+    "GuestError",
+    "HostError",
+    "Lab",
+    "LabError",
+    "Listener",
+    "Node",
+    "NotFoundError",
+    "Note",
+    "Origin",
+    "Plan",
+    "RunEnded",
+    "RunStarted",
+    "Site",
+    "Spec",
+    "StalledError",
+    "StepChecking",
+    "StepDone",
+    "StepEvent",
+    "StepFailed",
+    "StepProgress",
+    "StepSkipped",
+    "StepStarted",
+    "TransferError",
+    "UnreachableError",
+    "UsageError",
+    "WinlabError",
+    "__version__",
+]
+_HOMES = {
+    "Lab": "winlab.lab",
+    "Node": "winlab.lab",
+    "Origin": "winlab.steps.payload",
+    "Plan": "winlab.design.plan.model",
+    "Site": "winlab.site",
+    "Spec": "winlab.design.spec.model",
+    **dict.fromkeys(
+        (
+            "AccessError",
+            "ClusterError",
+            "ConflictError",
+            "ExitCode",
+            "Failure",
+            "GuestError",
+            "HostError",
+            "LabError",
+            "NotFoundError",
+            "StalledError",
+            "TransferError",
+            "UnreachableError",
+            "UsageError",
+            "WinlabError",
+        ),
+        "winlab.errors",
+    ),
+    **dict.fromkeys(
+        (
+            "Event",
+            "Listener",
+            "Note",
+            "RunEnded",
+            "RunStarted",
+            "StepChecking",
+            "StepDone",
+            "StepEvent",
+            "StepFailed",
+            "StepProgress",
+            "StepSkipped",
+            "StepStarted",
+        ),
+        "winlab.events",
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'winlab' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
@@ -20,24 +24,57 @@ GROUP = "libvirt"
 SHORTEST_STALL = 20  # seconds
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where one site keeps things, and how it is reached.
+
+    ``libvirt`` is a URI, ``northbound`` an address in OVSDB's notation.
+    """
+
+    cache: Path
+    state: Path
+    libvirt: str
+    northbound: str
+
+
+_used: ContextVar[Places | None] = ContextVar("winlab_places", default=None)
+
+
+@contextmanager
+def use(places: Places) -> Iterator[None]:
+    """Have the functions below answer with *places* in this context, whatever the environment says.
+
+    Threads of :class:`winlab.threads.Threads` inherit them; other threads don't.
+    """
+    token = _used.set(places)
+    try:
+        yield
+    finally:
+        _used.reset(token)
+
+
 def cache_dir() -> Path:
     """The cache of images and downloads; ``WINLAB_CACHE`` moves it."""
-    return Path(os.environ.get("WINLAB_CACHE") or platformdirs.user_cache_path("winlab"))
+    used = _used.get()
+    return used.cache if used else Path(os.environ.get("WINLAB_CACHE") or platformdirs.user_cache_path("winlab"))
 
 
 def state_dir() -> Path:
     """The folder of the labs' secrets and journals; ``WINLAB_STATE`` moves it."""
-    return Path(os.environ.get("WINLAB_STATE") or platformdirs.user_state_path("winlab"))
+    used = _used.get()
+    return used.state if used else Path(os.environ.get("WINLAB_STATE") or platformdirs.user_state_path("winlab"))
 
 
 def libvirt_uri() -> str:
     """The hypervisor's libvirt; ``WINLAB_LIBVIRT_URI`` names another."""
-    return os.environ.get("WINLAB_LIBVIRT_URI") or "qemu:///system"
+    used = _used.get()
+    return used.libvirt if used else os.environ.get("WINLAB_LIBVIRT_URI") or "qemu:///system"
 
 
 def northbound() -> str:
     """The OVN northbound database, in OVSDB's notation; ``WINLAB_OVN_NB`` names another."""
-    return os.environ.get("WINLAB_OVN_NB") or f"unix:{NB_SOCKET}"
+    used = _used.get()
+    return used.northbound if used else os.environ.get("WINLAB_OVN_NB") or f"unix:{NB_SOCKET}"
 
 
 def stall_seconds() -> float:

@@ -21,4 +21,5 @@ CASES: dict[str, tuple[HostFacts, str, list[str]]] = {
     ),
     "pools-kvm": (plans.KVM, "mixed", ["workers.win25.count=2", "workers.bus=sata"]),
     "linux-workers-kvm": (plans.KVM, "3-2-1", ["workers.os=debian-13", "network.cidr=10.99.0.0/16"]),
+    "add-on-tcg": (plans.TCG, "1-0-1", ["addons.metrics-server={}"]),
 }

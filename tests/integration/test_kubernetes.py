@@ -85,6 +85,17 @@ def test_readiness(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
     assert suite.xpath("count(//testcase)") > 5
 
 
+def test_metrics_server_measures_the_linux_nodes(labs: Labs, winlab: Winlab) -> None:
+    """An add-on, from the spec to the bundle to the cluster. The stand-in has nothing to measure."""
+    words = ("test", "readiness", "--lab", LAB_A, "--only", "metrics-server", "--output", "json")
+    rows = {row["id"]: row for row in json.loads(winlab.ok(*words))["results"]}
+    assert rows["metrics-server"]["outcome"] == "passed", rows
+    assert "controller-1: CPU " in rows["metrics-server"]["detail"]
+    assert rows["metrics-server-2"]["outcome"] == "not-in-a-rehearsal"
+    usage = text(labs.a("kubectl", "--", "top", "nodes", "--no-headers"))
+    assert usage.split()[0] == "controller-1"
+
+
 def test_smoke(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
     """Pods and services on Linux; the rows for Windows' own kernel say that there is none."""
     report = tmp_path / "smoke.xml"

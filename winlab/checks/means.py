@@ -16,14 +16,11 @@ from winlab import run
 from winlab.adapters.guests.contract import Call, R
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.overlay import ovn
-from winlab.adapters.vm.connection import connected
 from winlab.checks.model import CheckFailed, said
 from winlab.design.plan.tags import Tag
 from winlab.errors import HostError
-from winlab.host.facts import read_facts
-from winlab.lab_folder import LabState
-from winlab.operations import labs
+from winlab.operations import look
+from winlab.site import Site
 
 FETCH_SECONDS = 15.0
 EXEC_SECONDS = 120.0
@@ -56,14 +53,14 @@ class Means:
     clock: Callable[[], float] = time.monotonic
 
 
-def of(lab: str) -> tuple[list[Tag], Means]:
+def of(lab: str, site: Site) -> tuple[list[Tag], Means]:
     """A lab's nodes and the ways to reach it.
 
     :raises NotFoundError: there is no such lab, or it has no cluster that this account could talk to.
     """
-    with connected() as conn:
-        tags = [machine.tag for machine in labs.find(lab, conn)]
-    state = LabState(lab)
+    with site.connected() as conn:
+        tags = [machine.tag for machine in look.find(lab, conn)]
+    state = site.folder(lab)
 
     def execute(tag: Tag, command: list[str]) -> str:
         with Node(tag, state) as node:
@@ -74,7 +71,7 @@ def of(lab: str) -> tuple[list[Tag], Means]:
             return node.run(call)
 
     def routes() -> dict[str, str]:
-        with ovn.connect() as northbound:
+        with site.overlay() as northbound:
             return northbound.pod_routes(lab)
 
     kubectl = Kubectl.of(state)
@@ -86,7 +83,7 @@ def of(lab: str) -> tuple[list[Tag], Means]:
         execute=execute,
         script=script,
         routes=routes,
-        scale=read_facts().scale,
+        scale=site.facts.scale,
     )
 
 

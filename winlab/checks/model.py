@@ -107,7 +107,7 @@ def said(error: Exception) -> str:
     return line if len(line) <= LONG else f"{line[: LONG - 4]} ..."
 
 
-class Told:
+class Stage:
     """Tells a listener of one step; a :class:`winlab.events.Progress` for as long as the step goes on."""
 
     def __init__(self, tell: Listener, step: str, clock: Callable[[], float] = time.monotonic) -> None:

@@ -16,7 +16,7 @@ from winlab.addons import record
 from winlab.addons.api import Addon, Check, Cluster
 from winlab.checks import windows_gates
 from winlab.checks.means import Means
-from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Told, choose, is_standin, said
+from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Stage, choose, is_standin, said
 from winlab.checks.objects import (
     Objects,
     label,
@@ -88,7 +88,7 @@ def run(
     gates = [gate for gate in GATES if chosen is None or gate.id in chosen]
     unknown = _AddonGates(tags, means, chosen)
     began, begun = time.time(), means.clock()
-    told = Told(tell, f"{len(gates)} gates", means.clock)
+    told = Stage(tell, f"{len(gates)} gates", means.clock)
     results = {gate.id: result for gate in gates if (result := _left_out(gate, tags)) is not None}
     looker = _Looker(tags, means)
     while (pending := [gate for gate in gates if gate.id not in results]) or unknown:

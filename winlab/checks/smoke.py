@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from winlab.adapters.guests import contract
 from winlab.checks import pods
 from winlab.checks.means import Means
-from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Told, choose, said
+from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Stage, choose, said
 from winlab.checks.node_rows import SANDBOX
 from winlab.checks.objects import Object, Objects, name_of, pod_problem, pull_trouble
 from winlab.checks.pods import NAMESPACE, Seat
@@ -19,6 +18,7 @@ from winlab.checks.world import World
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, Failure, WinlabError
 from winlab.events import Listener, Progress
+from winlab.threads import Threads
 
 WORKERS = 4  # kubectl itself takes half a core while it runs
 CLUSTER_KINDS = ("nodes", "runtimeclasses.node.k8s.io")
@@ -57,21 +57,21 @@ def run(
             results[case.id] = _result(case, *found)
     try:
         if seats:
-            _clear(world, Told(tell, "left-overs of an earlier run", means.clock), end=True)
-            _make(world, seats, Told(tell, f"pods {', '.join(seat.pod for seat in seats)}", means.clock))
+            _clear(world, Stage(tell, "left-overs of an earlier run", means.clock), end=True)
+            _make(world, seats, Stage(tell, f"pods {', '.join(seat.pod for seat in seats)}", means.clock))
         results.update(_judge_all(runnable, world, tell))
     finally:
         if seats and not keep:
-            _clear(world, Told(tell, f"removing the namespace {NAMESPACE}", means.clock), end=False)
+            _clear(world, Stage(tell, f"removing the namespace {NAMESPACE}", means.clock), end=False)
     return Report("smoke", lab, tuple(results[case.id] for case in cases), began, means.clock() - begun)
 
 
 def _judge_all(cases: Sequence[Case], world: World, tell: Listener) -> dict[str, Result]:
     """Run the rows, those that disturb nobody at the same time."""
-    told = Told(tell, f"{len(cases)} rows", world.means.clock)
+    told = Stage(tell, f"{len(cases)} rows", world.means.clock)
     alone = [case for case in cases if Need.ASKED in case.needs]
     found: dict[str, Result] = {}
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+    with Threads(max_workers=WORKERS) as pool:
         try:
             together = [case for case in cases if case not in alone]
             for result in pool.map(lambda case: judge(case, world), together):
@@ -105,7 +105,7 @@ def _result(case: Case, outcome: Outcome, detail: str, seconds: float = 0.0) -> 
     return Result(case.id, case.title, case.source, case.target, outcome, detail, seconds)
 
 
-def _make(world: World, seats: Sequence[Seat], told: Told) -> None:
+def _make(world: World, seats: Sequence[Seat], told: Stage) -> None:
     """Make the pods and wait until each runs, or it is plain that it won't.
 
     A pod that does not run is no error here: the rows that need it say so.
@@ -140,7 +140,7 @@ def _make(world: World, seats: Sequence[Seat], told: Told) -> None:
     told.end()
 
 
-def _load(world: World, tags: Sequence[Tag], nodes: Mapping[str, Object], image: str, told: Told) -> None:
+def _load(world: World, tags: Sequence[Tag], nodes: Mapping[str, Object], image: str, told: Stage) -> None:
     """Bring the image from the payload CD to the nodes that have it not: making a lab does not wait for it.
 
     What goes wrong here is no error: a node may be able to pull the image, and else its pod says what is wrong.
@@ -153,7 +153,7 @@ def _load(world: World, tags: Sequence[Tag], nodes: Mapping[str, Object], image:
             world.means.script(tag, contract.Load(images=[image]))
 
     told.say(f"importing {image} on {', '.join(wanted) or 'no node'}")
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+    with Threads(max_workers=WORKERS) as pool:
         list(pool.map(load, wanted.values()))
 
 
@@ -184,7 +184,7 @@ def _limit(world: World, seat: Seat) -> float:
     return STANDIN_SECONDS if world.standin else WINDOWS_SECONDS
 
 
-def _clear(world: World, told: Told, *, end: bool) -> None:
+def _clear(world: World, told: Stage, *, end: bool) -> None:
     """Remove the namespace with all that is in it, and wait until it is gone.
 
     :param end: whether it is an error if it stays.

@@ -7,36 +7,20 @@ from typing import Annotated
 
 import typer
 
-from winlab import settings
-from winlab.cli.common import (
-    Changes,
-    Format,
-    From,
-    Iso,
-    Mirror,
-    Output,
-    Rehearse,
-    Spec,
-    System,
-    make_plan,
-    print_json,
-    print_table,
-    watched,
-)
+from winlab.cli.common import Format, Output, print_json, print_table
+from winlab.cli.flags import FromFlags, SpecFlags, spread
+from winlab.cli.work import plan_of, watched
 
+SPEC, SOURCES = SpecFlags(), FromFlags()
 app = typer.Typer(help="Everything that a lab needs in one verified file.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="The bundle.", metavar="FILE")]
 
 
 @app.command()
+@spread
 def create(
-    spec: Spec = "1-1-1",
-    changes: Changes = None,
-    os: System = None,
-    iso: Iso = None,
-    rehearse: Rehearse = False,
-    mirror: Mirror = None,
-    source: From = None,
+    wanted: SpecFlags = SPEC,
+    sources: FromFlags = SOURCES,
     to: Annotated[
         Path | None,
         typer.Option("--to", help="Where to write it; default: the cache, where create finds it.", metavar="FILE"),
@@ -44,15 +28,13 @@ def create(
     output: Format = Output.TABLE,
 ) -> None:
     """Gather all that a spec needs: programs, container images, manifests, images; own media by their hash."""
-    from winlab.operations import bundle as bundling
+    from winlab.cli.progress import shown
+    from winlab.lab import Lab
 
-    made, at_hand = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
-    chosen, artifacts, why = bundling.source(made, source.value if source else None, mirror)
-    if output is Output.TABLE:
-        print(f"Filled from {why}")
-    bundle = watched(
-        "bundle", lambda voice: bundling.create(made, at_hand, to, chosen, artifacts, mirror, voice), output, usual=1200
-    )
+    lab = Lab()
+    made = plan_of(lab, wanted.load())
+    with shown(output) as tell:
+        bundle = lab.bundle(made, to, origin=sources.origin, listener=tell)
     if output is Output.TABLE:
         print(f"{bundle.path}: {bundle.path.stat().st_size >> 20} MiB, digest {bundle.digest}")
 

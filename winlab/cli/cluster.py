@@ -9,28 +9,13 @@ from typing import Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import (
-    BundleFile,
-    Changes,
-    Format,
-    From,
-    Iso,
-    Lab,
-    Mirror,
-    Node,
-    Output,
-    Own,
-    Rehearse,
-    Spec,
-    System,
-    make_plan,
-    own_programs,
-    print_json,
-    watched,
-)
+from winlab.cli.common import Format, LabName, NodeName, Output, print_json
+from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import join
+from winlab.cli.work import plan_of
 
 ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
+SPEC, SOURCES = SpecFlags(), SourceFlags()
 
 
 def register(app: typer.Typer) -> None:
@@ -40,39 +25,38 @@ def register(app: typer.Typer) -> None:
     app.command()(push)
     app.command()(load)
     app.command()(logs)
-    app.command()(lock)
-    app.command()(join)
+    app.command()(spread(lock))
+    app.command()(spread(join))
 
 
 def kubeconfig(
-    lab: Lab = settings.DEFAULT_LAB,
+    lab: LabName = settings.DEFAULT_LAB,
     merge: Annotated[bool, typer.Option("--merge", help="Put it into your own kubeconfig.")] = False,
     use: Annotated[bool, typer.Option("--use", help="With --merge: make the lab's context the current one.")] = False,
 ) -> None:
     """Print a lab's kubeconfig; or merge it into your own, as the context winlab-NAME."""
-    from winlab.adapters.kube import kubeconfig as files
     from winlab.errors import UsageError
-    from winlab.lab_folder import LabState
+    from winlab.lab import Lab
 
+    own = Lab(lab)
     if use and not merge:
         raise UsageError("--use goes with --merge.", cure="Run 'winlab kubeconfig --merge --use'.")
     if not merge:
-        print(files.read(LabState(lab)), end="")
+        print(own.kubeconfig(), end="")
         return
-    path = files.publish(lab, use=use)
-    how = "kubectl" if use else f"kubectl --context {files.name(lab)}"
-    print(f"'{path}' has the context '{files.name(lab)}' now: {how} get nodes")
+    path = own.merge_kubeconfig(use=use)
+    how = "kubectl" if use else f"kubectl --context {own.context}"
+    print(f"'{path}' has the context '{own.context}' now: {how} get nodes")
 
 
-def kubectl(ctx: typer.Context, lab: Lab = settings.DEFAULT_LAB) -> None:
+def kubectl(ctx: typer.Context, lab: LabName = settings.DEFAULT_LAB) -> None:
     """Run the lab's own kubectl: winlab kubectl -- get nodes."""
     import os
 
     from winlab import run
-    from winlab.adapters.kube.kubectl import Kubectl
-    from winlab.lab_folder import LabState
+    from winlab.lab import Lab
 
-    own = Kubectl.of(LabState(lab))
+    own = Lab(lab).kubectl_program()
     os.environ["KUBECONFIG"] = str(own.kubeconfig)  # a flag would not reach kubectl's plug-ins
     run.replace([own.program, *ctx.args])
 
@@ -81,17 +65,17 @@ def push(
     binary: Annotated[
         str, typer.Argument(help="The file; its name says what it replaces: kubelet.exe. With --restore the name.")
     ],
-    node: Node,
+    node: NodeName,
     restore: Annotated[bool, typer.Option("--restore", help="Bring the original back.")] = False,
-    lab: Lab = settings.DEFAULT_LAB,
+    lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
     """Swap a program on a running node with your own build, or back."""
-    from winlab.operations import day2
+    from winlab.cli.progress import shown
+    from winlab.lab import Lab
 
-    done = watched(
-        f"push {node}", lambda voice: day2.push_binary(lab, node, binary, voice, restore=restore), output, 60
-    )
+    with shown(output) as tell:
+        done = Lab(lab).push(node, binary, restore=restore, listener=tell)
     if output is Output.JSON:
         print_json({"node": node, **dataclasses.asdict(done)})
         return
@@ -106,15 +90,15 @@ def load(
         str, typer.Argument(help="An OCI archive, what 'docker save' wrote, or a name in Docker or Podman.")
     ],
     name: Annotated[str, typer.Option("--name", help="The name that it gets in the lab.", metavar="REFERENCE")] = "",
-    lab: Lab = settings.DEFAULT_LAB,
+    lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
     """Bring a container image to every node of its system."""
     from winlab.cli.progress import shown
-    from winlab.operations import day2
+    from winlab.lab import Lab
 
     with shown(output) as tell:
-        found = day2.load_image(lab, image, tell, name=name)
+        found = Lab(lab).load(image, name=name, listener=tell)
     if output is Output.JSON:
         print_json([{"image": reference, "nodes": nodes} for reference, nodes in found.items()])
         return
@@ -124,16 +108,16 @@ def load(
 
 
 def logs(
-    node: Node = "",
+    node: NodeName = "",
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many of each log.")] = 60,
-    lab: Lab = settings.DEFAULT_LAB,
+    lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
     """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'."""
-    from winlab.operations import day2
+    from winlab.lab import Lab
     from winlab.operations.logs import text
 
-    found = day2.reports(lab, node, lines)
+    found = Lab(lab).logs(node, lines)
     if output is Output.JSON:
         print_json([dataclasses.asdict(report) for report in found])
     else:
@@ -141,17 +125,8 @@ def logs(
 
 
 def lock(
-    spec: Spec = "1-1-1",
-    changes: Changes = None,
-    os: System = None,
-    iso: Iso = None,
-    rehearse: Rehearse = False,
-    mirror: Mirror = None,
-    source: From = None,
-    bundle: BundleFile = None,
-    kubelet: Own = None,
-    kubeadm: Own = None,
-    kube_proxy: Own = None,
+    wanted: SpecFlags = SPEC,
+    sources: SourceFlags = SOURCES,
     file: Annotated[
         Path | None, typer.Option("--file", help="Default: winlab.lock beside the spec's file.", metavar="FILE")
     ] = None,
@@ -159,22 +134,16 @@ def lock(
     output: Format = Output.TABLE,
 ) -> None:
     """Write or renew winlab.lock: every input of a lab by its hash, for 'create --locked'."""
-    from winlab.operations import day2
-    from winlab.operations import lock_file as locks
-    from winlab.steps.payload import Origin
+    from winlab.cli.progress import shown
+    from winlab.lab import Lab
 
-    made, at_hand = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse)
-    path = file or locks.beside(spec)
-    before = locks.read(path) if check else locks.replaced(path)
-    origin = Origin(source.value if source else None, bundle, mirror, own_programs(kubelet, kubeadm, kube_proxy))
-    now = watched("inputs", lambda voice: day2.current_lock(made, at_hand, origin, spec, voice), output, 600)
-    if check and before is not None:
-        locks.require(before, now, path)
-    drifts = locks.compare(before, now) if before is not None else []
-    written = not check and locks.write(path, now)
+    own = Lab()
+    made = plan_of(own, wanted.load())
+    with shown(output) as tell:
+        done = own.lock(made, spec=wanted.spec, origin=sources.origin, file=file, check=check, listener=tell)
     if output is Output.JSON:
-        print_json({"file": str(path), "written": written, "changes": drifts})
+        print_json({"file": str(done.path), "written": done.written, "changes": done.changes})
         return
-    for drift in drifts:
-        print(drift)
-    print(f"'{path}' {'is written' if written else 'is as it was'}: {locks.count(now)} inputs.")
+    for change in done.changes:
+        print(change)
+    print(f"'{done.path}' {'is written' if done.written else 'is as it was'}: {done.inputs} inputs.")

@@ -1,77 +1,20 @@
-"""Consent to the terms of Microsoft's evaluation media: only a person can give it."""
+"""The question whether somebody accepts the terms of Microsoft's evaluation media: only a person can answer it."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
-    from winlab.design.plan.model import Plan
-    from winlab.design.spec.model import Spec
-
-TERMS = (
-    "Evaluation media of Windows Server are free for 180 days, for evaluation alone; the terms stand at "
-    "https://www.microsoft.com/evalcenter."
-)
-AcceptEula = Annotated[
-    bool, typer.Option("--accept-eula", help="You have read Microsoft's terms for evaluations, and accept them.")
-]
+    from winlab.site import Site
 
 
-def require(given: bool) -> None:
-    """See that the person has accepted Microsoft's terms; on a terminal they are asked for once.
+def accepted(given: bool, needed: bool, site: Site) -> bool:
+    """Whether the terms are accepted now: by the flag; or at the terminal, if they are needed and were not before."""
+    from winlab.operations import consent
 
-    :raises UsageError: they have not, or there is nobody to ask.
-    """
-    from winlab.errors import UsageError
-
-    if not _consents(given):
-        raise UsageError(
-            "Microsoft's evaluation media come with terms that only you can accept.",
-            why=TERMS,
-            cure="Say --accept-eula, or get the ISO yourself and give it with 'winlab image add NAME --iso PATH'.",
-        )
-
-
-def to_fetch(spec: Spec, given: bool) -> bool:
-    """Whether media that the spec lacks may be fetched; False where none is lacking."""
-    from winlab.design.catalog import recipes
-    from winlab.supply.images import windows_media
-
-    used = [recipes.get(pool.os) for pool in spec.pools if pool.count and pool.media is None]
-    return any(one.evaluations and windows_media.find(one) is None for one in used) and _consents(given)
-
-
-def assumed(plan: Plan) -> str | None:
-    """What to say of a plan some of whose media nobody has seen; None if they are there."""
-    from winlab.design.catalog import recipes
-    from winlab.supply.images import windows_media
-
-    images = dict.fromkeys(node.image for node in plan.windows_nodes() if not node.windows.own_medium)
-    lacking = [one for one in map(recipes.get, images) if one.evaluations and windows_media.find(one) is None]
-    return (
-        "\n".join(
-            f"There are no media for {one.name}: Microsoft's {one.evaluations[0].file} is taken for granted."
-            for one in lacking
-        )
-        or None
-    )
-
-
-def _consents(given: bool) -> bool:
-    note = _note()
-    if not given and not note.exists() and sys.stdin.isatty() and sys.stderr.isatty():
-        given = typer.confirm(f"{TERMS} Do you accept them?", err=True)
-    if given:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.touch()
-    return note.exists()
-
-
-def _note() -> Path:
-    from winlab import settings
-
-    return settings.state_dir() / "evaluation-terms-accepted"
+    if given or not needed or consent.is_given(site) or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return given
+    return typer.confirm(f"{consent.TERMS} Do you accept them?", err=True)

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from winlab import settings
-from winlab.cli.common import Changes, Format, Iso, Output, Rehearse, Spec, System, print_json, print_table, watched
+from winlab.cli.common import Format, Output, print_json, print_table
+from winlab.cli.flags import SpecFlags, spread
+from winlab.cli.work import plan_of, watched
 from winlab.errors import ExitCode
-
-if TYPE_CHECKING:
-    pass
 
 _host = typer.Typer(help="Prepare this machine for labs, or undo that.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
-    app.command()(doctor)
+    app.command()(spread(doctor))
     app.add_typer(_host, name="host")
 
 
-def doctor(
-    spec: Spec = "",
-    changes: Changes = None,
-    os: System = None,
-    iso: Iso = None,
-    rehearse: Rehearse = False,
-    output: Format = Output.TABLE,
-) -> None:
+def doctor(wanted: SpecFlags = SpecFlags(spec=""), output: Format = Output.TABLE) -> None:  # noqa: B008 - frozen
     """Check what labs need of this host. Exit code 4 if something is missing.
 
     With --spec (and create's other options), memory, disk and cores are compared with that spec.
@@ -38,17 +29,13 @@ def doctor(
     from winlab.host.doctor import Needs, diagnose
 
     needs = None
-    if spec:
-        from winlab.cli.common import make_plan
+    if wanted.spec:
         from winlab.design.plan.facts import HostFacts
+        from winlab.lab import Lab
+        from winlab.site import Site
 
         # of the host's facts none changes what a lab needs; and doctor is to report bad ones, not to fail on them
-        made, _ = make_plan(settings.DEFAULT_LAB, spec, changes, os, iso, rehearse, HostFacts())
-        needs = Needs(
-            memory_mib=sum(node.memory_mib for node in made.nodes),
-            disk_gib=sum(node.disk_mib for node in made.nodes) // 1024,
-            vcpus=sum(node.cpus for node in made.nodes),
-        )
+        needs = Needs.of(plan_of(Lab(site=Site(facts=HostFacts())), wanted.load()))
     checks = diagnose(needs)
     if output is Output.JSON:
         print_json([dataclasses.asdict(check) for check in checks])

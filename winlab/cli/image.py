@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import (
-    IMAGE_NAME,
-    BundleFile,
-    Changes,
-    Format,
-    From,
-    Iso,
-    Mirror,
-    Output,
-    Source,
-    print_json,
-    print_table,
-)
-from winlab.cli.consent import AcceptEula
+from winlab.cli.common import AcceptEula, Format, ImageName, Mirror, Output, print_json, print_table
+from winlab.cli.flags import BundleFlags, ChangeFlags, Changes, Iso, spread
+from winlab.cli.work import plan_of, watched
 
 if TYPE_CHECKING:
-    from winlab.design.catalog.recipes import Recipe
+    from winlab.design.spec.model import Spec
+    from winlab.steps.payload import Origin
     from winlab.supply.images.cache import Image
     from winlab.supply.images.library import Item
 
+SOURCES = BundleFlags()
 app = typer.Typer(help="The images that nodes are made from.", no_args_is_help=True)
 
 
@@ -104,9 +94,10 @@ def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
     A golden image that labs stand on stays.
     """
     from winlab.operations import prune as images
+    from winlab.site import Site
     from winlab.supply.images import library
 
-    freed, left = images.remove(library.find(which))
+    freed, left = images.remove(library.find(which), Site())
     if output is Output.JSON:
         print_json({"freed_bytes": freed, "pool": left or None})
         return
@@ -122,7 +113,6 @@ def export(
     output: Format = Output.TABLE,
 ) -> None:
     """Write an image to a file, for another machine."""
-    from winlab.cli.common import watched
     from winlab.supply.images import library
 
     item = library.find(which)
@@ -137,7 +127,6 @@ def bring(
     output: Format = Output.TABLE,
 ) -> None:
     """Take an exported image into the cache."""
-    from winlab.cli.common import watched
     from winlab.supply.images import library
 
     item = watched(f"import {path.name}", lambda voice: library.bring(path, voice), output, 60)
@@ -146,9 +135,10 @@ def bring(
 
 
 @app.command()
+@spread
 def build(
-    name: Annotated[str, IMAGE_NAME],
-    mirror: Mirror = None,
+    name: ImageName,
+    sources: BundleFlags = SOURCES,
     local: Annotated[
         Path | None, typer.Option("--from", help="A local file to take instead of downloading.", metavar="FILE")
     ] = None,
@@ -157,8 +147,6 @@ def build(
     ] = False,
     changes: Changes = None,
     iso: Iso = None,
-    source: From = None,
-    bundle: BundleFile = None,
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -167,53 +155,27 @@ def build(
     Of Windows that is a golden image: installed, with containerd and Kubernetes, generalized; labs clone it.
     """
     from winlab.cli.progress import shown
-    from winlab.design.catalog import recipes as catalog
-    from winlab.engine import engine
-    from winlab.engine.step import Step
-    from winlab.events import Progress
-    from winlab.steps.states import WORK
-    from winlab.supply.images import cache
-    from winlab.supply.images.requirements import require_source
+    from winlab.operations import images
 
-    recipe = catalog.get(name)
-    if recipe.windows is not None and not medium:
-        _build_golden(name, mirror, changes, iso, source, bundle, accept_eula, output)
+    if images.is_sealed(name) and not medium:
+        _build_golden(ChangeFlags(changes, name, iso).of("1-1-1"), sources.origin, accept_eula, output)
         return
-    require_source(recipe)
-
-    def obtain(progress: Progress) -> None:
-        cache.obtain(recipe, progress, mirror=mirror if recipe.download else None, source=local)
-
     with shown(output) as tell:
-        done, usual = lambda: cache.lookup(recipe) is not None, float(recipe.usual_seconds)
-        engine.run([Step(WORK(of=f"image {name}"), obtain, done, usual=usual)], tell)
-    found = cache.lookup(recipe)
-    if output is Output.TABLE and found is not None:
+        found = images.build(name, tell, mirror=sources.mirror, source=local)
+    if output is Output.TABLE:
         print(found.path)
 
 
-def _build_golden(
-    name: str,
-    mirror: str | None,
-    changes: list[str] | None,
-    iso: str | None,
-    source: Source | None,
-    bundle: Path | None,
-    accept_eula: bool,
-    output: Output,
-) -> None:
-    from winlab import settings
-    from winlab.cli.common import make_spec, plan_of
+def _build_golden(spec: Spec, origin: Origin, accept_eula: bool, output: Output) -> None:
     from winlab.cli.progress import shown
-    from winlab.operations import golden
-    from winlab.steps.payload import Origin
+    from winlab.lab import Lab
+    from winlab.operations import consent as terms
 
-    spec = make_spec("1-1-1", changes, name, iso, False)
-    plan, at_hand = plan_of(spec, settings.DEFAULT_LAB)
-    fetch = consent.to_fetch(spec, accept_eula)
-    origin = Origin(source.value if source else None, bundle, mirror)
+    lab = Lab()
+    plan = plan_of(lab, spec)
+    accepted = consent.accepted(accept_eula, terms.is_needed(plan), lab.site)
     with shown(output) as tell:
-        made = golden.build(plan, at_hand, tell, origin, consent=fetch)
+        made = lab.build_golden(plan, origin=origin, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:
         print(made.path)
     else:
@@ -222,7 +184,7 @@ def _build_golden(
 
 @app.command()
 def add(
-    name: Annotated[str, IMAGE_NAME],
+    name: ImageName,
     iso: Annotated[Path, typer.Option("--iso", help="The ISO; it is copied.", metavar="PATH", show_default=False)],
     sha256: Annotated[
         str | None, typer.Option("--sha256", help="The SHA-256 that it must have.", metavar="DIGEST")
@@ -230,20 +192,17 @@ def add(
     output: Format = Output.TABLE,
 ) -> None:
     """Take an ISO of your own into the cache, of Windows or of the virtio drivers; create uses it from then on."""
-    from winlab.cli.common import watched
-    from winlab.errors import UsageError
-    from winlab.supply.images import windows_media
+    from winlab.cli.progress import shown
+    from winlab.operations import images
 
-    recipe = _brought(name)
-    if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        raise UsageError(f"'{sha256}' is no SHA-256.", cure="It has 64 digits and letters a to f.")
-    image = watched(f"image {name}", lambda voice: windows_media.add(recipe, iso, sha256, voice), output, 60)
+    with shown(output) as tell:
+        image = images.add(name, iso, tell, sha256=sha256)
     _say(image, output)
 
 
 @app.command()
 def pull(
-    name: Annotated[str, IMAGE_NAME],
+    name: ImageName,
     accept_eula: AcceptEula = False,
     mirror: Mirror = None,
     source: Annotated[
@@ -255,46 +214,15 @@ def pull(
 
     What broke off is carried on.
     """
-    from winlab.cli.common import watched
-    from winlab.errors import NotFoundError
-    from winlab.supply.images import cache, windows_media
+    from winlab.cli.progress import shown
+    from winlab.operations import images
+    from winlab.site import Site
 
-    recipe = _brought(name)
-    if recipe.download is not None:
-        image = watched(
-            f"image {name}",
-            lambda voice: cache.obtain(recipe, voice, mirror=mirror, source=source),
-            output,
-            recipe.usual_seconds,
-        )
-        _say(image, output)
-        return
-    if not recipe.evaluations:
-        raise NotFoundError(f"No evaluation of '{name}' is known.", cure="Give an ISO of your own with 'image add'.")
-    consent.require(accept_eula)
-    evaluation = recipe.evaluations[0]
-    image = watched(
-        f"image {name}",
-        lambda voice: windows_media.pull(recipe, evaluation, voice, mirror=mirror, source=source),
-        output,
-        recipe.usual_seconds,
-    )
+    site = Site()
+    accepted = consent.accepted(accept_eula, images.needs_consent(name), site)
+    with shown(output) as tell:
+        image = images.pull(name, site, tell, accept_eula=accepted, mirror=mirror, source=source)
     _say(image, output)
-
-
-def _brought(name: str) -> Recipe:
-    """A recipe for something that comes as an ISO: Windows' installation media, the virtio drivers."""
-    from winlab.design.catalog import recipes as catalog
-    from winlab.errors import UsageError
-
-    recipe = catalog.get(name)
-    if recipe.os == "linux" or recipe.build is not None:
-        names = [one for one in catalog.names() if (row := catalog.get(one)).os != "linux" and row.build is None]
-        raise UsageError(
-            f"'{name}' needs no medium of yours.",
-            cure=f"Run 'winlab image build {name}'. Media are for {', '.join(names)}.",
-        )
-    return recipe
 
 
 def _say(image: Image, output: Output) -> None:
@@ -307,8 +235,9 @@ def prune(output: Format = Output.TABLE) -> None:
     """Remove cached images that no recipe asks for any more, and base volumes that no lab stands on."""
     from winlab.design.catalog import recipes as catalog
     from winlab.operations.prune import prune_all
+    from winlab.site import Site
 
-    freed = prune_all([catalog.get(name) for name in catalog.names()])
+    freed = prune_all([catalog.get(name) for name in catalog.names()], Site())
     if output is Output.JSON:
         print_json({"freed_bytes": freed})
     else:

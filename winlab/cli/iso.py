@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import Changes, Format, Iso, Mirror, Output, Rehearse, System, print_json, print_table
+from winlab.cli.common import AcceptEula, Format, Mirror, Output, print_json, print_table
+from winlab.cli.flags import ChangeFlags, spread
 
 if TYPE_CHECKING:
-    from winlab.events import Progress
     from winlab.supply.media.inspection import Report
     from winlab.supply.media.wim import WimImage
 
+CHANGES = ChangeFlags()
 app = typer.Typer(help="Windows installation media.", no_args_is_help=True)
 
 
@@ -46,32 +47,30 @@ def inspect(
 
 
 @app.command()
+@spread
 def build(
     to: Annotated[Path, typer.Option("--to", help="Where to write it.", metavar="FILE", show_default=False)],
     name: Annotated[str, typer.Option("--name", help="The computer's name.", metavar="NAME")] = "winlab",
-    system: System = None,
-    iso: Iso = None,
-    rehearse: Rehearse = False,
-    changes: Changes = None,
+    changes: ChangeFlags = CHANGES,
     mirror: Mirror = None,
-    accept_eula: consent.AcceptEula = False,
+    accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Export one self-contained ISO that installs Windows unattended, for use outside winlab.
 
     Its passwords and keys are new, and come into a folder beside it: NAME.credentials.
     """
-    from winlab.cli.common import make_spec, watched
+    from winlab.cli.progress import shown
+    from winlab.operations import consent as terms
     from winlab.operations import export_iso
+    from winlab.site import Site
 
-    spec = make_spec("1-1-1", changes, system, iso, rehearse)
-    machine = export_iso.make(spec, name)
-    fetch = consent.to_fetch(spec, accept_eula)
-
-    def export(progress: Progress) -> export_iso.Export:
-        return export_iso.export(machine, to, progress, mirror=mirror, consent=fetch)
-
-    made = watched(f"iso {to.name}", export, output, 60)
+    site = Site()
+    with shown(Output.TABLE) as tell:
+        machine = export_iso.make(changes.of("1-1-1"), name, tell)
+    accepted = consent.accepted(accept_eula, terms.is_needed(machine.plan), site)
+    with shown(output) as tell:
+        made = export_iso.export(machine, to, site, tell, mirror=mirror, accept_eula=accepted)
     if output is Output.JSON:
         print_json({"iso": str(made.iso), "credentials": str(made.credentials), "computer": machine.node.name.upper()})
     else:

@@ -5,60 +5,36 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import (
-    BundleFile,
-    Changes,
-    Format,
-    From,
-    Iso,
-    Lab,
-    Mirror,
-    Output,
-    Own,
-    Rehearse,
-    Spec,
-    System,
-    Until,
-    UntilWhen,
-    make_plan,
-    make_spec,
-    own_programs,
-    plan_of,
-    print_json,
-    print_table,
-)
-from winlab.cli.consent import AcceptEula
+from winlab.cli.common import AcceptEula, Format, LabName, Output, Until, UntilWhen, print_json, print_table
+from winlab.cli.flags import SourceFlags, SpecFlags, spread
+from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
+
+if TYPE_CHECKING:
+    from winlab.lab import Lab
+
+SPEC, SOURCES = SpecFlags(), SourceFlags()
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
-    app.command()(create)
-    app.command()(plan)
+    app.command()(spread(create))
+    app.command()(spread(plan))
     app.command()(status)
     app.command("list")(list_labs)
     app.command()(destroy)
 
 
 def create(
-    spec: Spec = "1-1-1",
-    lab: Lab = settings.DEFAULT_LAB,
-    changes: Changes = None,
-    os: System = None,
-    iso: Iso = None,
-    rehearse: Rehearse = False,
-    mirror: Mirror = None,
-    source: From = None,
-    bundle: BundleFile = None,
-    kubelet: Own = None,
-    kubeadm: Own = None,
-    kube_proxy: Own = None,
+    wanted: SpecFlags = SPEC,
+    lab: LabName = settings.DEFAULT_LAB,
+    sources: SourceFlags = SOURCES,
     locked: Annotated[
         bool, typer.Option("--locked", help="Refuse whatever is not as winlab.lock beside the spec says.")
     ] = False,
@@ -67,40 +43,29 @@ def create(
     output: Format = Output.TABLE,
 ) -> None:
     """Make a lab, or carry on with one that was interrupted."""
-    wanted = make_spec(spec, changes, os, iso, rehearse)
-    made, at_hand = plan_of(wanted, lab)
-    fetch = consent.to_fetch(wanted, accept_eula)
     from winlab.cli.progress import clock, shown
-    from winlab.events import Note
-    from winlab.operations import labs, lock_file
-    from winlab.steps.payload import Origin
+    from winlab.lab import Lab
+    from winlab.operations import consent as terms
+    from winlab.operations import lock_file
 
+    own = Lab(lab)
+    made = plan_of(own, wanted.load())
+    accepted = consent.accepted(accept_eula, terms.is_needed(made), own.site)
+    held = lock_file.beside(wanted.spec) if locked else None
     begun = time.monotonic()
     with shown(output) as tell:
-        if made.host.accelerator == "tcg":
-            tell(Note(lab=lab, text="KVM can't be used on this host: guests are emulated, which is slow."))
-        held = lock_file.beside(spec) if locked else None
-        own = own_programs(kubelet, kubeadm, kube_proxy)
-        origin = Origin(source.value if source else None, bundle, mirror, own)
-        labs.create(made, at_hand, tell, mirror=mirror, until=until.value, origin=origin, locked=held, consent=fetch)
+        own.create(made, until=until.value, origin=sources.origin, locked=held, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:
         what = "the cluster is Ready" if until is Until.CLUSTER else "all nodes answer"
         print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
-        _show_status(lab)
+        _show_status(own)
         if until is Until.CLUSTER:
-            from winlab.adapters.kube.kubectl import Kubectl
-            from winlab.lab_folder import LabState
-
-            print(Kubectl.of(LabState(lab)).run("get", "nodes", "--output=wide"), end="")
+            print(own.kubectl("get", "nodes", "--output=wide"), end="")
 
 
 def plan(
-    spec: Spec = "1-1-1",
-    lab: Lab = settings.DEFAULT_LAB,
-    changes: Changes = None,
-    os: System = None,
-    iso: Iso = None,
-    rehearse: Rehearse = False,
+    wanted: SpecFlags = SPEC,
+    lab: LabName = settings.DEFAULT_LAB,
     render: Annotated[
         Path | None,
         typer.Option("--render", help="Write every file that guests and libvirt would be given.", metavar="DIR"),
@@ -108,13 +73,15 @@ def plan(
     output: Format = Output.TABLE,
 ) -> None:
     """Show everything that would exist, without touching anything."""
-    made, _ = make_plan(lab, spec, changes, os, iso, rehearse)
-    if (note := consent.assumed(made)) is not None:
+    from winlab.lab import Lab
+    from winlab.operations import consent as terms
+
+    own = Lab(lab)
+    made = plan_of(own, wanted.load())
+    if (note := terms.assumed(made)) is not None:
         print(note, file=sys.stderr)
     if render is not None:
-        from winlab.design.render.folder import write
-
-        for path in write(made, render):
+        for path in own.render(made, render):
             print(path, file=sys.stderr)
     if output is Output.JSON:
         print_json({**made.without_secrets().model_dump(mode="json"), "digest": made.digest})
@@ -124,15 +91,15 @@ def plan(
     show(made)
 
 
-def status(lab: Lab = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def status(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Show a lab's nodes. Exit code 0: all answer; 20: some don't; 21: none does."""
-    raise typer.Exit(_show_status(lab, output))
+    from winlab.lab import Lab
+
+    raise typer.Exit(_show_status(Lab(lab), output))
 
 
-def _show_status(lab: str, output: Output = Output.TABLE) -> ExitCode:
-    from winlab.operations import labs
-
-    found = labs.status(lab)
+def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
+    found = lab.status()
     rows = []
     for node in found:
         tag = node.tag
@@ -145,9 +112,9 @@ def _show_status(lab: str, output: Output = Output.TABLE) -> ExitCode:
             row["answers"] = node.answers  # type: ignore[assignment]
             row["problem"] = node.problem
             row["user"] = node.tag.user
-        print_json({"lab": lab, "nodes": nodes})
+        print_json({"lab": lab.name, "nodes": nodes})
     else:
-        hints = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab)] for row in rows]
+        hints = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]
         print_table(["NODE", "ROLE", "IMAGE", "STATE", "ANSWERS", "ADDRESS", "FROM OUTSIDE", "REACH IT"], hints)
         for node in found:
             if node.problem:
@@ -164,9 +131,9 @@ def _lab_flag(lab: str) -> str:
 
 def list_labs(output: Format = Output.TABLE) -> None:
     """Show all labs of this host."""
-    from winlab.operations import labs
+    from winlab.lab import Lab
 
-    found = labs.all_labs()
+    found = {lab.name: lab.machines() for lab in Lab.all()}
     if output is Output.JSON:
         print_json(
             [
@@ -184,14 +151,12 @@ def list_labs(output: Format = Output.TABLE) -> None:
     print_table(["LAB", "NODES", "RUNNING"], rows)
 
 
-def destroy(lab: Lab = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def destroy(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Remove a lab with all its traces. Images stay, for the next one."""
     from winlab.cli.progress import shown
-    from winlab.design.plan.make import check_lab_name
-    from winlab.operations import labs
+    from winlab.lab import Lab
 
-    check_lab_name(lab, own=True)
     with shown(output) as tell:
-        removed = labs.destroy(lab, tell)
+        removed = Lab(lab).destroy(listener=tell)
     if output is Output.TABLE:
         print(f"The lab '{lab}' is gone." if removed else f"There is nothing of a lab '{lab}'.")

@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO, Literal
 import typer
 
 from winlab import settings
-from winlab.cli.common import Lab, Node
+from winlab.cli.common import LabName, NodeName
 
 VIEWERS = ("remote-viewer", "vncviewer", "gvncviewer")
 
@@ -25,37 +25,26 @@ def register(app: typer.Typer) -> None:
     app.command()(screenshot)
 
 
-def ssh(node: Node, lab: Lab = settings.DEFAULT_LAB) -> None:
+def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
     """Open an ssh session on a node. Its host key is known already."""
     from winlab import run
-    from winlab.adapters.guests.ssh import arguments
-    from winlab.adapters.vm.connection import connected
-    from winlab.lab_folder import LabState
-    from winlab.operations import labs
+    from winlab.lab import Lab
 
-    with connected() as conn:
-        machine = labs.find_node(lab, node, conn)
-    state = LabState(lab)
-    state.credentials()  # says what is wrong if this account has none
-    run.replace(arguments(machine.tag, state))
+    run.replace(Lab(lab).node(node).ssh())
 
 
 def execute(
-    node: Node,
+    node: NodeName,
     command: Annotated[list[str], typer.Argument(help="The command, after --. A single word is a line for the shell.")],
-    lab: Lab = settings.DEFAULT_LAB,
+    lab: LabName = settings.DEFAULT_LAB,
     via: Annotated[
         Literal["ssh", "winrm"] | None, typer.Option(help="By default WinRM on Windows, ssh on Linux.")
     ] = None,
 ) -> None:
     """Run a command on a node; its output and exit code are winlab's."""
-    from winlab.operations import labs
+    from winlab.lab import Lab
 
-    guest = labs.login(lab, node, via)
-    try:
-        code = guest.execute(command, _writer(sys.stdout.buffer), _writer(sys.stderr.buffer))
-    finally:
-        guest.close()
+    code = Lab(lab).node(node).stream(command, _writer(sys.stdout.buffer), _writer(sys.stderr.buffer), via=via)
     # a Windows exit code has 32 bits, a Linux one 8: what doesn't fit must not become 0
     raise typer.Exit(code if 0 <= code <= 255 else 255)
 
@@ -69,67 +58,53 @@ def _writer(stream: BinaryIO) -> Callable[[bytes], None]:
 
 
 def vnc(
-    node: Node,
-    lab: Lab = settings.DEFAULT_LAB,
+    node: NodeName,
+    lab: LabName = settings.DEFAULT_LAB,
     viewer: Annotated[bool, typer.Option(help="Open a viewer, where there is one and a display.")] = True,
 ) -> None:
     """Print where a node's screen is, and open a viewer."""
     from winlab import run
-    from winlab.adapters.vm import domains
-    from winlab.adapters.vm.connection import connected
-    from winlab.lab_folder import LabState
-    from winlab.operations import labs
+    from winlab.lab import Lab
 
-    with connected() as conn:
-        machine = labs.find_node(lab, node, conn)
-        address, port = domains.vnc(conn, machine.domain)
-    print(f"{node}: vnc://{address}:{port}  password {LabState(lab).credentials().nodes[node].vnc_password}")
+    screen = Lab(lab).node(node).screen()
+    print(f"{node}: vnc://{screen.address}:{screen.port}  password {screen.password}")
     if not viewer or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return
     program = next((name for name in VIEWERS if run.find(name)), None)
     if program is None:
         print(f"Install one of {', '.join(VIEWERS)} to have the screen opened.")
         return
-    run.start([program, f"vnc://{address}:{port}" if program == "remote-viewer" else f"{address}::{port}"])
+    separator = ":" if program == "remote-viewer" else "::"
+    where = f"{screen.address}{separator}{screen.port}"
+    run.start([program, f"vnc://{where}" if program == "remote-viewer" else where])
 
 
 def serial(
-    node: Node,
-    lab: Lab = settings.DEFAULT_LAB,
+    node: NodeName,
+    lab: LabName = settings.DEFAULT_LAB,
     log: Annotated[bool, typer.Option("--log", help="Print what the port has said so far, and end.")] = False,
 ) -> None:
     """Join a node's serial port to the terminal. Ctrl-] leaves."""
-    from winlab.adapters.vm import console
-    from winlab.adapters.vm.connection import connected
-    from winlab.adapters.vm.volumes import Pool
-    from winlab.design.render.domain import serial_log
-    from winlab.operations import labs
+    from winlab.lab import Lab
 
-    with connected() as conn:
-        machine = labs.find_node(lab, node, conn)
-        if log:
-            pool = Pool(conn)
-            pool.refresh()
-            sys.stdout.buffer.write(pool.download(serial_log(lab, node)))
-            return
-        print("Ctrl-] leaves.", file=sys.stderr)
-        console.join(conn, machine.domain)
+    there = Lab(lab).node(node)
+    if log:
+        sys.stdout.buffer.write(there.serial_log())
+        return
+    print("Ctrl-] leaves.", file=sys.stderr)
+    there.console()
 
 
 def screenshot(
-    node: Node,
+    node: NodeName,
     file: Annotated[Path, typer.Argument(help="The PNG file to write.")],
-    lab: Lab = settings.DEFAULT_LAB,
+    lab: LabName = settings.DEFAULT_LAB,
 ) -> None:
     """Write a node's screen to a PNG file."""
-    from winlab.adapters.vm import domains
-    from winlab.adapters.vm.connection import connected
     from winlab.errors import UsageError
-    from winlab.operations import labs
+    from winlab.lab import Lab
 
-    with connected() as conn:
-        machine = labs.find_node(lab, node, conn)
-        image = domains.screenshot(conn, machine.domain)
+    image = Lab(lab).node(node).screenshot()
     try:
         file.write_bytes(image)
     except OSError as error:

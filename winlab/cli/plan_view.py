@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from winlab.cli.common import print_table
 from winlab.design.plan.model import Plan, WindowsPlan
 from winlab.design.spec.sizes import human
@@ -24,6 +26,7 @@ def show(plan: Plan) -> None:
             ["kubernetes", f"{versions.kubernetes}, containerd {versions.containerd}, etcd {versions.etcd}"],
             ["", f"API server {cluster.endpoint}, for the host {cluster.external}"],
             ["", f"CNI {cluster.profile}, pods {cluster.pod_cidr}, services {cluster.service_cidr}"],
+            *(["add-on", f"{row.name} {_settings(row.settings)}".strip()] for row in plan.addons),
         ],
     )
     print_table(
@@ -53,3 +56,8 @@ def show(plan: Plan) -> None:
 
 def _medium(windows: WindowsPlan) -> str:
     return f"SHA-256 {windows.medium[:12]}..." if windows.own_medium else "from the image's recipe"
+
+
+def _settings(settings: dict[str, Any]) -> str:
+    """What was set: ``resolution=20, ...``."""
+    return ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None)

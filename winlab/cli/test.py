@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Format, Lab, Output, print_json, print_table
+from winlab.cli.common import Format, LabName, Output, print_json, print_table
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Only = Annotated[str | None, typer.Option("--only", help="Run only these checks:
 
 @app.command()
 def smoke(
-    lab: Lab = settings.DEFAULT_LAB,
+    lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
     junit: Junit = None,
     only: Only = None,
@@ -42,9 +42,10 @@ def smoke(
     from winlab.checks.model import choose
     from winlab.checks.rows import ROWS
     from winlab.cli.progress import shown
+    from winlab.site import Site
 
     choose([row.id for row in ROWS], only)
-    tags, reach = means.of(lab)
+    tags, reach = means.of(lab, Site())
     with shown(Output.TABLE) as tell:  # on the standard error
         report = smoke.run(lab, tags, reach, tell, only=only, keep=keep)
     _finish(report, output, junit)
@@ -52,7 +53,7 @@ def smoke(
 
 @app.command()
 def readiness(
-    lab: Lab = settings.DEFAULT_LAB,
+    lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
     junit: Junit = None,
     only: Only = None,
@@ -67,9 +68,10 @@ def readiness(
     _check_folder(junit)
     from winlab.checks import means, readiness
     from winlab.cli.progress import shown
+    from winlab.site import Site
 
     readiness.chosen_gates(only)
-    tags, reach = means.of(lab)
+    tags, reach = means.of(lab, Site())
     with shown(Output.TABLE) as tell:  # on the standard error
         report = readiness.run(lab, tags, reach, tell, only=only, timeout=timeout)
     _finish(report, output, junit)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 
 from winlab.engine.state import State
@@ -30,6 +30,7 @@ from winlab.events import (
     StepSkipped,
     StepStarted,
 )
+from winlab.threads import Threads
 
 REMIND = 1.0  # seconds between looks for an interrupt
 
@@ -138,7 +139,7 @@ class _Run:
 
     def all(self) -> list[Exception]:
         """Run them; the failures, the first one first."""
-        with ThreadPoolExecutor(max_workers=sum(load.at_once for load in Load)) as pool:
+        with Threads(max_workers=sum(load.at_once for load in Load)) as pool:
             try:
                 while self._running or (self._waiting and not self._failures):
                     for step in self._next():

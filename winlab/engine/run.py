@@ -16,6 +16,7 @@ from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Durations
 from winlab.engine.state import State
 from winlab.lab_folder import LabState
+from winlab.site import Site
 
 T = TypeVar("T")
 
@@ -93,9 +94,9 @@ class Run:
     outputs: Outputs = field(default_factory=Outputs)
 
     @classmethod
-    def start(cls, plan: Plan, stock: Stock, conn: Connection, sources: Sources | None = None) -> Run:
+    def start(cls, plan: Plan, stock: Stock, site: Site, conn: Connection, sources: Sources | None = None) -> Run:
         """A run of the plan on a hypervisor."""
-        return cls(plan, LabState(plan.lab), conn, Pool(conn), Pace.of(plan), stock, sources or Sources())
+        return cls(plan, site.folder(plan.lab), conn, site.pool(conn), Pace.of(plan), stock, sources or Sources())
 
     @property
     def lab(self) -> str:

@@ -15,8 +15,8 @@ from winlab.events import Progress
 class Load(Enum):
     """What a step needs of this machine, and so how many of its like run at once."""
 
-    WAITS = "waits"  # for a guest, a server, a person: as many as there are
-    CORE = "core"  # computes or downloads: one for each processor and one more, which a download leaves free
+    WAITS = "waits"  # for a guest, a server, the net: as many as there are
+    CORE = "core"  # computes: one for each processor and one more, since most of them wait now and then
     POOL = "pool"  # writes a volume: one after the other
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.model import Plan
 from winlab.errors import WinlabError
 
 SETUP = "Run 'sudo winlab host setup'."
@@ -39,6 +40,15 @@ class Needs:
     memory_mib: int = 0
     disk_gib: int = 0
     vcpus: int = 0
+
+    @classmethod
+    def of(cls, plan: Plan) -> Needs:
+        """What all nodes of a plan need together."""
+        return cls(
+            memory_mib=sum(node.memory_mib for node in plan.nodes),
+            disk_gib=sum(node.disk_mib for node in plan.nodes) // 1024,
+            vcpus=sum(node.cpus for node in plan.nodes),
+        )
 
 
 @dataclass

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from lxml import etree
-
+from winlab.design.plan import tags
 from winlab.events import Progress
 from winlab.host import daemons, fabric, storage
 from winlab.run import CommandError
-
-# Tables of OVN's northbound database in which labs own rows that stand by themselves.
-TABLES = (
-    *("Logical_Switch", "Logical_Router", "DHCP_Options", "DNS", "Address_Set", "Port_Group", "Load_Balancer"),
-    *("Load_Balancer_Group", "HA_Chassis_Group", "Meter"),
-)
-
-NAMESPACE = "{urn:winlab:"  # of the tag in a domain's metadata, whatever its version
-
-
-def lab_of(xml: str) -> str | None:
-    """The lab whose tag a domain's XML carries in its metadata; None if it carries none."""
-    metadata = etree.fromstring(xml.encode()).find("metadata")
-    for tag in metadata if metadata is not None else ():
-        if isinstance(tag.tag, str) and tag.tag.startswith(NAMESPACE):
-            return str(tag.get("lab", ""))
-    return None
 
 
 def _domains() -> dict[str, str]:
@@ -31,7 +13,7 @@ def _domains() -> dict[str, str]:
     found = {}
     for uuid in storage.virsh("list", "--all", "--uuid").stdout.split():
         xml = storage.virsh("dumpxml", uuid, check=False).stdout
-        lab = lab_of(xml) if xml else None
+        lab = tags.lab_of(xml) if xml else None
         if lab is not None:
             found[uuid] = lab
     return found
@@ -40,14 +22,14 @@ def _domains() -> dict[str, str]:
 def _rows() -> dict[tuple[str, str], str]:
     """The northbound rows of labs: (table, uuid) and the lab's name."""
     found = {}
-    for table in TABLES:
+    for table in tags.TABLES:
         try:
             said = fabric.nbctl("--format=json", "--columns=_uuid,external_ids", "list", table)
         except CommandError:
             continue  # an older OVN that has no such table
         for row in fabric.rows(said):
-            lab = dict(row["external_ids"][1]).get("winlab")
-            if lab and lab != "host":
+            lab = dict(row["external_ids"][1]).get(tags.KEY)
+            if lab and lab != tags.HOST:
                 found[(table, row["_uuid"][1])] = lab
     return found
 
@@ -80,6 +62,6 @@ def foreign_rows() -> bool:
     """Whether the northbound database holds switches or routers that are not winlab's."""
     for table in ("Logical_Switch", "Logical_Router"):
         for row in fabric.rows(fabric.nbctl("--format=json", "--columns=external_ids", "list", table)):
-            if "winlab" not in dict(row["external_ids"][1]):
+            if tags.KEY not in dict(row["external_ids"][1]):
                 return True
     return False

@@ -10,11 +10,11 @@ from winlab.design.plan import required
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.errors import UsageError
-from winlab.events import Progress
-from winlab.operations import lock_inputs
+from winlab.events import Listener, Note, Progress
+from winlab.operations import lock_inputs, one_step
 from winlab.operations.lock_file import Medium
 from winlab.steps import payload
-from winlab.supply.artifacts import select
+from winlab.steps.payload import Origin
 from winlab.supply.artifacts.bundle import file
 from winlab.supply.artifacts.bundle.file import Bundle
 from winlab.supply.artifacts.bundle.format import OwnMediaRow
@@ -22,12 +22,29 @@ from winlab.supply.artifacts.bundle.source import restore_image
 from winlab.supply.images import cache, windows_media
 
 
-def source(plan: Plan, kind: select.Kind | None, mirror: str | None) -> tuple[Source, list[Artifact], str]:
+def gather(plan: Plan, stock: Stock, path: Path | None, origin: Origin, tell: Listener) -> Bundle:
+    """Gather everything that a plan needs into a bundle, and say where from.
+
+    :param path: the bundle; None: in the cache, where create finds it by itself.
+    :raises NotFoundError: no source has everything.
+    :raises WinlabError: as :func:`create`.
+    """
+    chosen, artifacts, why = source(plan, origin)
+    tell(Note(lab=plan.lab, text=f"Filled from {why}"))
+    return one_step.perform(
+        "bundle",
+        lambda progress: create(plan, stock, path, chosen, artifacts, origin.mirror, progress),
+        tell,
+        usual=1200,
+    )
+
+
+def source(plan: Plan, origin: Origin) -> tuple[Source, list[Artifact], str]:
     """The source that the bundle is filled from, what it gives of all that the plan needs, and why it was taken.
 
     :raises NotFoundError: no source has everything.
     """
-    chosen, why = payload.choose(plan, payload.Origin(kind=kind, mirror=mirror))
+    chosen, why = payload.choose(plan, origin)
     return chosen.source, [artifact for artifact in required.every(plan) if artifact not in chosen.missing], why
 
 
@@ -60,7 +77,7 @@ def create(
         if row.sha256 not in brought
     ]
     inputs = {
-        "versions": {**plan.cluster.versions.model_dump(), **plan.cluster.components},
+        "versions": {**plan.cluster.versions.model_dump(), **plan.components},
         "profile": plan.cluster.profile,
         "images": sorted({node.image for node in plan.nodes}),
     }

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab.design.plan import credentials
-from winlab.design.plan import make as make_plan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.plan.stock import Stock
@@ -16,9 +15,11 @@ from winlab.design.render import answer
 from winlab.design.spec.model import Spec
 from winlab.design.spec.pools import LinuxWorkers
 from winlab.errors import UsageError
-from winlab.events import Progress
+from winlab.events import Listener, Progress, Told
+from winlab.operations import consent, one_step, planning
+from winlab.site import Site
 from winlab.steps import images, machines
-from winlab.supply.images import requirements, stock
+from winlab.supply.images import requirements
 from winlab.supply.media import export as media_export
 
 COMPUTER = re.compile(r"[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?")  # what DNS and NetBIOS both take
@@ -46,7 +47,7 @@ class Export:
     credentials: Path
 
 
-def make(spec: Spec, name: str) -> Alone:
+def make(spec: Spec, name: str, tell: Listener) -> Alone:
     """Decide everything about the machine *name*.
 
     :raises UsageError: it can't be called so, or the spec's workers don't run Windows.
@@ -57,24 +58,25 @@ def make(spec: Spec, name: str) -> Alone:
             cure="Use 1 to 15 letters, digits and hyphens, beginning with a letter.",
         )
     workers = spec.workers[0].model_copy(update={"count": 1, "golden": False})
-    at_hand = stock.take(spec)
-    whole = make_plan.make(
-        spec.model_copy(update={"workers": (workers,), "linux_workers": LinuxWorkers()}), "alone", HostFacts(), at_hand
-    )
+    single = spec.model_copy(update={"workers": (workers,), "linux_workers": LinuxWorkers()})
+    planned = planning.make(single, "alone", HostFacts(), Told(tell, "plan"))
+    whole = planned.plan
     worker = next(node for node in whole.nodes if node.role == "worker")
     if not isinstance(worker, WindowsNode):
         raise UsageError(
             f"'{worker.image}' is not Windows.", cure="Choose windows-2019, windows-2022 or windows-2025 with --os."
         )
     node = worker.changed(computer_name=name.upper()).model_copy(update={"name": name.lower()})
-    return Alone(whole.model_copy(update={"nodes": (node,)}), node, at_hand)
+    return Alone(whole.model_copy(update={"nodes": (node,)}), node, planned.stock)
 
 
-def export(alone: Alone, to: Path, progress: Progress, *, mirror: str | None = None, consent: bool = False) -> Export:
+def export(
+    alone: Alone, to: Path, site: Site, tell: Listener, *, mirror: str | None = None, accept_eula: bool = False
+) -> Export:
     """Write the ISO to *to*, and the machine's credentials into a folder beside it.
 
     :param mirror: where drivers and media come from, instead of their own sites.
-    :param consent: the terms of Microsoft's evaluation media were accepted: a medium that lacks is fetched.
+    :param accept_eula: a person has accepted Microsoft's terms for evaluations: a missing medium is fetched.
     :raises UsageError: the medium can't be used, or something is in the way; nothing is overwritten.
     :raises NotFoundError: there is no medium.
     """
@@ -82,8 +84,14 @@ def export(alone: Alone, to: Path, progress: Progress, *, mirror: str | None = N
     for path in (made.iso, made.credentials):
         if path.exists():
             raise UsageError(f"'{path}' is there already.", cure="Remove it, or choose another name with --to.")
-    requirements.check(alone.plan, alone.stock, consent=consent, joins=False)
-    medium = images.medium(alone.node, alone.stock, progress, mirror=mirror, consent=consent)
+    fetch = consent.settle(alone.plan, site, accepted=accept_eula)
+    one_step.perform(f"iso {to.name}", lambda progress: _export(alone, made, progress, mirror, fetch), tell, usual=60)
+    return made
+
+
+def _export(alone: Alone, made: Export, progress: Progress, mirror: str | None, fetch: bool) -> None:
+    requirements.check(alone.plan, alone.stock, consent=fetch, joins=False)
+    medium = images.medium(alone.node, alone.stock, progress, mirror=mirror, consent=fetch)
     requirements.check_medium(alone.node, medium)
     node = requirements.with_key(alone.node, medium)
     images.fetch_drivers(alone.plan, progress, mirror=mirror)
@@ -92,19 +100,20 @@ def export(alone: Alone, to: Path, progress: Progress, *, mirror: str | None = N
         **answer.answer_files(alone.plan, node, generated, pfx=generated.pfx(node.name)),
         **machines.additions(alone.node, medium, alone.stock, progress),
     }
-    partial = to.with_name(f"{to.name}.part")
+    partial = made.iso.with_name(f"{made.iso.name}.part")
     try:
         media_export.build(medium, partial, files, progress)
         made.credentials.mkdir(mode=0o700)
         _write(made.credentials / "administrator-password", generated.administrator_password + "\n")
         _write(made.credentials / "ssh_key", generated.ssh_key)
         _write(made.credentials / "ca.pem", generated.ca_certificate)
-        partial.replace(to)
+        partial.replace(made.iso)
     except OSError as error:
-        raise UsageError(f"'{to}' can't be written.", why=str(error), cure="Choose another place with --to.") from error
+        raise UsageError(
+            f"'{made.iso}' can't be written.", why=str(error), cure="Choose another place with --to."
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
-    return made
 
 
 def _write(path: Path, text: str) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from winlab import lab_folder, locks
-from winlab.adapters.vm.connection import Connection, connected
+from winlab import locks
+from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import Pool
 from winlab.design.cni import compatible
 from winlab.design.plan.golden import LAB as GOLDEN
@@ -18,8 +18,8 @@ from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Listener, Note, Progress, Told
-from winlab.lab_folder import LabState
 from winlab.operations import bundle
+from winlab.site import Site
 from winlab.steps import payload, recipe
 from winlab.steps.golden import all_made
 from winlab.steps.payload import Origin
@@ -35,7 +35,7 @@ def is_there(plan: Plan, builder: Plan, pool: Pool, conn: Connection) -> bool:
     made already, from whichever one it was then."""
     if pool.is_complete(_volume(plan, builder)) or golden_cache.find(_key(builder)) is not None:
         return True
-    return all_made(plan.clones(builder.golden), conn)
+    return all_made(plan, conn, builder.golden)
 
 
 def _key(builder: Plan) -> str:
@@ -48,7 +48,7 @@ def _volume(plan: Plan, builder: Plan) -> str:
     return plan.clones(builder.golden)[0].volume("base").name
 
 
-def check_media(plan: Plan, stock: Stock, *, consent: bool = False, offline: bool = False) -> None:
+def check_media(plan: Plan, stock: Stock, site: Site, *, consent: bool = False, offline: bool = False) -> None:
     """See that the media can be had from which Windows will have to be installed, if it has to be.
 
     :param offline: everything is to come from a bundle, and nothing from the internet.
@@ -66,7 +66,7 @@ def check_media(plan: Plan, stock: Stock, *, consent: bool = False, offline: boo
         try:
             requirements.check(builder, stock, consent=consent, offline=offline)
         except WinlabError:
-            if not _is_settled(plan, builder):
+            if not _is_settled(plan, builder, site):
                 raise
 
 
@@ -93,15 +93,17 @@ def check_evaluation(plan: Plan, tell: Listener) -> None:
             tell(Note(lab=plan.lab, text=text))
 
 
-def _is_settled(plan: Plan, builder: Plan) -> bool:
+def _is_settled(plan: Plan, builder: Plan, site: Site) -> bool:
     try:
-        with connected() as conn:
-            return is_there(plan, builder, Pool(conn), conn)
+        with site.storage() as (conn, pool):
+            return is_there(plan, builder, pool, conn)
     except HostError:
         return False
 
 
-def lacking(plan: Plan, present: Callable[[Plan], bool], held: ExitStack, progress: Progress) -> tuple[Plan, ...]:
+def lacking(
+    plan: Plan, site: Site, present: Callable[[Plan], bool], held: ExitStack, progress: Progress
+) -> tuple[Plan, ...]:
     """The plans of the labs in which golden images have to be made; empty if nothing has to be.
 
     Another winlab that makes one of them is waited for. The locks stay in *held*.
@@ -112,8 +114,8 @@ def lacking(plan: Plan, present: Callable[[Plan], bool], held: ExitStack, progre
     for builder in sorted(plan.builders, key=lambda one: one.lab):  # in one order everywhere: nobody waits in a circle
         if present(builder):
             continue
-        folder = LabState(builder.lab)
-        held.enter_context(locks.held(_lock(builder.lab), progress, "making this golden image"))
+        folder = site.folder(builder.lab)
+        held.enter_context(locks.held(_lock(builder.lab, site), progress, "making this golden image"))
         if present(builder):
             continue
         folder.write(folder.folder / WANTED_BY, plan.lab)
@@ -121,14 +123,16 @@ def lacking(plan: Plan, present: Callable[[Plan], bool], held: ExitStack, progre
     return tuple(builder for builder in plan.builders if builder in found)
 
 
-def _lock(lab: str) -> Path:
+def _lock(lab: str, site: Site) -> Path:
     """Held while a golden image is made. Beside the builder's folder, which goes when it is done."""
-    base = LabState(lab).folder.parent
+    base = site.folder(lab).folder.parent
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
     return base / f"{lab}.lock"
 
 
-def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: bool = False) -> golden_cache.Golden:
+def build(
+    plan: Plan, stock: Stock, site: Site, tell: Listener, origin: Origin, *, consent: bool = False
+) -> golden_cache.Golden:
     """Make the golden image of a plan with one pool of Windows nodes, unless it is in the cache.
 
     :raises WinlabError: a medium or source is missing (nothing was touched then), or a step failed.
@@ -143,32 +147,33 @@ def build(plan: Plan, stock: Stock, tell: Listener, origin: Origin, *, consent: 
     offline = origin.bundle is not None
     if origin.bundle is not None:
         bundle.restore_images(builder, origin.bundle, Told(tell, "images of the bundle"))
-    check_media(plan, stock, consent=consent, offline=offline)
+    check_media(plan, stock, site, consent=consent, offline=offline)
     check_evaluation(plan, tell)
-    with connected() as conn, ExitStack() as held:
-        if lacking(plan, lambda _: golden_cache.find(key) is not None, held, Told(tell, "golden image")):
+    with site.connected() as conn, ExitStack() as held:
+        if lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, Told(tell, "golden image")):
             source, why = payload.choose(plan, origin)
             if source.bundle is not None and not offline:
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
             fetch = consent and not offline
-            run = Run.start(plan, stock, conn, Sources(origin.mirror, fetch))
+            run = Run.start(plan, stock, site, conn, Sources(origin.mirror, fetch))
             forecast = Forecast(run.pace.known, [builder])
-            engine.run(forecast.steps(recipe.golden_build(run, [builder], source, alone=True)), tell, builder.lab)
-            LabState(builder.lab).remove()
+            steps = recipe.once(recipe.golden_build(run, [builder], source, alone=True))
+            engine.run(forecast.steps(steps), tell, builder.lab)
+            site.folder(builder.lab).remove()
     image = golden_cache.find(key)
     assert image is not None
     return image
 
 
-def abandon(lab: str, destroy: Callable[[str], object]) -> None:
+def abandon(lab: str, site: Site, destroy: Callable[[str], object]) -> None:
     """Remove half-made golden images that this lab's create began, and that nobody is making now."""
-    for other in lab_folder.labs():
-        folder = LabState(other).folder
+    for other in site.folders():
+        folder = site.folder(other).folder
         note = folder / WANTED_BY
         if not other.startswith(GOLDEN) or not note.exists() or note.read_text(encoding="utf-8").strip() != lab:
             continue
-        with locks.attempt(_lock(other)) as mine:
+        with locks.attempt(_lock(other, site)) as mine:
             if mine:
                 with suppress(ConflictError):
                     destroy(other)

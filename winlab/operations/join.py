@@ -11,6 +11,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,18 @@ from winlab.design import cni
 from winlab.design.catalog import versions
 from winlab.design.cni.routed import Routed
 from winlab.design.plan import addresses
+from winlab.design.plan import make as plans
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.plan.tags import Tag
+from winlab.design.spec import pools
 from winlab.design.spec.model import Spec
 from winlab.errors import ClusterError, UsageError
-from winlab.events import Progress
+from winlab.events import Listener, Note, Progress, Told
 from winlab.lab_folder import LabState
+from winlab.operations import create, look, one_step, planning
+from winlab.operations.planning import Planned
+from winlab.site import Site
 from winlab.steps import linux_nodes, payload
 from winlab.steps.payload import Origin
 
@@ -40,6 +46,74 @@ FILES = {  # a kubeconfig's fields that name files, and the field that holds the
     "client-certificate": "client-certificate-data",
     "client-key": "client-key-data",
 }
+
+
+@dataclass(frozen=True)
+class Joining:
+    """A lab that is to join a cluster: its plan, the cluster, and the administrator's kubeconfig for it."""
+
+    planned: Planned
+    cluster: ForeignCluster
+    admin: str
+
+
+def plan(
+    spec: Spec,
+    lab: str,
+    site: Site,
+    tell: Listener,
+    config: Path,
+    *,
+    context: str = "",
+    server: str = "",
+    prefix: str = pools.FIRST,
+    origin: Origin | None = None,
+) -> Joining:
+    """Look at the cluster, and plan workers that can join it. Nothing is touched.
+
+    :param config: a kubeconfig of one of the cluster's administrators.
+    :param context: the name of one of its contexts; empty: the current one.
+    :param server: ADDRESS:PORT that the API server's advertised host name leads to; empty: what name servers say.
+    :param prefix: what the workers are called, with a number behind it.
+    :param origin: where kubectl comes from, if this host has none.
+    :raises UsageError: the workers can't join.
+    :raises WinlabError: the cluster can't be looked at.
+    """
+    plans.check_prefix(prefix)
+    plans.check_lab_name(lab)
+    admin = chosen(config, context, lab)
+    cluster = one_step.perform(
+        "look at the cluster",
+        lambda progress: look_at(site.folder(lab), admin, server, spec, origin or Origin(), progress),
+        tell,
+        usual=10,
+    )
+    first, *others = spec.workers
+    named = spec.model_copy(update={"workers": (first.model_copy(update={"name": prefix}), *others)})
+    planned = planning.make(named, lab, site.facts, Told(tell, "plan"), existing=cluster)
+    check(planned.plan, cluster, [machine.tag.node for machine in look.machines(lab, site)])
+    return Joining(planned, cluster, admin)
+
+
+def join(
+    joining: Joining,
+    site: Site,
+    tell: Listener,
+    *,
+    until: create.Until = "cluster",
+    origin: Origin | None = None,
+    consent: bool = False,
+) -> None:
+    """Make the lab and have its workers join, or carry on with that.
+
+    :raises WinlabError: as :func:`winlab.operations.create.create`.
+    """
+    planned = joining.planned
+    for note in notes(planned.plan, joining.cluster):
+        tell(Note(lab=planned.plan.lab, text=note))
+    create.create(
+        planned.plan, planned.stock, site, tell, until=until, origin=origin, admin=joining.admin, consent=consent
+    )
 
 
 def check_changes(changes: Sequence[str]) -> None:
@@ -93,7 +167,7 @@ def chosen(path: Path, context: str, lab: str) -> str:
     return made
 
 
-def look(state: LabState, admin: str, server: str, spec: Spec, origin: Origin, progress: Progress) -> ForeignCluster:
+def look_at(state: LabState, admin: str, server: str, spec: Spec, origin: Origin, progress: Progress) -> ForeignCluster:
     """Read the facts of the cluster with the kubeconfig *admin*. Nothing is touched.
 
     kubectl is the lab's own if it has one already, else the person's, else it comes from where all else comes from.

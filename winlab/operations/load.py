@@ -12,12 +12,16 @@ from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
 from winlab.adapters.vm.domains import Machine
 from winlab.design.catalog.artifact import System
+from winlab.engine import engine
 from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
-from winlab.events import Progress
+from winlab.events import Listener, Progress
 from winlab.operations import drives as drive
+from winlab.operations import look
 from winlab.operations.drives import Drives
-from winlab.steps.states import LOAD_CD, LOADED
+from winlab.site import Site
+from winlab.steps.states import LOAD_CD, LOAD_READY, LOADED
+from winlab.supply.artifacts import store
 from winlab.supply.artifacts.oci import archive as oci
 
 ENGINES = ("docker", "podman")  # in this order
@@ -39,6 +43,37 @@ class Ready:
     def file(self) -> str:
         """Its path on the CD; short, whatever the image's name is."""
         return f"images/{self.sha256[:16]}.tar"
+
+
+def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") -> dict[str, list[str]]:
+    """Bring an image to every node of its system; the nodes, by the image's full name.
+
+    :param image: an archive, or the name of an image in the local engine.
+    :param name: the name that it gets; by default its own.
+    :raises NotFoundError: there is no such lab or image.
+    :raises UsageError: it is no image that a node could run; nothing was touched.
+    :raises WinlabError: a node refused.
+    """
+    state = site.folder(lab)
+    with site.connected() as conn, store.workspace() as folder:
+        machines = look.find(lab, conn)
+        prepared: list[Ready] = []
+
+        def work(progress: Progress) -> None:
+            prepared.extend(prepare(image, folder, name=name, progress=progress))
+
+        engine.run([Step(LOAD_READY(lab), work, lambda: False, usual=5)], tell, lab)
+        nodes = nodes_for(prepared, machines)
+        with state.locked():
+            drives = Drives(conn, site.pool(conn), state)
+            try:
+                engine.run(steps(prepared, nodes, drives), tell, lab)
+            finally:
+                clean(lab, drives)
+    found: dict[str, list[str]] = {}
+    for one in prepared:
+        found.setdefault(one.reference, []).extend(machine.tag.node for machine in nodes.get(one.os, []))
+    return found
 
 
 def is_file(image: str) -> bool:
@@ -96,17 +131,17 @@ def _save(image: str, target: Path, progress: Progress) -> Path:
     if image.startswith("-"):
         raise UsageError(f"'{image}' is no name of an image.")
     reasons = []
-    for engine in ENGINES:
-        if run.find(engine) is None:
-            reasons.append(f"{engine} is not installed.")
+    for program in ENGINES:
+        if run.find(program) is None:
+            reasons.append(f"{program} is not installed.")
             continue
-        progress.say(f"{engine} save {image}")
+        progress.say(f"{program} save {image}")
         try:
-            run.run([engine, "save", "--output", target, image], timeout=SAVING)
+            run.run([program, "save", "--output", target, image], timeout=SAVING)
         except run.CommandError as error:
             target.unlink(missing_ok=True)
             lines = (error.result.stderr or error.result.stdout).strip().splitlines()
-            reasons.append(f"{engine}: {lines[-1] if lines else 'it printed nothing'}")
+            reasons.append(f"{program}: {lines[-1] if lines else 'it printed nothing'}")
             continue
         return target
     raise NotFoundError(

@@ -8,7 +8,7 @@
     source: upstream                    where artifacts came from; not compared, what came is
     versions: {kubernetes: v1.36.3, containerd: 2.3.7, ...}
     profile: calico-vxlan
-    components: {calico: v3.32.1, ...}  the profile's own versions
+    components: {calico: v3.32.1, ...}  the versions of the profile's and the add-ons' parts
     media:                              the person's own, by the node's image
     - {name: windows-2022, file: server.iso, sha256: ...}
     images:                             of the catalog; ``key`` stands for all that winlab makes or fetches it from
@@ -125,7 +125,7 @@ def collect(
         source=source,
         versions=plan.cluster.versions,
         profile=plan.cluster.profile,
-        components=plan.cluster.components,
+        components=plan.components,
         media=tuple(sorted(set(media), key=lambda row: (row.name, row.file))),
         images=tuple(sorted({image.name: image for image in images}.values(), key=lambda row: row.name)),
         programs=_sorted(rows["programs"]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +11,14 @@ from winlab.adapters.guests.scripts import Node
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
-from winlab.errors import WinlabError
+from winlab.errors import NotFoundError, UsageError, WinlabError
 from winlab.lab_folder import LabState
+from winlab.operations import look
+from winlab.site import Site
+from winlab.threads import Threads
 
 EVENTS = 15
+MOST_LINES = 10_000
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,32 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
 
+def reports(lab: str, site: Site, node: str, lines: int) -> list[Report]:
+    """What a node has to say, or all of them (*node* is empty).
+
+    :param lines: of each log.
+    :raises NotFoundError: there is no such lab or node.
+    :raises UsageError: *lines* is out of range.
+    """
+    if not 1 <= lines <= MOST_LINES:
+        raise UsageError(f"--lines {lines} is not between 1 and {MOST_LINES}.")
+    state = site.folder(lab)
+    with site.connected() as conn:
+        machines = [look.find_node(lab, node, conn)] if node else look.find(lab, conn)
+    try:
+        kubectl = Kubectl.of(state)
+    except NotFoundError:  # no cluster yet: the nodes have logs all the same
+        kubectl = None
+    return gather(machines, state, kubectl, lines)
+
+
 def gather(machines: list[Machine], state: LabState, kubectl: Kubectl | None, lines: int) -> list[Report]:
     """Ask all nodes at once, and the API server about them. What does not answer is reported, not raised.
 
     :param kubectl: None: the lab has no cluster (yet).
     :param lines: of each log.
     """
-    with ThreadPoolExecutor(max_workers=8) as pool:
+    with Threads(max_workers=8) as pool:
         return list(pool.map(lambda machine: _report(machine, state, kubectl, lines), machines))
 
 

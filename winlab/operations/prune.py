@@ -6,19 +6,20 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.connection import Connection, connected
+from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import MARKER, Pool
 from winlab.design.catalog.recipes import Recipe, has_builder
 from winlab.design.plan import golden
 from winlab.design.render.domain import PAYLOAD_DRIVE
 from winlab.errors import ConflictError, HostError
+from winlab.site import Site
 from winlab.supply.images import cache
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.images.library import Item
 from winlab.supply.payload import PREFIX
 
 
-def prune_all(recipes: Iterable[Recipe]) -> int:
+def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
     """Remove cached images that are none of *recipes*', golden ones but the newest of each recipe, and base volumes
     that no other volume stands on and no machine has in a drive, or waits for. Images whose builder is not installed
     stay: nobody can say whether they are still what their recipe gives.
@@ -42,12 +43,12 @@ def prune_all(recipes: Iterable[Recipe]) -> int:
     newest = {one.image.recipe.name: one.image.key for one in golden_cache.entries()}  # which comes last
     kept.update(newest.values())
     freed = cache.prune(kept)
-    with suppress(HostError), connected() as conn:  # a host without libvirt has no volumes to prune
-        _prune_pool(Pool(conn), domains.files(conn), waiting=_one_waits(conn))
+    with suppress(HostError), site.storage() as (conn, pool):  # a host without libvirt has no volumes to prune
+        _prune_pool(pool, domains.files(conn), waiting=_one_waits(conn))
     return freed
 
 
-def remove(item: Item) -> tuple[int, str]:
+def remove(item: Item, site: Site) -> tuple[int, str]:
     """Remove an image from the cache; a golden one first from the pool, where create would find it.
 
     :returns: how many bytes of the cache were freed; and why the pool was not looked at, if it was not.
@@ -56,8 +57,8 @@ def remove(item: Item) -> tuple[int, str]:
     left = ""
     if item.golden is not None:
         try:
-            with connected() as conn:
-                _remove_base(Pool(conn), golden.base_volume(item.name, item.golden.key))
+            with site.storage() as (_, pool):
+                _remove_base(pool, golden.base_volume(item.name, item.golden.key))
         except HostError as error:
             left = error.what
     return cache.remove(item.image.key), left

@@ -20,7 +20,9 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError
 from winlab.events import Progress
 from winlab.operations import drives as drive
+from winlab.operations import look
 from winlab.operations.drives import Drives
+from winlab.site import Site
 from winlab.supply.artifacts import executable
 
 PROGRAMS: dict[System, tuple[str, ...]] = {
@@ -80,6 +82,23 @@ def check(binary: Path, os: System) -> str:
     raise UsageError(f"'{binary}' can't be pushed.", why=why, cure=f"Build it with GOOS={os} GOARCH=amd64.")
 
 
+def to_node(lab: str, site: Site, node: str, binary: str, progress: Progress, *, restore: bool = False) -> Pushed:
+    """Swap a program on a node with the file *binary*; or bring the original back (*binary* is only its name then).
+
+    :raises NotFoundError: there is no such lab or node, or it has no cluster.
+    :raises UsageError: the file is not a program of this node; nothing was touched.
+    :raises WinlabError: the node or the cluster refused.
+    """
+    state = site.folder(lab)
+    with site.connected() as conn:
+        machine = look.find_node(lab, node, conn)
+        kubectl = Kubectl.of(state)
+        with state.locked():
+            drives = Drives(conn, site.pool(conn), state)
+            work = bring_back if restore else push
+            return work(machine, binary, drives, kubectl, progress, scale=site.facts.scale)
+
+
 def push(
     machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
 ) -> Pushed:
@@ -114,7 +133,7 @@ def push(
     return pushed
 
 
-def restore(
+def bring_back(
     machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
 ) -> Pushed:
     """Put the original program back that :func:`push` had replaced. Again is fine.

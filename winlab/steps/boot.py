@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from winlab import settings
-from winlab.adapters.guests import base
+from winlab.adapters.guests.connect import connect
 from winlab.adapters.vm import domains, screen
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan
@@ -70,7 +70,7 @@ class Login:
         heard: list[bytes] = []
         self.refusal = None
         try:
-            guest = base.connect(self._tag, self._folder, timeout=10)
+            guest = connect(self._tag, self._folder, timeout=10)
         except UnreachableError:
             return False
         except GuestError as error:

@@ -9,25 +9,25 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from winlab import data
 from winlab import run as commands
+from winlab.adapters import traces
 from winlab.adapters.guests import contract
 from winlab.adapters.guests.scripts import Node
+from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import Pool
 from winlab.design.plan import golden
-from winlab.design.plan.model import WindowsNode
+from winlab.design.plan.model import Plan, WindowsNode
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.step import Load, Step
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import GuestError, StalledError, WinlabError
+from winlab.errors import GuestError, StalledError, WinlabError, together
 from winlab.events import Progress
 from winlab.steps import evidence, known_failures, windows_nodes
 from winlab.steps.states import BINARIES, IMAGE, REMOVED, SEALED, UPDATES
@@ -44,8 +44,17 @@ def is_sealed(run: Run) -> bool:
     return (run.folder.folder / NOTE).exists()
 
 
-def all_made(nodes: Iterable[WindowsNode], conn: Connection) -> bool:
-    """Whether all of these machines are made, so that no golden image is cloned for them any more."""
+def clone(plan: Plan) -> WindowsNode | None:
+    """The first node that is a clone; None if there is none."""
+    return next((node for node in plan.windows_nodes() if node.windows.golden), None)
+
+
+def all_made(plan: Plan, conn: Connection, key: str | None = None) -> bool:
+    """Whether the plan's Windows machines are made, so that no golden image is cloned any more.
+
+    :param key: of a golden image: only its clones count.
+    """
+    nodes = plan.windows_nodes() if key is None else plan.clones(key)
     return all(domains.find(conn, node.domain) is not None for node in nodes)
 
 
@@ -83,9 +92,9 @@ def upload_step(run: Run, target: str, key: str) -> Step:
         run.pool.upload_base(target, image.path, progress.say)
 
     def done() -> bool:
-        return run.pool.is_complete(target) or all_made(run.plan.clones(key), run.conn)
+        return run.pool.is_complete(target) or all_made(run.plan, run.conn, key)
 
-    return Step(IMAGE(of=target), work, done, usual=60, load=Load.CORE)
+    return Step(IMAGE(of=target), work, done, usual=60)
 
 
 class _Build:
@@ -257,18 +266,7 @@ class _Build:
     def remove(self, progress: Progress) -> None:
         """Remove the machine and all of its lab but the folder, which is locked."""
         progress.say("its disk is in the cache now")
-        clear(self.run.plan.lab, self.run.pool, self.run.conn)
+        problems = traces.remove(self.run.plan.lab, self.run.conn, ovn.connect, lambda: self.run.pool, lambda *_: None)
+        if problems:
+            raise together(problems)
         self.note.unlink(missing_ok=True)
-
-
-def clear(lab: str, pool: Pool, conn: Connection) -> None:
-    """Remove the machine, network and volumes of a lab that made a golden image."""
-    from winlab.adapters.overlay import ovn
-
-    for machine in domains.machines(conn, lab):
-        domains.remove(conn, machine.domain)
-    with ovn.connect() as northbound:
-        northbound.remove(lab)
-    pool.refresh()
-    for name in pool.names(f"{lab}."):
-        pool.delete(name)

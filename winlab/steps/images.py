@@ -49,7 +49,9 @@ def _step(run: Run, volume: str, node: NodePlan) -> Step:
             if node.volume("base").name == volume
         )
 
-    return Step(IMAGE(of=volume), work, done, usual=float(_usual(recipe, node)), load=Load.CORE)
+    # what is built computes; what is fetched waits for the net, maybe for long
+    load = Load.WAITS if recipe.build is None else Load.CORE
+    return Step(IMAGE(of=volume), work, done, usual=float(_usual(recipe, node)), load=load)
 
 
 def _refuse_other_content(run: Run, volume: str, local: Path) -> None:
@@ -81,7 +83,7 @@ def drivers_steps(run: Run) -> list[Step]:
         fetch_drivers(run.plan, progress, mirror=run.sources.mirror)
 
     done, usual = own_media.published().exists, float(recipe.usual_seconds)
-    return [Step(DRIVERS(), work, done, usual=usual, load=Load.CORE)]
+    return [Step(DRIVERS(), work, done, usual=usual)]
 
 
 def fetch_drivers(plan: Plan, progress: Progress, *, mirror: str | None = None) -> None:

@@ -182,6 +182,6 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
     def work(progress: Progress) -> None:
         vnc = run.folder.credentials().nodes[node.name].vnc_password
         progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
-        domains.define_and_start(run.conn, node.domain, domain_file.domain_xml(run.plan, node, vnc))
+        domains.define_and_start(run.conn, node.domain, domain_file.domain_xml(run.plan, node, vnc, run.pool.folder))
 
     return work

@@ -29,7 +29,8 @@ from winlab.steps.payload import Supply
 from winlab.steps.states import API, CNI, MEMBER, OBJECTS, PODS_CONNECTED, ROUTES
 
 SILENCE = 300.0  # seconds on hardware without anything new, for what controllers of the cluster make
-LIMIT = 120  # seconds for the API server to serve kinds that it was told of
+KINDS_SILENCE = 120.0  # seconds on hardware, for the API server to serve kinds that it was told of
+ESTABLISHED = '{range .items[*]}{.metadata.name}={.status.conditions[?(@.type=="Established")].status}{"\n"}{end}'
 
 
 def steps(run: Run, supply: Supply) -> list[Step]:
@@ -118,8 +119,7 @@ def _objects(run: Run, supply: Supply) -> Step:
             text = supply.obtain([manifest], progress)[0].path.read_text(encoding="utf-8")
             kubectl.apply([row for row in yaml.safe_load_all(text) if row])
         if published:  # the profile's own objects may be of the kinds that these define
-            progress.say("waiting for the API server to know the published kinds")
-            kubectl.run("wait", "--for=condition=Established", "crd", "--all", f"--timeout={LIMIT}s", limit=LIMIT)
+            _await_kinds(run, kubectl, progress)
         progress.say("runtime classes and the objects of the CNI profile")
         kubectl.apply(wanted())
         for patch in patches:
@@ -132,6 +132,34 @@ def _objects(run: Run, supply: Supply) -> Step:
         return not objects or Kubectl.of(run.folder).same(objects)
 
     return Step(OBJECTS(run.lab), work, done, [API(run.lab)], usual=run.pace.usual(4))
+
+
+def _await_kinds(run: Run, kubectl: Kubectl, progress: Progress) -> None:
+    """Wait until the API server serves every kind that it was told of.
+
+    :raises ClusterError: it does not.
+    """
+    missing: frozenset[str] = frozenset()
+
+    def look() -> Met[None] | Waiting:
+        nonlocal missing
+        try:
+            rows = kubectl.run("get", "customresourcedefinitions", f"--output=jsonpath={ESTABLISHED}").splitlines()
+        except ClusterError as error:  # a busy API server: it starts again, and is asked again
+            return Waiting(f"waiting for the API server to know the published kinds: {error.what}", missing)
+        missing = frozenset(name for name, _, status in (row.partition("=") for row in rows) if status != "True")
+        if not missing:
+            return Met(None)
+        return Waiting(f"waiting for the API server to know the published kinds: {len(missing)} are left", missing)
+
+    def give_up(_: Waiting) -> ClusterError:
+        return ClusterError(
+            "The API server does not serve the kinds that it was told of.",
+            why=f"It lacks {', '.join(sorted(missing))}." if missing else "It does not answer.",
+            evidence="winlab kubectl -- describe customresourcedefinitions",
+        )
+
+    wait.until(look, progress, give_up, stall=run.pace.usual(KINDS_SILENCE))
 
 
 def _patch(run: Run, kubectl: Kubectl, patch: Patch, progress: Progress) -> None:

@@ -7,10 +7,13 @@ made by all three at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.engine.run import Run
+from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.steps import boot, foundation, golden, images, linux_nodes, machines, payload, pods, ready, windows_nodes
 from winlab.steps.payload import Supply
@@ -35,15 +38,13 @@ def cluster(run: Run, supply: Supply, admin: str = "") -> list[Step]:
 def golden_upload(run: Run, built: Sequence[Plan] = ()) -> list[Step]:
     """The steps by which the golden images that clones stand on are in the pool; they are in the cache already.
 
-    :param built: the plans of the labs in which further ones are made.
+    :param built: the builders of those that are not, which :func:`golden_build` makes.
     """
-    made = {builder.golden for builder in built}
-    wanted = {
-        node.volume("base").name: str(node.windows.golden)
-        for node in run.plan.clones()
-        if node.windows.golden not in made
-    }
-    return [golden.upload_step(run, volume, key) for volume, key in wanted.items()]
+    return [
+        golden.upload_step(run, _volume(run, builder), str(builder.golden))
+        for builder in run.plan.builders
+        if builder not in built
+    ]
 
 
 def golden_build(run: Run, built: Sequence[Plan], supply: Supply, *, alone: bool) -> list[Step]:
@@ -63,14 +64,30 @@ def golden_build(run: Run, built: Sequence[Plan], supply: Supply, *, alone: bool
                 found += windows_nodes.programs(own, machine)
                 if machine.windows.updates:
                     found.append(windows_nodes.updates_step(own, machine))
-        clone = run.plan.clones(builder.golden)[0]
-        found += golden.steps(own, clone.volume("base").name, str(builder.golden))
-    return once(found)
+        found += golden.steps(own, _volume(run, builder), str(builder.golden))
+    return found
 
 
-def once(steps: Iterable[Step]) -> list[Step]:
-    """Each step once: what labs share, such as the image of a medium, may be wanted by several of them."""
-    return list({step.reaches: step for step in steps}.values())
+def once(steps: Sequence[Step]) -> list[Step]:
+    """The steps, of which several may bring the same thing that labs share, such as an image: the first brings it.
+
+    It is done when it is for each of them: one lab may need no more of an image than the disks that it has.
+    """
+    own = [step for step in steps if step.reaches.lab]
+    shared: dict[State, list[Step]] = {}
+    for step in steps:
+        if not step.reaches.lab:
+            shared.setdefault(step.reaches, []).append(step)
+    return [*(replace(same[0], done=partial(_all_done, same)) for same in shared.values()), *own]
+
+
+def _all_done(steps: Iterable[Step]) -> bool:
+    return all(step.done() for step in steps)
+
+
+def _volume(run: Run, builder: Plan) -> str:
+    """The base volume that the clones of a golden image stand on."""
+    return run.plan.clones(builder.golden)[0].volume("base").name
 
 
 def _machine(run: Run, node: NodePlan) -> list[Step]:

@@ -91,7 +91,7 @@ def test_what_is_said_is_one_line_and_not_long() -> None:
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster(CONTROLLER, LINUX)
-    monkeypatch.setattr(ways, "of", lambda name: (list(cluster.tags), means(cluster)))
+    monkeypatch.setattr(ways, "of", lambda name, _site: (list(cluster.tags), means(cluster)))
     return cluster
 
 

@@ -17,7 +17,7 @@ from winlab.adapters.kube import kubeconfig
 from winlab.design.catalog.artifact import Artifact, Obtained
 from winlab.host import facts
 from winlab.lab_folder import LabState
-from winlab.operations import day2
+from winlab.operations import load, lock, logs, push
 from winlab.operations.logs import Report
 from winlab.operations.push import Pushed
 from winlab.steps.payload import Supply
@@ -95,11 +95,11 @@ def test_bad_input(
 def test_push_says_what_is_there_now(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[Any] = []
 
-    def push(lab: str, node: str, binary: str, progress: Any, *, restore: bool) -> Pushed:
+    def swap(lab: str, site: Any, node: str, binary: str, progress: Any, *, restore: bool) -> Pushed:
         asked.append((lab, node, binary, restore))
         return Pushed("kubelet.exe", "a" * 64, not restore, "v1.36.3-mine")
 
-    monkeypatch.setattr(day2, "push_binary", push)
+    monkeypatch.setattr(push, "to_node", swap)
     assert winlab(monkeypatch, "push", "out/kubelet.exe", "node-1") == 0
     shown = capsys.readouterr().out
     assert f"'node-1' has your kubelet.exe: SHA-256 {'a' * 64}." in shown
@@ -112,7 +112,7 @@ def test_push_says_what_is_there_now(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 def test_load_says_where_the_image_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(
-        day2, "load_image", lambda lab, image, tell, *, name: {f"{image}:{name}": ["linux-1", "node-1"]}
+        load, "to_lab", lambda lab, site, image, tell, *, name: {f"{image}:{name}": ["linux-1", "node-1"]}
     )
     assert winlab(monkeypatch, "load", "web", "--name", "7") == 0
     assert "web:7 is on linux-1, node-1." in capsys.readouterr().out
@@ -121,11 +121,11 @@ def test_load_says_where_the_image_is(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_logs_as_text_and_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[Any] = []
 
-    def reports(lab: str, node: str, lines: int) -> list[Report]:
+    def reports(lab: str, site: Any, node: str, lines: int) -> list[Report]:
         asked.append((lab, node, lines))
         return [Report("node-1", ["Ready=True"], [], {"kubelet": "text"}, [])]
 
-    monkeypatch.setattr(day2, "reports", reports)
+    monkeypatch.setattr(logs, "reports", reports)
     assert winlab(monkeypatch, "logs") == 0
     assert "--- kubelet\ntext" in capsys.readouterr().out
     assert winlab(monkeypatch, "logs", "node-1", "-n", "5", "-o", "json") == 0
@@ -147,12 +147,12 @@ def test_lock_writes_renews_and_checks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     source = Source()
-    monkeypatch.setattr(day2, "choose", lambda plan, origin: (Supply(source), "build: why."))  # type: ignore[arg-type]
+    monkeypatch.setattr(lock, "choose", lambda plan, origin: (Supply(source), "build: why."))  # type: ignore[arg-type]
     spec = tmp_path / "spec.yaml"
     spec.write_text("workers: {count: 1}\n")
     args = ("lock", "--spec", str(spec), "--rehearse")
     built: list[str] = []
-    monkeypatch.setattr(day2.cache, "obtain", lambda recipe, _: built.append(recipe.name))
+    monkeypatch.setattr(lock.cache, "obtain", lambda recipe, _: built.append(recipe.name))
     assert winlab(monkeypatch, *args) == 0
     assert built == ["debian-13", "windows-rehearsal"]  # only then their packages are known
     path = tmp_path / "winlab.lock"

@@ -15,8 +15,9 @@ import yaml
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.plan.existing import ForeignCluster
 from winlab.host import facts
+from winlab.operations import create as creating
 from winlab.operations import join as joining
-from winlab.operations import labs
+from winlab.operations import look
 
 FOUND = ForeignCluster(
     server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca="", version="v1.36.1",
@@ -37,14 +38,14 @@ class Made:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     told = Made()
 
-    def create(plan: Any, _stock: object, _tell: object, **options: Any) -> None:
+    def create(plan: Any, _stock: object, _site: object, _tell: object, **options: Any) -> None:
         told.plan, told.options = plan, options
 
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
-    monkeypatch.setattr(joining, "look", lambda *_args: FOUND)
+    monkeypatch.setattr(joining, "look_at", lambda *_args: FOUND)
     monkeypatch.setattr(joining.socket, "create_connection", lambda *_args: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(labs, "nodes_of", lambda _lab: [])
-    monkeypatch.setattr(labs, "create", create)
+    monkeypatch.setattr(look, "machines", lambda _lab, _site: [])
+    monkeypatch.setattr(creating, "create", create)
     kubectl = SimpleNamespace(run=lambda *_words: "win-1 Ready\n")
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: kubectl))
     return told
@@ -111,7 +112,7 @@ def test_refused(
 def test_what_the_cluster_says_against_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Made, config: Path
 ) -> None:
-    monkeypatch.setattr(joining, "look", lambda *_args: replace(FOUND, nodes=("node-1",)))
+    monkeypatch.setattr(joining, "look_at", lambda *_args: replace(FOUND, nodes=("node-1",)))
     assert join(monkeypatch, "--kubeconfig", str(config), "--rehearse") == 2
     assert "same names already: node-1" in capsys.readouterr().err
     assert made.plan is None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from winlab.design.plan import tags
 from winlab.errors import ConflictError, HostError
 from winlab.host import (
     check,
@@ -16,7 +17,6 @@ from winlab.host import (
     fabric,
     firewall,
     kvmprobe,
-    labs,
     packages,
     storage,
     units,
@@ -161,9 +161,9 @@ def test_the_pool() -> None:
 def test_labs_are_known_by_their_tag() -> None:
     tag = "<w:node xmlns:w='urn:winlab:domain:1' lab='demo' node='controller-1'/>"
     other = "<o:node xmlns:o='urn:other' lab='theirs'/>"
-    assert labs.lab_of(f"<domain><name>x</name><metadata>{other}{tag}</metadata></domain>") == "demo"
-    assert labs.lab_of(f"<domain><name>winlab</name><metadata>{other}</metadata></domain>") is None
-    assert labs.lab_of("<domain><name>winlab</name></domain>") is None
+    assert tags.lab_of(f"<domain><name>x</name><metadata>{other}{tag}</metadata></domain>") == "demo"
+    assert tags.lab_of(f"<domain><name>winlab</name><metadata>{other}</metadata></domain>") is None
+    assert tags.lab_of("<domain><name>winlab</name></domain>") is None
 
 
 def test_the_payload_has_its_parts_where_the_processor_looks() -> None:

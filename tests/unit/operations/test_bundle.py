@@ -18,6 +18,7 @@ from winlab.design.plan.stock import Stock
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Quiet
 from winlab.operations import bundle, golden
+from winlab.site import Site
 from winlab.steps import payload
 from winlab.supply.images import cache, windows_media
 
@@ -90,7 +91,7 @@ def test_kubernetes_of_one_s_own_does_not_lie_where_other_labs_look(tmp_path: Pa
 def test_it_is_built_from_the_person_s_own_tree(tmp_path: Path) -> None:
     plan = make(f"kubernetes.source={tmp_path}")
     with pytest.raises(UsageError, match=r"kubernetes\.source is built"):
-        bundle.source(plan, "upstream", None)
+        bundle.source(plan, payload.Origin(kind="upstream"))
     with pytest.raises(UsageError, match="a bundle has what it was made from") as caught:
         payload.choose(plan, payload.Origin(bundle=tmp_path / "b.tar"))
     assert "Leave kubernetes.source out" in caught.value.cure
@@ -112,14 +113,14 @@ def test_what_windows_would_fetch_is_said_before(tmp_path: Path, changes: list[s
     filled = [change.format(zip=tmp_path / "OpenSSH-Win64.zip") for change in changes]
     filled.append(f"workers.media={medium(tmp_path)}")
     plan = make(*filled)
-    golden.check_media(plan, at_hand(*filled))
+    golden.check_media(plan, at_hand(*filled), Site())
     with pytest.raises(UsageError, match=says) if says else ExitStack():
-        golden.check_media(plan, at_hand(*filled), offline=True)
+        golden.check_media(plan, at_hand(*filled), Site(), offline=True)
 
 
 def test_consent_fetches_nothing_beside_a_bundle() -> None:
     plan = make("workers.os=windows-2025")
-    golden.check_media(plan, at_hand("workers.os=windows-2025"), consent=True)
+    golden.check_media(plan, at_hand("workers.os=windows-2025"), Site(), consent=True)
     with pytest.raises(NotFoundError, match="a bundle has none") as caught:
-        golden.check_media(plan, at_hand("workers.os=windows-2025"), consent=True, offline=True)
+        golden.check_media(plan, at_hand("workers.os=windows-2025"), Site(), consent=True, offline=True)
     assert "--accept-eula" not in caught.value.cure

@@ -12,7 +12,7 @@ import pytest
 import runs
 from clones import REHEARSAL, clone, keep, make
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import connection, domains
 from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
@@ -25,7 +25,10 @@ from winlab.events import Quiet
 from winlab.lab_folder import LabState
 from winlab.operations import golden as goldens
 from winlab.operations import prune
+from winlab.site import Site
 from winlab.steps import recipe
+from winlab.steps.payload import Supply
+from winlab.steps.states import PAYLOAD
 from winlab.supply.images import cache, library
 from winlab.supply.images import golden as golden_cache
 
@@ -130,7 +133,7 @@ def test_labs_can_t_have_the_names_of_builders() -> None:
 
 def lacking(plan: Plan, pool: Pool, held: ExitStack) -> Plan | None:
     found = goldens.lacking(
-        plan, lambda one: goldens.is_there(plan, one, cast(Any, pool), cast(Any, None)), held, Quiet()
+        plan, Site(), lambda one: goldens.is_there(plan, one, cast(Any, pool), cast(Any, None)), held, Quiet()
     )
     return found[0] if found else None
 
@@ -149,7 +152,7 @@ def test_a_golden_image_of_a_build_that_does_not_go_with_the_network_is_refused(
     plan = make("workers.os=windows-2022")
     keep(plan, build="20348.2400")
     with pytest.raises(UsageError, match=r"20348\.2400"):
-        goldens.check_media(plan, Stock())
+        goldens.check_media(plan, Stock(), Site())
 
 
 def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() -> None:
@@ -158,11 +161,11 @@ def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() 
     with ExitStack() as held:
         builder = lacking(plan, Pool(), held)
         assert builder is not None
-        goldens.abandon("lab", gone.append)
+        goldens.abandon("lab", Site(), gone.append)
         assert gone == []
-    goldens.abandon("other", gone.append)
+    goldens.abandon("other", Site(), gone.append)
     assert gone == []
-    goldens.abandon("lab", gone.append)
+    goldens.abandon("lab", Site(), gone.append)
     assert gone == [builder.lab]
     LabState(builder.lab).remove()
     with ExitStack() as held:  # the lock outlives the folder
@@ -175,7 +178,7 @@ def test_an_image_that_is_there_is_not_made_again() -> None:
         assert lacking(plan, Pool(golden.base_volume(clone(plan).image, str(clone(plan).windows.golden))), held) is None
         keep(plan)
         assert lacking(plan, Pool(), held) is None
-    goldens.check_media(plan, Stock())
+    goldens.check_media(plan, Stock(), Site())
     (step,) = recipe.golden_upload(runs.run(plan))
     assert step.title == "image windows-rehearsal-golden"
 
@@ -194,6 +197,10 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
     assert lacks(plan.node("node-1").volume("base").name) == (second,)
     MADE.add(plan.node("other-1").domain)  # it stands: no image is cloned for it any more
     assert lacks() == (first,)
+    built = recipe.golden_build(runs.run(plan), [first], Supply(cast(Any, None)), alone=True)
+    assert [step.reaches for step in built].count(PAYLOAD(of="windows")) == 1
+    assert len(recipe.golden_upload(runs.run(plan), [first])) == 1
+    assert len(recipe.golden_upload(runs.run(plan))) == 2
 
 
 def test_media_of_all_pools_are_checked() -> None:
@@ -207,9 +214,9 @@ def test_without_media_nothing_is_needed_but_the_image() -> None:
     """What was imported, or made before the medium went, will do."""
     plan = make("workers.os=windows-2022")
     with pytest.raises(NotFoundError, match="no media"):
-        goldens.check_media(plan, Stock())
+        goldens.check_media(plan, Stock(), Site())
     keep(plan)
-    goldens.check_media(plan, Stock())
+    goldens.check_media(plan, Stock(), Site())
 
 
 @pytest.mark.parametrize(
@@ -262,13 +269,13 @@ def test_an_image_goes_to_another_machine_and_is_checked(tmp_path: Path, monkeyp
 
 
 def test_prune_keeps_the_newest_golden_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> None:
+    def none(_uri: object) -> None:
         raise HostError("no libvirt")
 
-    monkeypatch.setattr(prune, "connected", none)
+    monkeypatch.setattr(connection, "connected", none)
     keep(make(REHEARSAL))
     last = keep(make(REHEARSAL, "workers.edition=standard-core"))
-    prune.prune_all([recipes.get(name) for name in recipes.names()])
+    prune.prune_all([recipes.get(name) for name in recipes.names()], Site())
     assert [one.key for one in golden_cache.entries()] == [last.key]
 
 

@@ -325,7 +325,7 @@ def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(join.existing, "read", read)
     monkeypatch.setattr(join.shutil, "which", lambda _name: "/usr/bin/kubectl")
     state = LabState("lab")
-    found = join.look(state, "secret", "https://x:1", spec.load("1-1-1"), Origin(), _voice())
+    found = join.look_at(state, "secret", "https://x:1", spec.load("1-1-1"), Origin(), _voice())
     assert found.server == "https://x:1"
     assert not seen[0].exists()
 
@@ -341,7 +341,7 @@ def test_kubectl_comes_from_the_source_if_there_is_none(monkeypatch: pytest.Monk
     monkeypatch.setattr(join.payload, "fetch_kubectl", fetch)
     monkeypatch.setattr(join.existing, "read", lambda kubectl, _server: kubectl.program)
     made = spec.load("1-1-1", ["kubernetes.version=1.35"])
-    assert join.look(LabState("lab"), "", "", made, Origin(), _voice()) == Path("/fetched/kubectl")
+    assert join.look_at(LabState("lab"), "", "", made, Origin(), _voice()) == Path("/fetched/kubectl")
     assert asked == ["v1.35.4"]
 
 

@@ -108,6 +108,10 @@ def test_another_winlab_source_or_spec_is_no_drift() -> None:
         (made(images=(DEBIAN.model_copy(update={"download": None}),)), ["debian-13 has the download none"]),
         (made().model_copy(update={"profile": "host-gw"}), ["profile is host-gw"]),
         (
+            made().model_copy(update={"components": {**made().components, "metrics-server": "v0.8.1"}}),
+            ["components.metrics-server is v0.8.1, locked is not there."],
+        ),
+        (
             made().model_copy(update={"versions": made().versions.model_copy(update={"containerd": "2.3.6"})}),
             ["versions.containerd is 2.3.6, locked is"],
         ),

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from winlab.design.catalog.recipes import Build, Recipe
-from winlab.errors import HostError
 from winlab.events import Quiet
 from winlab.operations import prune
+from winlab.site import Site
 from winlab.supply.images import cache, library
 
 
-def test_an_image_stays_whose_builder_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_stays_whose_builder_is_not_installed() -> None:
     """Its recipe's key is not known, so nobody can say whether it is still wanted."""
-
-    def none() -> None:
-        raise HostError("no libvirt")
 
     def fill(output: Path) -> tuple[str, str]:
         output.write_bytes(b"media")
         return "0" * 64, "built"
 
-    monkeypatch.setattr(prune, "connected", none)
     build = Build(builder="of-another-package", package="another-package")
     recipe = Recipe(name="a", summary="s", os="windows", format="iso", build=build)
     cache.keep(recipe, "f" * 64, fill, Quiet())
     (item,) = library.items()
     assert item.state == "its builder is not installed"
-    prune.prune_all([recipe])
+    prune.prune_all([recipe], Site())
     assert [image.key for image in cache.entries()] == ["f" * 64]
-    prune.prune_all([])
+    prune.prune_all([], Site())
     assert cache.entries() == []

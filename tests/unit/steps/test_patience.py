@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,10 +16,12 @@ from day2_fakes import Api
 from winlab import run
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.catalog.artifact import Obtained
 from winlab.engine.run import Run
 from winlab.errors import ClusterError
 from winlab.events import Quiet
 from winlab.steps import pods, ready
+from winlab.steps.payload import Supply
 
 BUSY = ClusterError("kubectl get nodes failed.", why="etcdserver: request timed out")
 
@@ -118,3 +120,45 @@ def test_what_it_warned_of_is_told_even_if_much_happened_since() -> None:
     text = diagnose.explain(Events({}), cast(Any, guest), "node-1")
     assert "event BadThing: it hurts" in text
     assert "--field-selector=involvedObject.name=node-1,type=Warning" in asked
+
+
+class Crds(Kubectl):
+    """An API server that serves one more of its new kinds at each look, and that may stop at it."""
+
+    def __init__(self, stops_at: int) -> None:
+        super().__init__(Path("kubectl"), Path("kubeconfig"))
+        self.stops_at = stops_at
+        self.looks = 0
+        self.applied: list[Any] = []
+
+    def run(self, *words: str, stdin: str | None = None, limit: float = 60) -> str:
+        if words[0] == "get":
+            self.looks += 1
+            served = min(self.looks, self.stops_at)
+            return "\n".join(f"kind-{n}={'True' if n < served else ''}" for n in range(200))
+        return ""
+
+    def apply(self, objects: Sequence[dict[str, Any]]) -> None:
+        self.applied.append(objects)
+
+
+@pytest.mark.parametrize(("stops_at", "fails"), [(200, False), (20, True)])
+def test_new_kinds_are_waited_for_as_long_as_more_are_served(
+    asking: Callable[[Kubectl], Run], tmp_path: Path, stops_at: int, fails: bool
+) -> None:
+    """200 looks are 600 seconds, far more than may pass without anything new."""
+    file = tmp_path / "crds.yaml"
+    file.write_text("kind: CustomResourceDefinition\n")
+    source = SimpleNamespace(
+        obtain_all=lambda wanted, _: [Obtained(one, file, "a" * 64, 1, "upstream") for one in wanted]
+    )
+    crds = Crds(stops_at)
+    objects = runs.titled(pods.steps(asking(crds), Supply(cast(Any, source))), "cluster objects")
+    if fails:
+        with pytest.raises(ClusterError, match="does not serve the kinds") as caught:
+            objects.run(Quiet())
+        assert "kind-199" in caught.value.why
+        assert crds.looks < 20 + pods.KINDS_SILENCE
+    else:
+        objects.run(Quiet())
+        assert crds.looks == 200

@@ -162,7 +162,7 @@ def test_a_golden_image_is_made_beside_its_lab_or_alone(changes: list[str]) -> N
 def test_golden_images_of_several_pools_are_made_side_by_side() -> None:
     plan = make("workers=[{os: windows-rehearsal}, {name: other, os: windows-rehearsal, disk: 9GiB}]")
     first, second = plan.builders
-    steps = compose(created(plan, build=True))
+    steps = compose(recipe.once(created(plan, build=True)))
     assert titles(steps).count("payload windows") == 1
     for builder, clone, other in ((first, "node-1", second), (second, "other-1", first)):
         needed = before(steps, states.STARTED("lab", clone))
@@ -211,6 +211,22 @@ def test_once_sysprep_has_begun_the_machine_is_left_alone() -> None:
     state.write(state.folder / "sealed.json", "{}")
     steps = recipe.golden_build(runs.run(plan), plan.builders, SUPPLY, alone=False)
     assert tuple(titles(compose(steps))) == BUILD
+
+
+def test_what_labs_share_is_brought_once_and_for_all_of_them() -> None:
+    """Such as the medium of a golden image, which another machine is installed from."""
+
+    def step(state: State, done: bool = True) -> Step:
+        return Step(state, lambda _: None, lambda: done)
+
+    image = states.IMAGE(of="base-windows-2022-0123.iso")
+    own = [step(states.NETWORK("lab")), step(states.NETWORK("golden-1"))]
+    for done in ((True, True), (True, False)):
+        steps = compose(recipe.once([step(image, done[0]), *own, step(image, done[1])]))
+        assert len(steps) == 3
+        assert next(one for one in steps if one.reaches == image).done() is all(done)
+    with pytest.raises(SequenceError, match="Two steps reach the state network"):
+        compose(recipe.once([*own, step(states.NETWORK("lab"))]))
 
 
 def test_a_recipe_that_lacks_a_part_is_refused() -> None:

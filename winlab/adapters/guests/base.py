@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from winlab import run
-from winlab.design.plan.tags import Tag
-from winlab.lab_folder import LabState
 
 Sink = Callable[[bytes], None]
 
@@ -30,22 +28,6 @@ class Guest(Protocol):
 
     def close(self) -> None:
         """End the connection."""
-
-
-def connect(tag: Tag, state: LabState, via: str | None = None, timeout: float = 30) -> Guest:
-    """Log in to a node: ``via`` ssh or winrm; by default WinRM on Windows and ssh on Linux.
-
-    :param timeout: seconds for the connection to be made.
-    :raises GuestError: it can't be reached, is not the one it should be, or refuses the login.
-    """
-    via = via or ("winrm" if tag.os == "windows" else "ssh")
-    if via == "ssh":
-        from winlab.adapters.guests.ssh import SshGuest
-
-        return SshGuest(tag, state, timeout)
-    from winlab.adapters.guests.winrm import WinRmGuest
-
-    return WinRmGuest(tag, state, timeout)
 
 
 def command_line(system: str, command: Sequence[str]) -> str:

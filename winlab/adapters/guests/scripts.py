@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from winlab.adapters.guests import base, node_program
+from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError, WinlabError
@@ -163,7 +164,7 @@ class Node:
 
     def _connected(self) -> base.Guest:
         if self._guest is None:
-            self._guest = base.connect(self.tag, self._state)
+            self._guest = connect(self.tag, self._state)
         return self._guest
 
     def _command(self, script: str) -> list[str]:

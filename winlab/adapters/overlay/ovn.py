@@ -22,7 +22,6 @@ from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 # seconds and counts: an API server that is gone is left out after some 15 s
 HEALTH_CHECK = {"interval": "5", "timeout": "10", "success_count": "1", "failure_count": "2"}
 TIMEOUT = 20  # seconds for one transaction
-ROOT_TABLES = ("Logical_Switch", "Logical_Router", "DHCP_Options", "DNS", "Load_Balancer")
 POD_ROUTE = "winlab-pod-route"  # in external_ids of routes that are made when the nodes have their pod networks
 
 
@@ -42,10 +41,10 @@ class Northbound:
         """The labs that have any row, the host's own ("host") left out."""
         return {
             row.external_ids[tags.KEY]
-            for table in ROOT_TABLES
-            for row in self._api.tables[table].rows.values()
+            for table in _tables(self._api)
+            for row in table.rows.values()
             if tags.KEY in row.external_ids
-        } - {"host"}
+        } - {tags.HOST}
 
     def apply(self, topology: Topology) -> None:
         """Make the lab's network, in place of what it had.
@@ -266,12 +265,17 @@ def _delete(api: Any, lab: str) -> bool:
             if port.external_ids.get(tags.KEY) == lab:
                 switch.delvalue("ports", port)
                 found = True
-    for table in ROOT_TABLES:
-        for row in list(api.tables[table].rows.values()):
+    for table in _tables(api):
+        for row in list(table.rows.values()):
             if row.external_ids.get(tags.KEY) == lab:
                 row.delete()
                 found = True
     return found
+
+
+def _tables(api: Any) -> list[Any]:
+    """The tables in which labs have rows that stand by themselves. An older OVN lacks some."""
+    return [api.tables[name] for name in tags.TABLES if name in api.tables]
 
 
 def _external_switch(api: Any, name: str) -> Any:

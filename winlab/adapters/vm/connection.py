@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import libvirt
 
 from winlab import settings
 from winlab.errors import AccessError, HostError, WinlabError
 
-Connection = libvirt.virConnect
+Connection: TypeAlias = libvirt.virConnect
 
 
 def _quiet(_context: object, _error: object) -> None:

@@ -31,22 +31,23 @@ _pool_lock = threading.RLock()  # libvirt refuses changes while a pool is busy w
 class Pool:
     """winlab's storage pool."""
 
-    def __init__(self, conn: libvirt.virConnect) -> None:
+    def __init__(self, conn: libvirt.virConnect, pool: str = settings.POOL) -> None:
         self._conn = conn
+        self.pool = pool
         try:
-            self._pool = conn.storagePoolLookupByName(settings.POOL)
+            self._pool = conn.storagePoolLookupByName(pool)
             if not self._pool.isActive():
                 self._pool.create()
         except libvirt.libvirtError as error:
             raise HostError(
-                f"libvirt has no usable storage pool '{settings.POOL}'.",
+                f"libvirt has no usable storage pool '{pool}'.",
                 why=str(error),
                 cure="Run 'sudo winlab host setup'; it can be run at any time.",
             ) from error
 
     def refresh(self) -> None:
         """Let libvirt look at the folder again: logs come into being without it."""
-        with explained(f"The storage pool '{settings.POOL}' can't be read anew."):
+        with explained(f"The storage pool '{self.pool}' can't be read anew."):
             for attempt in range(REFRESH_TRIES):
                 try:
                     with _pool_lock:
@@ -57,6 +58,11 @@ class Pool:
                     if "asynchronous jobs" not in str(error) or attempt == REFRESH_TRIES - 1:
                         raise
                     time.sleep(1)
+
+    @property
+    def folder(self) -> Path:
+        """Where the hypervisor has the pool."""
+        return Path(str(etree.fromstring(self._pool.XMLDesc(0).encode()).findtext("target/path")))
 
     def names(self, prefix: str = "") -> list[str]:
         """The names of the volumes that begin with *prefix*, sorted."""
@@ -237,7 +243,7 @@ class Pool:
     def _get(self, name: str) -> libvirt.virStorageVol:
         volume = self._find(name)
         if volume is None:
-            raise NotFoundError(f"There is no volume '{name}' in the pool '{settings.POOL}'.")
+            raise NotFoundError(f"There is no volume '{name}' in the pool '{self.pool}'.")
         return volume
 
     def _create(self, name: str, xml: etree._Element) -> libvirt.virStorageVol:

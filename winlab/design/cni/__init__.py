@@ -99,7 +99,7 @@ ProfileName = Annotated[str, AfterValidator(_choosable), _Choices()]  # a field 
 
 
 def require_rehearsal(profile: Profile) -> None:
-    """See that the profile can take part in a rehearsal.
+    """Refuse a profile that can't take part in a rehearsal.
 
     :raises UsageError: it can't; the message says why, and which can.
     """
@@ -113,7 +113,7 @@ def require_rehearsal(profile: Profile) -> None:
 
 
 def require_support(profile: Profile, os: System, release: str = "") -> None:
-    """See that the profile can run with this system at all.
+    """Refuse a profile that can't run with this system at all.
 
     :raises UsageError: it can't.
     """

@@ -9,7 +9,7 @@ from winlab.errors import UsageError
 
 
 def check(chosen: Versions, windows_release: str, build: str | None, profile: str) -> None:
-    """See that a release of Windows Server and a CNI profile go with the versions. Nothing is touched.
+    """Refuse a release of Windows Server or a CNI profile that does not go with the versions.
 
     :param windows_release: ``2019``, ``2022`` or ``2025``.
     :param build: the build of the medium (``20348.2762``, ``10.0.20348.2762``); None: not known yet.

@@ -220,6 +220,11 @@ class Plan(_Model):
         return sha256_of(lasting)[:16]
 
     @property
+    def components(self) -> dict[str, str]:
+        """The versions of what extensions bring, by name: the CNI profile's parts, and the add-ons'."""
+        return dict(self.cluster.components, **{name: one for row in self.addons for name, one in row.versions.items()})
+
+    @property
     def joins(self) -> bool:
         """Whether these are workers alone, for a cluster made elsewhere."""
         return all(node.role == "worker" for node in self.nodes)

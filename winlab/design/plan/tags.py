@@ -13,10 +13,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 if TYPE_CHECKING:
     from winlab.design.plan.model import NodePlan, Plan
 
-XMLNS = "urn:winlab:domain:1"
+NAMESPACE = "urn:winlab:"  # of the tag in a domain's metadata, whatever its version
+XMLNS = f"{NAMESPACE}domain:1"
 KEY = "winlab"  # in external_ids: the lab's name
+HOST = "host"  # the name in tags of what `winlab host setup` made, which is no lab's
 KEY_PLAN = "winlab-plan"
 KEY_NODE = "winlab-node"
+# Tables of OVN's northbound database whose rows stand by themselves and carry external_ids: ovn-nb(5)
+TABLES = (
+    *("Logical_Switch", "Logical_Router", "DHCP_Options", "DNS", "Address_Set", "Port_Group", "Load_Balancer"),
+    *("HA_Chassis_Group", "Meter"),
+)
 
 
 class Tag(BaseModel):
@@ -64,6 +71,15 @@ def read(domain_xml: str) -> Tag | None:
         return Tag.model_validate(dict(found.attrib))
     except ValidationError:
         return None
+
+
+def lab_of(domain_xml: str) -> str | None:
+    """The lab whose tag a domain's XML carries, in whatever version of the tag; None if it carries none."""
+    metadata = etree.fromstring(domain_xml.encode()).find("metadata")
+    for tag in metadata if metadata is not None else ():
+        if isinstance(tag.tag, str) and tag.tag.startswith(f"{{{NAMESPACE}"):
+            return str(tag.get("lab", ""))
+    return None
 
 
 def external_ids(plan: Plan, node: NodePlan | None = None) -> dict[str, str]:

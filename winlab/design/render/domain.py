@@ -6,6 +6,8 @@ Windows guests. What differs between Linux and Windows, KVM and TCG, kernel and 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from lxml import etree
 from lxml.builder import E as X
 
@@ -34,8 +36,8 @@ def serial_log(lab: str, node: str) -> str:
     return f"{lab}.{node}.serial.log"
 
 
-def domain_xml(plan: Plan, node: NodePlan, vnc_password: str) -> str:
-    """The domain of *node*, as libvirt's XML."""
+def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = settings.POOL_PATH) -> str:
+    """The domain of *node*, as libvirt's XML; *pool* is where the hypervisor has the storage pool."""
     kvm = plan.host.accelerator == "kvm"
     windows = node.os == "windows"
     root = X.domain(
@@ -53,7 +55,7 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str) -> str:
         X.on_reboot("restart"),
         X.on_crash("destroy"),
         X.pm(X("suspend-to-mem", enabled="no"), X("suspend-to-disk", enabled="no")),
-        _devices(plan, node, vnc_password),
+        _devices(plan, node, vnc_password, pool),
         type="kvm" if kvm else "qemu",
     )
     text: str = etree.tostring(root, pretty_print=True, encoding="unicode")
@@ -113,24 +115,24 @@ def _clock(*, kvm: bool, windows: bool) -> etree._Element:
     return clock
 
 
-def _devices(plan: Plan, node: NodePlan, vnc_password: str) -> etree._Element:
+def _devices(plan: Plan, node: NodePlan, vnc_password: str, pool: Path) -> etree._Element:
     devices = X.devices()
     if node.bus == "virtio-scsi" or node.os == "linux":
         devices.append(X.controller(type="scsi", index="0", model="virtio-scsi"))
     devices.append(X.controller(type="usb", index="0", model="qemu-xhci"))
     target, bus = {"virtio-blk": ("vda", "virtio"), "virtio-scsi": ("sda", "scsi"), "sata": ("sda", "sata")}[node.bus]
-    devices.append(_disk(node.volume("disk"), "disk", target, bus, boot=1))
+    devices.append(_disk(pool, node.volume("disk"), "disk", target, bus, boot=1))
     if node.os == "windows":
         # CDs sit on SATA: Windows Setup reads them without any driver
         if node.has("media"):  # a clone has none
-            devices.append(_disk(node.volume("media"), "cdrom", "sdc", "sata", boot=2))
-        devices.append(_disk(node.volume("answer"), "cdrom", "sdd", "sata"))
+            devices.append(_disk(pool, node.volume("media"), "cdrom", "sdc", "sata", boot=2))
+        devices.append(_disk(pool, node.volume("answer"), "cdrom", "sdd", "sata"))
     else:
         # a disk, not a CD: Debian's cloud kernel has no AHCI; cloud-init goes by the label
-        devices.append(_disk(node.volume("seed"), "disk", "vdb", "virtio"))
+        devices.append(_disk(pool, node.volume("seed"), "disk", "vdb", "virtio"))
         drive, on = PAYLOAD_DRIVE["linux"]  # empty until there is something to put in
         devices.append(X.disk(X.target(dev=drive, bus=on), X.readonly(), type="file", device="cdrom"))
-    log = settings.POOL_PATH / serial_log(plan.lab, node.name)
+    log = pool / serial_log(plan.lab, node.name)
     devices.extend(
         [
             _interface(plan, node),
@@ -153,14 +155,16 @@ def _devices(plan: Plan, node: NodePlan, vnc_password: str) -> etree._Element:
     return devices
 
 
-def _disk(volume: VolumePlan, device: str, target: str, bus: str, boot: int | None = None) -> etree._Element:
+def _disk(
+    pool: Path, volume: VolumePlan, device: str, target: str, bus: str, boot: int | None = None
+) -> etree._Element:
     driver = X.driver(name="qemu", type=volume.format)
     if volume.role == "disk":
         driver.set("discard", "unmap")
     disk = X.disk(
         driver,
         # by path, not by pool and volume: for those libvirt's AppArmor helper makes no rules
-        X.source(file=str(settings.POOL_PATH / volume.name)),
+        X.source(file=str(pool / volume.name)),
         X.target(dev=target, bus=bus),
         type="file",
         device=device,

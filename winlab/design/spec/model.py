@@ -130,7 +130,9 @@ class Spec(Model):
     hypervisors: Literal[1] = option(1, "How many hypervisors carry the lab: 1 in this version", example=1)
     network: Network = Network()
     kubernetes: Kubernetes = Kubernetes()
-    addons: ByName = option({}, "The add-ons of the cluster by name, each with its settings", example={})
+    addons: ByName = option(
+        {}, "Add-ons by name, each with its settings (docs/addons.md)", otherwise="none", example={"metrics-server": {}}
+    )
 
     @classmethod
     def load(

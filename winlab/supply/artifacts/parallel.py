@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 
 from winlab.design.catalog.artifact import Artifact, Obtained
 from winlab.events import Progress
+from winlab.threads import Threads
 
 AT_ONCE = 3
 
@@ -54,7 +55,7 @@ def obtain(
                 raise _StoppedError
             obtained[artifact] = one(artifact, voice)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with Threads(AT_ONCE) as pool:
         jobs = [pool.submit(job, group) for group in groups.values()]
         try:
             done, _ = wait(jobs, return_when=FIRST_EXCEPTION)

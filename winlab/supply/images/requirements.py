@@ -39,7 +39,7 @@ def check(plan: Plan, stock: Stock, *, consent: bool = False, joins: bool = True
             image = check_medium(node, medium)
             if joins:
                 check_build(plan, node, image)
-        elif offline or not consent:
+        elif offline or not (consent and recipe.evaluations):
             require_source(recipe, offline=offline)
         _check_drivers(node, stock, offline=offline)
         if windows.openssh is not None and not zipfile.is_zipfile(stock.require(windows.openssh)):

@@ -70,7 +70,7 @@ def login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, Gue
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
 
     def make(system: str, guest: Guest) -> Node:
-        monkeypatch.setattr(base, "connect", lambda _tag, _state: guest)
+        monkeypatch.setattr(nodes, "connect", lambda _tag, _state: guest)
         return Node(tag(system), LabState("lab"))
 
     return make

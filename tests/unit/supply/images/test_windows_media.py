@@ -10,14 +10,14 @@ import pytest
 from isos import make_server_medium, make_wim
 from typer.testing import CliRunner
 
-from winlab.cli.common import make_spec, plan_of
 from winlab.cli.main import app
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Evaluation
 from winlab.design.plan.model import WindowsNode
+from winlab.design.spec.model import Spec
 from winlab.errors import TransferError, UsageError
 from winlab.events import Quiet
-from winlab.operations import lock_inputs, prune
+from winlab.operations import lock_inputs, planning, prune
 from winlab.supply.images import windows_media
 from winlab.supply.media import small_iso
 
@@ -169,8 +169,8 @@ def test_terms_are_accepted_once_and_by_nobody_else(medium: Path, monkeypatch: p
 
 def test_drivers_that_are_still_to_be_fetched_are_locked_by_their_published_digest(medium: Path) -> None:
     windows_media.add(RECIPE, medium, None, Quiet())
-    plan, at_hand = plan_of(make_spec("1-1-1", None, "windows-2022", None, False), "lab")
+    planned = planning.make(Spec.load("1-1-1", os="windows-2022"), "lab", plans.TCG, Quiet())
     published = recipes.get("virtio-win").download
     assert published is not None
-    rows = {row.name: row.sha256 for row in lock_inputs.media(plan, at_hand)}
+    rows = {row.name: row.sha256 for row in lock_inputs.media(planned.plan, planned.stock)}
     assert rows == {"medium of windows-2022": digest(medium), "drivers of windows-2022": published.sha256}

@@ -9,8 +9,8 @@ import pytest
 from isos import make_server_medium
 from typer.testing import CliRunner
 
-from winlab.cli.common import make_spec
 from winlab.cli.main import app
+from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
 from winlab.events import Quiet
 from winlab.operations import export_iso
@@ -105,4 +105,4 @@ def test_the_command(medium: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("name", ["", "a_b", "1", "x" * 16, "a-"])
 def test_bad_names(name: str) -> None:
     with pytest.raises(UsageError, match="can't be called"):
-        export_iso.make(make_spec("1-1-1", None, "windows-2022", None, False), name)
+        export_iso.make(Spec.load("1-1-1", os="windows-2022"), name, lambda _event: None)

@@ -183,7 +183,7 @@ def test_restore_changes_no_cd(world: World) -> None:
     node = world.add(machine("node-1"))
     answering(world)
     api = Api({"get lease": LEASE, "get node": NODE})
-    done = push.restore(node, "kubelet", world.drives, api, Quiet())
+    done = push.bring_back(node, "kubelet", world.drives, api, Quiet())
     assert (done.program, done.sha256) == ("kubelet.exe", "0" * 64)
     assert world.log == ["node-1: push"]
 

@@ -1,0 +1,130 @@
+"""What a lab has on the hypervisor and in the overlay, and its removal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+from day2_fakes import machine
+
+from winlab.adapters import traces
+from winlab.adapters.vm import domains
+from winlab.errors import HostError, WinlabError
+
+
+class Pool:
+    def __init__(self, *names: str) -> None:
+        self.volumes = list(names)
+
+    def refresh(self) -> None:
+        pass
+
+    def names(self, prefix: str = "") -> list[str]:
+        return [name for name in self.volumes if name.startswith(prefix)]
+
+    def labs(self) -> set[str]:
+        return {name.split(".")[0] for name in self.volumes if not name.startswith("base-")}
+
+    def delete(self, name: str) -> bool:
+        self.volumes.remove(name)
+        return True
+
+
+class Northbound:
+    def __init__(self, *labs: str) -> None:
+        self.there = set(labs)
+
+    def labs(self) -> set[str]:
+        return self.there
+
+    def remove(self, lab: str) -> bool:
+        found = lab in self.there
+        self.there.discard(lab)
+        return found
+
+
+class Host:
+    """A hypervisor with a pool, and an overlay. ``broken`` names what does not answer."""
+
+    def __init__(self) -> None:
+        self.machines = [machine("controller-1", "linux"), machine("node-1")]
+        self.pool = Pool("lab.node-1.disk.qcow2", "lab2.node-1.disk.qcow2", "base-debian-13.qcow2")
+        self.northbound = Northbound("lab", "lab3")
+        self.broken: set[str] = set()
+        self.gone: list[str] = []
+
+    @contextmanager
+    def overlay(self) -> Iterator[Any]:
+        if "overlay" in self.broken:
+            raise HostError("no OVN")
+        yield self.northbound
+
+    def storage(self) -> Any:
+        if "pool" in self.broken:
+            raise HostError("no pool")
+        return self.pool
+
+    def remove(self, lab: str) -> list[WinlabError]:
+        conn = cast(Any, None)
+        return traces.remove(
+            lab, conn, self.overlay, self.storage, lambda kind, name: self.gone.append(f"{kind} {name}")
+        )
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    made = Host()
+
+    def remove(_conn: object, name: str) -> bool:
+        if "machine" in made.broken:
+            raise WinlabError("it does not go")
+        made.machines = [one for one in made.machines if one.domain != name]
+        return True
+
+    monkeypatch.setattr(
+        domains, "machines", lambda _conn, lab=None: [one for one in made.machines if lab in (None, one.tag.lab)]
+    )
+    monkeypatch.setattr(domains, "remove", remove)
+    return made
+
+
+ALL = ["domain winlab-lab-controller-1", "domain winlab-lab-node-1", "network winlab-lab"]
+
+
+def test_a_lab_goes_and_all_else_stays(host: Host) -> None:
+    assert host.remove("lab") == []
+    assert host.gone == [*ALL, "volume lab.node-1.disk.qcow2"]
+    assert host.pool.volumes == ["lab2.node-1.disk.qcow2", "base-debian-13.qcow2"]
+    assert host.northbound.there == {"lab3"}
+    host.gone.clear()
+    assert host.remove("lab") == []
+    assert host.gone == []
+
+
+def test_without_ovn_the_volumes_go_all_the_same(host: Host) -> None:
+    host.broken = {"overlay"}
+    (problem,) = host.remove("lab")
+    assert problem.what == "no OVN"
+    assert host.gone == [*ALL[:2], "volume lab.node-1.disk.qcow2"]
+
+
+def test_without_a_pool_the_network_goes_all_the_same(host: Host) -> None:
+    host.broken = {"overlay", "pool"}
+    assert [problem.what for problem in host.remove("lab")] == ["no OVN", "no pool"]
+    host.broken = {"pool"}
+    assert [problem.what for problem in host.remove("lab")] == ["no pool"]
+    assert host.gone == ALL
+
+
+def test_the_disks_of_a_machine_that_does_not_go_stay(host: Host) -> None:
+    host.broken = {"machine"}
+    with pytest.raises(WinlabError, match="does not go"):
+        host.remove("lab")
+    assert host.gone == []
+
+
+def test_a_lab_is_known_by_any_of_its_traces(host: Host) -> None:
+    found = traces.labs(cast(Any, None), host.overlay, cast(Any, host.pool))
+    assert {lab: len(machines) for lab, machines in found.items()} == {"lab": 2, "lab2": 0, "lab3": 0}

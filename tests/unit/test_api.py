@@ -1,0 +1,133 @@
+"""The front door: its example, what it hands on, and the names that are public."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import example
+import plans
+import pytest
+
+import winlab
+from winlab import Lab, Site, Spec, UsageError, settings
+from winlab.design.plan.stock import Stock
+from winlab.operations import consent, create, destroy, load, look, push, reach
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """What operations were asked for; nothing is done."""
+    calls: list[tuple[str, Any]] = []
+
+    def made(plan: Any, stock: Any, site: Any, tell: Any, **options: Any) -> None:
+        assert isinstance(stock, Stock)
+        tell("an event")
+        calls.append(("create", (plan, site, options)))
+
+    def pushed(lab: str, site: Any, node: str, binary: str, progress: Any, *, restore: bool) -> str:
+        calls.append(("push", (lab, node, binary, restore)))
+        return "pushed"
+
+    monkeypatch.setattr(create, "create", made)
+    monkeypatch.setattr(push, "to_node", pushed)
+    monkeypatch.setattr(load, "to_lab", lambda lab, site, image, tell, *, name: calls.append(("load", (lab, image))))
+    monkeypatch.setattr(destroy, "destroy", lambda lab, site, tell: calls.append(("destroy", lab)) or ["all"])
+    return calls
+
+
+def test_the_example_plans_creates_changes_and_destroys(
+    asked: list[tuple[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example.code("Plan"), names)
+    assert "node-1 windows-rehearsal 10.77.0.101" in capsys.readouterr().out
+    assert (tmp_path / "files/node-1/domain.xml").exists()
+    exec(example.code("Create"), names)
+    assert capsys.readouterr().out == "an event\n"
+    exec(example.code("Change and remove"), names)
+    assert [name for name, _ in asked] == ["create", "push", "load", "destroy"]
+    plan, site, options = asked[0][1]
+    assert (plan.lab, site, options["until"]) == ("ci", names["lab"].site, "cluster")
+    assert asked[1][1] == ("ci", "node-1", "out/kubelet.exe", False)
+    assert names["removed"] == ["all"]
+
+
+def test_every_public_name_is_there() -> None:
+    for name in winlab.__all__:
+        assert getattr(winlab, name) is not None
+    assert set(winlab.__all__) <= set(dir(winlab))
+    with pytest.raises(AttributeError):
+        winlab.Nothing  # noqa: B018
+
+
+def test_every_method_in_the_page_s_table_is_there() -> None:
+    rows = example.PAGE.read_text().split("| command | method |")[1].splitlines()[2:]
+    words = {word for row in rows for word in row.split("|")[2].replace("`", " ").replace(",", " ").split()}
+    known = {name for one in (winlab.Lab, winlab.Node) for name in dir(one)} | {"Lab.all", "node(name):", "the", "same"}
+    assert words - known - {"node(name)", ":"} == set()
+    assert {"push", "load", "logs", "lock"} <= set(dir(winlab.Lab))
+
+
+def test_a_plan_of_another_object_is_refused(asked: list[tuple[str, Any]]) -> None:
+    site = Site(facts=plans.TCG)
+    plan = Lab("ci", site).plan(Spec.load("1-0-1"))
+    for other in (Lab("ci", site), Lab("other", site)):
+        with pytest.raises(UsageError, match="not made by this Lab"):
+            other.create(plan)
+    assert asked == []
+
+
+def test_methods_take_the_places_of_their_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = settings.cache_dir(), settings.state_dir()
+    seen: list[Path] = []
+
+    def execute(lab: str, node: str, site: Site, command: Any, stdout: Any, stderr: Any, via: Any) -> int:
+        seen.extend((settings.cache_dir(), settings.state_dir(), site.folder(lab).folder))
+        stdout(b"ni")
+        stdout(b"ce\xff")
+        stderr(b"!")
+        return 3
+
+    monkeypatch.setattr(reach, "execute", execute)
+    site = Site(cache=tmp_path / "c", state=tmp_path / "s")
+    done = Lab("ci", site).node("node-1").execute(["x"])
+    assert (done.exit_code, done.stdout, done.stderr) == (3, "nice\N{REPLACEMENT CHARACTER}", "!")
+    assert seen == [tmp_path / "c", tmp_path / "s", tmp_path / "s/labs/ci"]
+    assert (settings.cache_dir(), settings.state_dir()) == before
+
+
+def test_all_labs_come_with_their_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "all_labs", lambda site: {"a": [], "b": []})
+    site = Site()
+    assert [(one.name, one.site) for one in Lab.all(site)] == [("a", site), ("b", site)]
+
+
+def test_terms_are_accepted_once(asked: list[tuple[str, Any]]) -> None:
+    lab = Lab("ci", Site(facts=plans.TCG))
+    plan = lab.plan(Spec.load("1-1-1", os="windows-2022"))
+    assert consent.is_needed(plan)
+    lab.create(plan)
+    lab.create(plan, accept_eula=True)
+    lab.create(plan)
+    assert [options["consent"] for _, (_, _, options) in asked] == [False, True, True]
+
+
+def test_where_no_medium_is_missing_nothing_is_fetched(asked: list[tuple[str, Any]]) -> None:
+    lab = Lab("ci", Site(facts=plans.TCG))
+    lab.create(lab.plan(Spec.load("1-1-1", rehearse=True)), accept_eula=True)
+    assert asked[0][1][2]["consent"] is False
+
+
+def test_a_name_that_no_lab_can_have_is_not_destroyed(asked: list[tuple[str, Any]]) -> None:
+    with pytest.raises(UsageError, match="can't be the name"):
+        Lab("No").destroy()
+    assert asked == []
+
+
+def test_importing_winlab_imports_nothing_heavy() -> None:
+    """The command starts quickly since public names are imported when they are asked for."""
+    source = Path(winlab.__file__).read_text(encoding="utf-8")
+    at_once = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
+    assert at_once == ["from __future__ import annotations", "import importlib", "from typing import TYPE_CHECKING"]

@@ -1,0 +1,22 @@
+"""Logging in to a guest by whichever way its system has."""
+
+from __future__ import annotations
+
+from winlab.adapters.guests.base import Guest
+from winlab.adapters.guests.ssh import SshGuest
+from winlab.design.plan.tags import Tag
+from winlab.lab_folder import LabState
+
+
+def connect(tag: Tag, state: LabState, via: str | None = None, timeout: float = 30) -> Guest:
+    """Log in to a node: ``via`` ssh or winrm; by default WinRM on Windows and ssh on Linux.
+
+    :param timeout: seconds for the connection to be made.
+    :raises GuestError: it can't be reached, is not the one it should be, or refuses the login.
+    """
+    via = via or ("winrm" if tag.os == "windows" else "ssh")
+    if via == "ssh":
+        return SshGuest(tag, state, timeout)
+    from winlab.adapters.guests.winrm import WinRmGuest  # its libraries take half a second to import
+
+    return WinRmGuest(tag, state, timeout)

@@ -1,0 +1,60 @@
+"""What a lab has on the hypervisor and in the overlay, found by tags and names alone, and its removal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Literal
+
+from winlab.adapters.overlay.ovn import Northbound
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.volumes import Pool
+from winlab.errors import WinlabError
+
+Overlay = Callable[[], AbstractContextManager[Northbound]]
+Kind = Literal["domain", "network", "volume"]
+
+
+def labs(conn: Connection, overlay: Overlay, pool: Pool) -> dict[str, list[domains.Machine]]:
+    """Every lab with its machines, sorted; also those of which only network rows or volumes are left.
+
+    :raises HostError: libvirt or OVN does not answer.
+    """
+    found: dict[str, list[domains.Machine]] = {lab: [] for lab in pool.labs()}
+    for machine in domains.machines(conn):
+        found.setdefault(machine.tag.lab, []).append(machine)
+    with overlay() as northbound:
+        for lab in northbound.labs():
+            found.setdefault(lab, [])
+    return dict(sorted(found.items()))
+
+
+def remove(
+    lab: str, conn: Connection, overlay: Overlay, pool: Callable[[], Pool], gone: Callable[[Kind, str], None]
+) -> list[WinlabError]:
+    """Remove the lab's machines, then its network, then its volumes. Base volumes stay; twice in a row is fine.
+
+    :param gone: hears of everything that was there.
+    :returns: why the network or the volumes could not be removed. Neither keeps the other from being removed.
+    :raises WinlabError: a machine can't be removed; its disks stay then.
+    """
+    problems: list[WinlabError] = []
+    for machine in domains.machines(conn, lab):
+        if domains.remove(conn, machine.domain):
+            gone("domain", machine.domain)
+    try:
+        with overlay() as northbound:
+            if northbound.remove(lab):
+                gone("network", f"winlab-{lab}")
+    except WinlabError as error:
+        problems.append(error)
+    try:
+        volumes = pool()
+        volumes.refresh()
+        for volume in volumes.names(f"{lab}."):
+            if volumes.delete(volume):
+                gone("volume", volume)
+    except WinlabError as error:
+        problems.append(error)
+    return problems

@@ -1,0 +1,55 @@
+"""What the shell completes: names of labs, nodes, specs and images. Nothing here raises."""
+
+from __future__ import annotations
+
+import typer
+
+from winlab import settings
+
+
+def complete_labs() -> list[str]:
+    """Names of labs."""
+    from winlab import lab_folder
+    from winlab.errors import WinlabError
+    from winlab.lab import Lab
+
+    try:
+        return sorted({*(lab.name for lab in Lab.all()), *lab_folder.labs()})
+    except WinlabError:
+        return lab_folder.labs()
+
+
+def complete_nodes(ctx: typer.Context) -> list[str]:
+    """Names of the nodes of the lab that the command line names so far."""
+    from winlab.errors import WinlabError
+    from winlab.lab import Lab
+
+    try:
+        machines = Lab(ctx.params.get("lab") or settings.DEFAULT_LAB).machines()
+    except WinlabError:
+        return []
+    return [machine.tag.node for machine in machines]
+
+
+def complete_specs(incomplete: str) -> list[str]:
+    """Names in specs/, and YAML files in the current folder."""
+    from pathlib import Path
+
+    from winlab.design import spec
+
+    files = [str(path) for path in Path().glob(f"{incomplete}*.yaml")]
+    return [name for name in [*spec.names(), *files] if name.startswith(incomplete)]
+
+
+def complete_images() -> list[str]:
+    """Names of images."""
+    from winlab.design.catalog import recipes
+
+    return list(recipes.names())
+
+
+def complete_systems() -> list[str]:
+    """Names of images that nodes can be made from."""
+    from winlab.design.catalog import recipes
+
+    return list(recipes.systems())

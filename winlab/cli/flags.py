@@ -1,0 +1,188 @@
+"""Groups of flags that several commands share: declared once, given to a command as one frozen value.
+
+::
+
+    @app.command()
+    @spread
+    def create(wish: SpecFlags = SpecFlags(), sources: SourceFlags = SourceFlags()) -> None: ...
+
+To Typer the command has every flag of the groups. A flag's default is what the group's default instance has; a group
+without one has the defaults of its fields, and may have flags that must be given.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast, get_type_hints
+
+import typer
+
+from winlab.cli.common import Mirror, Source
+from winlab.cli.complete import complete_specs, complete_systems
+
+if TYPE_CHECKING:
+    from winlab.design.spec.model import Spec
+    from winlab.steps.payload import Origin
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Own = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A program of your own in place of the source's; the file tells which system it is for. Can be repeated.",
+        metavar="PATH",
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="Change a field of the spec: --set workers.cpus=4. Can be repeated.", metavar="PATH=VALUE"
+    ),
+]
+Iso = Annotated[str | None, typer.Option("--iso", help="A Windows Server ISO of your own; it stays as it is.")]
+
+
+def spread(command: Callable[P, T]) -> Callable[..., T]:
+    """The command with the flags of its groups in place of each group."""
+    signature, work = inspect.signature(command, eval_str=True), cast(Callable[..., T], command)
+    groups: dict[str, Any] = {
+        one.name: one.annotation for one in signature.parameters.values() if is_dataclass(one.annotation)
+    }
+    flags: list[inspect.Parameter] = []
+    for one in signature.parameters.values():
+        if one.name not in groups:
+            flags.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(one.annotation, include_extras=True)
+        for field in fields(one.annotation):
+            if one.default is not inspect.Parameter.empty:
+                default = getattr(one.default, field.name)
+            else:
+                default = inspect.Parameter.empty if field.default is MISSING else field.default
+            flags.append(
+                inspect.Parameter(
+                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]
+                )
+            )
+
+    @functools.wraps(command)
+    def call(**given: Any) -> T:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        return work(**given)
+
+    del call.__wrapped__  # Typer would read its signature
+    call.__signature__ = signature.replace(parameters=flags)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in flags}
+    return call
+
+
+@dataclass(frozen=True)
+class _Named:
+    spec: Annotated[
+        str,
+        typer.Option(
+            "--spec",
+            "-s",
+            envvar="WINLAB_SPEC",
+            help="controllers-workers-hypervisors, a name in specs/, or a YAML file.",
+            autocompletion=complete_specs,
+        ),
+    ] = "1-1-1"
+
+
+@dataclass(frozen=True)
+class ChangeFlags:
+    """What is changed in a spec."""
+
+    changes: Changes = None
+    os: Annotated[
+        str | None,
+        typer.Option("--os", help="The workers' system: an image from images/.", autocompletion=complete_systems),
+    ] = None
+    iso: Iso = None
+    rehearse: Annotated[
+        bool,
+        typer.Option("--rehearse", help="Take stand-in Windows media, made here: all of winlab but Windows itself."),
+    ] = False
+
+    def of(self, source: str) -> Spec:
+        """The spec *source* with the changes.
+
+        :raises UsageError: the flags contradict each other, or the spec is not valid.
+        """
+        from winlab.design.spec.model import Spec
+
+        return Spec.load(source, self.changes or (), os=self.os, iso=self.iso, rehearse=self.rehearse)
+
+
+@dataclass(frozen=True)
+class SpecFlags(ChangeFlags, _Named):
+    """Which spec is meant, and what is changed in it."""
+
+    def load(self) -> Spec:
+        """The spec.
+
+        :raises UsageError: the flags contradict each other, or the spec is not valid.
+        """
+        return self.of(self.spec)
+
+
+@dataclass(frozen=True)
+class FromFlags:
+    """Where images and Kubernetes come from."""
+
+    mirror: Mirror = None
+    source: Annotated[
+        Source | None,
+        typer.Option("--source", help="Where Kubernetes comes from; default: what is at hand, which is said."),
+    ] = None
+
+    @property
+    def origin(self) -> Origin:
+        """The same for operations."""
+        from winlab.steps.payload import Origin
+
+        return Origin(self.source.value if self.source else None, mirror=self.mirror)
+
+
+@dataclass(frozen=True)
+class BundleFlags(FromFlags):
+    """Where images and Kubernetes come from, perhaps a bundle."""
+
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            "--bundle", help="Take everything from this bundle, and nothing from the internet.", metavar="FILE"
+        ),
+    ] = None
+
+    @property
+    def origin(self) -> Origin:
+        """The same for operations."""
+        from dataclasses import replace
+
+        return replace(super().origin, bundle=self.bundle)
+
+
+@dataclass(frozen=True)
+class SourceFlags(BundleFlags):
+    """Where images and Kubernetes come from, and programs of the user's own."""
+
+    kubelet: Own = None
+    kubeadm: Own = None
+    kube_proxy: Own = None
+
+    @property
+    def origin(self) -> Origin:
+        """The same for operations."""
+        from dataclasses import replace
+
+        given = {"kubelet": self.kubelet, "kubeadm": self.kubeadm, "kube-proxy": self.kube_proxy}
+        own = tuple((program, path.expanduser()) for program, paths in given.items() for path in paths or ())
+        return replace(super().origin, own=own)

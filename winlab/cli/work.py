@@ -1,0 +1,36 @@
+"""Work that is shown while it goes on: single steps, and the reading of files for a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from winlab.cli.common import Output
+
+if TYPE_CHECKING:
+    from winlab.design.plan.model import Plan
+    from winlab.design.spec.model import Spec
+    from winlab.events import Progress
+    from winlab.lab import Lab
+
+T = TypeVar("T")
+
+
+def plan_of(lab: Lab, spec: Spec) -> Plan:
+    """The lab's plan. Reading large files for it is shown on the standard error, however results are printed.
+
+    :raises UsageError: the spec can't be had on this host.
+    """
+    from winlab.cli.progress import shown
+
+    with shown(Output.TABLE) as tell:
+        return lab.plan(spec, listener=tell)
+
+
+def watched(name: str, work: Callable[[Progress], T], output: Output, usual: float) -> T:
+    """Do the work as a step, so that it is shown as all steps are; its result."""
+    from winlab.cli.progress import shown
+    from winlab.operations import one_step
+
+    with shown(output) as tell:
+        return one_step.perform(name, work, tell, usual)

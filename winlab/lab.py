@@ -1,0 +1,441 @@
+"""The front door: a lab by its name, and everything that can be done with it. The command line uses nothing else.
+
+What a method raises is a :class:`winlab.errors.WinlabError`; each class says which exit code the command has for it.
+Whoever wants to see progress passes a *listener*, which hears events (:mod:`winlab.events`), from any thread.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
+
+from winlab import settings
+from winlab.adapters.guests.base import Sink
+from winlab.adapters.kube import kubeconfig
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm.domains import Machine
+from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
+from winlab.design.render import folder as rendered
+from winlab.design.spec.model import Spec
+from winlab.errors import UsageError
+from winlab.events import Event, Listener, Told
+from winlab.operations import (
+    bundle,
+    consent,
+    create,
+    destroy,
+    golden,
+    join,
+    load,
+    lock,
+    logs,
+    look,
+    one_step,
+    planning,
+    push,
+    reach,
+)
+from winlab.operations.create import Until
+from winlab.operations.join import Joining
+from winlab.operations.lock import Renewed
+from winlab.operations.logs import Report
+from winlab.operations.look import NodeStatus
+from winlab.operations.push import Pushed
+from winlab.operations.reach import Screen
+from winlab.site import Site
+from winlab.steps.payload import Origin
+from winlab.supply.artifacts.bundle.file import Bundle
+from winlab.supply.images.golden import Golden
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Sited(Protocol):
+    @property
+    def site(self) -> Site: ...
+
+
+S = TypeVar("S", bound=_Sited)
+
+
+def _at_site(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A method during which all floors below take the places of the object's site."""
+
+    @functools.wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.site.in_use():
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+def ignore(_event: Event) -> None:
+    """A listener that does nothing."""
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What a command in a node left. Bytes that are not UTF-8 are replaced in the two texts."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class Node:
+    """One node of a lab. Get it by :meth:`Lab.node`."""
+
+    def __init__(self, lab: str, name: str, site: Site) -> None:
+        self.lab = lab
+        self.name = name
+        self.site = site
+
+    @_at_site
+    def execute(self, command: Sequence[str], *, via: Literal["ssh", "winrm"] | None = None) -> Executed:
+        """Run a command to its end.
+
+        :param command: its words; a single one is a line for the node's shell.
+        :param via: by default WinRM on Windows and ssh on Linux.
+        :raises NotFoundError: there is no such lab or node.
+        :raises GuestError: the node does not run, or can't be reached.
+        """
+        out, err = bytearray(), bytearray()
+        code = reach.execute(self.lab, self.name, self.site, command, out.extend, err.extend, via)
+        return Executed(code, out.decode(errors="replace"), err.decode(errors="replace"))
+
+    @_at_site
+    def stream(
+        self, command: Sequence[str], stdout: Sink, stderr: Sink, *, via: Literal["ssh", "winrm"] | None = None
+    ) -> int:
+        """Run a command and hand over what it prints as it comes; its exit code.
+
+        :raises WinlabError: as :meth:`execute`.
+        """
+        return reach.execute(self.lab, self.name, self.site, command, stdout, stderr, via)
+
+    @_at_site
+    def ssh(self) -> list[str | Path]:
+        """The command line that opens an ssh session on the node. Its host key is known already.
+
+        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+        """
+        return reach.ssh(self.lab, self.name, self.site)
+
+    @_at_site
+    def screen(self) -> Screen:
+        """Where the node's VNC server listens, and its password.
+
+        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+        """
+        return reach.screen(self.lab, self.name, self.site)
+
+    @_at_site
+    def screenshot(self) -> bytes:
+        """The node's screen as PNG.
+
+        :raises NotFoundError: there is no such lab or node.
+        """
+        return reach.screenshot(self.lab, self.name, self.site)
+
+    @_at_site
+    def serial_log(self) -> bytes:
+        """What the node's serial port has said so far.
+
+        :raises NotFoundError: there is no such lab or node.
+        """
+        return reach.serial_log(self.lab, self.name, self.site)
+
+    @_at_site
+    def console(self) -> None:
+        """Join the node's serial port to the terminal until Ctrl-].
+
+        :raises UsageError: there is no terminal.
+        :raises NotFoundError: there is no such lab or node.
+        """
+        reach.console(self.lab, self.name, self.site)
+
+
+class Lab:
+    """A lab, whether it exists yet or not. Nothing is touched before a method is called.
+
+    :param site: where it lives; by default what the environment says.
+    """
+
+    def __init__(self, name: str = settings.DEFAULT_LAB, site: Site | None = None) -> None:
+        self.name = name
+        self.site = site or Site()
+        self._stocks: dict[str, Stock] = {}  # by the digest of the plan that was made with each
+
+    @staticmethod
+    def all(site: Site | None = None) -> list[Lab]:
+        """All labs of a site, by name; also those of which only a network or volumes are left.
+
+        :raises HostError: libvirt or OVN does not answer.
+        """
+        site = site or Site()
+        with site.in_use():
+            return [Lab(name, site) for name in look.all_labs(site)]
+
+    def __repr__(self) -> str:
+        return f"Lab({self.name!r})"
+
+    @property
+    def context(self) -> str:
+        """What the lab's context is called in kubeconfigs."""
+        return kubeconfig.name(self.name)
+
+    # -- plan and make
+
+    @_at_site
+    def plan(self, spec: Spec, *, facts: HostFacts | None = None, listener: Listener = ignore) -> Plan:
+        """Decide everything that would exist. Nothing is touched.
+
+        :param facts: of the host; by default the site's.
+        :raises UsageError: the spec can't be had on this host, or a file that it names can't be read.
+        """
+        planned = planning.make(spec, self.name, facts or self.site.facts, Told(listener, "plan"))
+        self._stocks[planned.plan.digest] = planned.stock
+        return planned.plan
+
+    @_at_site
+    def render(self, plan: Plan, folder: Path) -> list[Path]:
+        """Write every file that guests and libvirt would be given, secrets replaced by marks; the files' paths.
+
+        :raises UsageError: the folder can't be written.
+        """
+        return rendered.write(plan, folder)
+
+    @_at_site
+    def create(
+        self,
+        plan: Plan,
+        *,
+        until: Until = "cluster",
+        origin: Origin | None = None,
+        locked: Path | None = None,
+        accept_eula: bool = False,
+        listener: Listener = ignore,
+    ) -> None:
+        """Make the lab, or carry on with one that was interrupted; what is there already stays as it is.
+
+        :param plan: what :meth:`plan` of this object returned; it alone knows where the plan's files are.
+        :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
+        :param origin: where Kubernetes and images come from; by default what is at hand.
+        :param locked: a lock file; whatever differs from it is refused.
+        :param accept_eula: a person has accepted Microsoft's terms for evaluations; that is remembered.
+        :raises NotFoundError: there is no source for something that the lab needs; nothing was touched.
+        :raises ConflictError: there is a lab of that name from another plan, or another winlab is at it.
+        :raises WinlabError: a step failed; the same call carries on.
+        """
+        stock = self._stock(plan)
+        fetch = consent.settle(plan, self.site, accepted=accept_eula)
+        create.create(plan, stock, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
+
+    @_at_site
+    def plan_join(
+        self,
+        spec: Spec,
+        kubeconfig: Path,
+        *,
+        context: str = "",
+        server: str = "",
+        prefix: str = "node",
+        origin: Origin | None = None,
+        listener: Listener = ignore,
+    ) -> Joining:
+        """Look at a cluster made elsewhere, and plan workers that can join it. Nothing is touched.
+
+        :param spec: its controllers are left out.
+        :param kubeconfig: a file of one of the cluster's administrators.
+        :param context: the name of one of its contexts; empty: the current one.
+        :param server: ADDRESS:PORT that the API server's advertised host name leads to; empty: what name servers say.
+        :param prefix: what the workers are called, with a number behind it.
+        :param origin: where kubectl comes from, if this host has none.
+        :raises UsageError: the workers can't join.
+        :raises WinlabError: the cluster can't be looked at.
+        """
+        return join.plan(
+            spec, self.name, self.site, listener, kubeconfig,
+            context=context, server=server, prefix=prefix, origin=origin,
+        )  # fmt: skip
+
+    @_at_site
+    def join(
+        self,
+        joining: Joining,
+        *,
+        until: Until = "cluster",
+        origin: Origin | None = None,
+        accept_eula: bool = False,
+        listener: Listener = ignore,
+    ) -> None:
+        """Make the lab and have its workers join the cluster, or carry on with that.
+
+        :param joining: what :meth:`plan_join` returned.
+        :raises WinlabError: as :meth:`create`.
+        """
+        fetch = consent.settle(joining.planned.plan, self.site, accepted=accept_eula)
+        join.join(joining, self.site, listener, until=until, origin=origin, consent=fetch)
+
+    @_at_site
+    def bundle(
+        self, plan: Plan, to: Path | None = None, *, origin: Origin | None = None, listener: Listener = ignore
+    ) -> Bundle:
+        """Gather everything that the plan needs into one verified file.
+
+        :param plan: what :meth:`plan` of this object returned.
+        :param to: the file; by default in the cache, where :meth:`create` finds it by itself.
+        :raises WinlabError: something can't be had, or the file not be written.
+        """
+        return bundle.gather(plan, self._stock(plan), to, origin or Origin(), listener)
+
+    @_at_site
+    def build_golden(
+        self, plan: Plan, *, origin: Origin | None = None, accept_eula: bool = False, listener: Listener = ignore
+    ) -> Golden:
+        """Make the golden image of the plan's Windows nodes, unless it is in the cache. The lab is not touched.
+
+        :param plan: what :meth:`plan` of this object returned.
+        :raises WinlabError: as :meth:`create`.
+        """
+        fetch = consent.settle(plan, self.site, accepted=accept_eula)
+        return golden.build(plan, self._stock(plan), self.site, listener, origin or Origin(), consent=fetch)
+
+    @_at_site
+    def lock(
+        self,
+        plan: Plan,
+        *,
+        spec: str,
+        origin: Origin | None = None,
+        file: Path | None = None,
+        check: bool = False,
+        listener: Listener = ignore,
+    ) -> Renewed:
+        """Write or renew the lock file: every input of the lab by its hash.
+
+        :param plan: what :meth:`plan` of this object returned.
+        :param spec: how the spec was named; the file is beside it by default.
+        :param check: write nothing.
+        :raises ConflictError: with *check*, something differs; it is named.
+        :raises WinlabError: something can't be had, or the file not be read or written.
+        """
+        stock = self._stock(plan)
+        return lock.renew(plan, stock, listener, spec=spec, origin=origin, path=file, check=check)
+
+    def _stock(self, plan: Plan) -> Stock:
+        if plan.lab != self.name or plan.digest not in self._stocks:
+            raise UsageError(
+                f"The plan {plan.digest} was not made by this Lab object.",
+                why="A plan knows files by their content; where they are, only the object knows that made it.",
+                cure="Pass what its own plan() returned.",
+            )
+        return self._stocks[plan.digest]
+
+    # -- look
+
+    @_at_site
+    def status(self) -> list[NodeStatus]:
+        """The nodes as they are now; every running one is asked by a verified login.
+
+        :raises NotFoundError: there is no such lab.
+        """
+        return look.status(self.name, self.site)
+
+    @_at_site
+    def machines(self) -> list[Machine]:
+        """The lab's virtual machines with their states, without asking them; empty if there are none."""
+        return look.machines(self.name, self.site)
+
+    def node(self, name: str) -> Node:
+        """One node; whether there is such a node, its methods say."""
+        return Node(self.name, name, self.site)
+
+    @_at_site
+    def logs(self, node: str = "", lines: int = 60) -> list[Report]:
+        """Conditions, events and the last lines of the logs of one node, or of all of them.
+
+        :param lines: of each log, at most 10,000.
+        :raises NotFoundError: there is no such lab or node.
+        """
+        return logs.reports(self.name, self.site, node, lines)
+
+    # -- the cluster
+
+    @_at_site
+    def kubectl_program(self) -> Kubectl:
+        """The lab's own kubectl, of the cluster's version, and its kubeconfig.
+
+        :raises NotFoundError: the lab has no cluster, or was made from another account.
+        """
+        return Kubectl.of(self.site.folder(self.name))
+
+    def kubectl(self, *words: str) -> str:
+        """What the lab's own kubectl prints: ``lab.kubectl("get", "nodes")``.
+
+        :raises NotFoundError: the lab has no cluster, or was made from another account.
+        :raises ClusterError: kubectl failed.
+        """
+        return self.kubectl_program().run(*words)
+
+    @_at_site
+    def kubeconfig(self) -> str:
+        """The lab's kubeconfig.
+
+        :raises NotFoundError: the lab has no cluster, or was made from another account.
+        """
+        return kubeconfig.read(self.site.folder(self.name))
+
+    @_at_site
+    def merge_kubeconfig(self, *, use: bool = False) -> Path:
+        """Merge the lab's kubeconfig into the user's own, as the context ``winlab-NAME``; the file that it is in now.
+
+        :param use: make it the current context.
+        :raises WinlabError: the lab has no kubeconfig, or the user's can't be changed.
+        """
+        return kubeconfig.publish(self.name, use=use)
+
+    @_at_site
+    def push(self, node: str, binary: str, *, restore: bool = False, listener: Listener = ignore) -> Pushed:
+        """Swap a program on a running node with one's own build, or bring the original back.
+
+        :param binary: the file, whose name says what it replaces; with *restore* the name alone.
+        :raises UsageError: the file is not a program of this node; nothing was touched.
+        :raises WinlabError: the node or the cluster refused.
+        """
+        return one_step.perform(
+            f"push {node}",
+            lambda progress: push.to_node(self.name, self.site, node, binary, progress, restore=restore),
+            listener,
+            usual=60,
+        )
+
+    @_at_site
+    def load(self, image: str, *, name: str = "", listener: Listener = ignore) -> dict[str, list[str]]:
+        """Bring a container image to every node of its system; the nodes, by the image's full name.
+
+        :param image: an archive, or the name of an image in Docker or Podman.
+        :param name: the name that it gets; by default its own.
+        :raises WinlabError: there is no such image, it is for no node, or a node refused.
+        """
+        return load.to_lab(self.name, self.site, image, listener, name=name)
+
+    # -- the end
+
+    @_at_site
+    def destroy(self, *, listener: Listener = ignore) -> list[str]:
+        """Remove every trace of the lab; again is fine. Images stay.
+
+        :returns: what was removed, in words; empty if there was nothing.
+        :raises UsageError: no lab can have this name.
+        :raises WinlabError: something can't be removed.
+        """
+        check_lab_name(self.name, own=True)
+        return destroy.destroy(self.name, self.site, listener)

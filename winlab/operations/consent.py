@@ -1,0 +1,81 @@
+"""Consent to the terms of Microsoft's evaluation media: whether something needs it, and that it was given.
+
+It is given once for each account, and remembered in the state folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from winlab.design.catalog import recipes
+from winlab.design.plan.model import Plan
+from winlab.errors import UsageError
+from winlab.site import Site
+from winlab.supply.images import windows_media
+
+TERMS = (
+    "Evaluation media of Windows Server are free for 180 days, for evaluation alone; the terms stand at "
+    "https://www.microsoft.com/evalcenter."
+)
+
+
+def is_needed(plan: Plan) -> bool:
+    """Whether a medium is missing that could be fetched if its terms were accepted."""
+    return any(windows_media.find(recipes.get(image)) is None for image in _evaluated(plan))
+
+
+def assumed(plan: Plan) -> str | None:
+    """What to say of a plan some of whose media nobody has seen; None if they are there."""
+    lacking = [one for one in map(recipes.get, _evaluated(plan)) if windows_media.find(one) is None]
+    lines = [
+        f"There are no media for {one.name}: Microsoft's {one.evaluations[0].file} is taken for granted."
+        for one in lacking
+    ]
+    return "\n".join(lines) or None
+
+
+def _evaluated(plan: Plan) -> list[str]:
+    """The images of nodes that are installed from an evaluation medium, unless the cache has another."""
+    images = [node.image for node in plan.windows_nodes() if not node.windows.own_medium]
+    return [image for image in dict.fromkeys(images) if recipes.get(image).evaluations]
+
+
+def is_given(site: Site) -> bool:
+    """Whether the terms were accepted in this account."""
+    return _note(site).exists()
+
+
+def give(site: Site) -> None:
+    """Remember that the terms were accepted. Only a person can do that."""
+    note = _note(site)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.touch()
+
+
+def settle(plan: Plan, site: Site, *, accepted: bool) -> bool:
+    """Whether the media that the plan lacks may be fetched.
+
+    :param accepted: the person has accepted the terms now; that is remembered.
+    """
+    if accepted:
+        give(site)
+    return is_needed(plan) and is_given(site)
+
+
+def require(site: Site, *, accepted: bool) -> None:
+    """Make sure that the terms were accepted, now or before.
+
+    :raises UsageError: they were not.
+    """
+    if accepted:
+        give(site)
+    if not is_given(site):
+        raise UsageError(
+            "Microsoft's evaluation media come with terms that only you can accept.",
+            why=TERMS,
+            cure="Pass --accept-eula, or get the ISO yourself and give it with 'winlab image add NAME --iso PATH'.",
+        )
+
+
+def _note(site: Site) -> Path:
+    return site.places.state / "evaluation-terms-accepted"

@@ -1,0 +1,134 @@
+"""Create a lab, or carry on with one: every check before anything is touched, then the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal
+
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.connection import Connection
+from winlab.addons import recipe as addons
+from winlab.design.catalog.artifact import Obtained
+from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
+from winlab.engine import engine
+from winlab.engine.durations import Forecast
+from winlab.engine.run import Run, Sources
+from winlab.errors import ConflictError, HostError
+from winlab.events import Event, Listener, Note, Told
+from winlab.operations import bundle, golden, lock_file, lock_inputs
+from winlab.site import Site
+from winlab.steps import payload, recipe
+from winlab.steps.golden import all_made
+from winlab.steps.payload import Origin
+
+Until = Literal["guests", "cluster"]
+
+
+def create(
+    plan: Plan,
+    stock: Stock,
+    site: Site,
+    tell: Listener,
+    *,
+    until: Until = "cluster",
+    origin: Origin | None = None,
+    locked: Path | None = None,
+    admin: str = "",
+    consent: bool = False,
+) -> None:
+    """Make the lab, or carry on with it; what is there already stays as it is.
+
+    :param stock: what was at hand when the plan was made.
+    :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
+    :param origin: where Kubernetes' artifacts and downloaded images come from; by default what is at hand, and the
+        images' own sites.
+    :param locked: a lock file; whatever is not as it says is refused.
+    :param admin: the kubeconfig of a cluster made elsewhere, for a plan that joins one.
+    :param consent: the terms of Microsoft's evaluation media were accepted: what lacks is fetched.
+    :raises NotFoundError: there is no source for what the lab needs; nothing was touched.
+    :raises ConflictError: there is a lab of that name from another plan, or another winlab is at it.
+    :raises WinlabError: a step failed.
+    """
+    if plan.host.accelerator == "tcg":
+        tell(Note(lab=plan.lab, text="KVM can't be used on this host: guests are emulated, which is slow."))
+    state = site.folder(plan.lab)
+    origin = origin or Origin()
+    if origin.bundle is not None:
+        bundle.restore_images(plan, origin.bundle, Told(tell, "images of the bundle"))
+        consent = False  # nothing is fetched then
+    golden.check_media(plan, stock, site, consent=consent, offline=origin.bundle is not None)
+    check, check_images = _check_lock(plan, stock, locked) if locked is not None else (None, None)
+    with site.storage() as (conn, pool), state.locked(), ExitStack() as held:
+        _refuse_other_plan(plan, conn)
+        if not all_made(plan, conn):
+            golden.check_evaluation(plan, tell)
+        built = golden.lacking(
+            plan, site, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
+        )
+        _check_memory(plan, conn)
+        run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
+        found = recipe.guests(run)
+        if until == "cluster" or built:
+            source, why = payload.choose(plan, origin, settled=not built and payload.has_all(run), check=check)
+            if source.bundle is not None and origin.bundle is None:
+                bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
+            tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+        if until == "cluster":
+            found += [*recipe.cluster(run, source, admin), *addons.steps(run, source)]
+        found += recipe.golden_upload(run, built)
+        if built:
+            found += recipe.golden_build(run, built, source, alone=until != "cluster")
+
+        def listen(event: Event) -> None:
+            state.record(event)
+            tell(event)
+
+        forecast = Forecast(run.pace.known, [plan, *built])
+        engine.run(forecast.steps(recipe.once(found)), listen, plan.lab)
+        for builder in built:
+            site.folder(builder.lab).remove()
+
+
+def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:
+    """Compare versions, media and images with the lock file now, and have artifacts and images compared when they are
+    there.
+
+    :raises ConflictError: something differs; it is named.
+    """
+    held = lock_file.read(path)
+    now = lock_file.collect(plan, [], media=lock_inputs.media(plan, stock), images=lock_inputs.images(plan))
+    lock_file.require(held, now, path, whole=False)
+
+    def check(obtained: list[Obtained]) -> None:
+        lock_file.require(held, lock_file.collect(plan, obtained), path, whole=False)
+
+    def check_images() -> None:
+        now = lock_file.collect(plan, [], media=lock_inputs.fetched(plan), images=lock_inputs.images(plan))
+        lock_file.require(held, now, path, whole=False)
+
+    return check, check_images
+
+
+def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
+    there = domains.machines(conn, plan.lab)
+    if any(machine.tag.plan != plan.digest for machine in there):
+        raise ConflictError(
+            f"There is a lab '{plan.lab}' already, made from another spec or by another version of winlab.",
+            why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",
+            cure=f"Run 'winlab destroy --lab {plan.lab}' first, or give the new lab another name with --lab.",
+        )
+
+
+def _check_memory(plan: Plan, conn: Connection) -> None:
+    """See that the guests that don't run yet fit into the hypervisor's memory: it ends one without asking else."""
+    running = {machine.domain for machine in domains.machines(conn, plan.lab) if machine.state == "running"}
+    needed = sum(node.memory_mib for node in plan.nodes if node.domain not in running)
+    free = domains.free_memory_mib(conn)
+    if needed > free:
+        raise HostError(
+            f"The lab needs {needed} MiB of memory, and the hypervisor has {free} MiB to give.",
+            cure="Stop other labs or programs, choose a smaller spec, or give nodes less with --set workers.memory=...",
+        )

@@ -1,0 +1,49 @@
+"""Destroy a lab: by its tags alone, so that another account's, or a half-made one, can be removed as well."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from winlab.adapters import traces
+from winlab.adapters.kube import kubeconfig
+from winlab.adapters.vm import domains
+from winlab.errors import WinlabError, together
+from winlab.events import Listener, Note, StepDone
+from winlab.operations import golden, join
+from winlab.site import Site
+
+
+def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
+    """Remove every trace of the lab, by its tags alone; twice in a row is fine. Images stay in the pool.
+
+    :returns: what was removed, in words; empty if there was nothing.
+    """
+    removed: list[str] = []
+    state = site.folder(lab)
+
+    def gone(kind: Literal["node", "domain", "volume", "network", "folder", "context"], name: str) -> None:
+        removed.append(f"{kind} {name}")
+        tell(StepDone(lab=lab, step=f"remove {kind} {name}"))
+
+    golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell)))
+    with site.connected() as conn, state.locked():
+        there = domains.machines(conn, lab)
+        # first, since it is the machines that say which nodes are the lab's
+        removed_nodes, left = join.leave(state, [machine.tag for machine in there])
+        for name in removed_nodes:
+            gone("node", name)
+        if left:
+            tell(Note(lab=lab, text=left))
+        problems = traces.remove(lab, conn, site.overlay, lambda: site.pool(conn), gone)
+        try:
+            if kubeconfig.forget(lab):
+                gone("context", kubeconfig.name(lab))
+        except WinlabError as error:
+            problems.append(error)
+        if problems:
+            raise together(problems)  # the folder stays: it is what a second try would be told about
+        had_secrets = any(path.name != "lock" for path in state.folder.iterdir())
+        state.remove()
+        if had_secrets:
+            gone("folder", str(state.folder))
+    return removed

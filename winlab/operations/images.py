@@ -1,0 +1,118 @@
+"""Bring images into the cache: build or download them, pull Microsoft's media, add one's own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from winlab.design.catalog import recipes as catalog
+from winlab.design.catalog.recipes import Recipe
+from winlab.engine import engine
+from winlab.engine.step import Step
+from winlab.errors import NotFoundError, UsageError
+from winlab.events import Listener, Progress
+from winlab.operations import consent, one_step
+from winlab.site import Site
+from winlab.steps.states import WORK
+from winlab.supply.images import cache, windows_media
+from winlab.supply.images.cache import Image
+from winlab.supply.images.requirements import require_source
+
+
+def build(name: str, tell: Listener, *, mirror: str | None = None, source: Path | None = None) -> Image:
+    """Build or download an image unless it is in the cache; of Windows the installation medium.
+
+    :param mirror: where a download comes from, instead of its own site.
+    :param source: a local file to take in its place.
+    :raises NotFoundError: there is no such image, or no source for it.
+    """
+    recipe = catalog.get(name)
+    require_source(recipe)
+
+    def obtain(progress: Progress) -> None:
+        cache.obtain(recipe, progress, mirror=mirror if recipe.download else None, source=source)
+
+    done, usual = lambda: cache.lookup(recipe) is not None, float(recipe.usual_seconds)
+    engine.run([Step(WORK(of=f"image {name}"), obtain, done, usual=usual)], tell)
+    image = cache.lookup(recipe)
+    assert image is not None
+    return image
+
+
+def is_sealed(name: str) -> bool:
+    """Whether nodes of an image are clones of a golden image: whether it is Windows.
+
+    :raises NotFoundError: there is no such image.
+    """
+    return catalog.get(name).windows is not None
+
+
+def add(name: str, iso: Path, tell: Listener, *, sha256: str | None = None) -> Image:
+    """Take an ISO of one's own into the cache, of Windows or of the virtio drivers: a copy.
+
+    :param sha256: what it must have.
+    :raises UsageError: it is not what the image needs, or has another digest.
+    """
+    recipe = _brought(name)
+    if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        raise UsageError(f"'{sha256}' is no SHA-256.", cure="It has 64 digits and letters a to f.")
+    return one_step.perform(
+        f"image {name}", lambda progress: windows_media.add(recipe, iso, sha256, progress), tell, usual=60
+    )
+
+
+def needs_consent(name: str) -> bool:
+    """Whether :func:`pull` fetches something whose terms have to be accepted.
+
+    :raises WinlabError: it can fetch nothing for this image.
+    """
+    return not _pullable(name).download
+
+
+def pull(
+    name: str,
+    site: Site,
+    tell: Listener,
+    *,
+    accept_eula: bool = False,
+    mirror: str | None = None,
+    source: Path | None = None,
+) -> Image:
+    """Fetch Microsoft's evaluation medium, or the virtio drivers, into the cache. What broke off is carried on.
+
+    :param accept_eula: the person has read and accepted Microsoft's terms for evaluations.
+    :param mirror: a URL or folder that has the file, in place of its own site.
+    :param source: a local copy to take instead.
+    :raises UsageError: the terms were not accepted, or the image needs no medium.
+    :raises NotFoundError: no evaluation is known.
+    :raises TransferError: it can't be had, or is not the file with the known digest.
+    """
+    recipe = _pullable(name)
+    if needs_consent(name):
+        consent.require(site, accepted=accept_eula)
+
+    def fetch(progress: Progress) -> Image:
+        if recipe.download is not None:
+            return cache.obtain(recipe, progress, mirror=mirror, source=source)
+        return windows_media.pull(recipe, recipe.evaluations[0], progress, mirror=mirror, source=source)
+
+    return one_step.perform(f"image {name}", fetch, tell, usual=recipe.usual_seconds)
+
+
+def _pullable(name: str) -> Recipe:
+    recipe = _brought(name)
+    if recipe.download is None and not recipe.evaluations:
+        raise NotFoundError(f"No evaluation of '{name}' is known.", cure="Give an ISO of your own with 'image add'.")
+    return recipe
+
+
+def _brought(name: str) -> Recipe:
+    """A recipe for something that comes as an ISO: Windows' installation media, the virtio drivers."""
+    recipe = catalog.get(name)
+    if recipe.os == "linux" or recipe.build is not None:
+        names = [one for one in catalog.names() if (row := catalog.get(one)).os != "linux" and row.build is None]
+        raise UsageError(
+            f"'{name}' needs no medium of yours.",
+            cure=f"Run 'winlab image build {name}'. Media are for {', '.join(names)}.",
+        )
+    return recipe

@@ -1,0 +1,75 @@
+"""Lock a lab: write or renew ``winlab.lock``, or compare it with what the lab would be made of now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab.design.plan import required
+from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
+from winlab.events import Listener, Progress
+from winlab.operations import bundle, lock_file, lock_inputs, one_step
+from winlab.operations.lock_file import Lock
+from winlab.steps.payload import Origin, choose
+from winlab.supply.images import cache
+
+
+@dataclass(frozen=True)
+class Renewed:
+    """What became of a lock file: whether it was written, what differs from before, and how many inputs it has."""
+
+    path: Path
+    written: bool
+    changes: list[str]
+    inputs: int
+
+
+def renew(
+    plan: Plan,
+    stock: Stock,
+    tell: Listener,
+    *,
+    spec: str,
+    origin: Origin | None = None,
+    path: Path | None = None,
+    check: bool = False,
+) -> Renewed:
+    """Write the lock file of a plan, or renew it; fetches or makes what the cache does not have.
+
+    :param spec: how the person named the spec; noted in the file, and the file is beside it by default.
+    :param check: write nothing.
+    :raises ConflictError: with *check*, something differs; it is named.
+    :raises NotFoundError: with *check*, there is no lock file.
+    :raises WinlabError: something can't be had, or the file not be read or written.
+    """
+    path = path or lock_file.beside(spec)
+    before = lock_file.read(path) if check else lock_file.replaced(path)
+    now = one_step.perform(
+        "inputs", lambda progress: current(plan, stock, origin or Origin(), spec, progress), tell, usual=600
+    )
+    if check and before is not None:
+        lock_file.require(before, now, path)
+    changes = lock_file.compare(before, now) if before is not None else []
+    written = not check and lock_file.write(path, now)
+    return Renewed(path, written, changes, lock_file.count(now))
+
+
+def current(plan: Plan, stock: Stock, origin: Origin, spec: str, progress: Progress) -> Lock:
+    """The lock of all that the lab would be made of now; fetches or makes what the cache does not have.
+
+    :param spec: how the person named the spec.
+    :raises WinlabError: as the source says.
+    """
+    supply, why = choose(plan, origin)
+    progress.say(why)
+    if origin.bundle is not None:
+        bundle.restore_images(plan, origin.bundle, progress)
+    for recipe in bundle.recipes(plan):
+        if recipe.build is not None:  # only then it is known which packages it has; published ones have a digest
+            cache.obtain(recipe, progress)
+    media = lock_inputs.media(plan, stock)
+    obtained = supply.obtain(required.every(plan), progress)
+    return lock_file.collect(
+        plan, obtained, media=media, images=lock_inputs.images(plan), spec=spec, source=supply.source.name
+    )

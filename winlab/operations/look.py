@@ -1,0 +1,94 @@
+"""Look at labs: all of them, one lab's machines, whether its nodes answer. Reality is read from tags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from winlab.adapters import traces
+from winlab.adapters.guests.connect import connect
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.domains import Machine
+from winlab.design.plan.tags import Tag
+from winlab.errors import NotFoundError, WinlabError
+from winlab.lab_folder import LabState
+from winlab.site import Site
+from winlab.threads import Threads
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """A node as it is. ``answers`` is None where it was not asked."""
+
+    tag: Tag
+    state: str
+    answers: bool | None
+    problem: str = ""
+
+
+def all_labs(site: Site) -> dict[str, list[Machine]]:
+    """Every lab of the host with its machines; also those of which only network rows or volumes are left."""
+    with site.storage() as (conn, pool):
+        return traces.labs(conn, site.overlay, pool)
+
+
+def find(lab: str, conn: Connection) -> list[Machine]:
+    """The lab's machines.
+
+    :raises NotFoundError: it has none.
+    """
+    there = domains.machines(conn, lab)
+    if not there:
+        others = sorted({machine.tag.lab for machine in domains.machines(conn)})
+        raise NotFoundError(
+            f"There is no lab '{lab}'.",
+            cure=f"There are: {', '.join(others)}." if others else "Make one with 'winlab create --spec 1-1-1'.",
+        )
+    return there
+
+
+def find_node(lab: str, node: str, conn: Connection) -> Machine:
+    """One machine of a lab.
+
+    :raises NotFoundError: there is no such lab, or no such node in it.
+    """
+    there = find(lab, conn)
+    for machine in there:
+        if machine.tag.node == node:
+            return machine
+    raise NotFoundError(
+        f"The lab '{lab}' has no node '{node}'.",
+        cure=f"It has: {', '.join(machine.tag.node for machine in there)}.",
+    )
+
+
+def machines(lab: str, site: Site) -> list[Machine]:
+    """A lab's machines; empty if there are none."""
+    with site.connected() as conn:
+        return domains.machines(conn, lab)
+
+
+def status(lab: str, site: Site) -> list[NodeStatus]:
+    """The lab's nodes as they are now; every running one is asked by a verified login.
+
+    :raises NotFoundError: there is no such lab.
+    """
+    with site.connected() as conn:
+        there = find(lab, conn)
+    state = site.folder(lab)
+    with Threads(max_workers=8) as pool:
+        return list(pool.map(lambda machine: _ask(machine, state), there))
+
+
+def _ask(machine: Machine, state: LabState) -> NodeStatus:
+    if machine.state != "running":
+        return NodeStatus(machine.tag, machine.state, None)
+    try:
+        guest = connect(machine.tag, state, timeout=15)
+        try:
+            guest.execute(["hostname"])
+        finally:
+            guest.close()
+    except WinlabError as error:
+        return NodeStatus(machine.tag, machine.state, False, error.what)
+    return NodeStatus(machine.tag, machine.state, True)

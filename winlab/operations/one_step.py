@@ -1,0 +1,25 @@
+"""Work that is a single step, so that it is told and interrupted as every step is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from winlab.engine import engine
+from winlab.engine.step import Step
+from winlab.events import Listener, Progress
+from winlab.steps.states import WORK
+
+T = TypeVar("T")
+
+
+def perform(name: str, work: Callable[[Progress], T], tell: Listener, usual: float) -> T:
+    """Do the work; its result.
+
+    :param name: what the step is called in events.
+    :param usual: how long it usually takes, in seconds.
+    :raises WinlabError: the work failed.
+    """
+    results: list[T] = []
+    engine.run([Step(WORK(of=name), lambda progress: results.append(work(progress)), lambda: False, usual=usual)], tell)
+    return results[0]

@@ -1,0 +1,39 @@
+"""Plan a lab: take stock of what is at hand, then decide everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from winlab.design.plan import make as plans
+from winlab.design.plan.existing import ForeignCluster
+from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
+from winlab.design.spec.model import Spec
+from winlab.events import Progress
+from winlab.supply.images import stock
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and what was at hand when it was made."""
+
+    plan: Plan
+    stock: Stock
+
+
+def make(
+    spec: Spec,
+    lab: str,
+    facts: HostFacts,
+    progress: Progress,
+    *,
+    existing: ForeignCluster | None = None,
+) -> Planned:
+    """The plan of a lab.
+
+    :param existing: a cluster made elsewhere that the workers are to join.
+    :raises UsageError: the spec can't be had on this host, or a file that it names can't be read.
+    """
+    at_hand = stock.take(spec, progress)
+    return Planned(plans.make(spec, lab, facts, at_hand, existing), at_hand)

@@ -1,0 +1,114 @@
+"""Reach one node: run a command, open ssh, look at its screen, read or join its serial port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab.adapters.guests.base import Guest, Sink
+from winlab.adapters.guests.connect import connect
+from winlab.adapters.guests.ssh import arguments
+from winlab.adapters.vm import console as consoles
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.domains import Machine
+from winlab.design.render.domain import serial_log as log_volume
+from winlab.errors import GuestError
+from winlab.operations import look
+from winlab.site import Site
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Where a node's VNC server listens, and its password."""
+
+    address: str
+    port: int
+    password: str
+
+
+def login(lab: str, node: str, site: Site, via: str | None = None) -> Guest:
+    """Log in to a node of a lab.
+
+    :param via: ``ssh`` or ``winrm``; by default WinRM on Windows and ssh on Linux.
+    :raises NotFoundError: there is no such lab or node.
+    :raises GuestError: the node does not run, or can't be reached.
+    """
+    machine = _machine(lab, node, site)
+    if machine.state != "running":
+        raise GuestError(
+            f"'{node}' is {machine.state}.", cure="Run the lab's create command again; it starts what is off."
+        )
+    return connect(machine.tag, site.folder(lab), via)
+
+
+def execute(
+    lab: str, node: str, site: Site, command: Sequence[str], stdout: Sink, stderr: Sink, via: str | None = None
+) -> int:
+    """Run a command on a node and hand over what it prints as it comes; its exit code.
+
+    :param command: its words; a single one is a line for the shell.
+    :raises WinlabError: as :func:`login`.
+    """
+    guest = login(lab, node, site, via)
+    try:
+        return guest.execute(command, stdout, stderr)
+    finally:
+        guest.close()
+
+
+def ssh(lab: str, node: str, site: Site) -> list[str | Path]:
+    """The command line that opens an ssh session on a node. Its host key is known already.
+
+    :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+    """
+    machine, state = _machine(lab, node, site), site.folder(lab)
+    state.credentials()  # says what is wrong if this account has none
+    return list(arguments(machine.tag, state))
+
+
+def screen(lab: str, node: str, site: Site) -> Screen:
+    """Where a node's screen is.
+
+    :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+    :raises WinlabError: the node does not run.
+    """
+    with site.connected() as conn:
+        address, port = domains.vnc(conn, look.find_node(lab, node, conn).domain)
+    return Screen(address, port, site.folder(lab).credentials().nodes[node].vnc_password)
+
+
+def screenshot(lab: str, node: str, site: Site) -> bytes:
+    """A node's screen as PNG.
+
+    :raises NotFoundError: there is no such lab or node.
+    :raises WinlabError: the node does not run.
+    """
+    with site.connected() as conn:
+        return domains.screenshot(conn, look.find_node(lab, node, conn).domain)
+
+
+def serial_log(lab: str, node: str, site: Site) -> bytes:
+    """What a node's serial port has said so far.
+
+    :raises NotFoundError: there is no such lab or node.
+    """
+    with site.storage() as (conn, pool):
+        look.find_node(lab, node, conn)
+        pool.refresh()
+        return pool.download(log_volume(lab, node))
+
+
+def console(lab: str, node: str, site: Site) -> None:
+    """Join a node's serial port to the terminal until Ctrl-].
+
+    :raises NotFoundError: there is no such lab or node.
+    :raises UsageError: there is no terminal.
+    """
+    with site.connected() as conn:
+        consoles.join(conn, look.find_node(lab, node, conn).domain)
+
+
+def _machine(lab: str, node: str, site: Site) -> Machine:
+    with site.connected() as conn:
+        return look.find_node(lab, node, conn)

@@ -1,0 +1,105 @@
+"""A site: the hypervisor, its overlay, storage pool and host facts, and the local folders that labs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from winlab import lab_folder, settings
+from winlab.adapters.overlay import ovn
+from winlab.adapters.overlay.ovn import Northbound
+from winlab.adapters.vm import connection
+from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.volumes import Pool
+from winlab.design.plan.facts import HostFacts
+from winlab.host import facts as recorded
+from winlab.lab_folder import LabState
+
+
+class Site:
+    """Where labs live. There is one hypervisor today.
+
+    :param libvirt: the hypervisor's URI; by default ``WINLAB_LIBVIRT_URI``, else ``qemu:///system``.
+    :param northbound: OVN's northbound database, in OVSDB's notation; by default ``WINLAB_OVN_NB``, else the socket
+        that ``winlab host setup`` made.
+    :param cache: the folder of images and artifacts; by default ``WINLAB_CACHE``, else the user's.
+    :param state: the folder of the labs' secrets and journals; by default ``WINLAB_STATE``, else the user's.
+    :param pool: the name of the hypervisor's storage pool.
+    :param facts: what is known of the host; by default what ``winlab host setup`` recorded.
+    """
+
+    def __init__(
+        self,
+        *,
+        libvirt: str | None = None,
+        northbound: str | None = None,
+        cache: Path | None = None,
+        state: Path | None = None,
+        pool: str = settings.POOL,
+        facts: HostFacts | None = None,
+    ) -> None:
+        self.places = settings.Places(
+            cache=cache or settings.cache_dir(),
+            state=state or settings.state_dir(),
+            libvirt=libvirt or settings.libvirt_uri(),
+            northbound=northbound or settings.northbound(),
+        )
+        self.pool_name = pool
+        self._facts = facts
+
+    @property
+    def facts(self) -> HostFacts:
+        """What is known of the host.
+
+        :raises UsageError: the recorded facts can't be read.
+        """
+        if self._facts is None:
+            self._facts = recorded.read_facts()
+        return self._facts
+
+    def in_use(self) -> AbstractContextManager[None]:
+        """Have the cache and everything else below take this site's places, for the length of a with-block."""
+        return settings.use(self.places)
+
+    def connected(self) -> AbstractContextManager[Connection]:
+        """A connection to the hypervisor, for the length of a with-block.
+
+        :raises AccessError: this user may not use libvirt.
+        :raises HostError: libvirt does not answer.
+        """
+        return connection.connected(self.places.libvirt)
+
+    def overlay(self) -> AbstractContextManager[Northbound]:
+        """A connection to OVN's northbound database, for the length of a with-block.
+
+        :raises AccessError: this user may not use it.
+        :raises HostError: there is no database.
+        """
+        return ovn.connect(self.places.northbound)
+
+    def pool(self, conn: Connection) -> Pool:
+        """The storage pool.
+
+        :raises HostError: there is none.
+        """
+        return Pool(conn, self.pool_name)
+
+    @contextmanager
+    def storage(self) -> Iterator[tuple[Connection, Pool]]:
+        """A connection to the hypervisor and its storage pool, for the length of a with-block.
+
+        :raises HostError: libvirt does not answer, or has no such pool.
+        """
+        with self.connected() as conn:
+            yield conn, self.pool(conn)
+
+    def folder(self, lab: str) -> LabState:
+        """A lab's local folder."""
+        with self.in_use():
+            return LabState(lab)
+
+    def folders(self) -> list[str]:
+        """The labs that have a local folder."""
+        with self.in_use():
+            return lab_folder.labs()
