@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel, ConfigDict
+from typing import TYPE_CHECKING
 
 from winlab.design import cni
 from winlab.design.catalog import recipes, versions
-from winlab.design.catalog.versions import Versions
 from winlab.design.cni import checks, compatible
 from winlab.design.cni.model import NodeNetwork, PodNetwork
 from winlab.design.plan import addresses
+from winlab.design.plan.model import ClusterPlan
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,37 +21,6 @@ if TYPE_CHECKING:
 API_PORT = 6443
 DOMAIN = "cluster.local"
 WITH_WINDOWS, LINUX_ALONE = "calico-vxlan", "l3"  # the profiles where neither spec nor image names one
-
-
-class ClusterPlan(BaseModel):
-    """Kubernetes in the lab. ``endpoint`` is the API server for nodes, ``external`` the same for the host.
-
-    ``components`` are the versions of the CNI profile's own parts. ``names`` are all addresses that the API server's
-    certificate is for; ``source`` is a checkout of Kubernetes to build from, in place of the published version.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    versions: Versions
-    components: dict[str, str] = {}
-    profile: str
-    pod_cidr: str
-    service_cidr: str
-    dns: str
-    domain: str
-    endpoint: str
-    external: str
-    names: tuple[str, ...]
-    source: Path | None = None
-
-    @property
-    def releases(self) -> dict[str, str]:
-        """Every version by name: Kubernetes' and its companions', and those of the CNI profile's parts."""
-        return {**self.versions.by_name, **self.components}
-
-    def lasting(self) -> dict[str, Any]:
-        """What identifies the cluster while it stands: of a checkout only that there is one."""
-        return {**self.model_dump(mode="json", exclude={"source"}), "source": self.source is not None}
 
 
 def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: str) -> ClusterPlan:

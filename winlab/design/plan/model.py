@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from winlab.design.catalog.versions import Versions
 from winlab.design.plan.addons import AddonPlan
-from winlab.design.plan.cluster import ClusterPlan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.stock import Material, Template
 
@@ -167,6 +168,35 @@ class WindowsNode(_Node):
 
 
 NodePlan: TypeAlias = LinuxNode | WindowsNode
+
+
+class ClusterPlan(_Model):
+    """Kubernetes in the lab. ``endpoint`` is the API server for nodes, ``external`` the same for the host.
+
+    ``components`` are the versions of the CNI profile's own parts. ``names`` are all addresses that the API server's
+    certificate is for; ``source`` is a checkout of Kubernetes to build from, in place of the published version.
+    """
+
+    versions: Versions
+    components: dict[str, str] = {}
+    profile: str
+    pod_cidr: str
+    service_cidr: str
+    dns: str
+    domain: str
+    endpoint: str
+    external: str
+    names: tuple[str, ...]
+    source: Path | None = None
+
+    @property
+    def releases(self) -> dict[str, str]:
+        """Every version by name: Kubernetes' and its companions', and those of the CNI profile's parts."""
+        return {**self.versions.by_name, **self.components}
+
+    def lasting(self) -> dict[str, Any]:
+        """What identifies the cluster while it stands: of a checkout only that there is one."""
+        return {**self.model_dump(mode="json", exclude={"source"}), "source": self.source is not None}
 
 
 class NetworkPlan(_Model):
