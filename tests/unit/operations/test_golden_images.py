@@ -190,7 +190,9 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
     def lacks(*volumes: str) -> tuple[Plan, ...]:
         pool = cast(Any, Pool(*volumes))
         with ExitStack() as held:
-            return goldens.lacking(plan, lambda one: goldens.is_there(plan, one, pool, cast(Any, None)), held, Quiet())
+            return goldens.lacking(
+                plan, Site(), lambda one: goldens.is_there(plan, one, pool, cast(Any, None)), held, Quiet()
+            )
 
     assert lacks() == (first, second)
     assert LabState(second.lab).folder.joinpath("wanted-by").read_text() == "lab"
@@ -207,7 +209,7 @@ def test_media_of_all_pools_are_checked() -> None:
     rows = "{os: windows-rehearsal}, {name: other, os: windows-2022}"
     for golden_image in ("true", "false"):
         with pytest.raises(NotFoundError, match="no media for 'windows-2022'"):
-            goldens.check_media(make(f"workers=[{rows}]", f"workers.other.golden={golden_image}"), Stock())
+            goldens.check_media(make(f"workers=[{rows}]", f"workers.other.golden={golden_image}"), Stock(), Site())
 
 
 def test_without_media_nothing_is_needed_but_the_image() -> None:
