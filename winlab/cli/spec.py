@@ -91,12 +91,14 @@ def list_specs(output: Format = Output.TABLE) -> None:
 
 def _explained(row: Option) -> str:
     """One field, in full."""
+    from winlab.design.spec.fields import MIB
+
     section, _, field = row.path.rpartition(".")
     flags = [row.flag] if row.flag else []
     flags.append(f"--set {row.path}={_quoted(row.example)}")
     facts = [
         ("values", row.values),
-        ("unit", row.unit and f"{row.unit}, unless the value says another"),
+        ("unit", f"{row.unit}, unless the value has its own" if row.unit == MIB else row.unit),
         ("default", row.default),
         ("systems", row.systems),
         ("flag", ", ".join(flags)),

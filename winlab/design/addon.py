@@ -243,6 +243,11 @@ class _Validated:
         plain = core_schema.plain_serializer_function_ser_schema(_shown)
         return core_schema.no_info_plain_validator_function(_validated, serialization=plain)
 
+    @property
+    def section(self) -> type[BaseModel]:
+        """The model of what may stand there, for the table of options."""
+        return _model()
+
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return handler(_model().__pydantic_core_schema__)
 

@@ -119,7 +119,7 @@ def test_the_schema_has_the_settings_of_all() -> None:
     schema = spec.Spec.model_json_schema()
     text = json.dumps(schema["properties"]["addons"]) + json.dumps(schema.get("$defs", {}))
     assert "what is said" in text
-    assert "seconds between two measurements" in text
+    assert "Time between two measurements" in text
 
 
 # --- the plan

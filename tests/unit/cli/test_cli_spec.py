@@ -34,7 +34,7 @@ def shown(*args: str) -> str:
                 "workers: {os: windows-2025}",
             ],
         ),
-        ("workers.memory", ["512MiB to 1TiB", "MiB, unless the value says another"]),
+        ("workers.memory", ["512MiB to 1TiB", "MiB, unless the value has its own"]),
         ("workers.edition", ["systems:   Windows\n"]),
         ("network.dns", ["none: it is a list", "--set network.dns='[192.0.2.53]'"]),
     ],

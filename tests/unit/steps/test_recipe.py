@@ -159,6 +159,34 @@ def test_a_golden_image_is_made_beside_its_lab_or_alone(changes: list[str]) -> N
     assert golden in before(created(plan, build=True), states.STARTED("lab", "node-1"))
 
 
+def test_golden_images_of_several_pools_are_made_side_by_side() -> None:
+    plan = make("workers=[{os: windows-rehearsal}, {name: other, os: windows-rehearsal, disk: 9GiB}]")
+    first, second = plan.builders
+    steps = compose(recipe.once(created(plan, build=True)))
+    assert titles(steps).count("payload windows") == 1
+    for builder, clone, other in ((first, "node-1", second), (second, "other-1", first)):
+        needed = before(steps, states.STARTED("lab", clone))
+        assert states.SEALED(builder.lab, "golden") in needed
+        assert states.SEALED(other.lab, "golden") not in needed
+    run = runs.run(plan)
+    uploads = [step.reaches for step in recipe.golden_upload(run, [first])]
+    assert uploads == [states.IMAGE(of=plan.node("other-1").volume("base").name)]
+    compose(
+        [
+            *recipe.guests(run),
+            *recipe.golden_upload(run, [first]),
+            *recipe.golden_build(run, [first], SUPPLY, alone=True),
+        ]
+    )
+
+
+def test_what_several_labs_want_is_brought_once() -> None:
+    plan = make("workers=[{os: windows-rehearsal}, {name: other, os: windows-rehearsal, golden: false}]")
+    found = created(plan, build=True)
+    assert titles(found).count("image windows-rehearsal") == 2
+    assert titles(compose(recipe.once(found))).count("image windows-rehearsal") == 1
+
+
 @pytest.mark.parametrize("golden_image", ["true", "false"])
 def test_clones_need_no_drivers_of_their_own(golden_image: str) -> None:
     """With the golden image at hand nothing is fetched; machines that are installed by themselves have them fetched."""

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
-
 from winlab.addons.api import Addon, AddonSettings, Check, Cluster, PlannedLab, Problem
 from winlab.design.catalog.artifact import Artifact, ContainerImage
+from winlab.design.spec.fields import option
 from winlab.errors import ClusterError
 
 REPOSITORY = "registry.k8s.io/metrics-server/metrics-server"
@@ -20,10 +19,16 @@ USUAL, EMULATED = 15, 30  # seconds; an emulated kubelet takes several to answer
 
 
 class MetricsSettings(AddonSettings):
-    """``spec.addons.metrics-server``."""
+    """CPU and memory of nodes and pods, for kubectl top and autoscalers."""
 
-    resolution: int | None = Field(
-        None, ge=10, le=600, description=f"seconds between two measurements; default: {USUAL}, emulated {EMULATED}"
+    resolution: int | None = option(
+        None,
+        "Time between two measurements",
+        ge=10,
+        le=600,
+        unit="seconds",
+        otherwise=f"{USUAL}, where guests are emulated {EMULATED}",
+        example=60,
     )
 
 

@@ -23,8 +23,8 @@ OF_A_SPEC = re.compile(r"([a-z_]+(?:\.[a-z0-9_]+)*): (.*)", re.DOTALL)  # "worke
 class Change:
     """A value for a field from outside the spec's file.
 
-    ``words`` is how the person gave it. A field that only Windows has changes Windows pools; where there is none, it is
-    an error only if the change is meant ``everywhere``, as a variable in somebody's profile is not.
+    ``words`` is how the user gave it. ``everywhere`` is false for variables, which often stand in a profile: they say
+    nothing to labs without Windows or without the add-on that they are for.
     """
 
     path: str
@@ -112,6 +112,8 @@ class Draft:
     def _targets(self, change: Change) -> Iterator[tuple[Place, dict[str, Any], str]]:
         """Where the change has its effect: the place, the mapping that holds it, and the name in there."""
         path = change.path.split(".")
+        if path[0] == "addons" and not change.everywhere and path[1] not in (self.raw.get("addons") or {}):
+            return  # a variable changes an add-on that the spec's file has, and turns none on
         if path[0] != "workers" or len(path) == 1:
             yield _leaf(self.raw, (), path, change)
             return

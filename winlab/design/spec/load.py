@@ -113,10 +113,11 @@ def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path]:
 
 
 def _variables(spec: type[BaseModel], environment: Mapping[str, str]) -> list[Change]:
-    """What the environment sets; empty variables count as unset."""
+    """What the environment sets; empty variables count as unset. Add-ons are only looked at if one is among them."""
+    addons = any(name.startswith(f"{options.PREFIX}ADDONS_") for name in environment)
     return [
         Change(row.path, _value(text, f"The value of {row.variable}"), row.variable, everywhere=False)
-        for row in options.options(spec)
+        for row in (options.options(spec) if addons else options.own(spec))
         if row.variable and (text := environment.get(row.variable))
     ]
 

@@ -7,6 +7,7 @@ docs/specs.md. The functions are told the spec's model, :class:`winlab.design.sp
 from __future__ import annotations
 
 import difflib
+import re
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from functools import cache
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
+from pydantic.fields import FieldInfo
 
 from winlab.design.spec.fields import DEFAULT, FLAG, MIB, SYSTEMS, UNIT
 from winlab.design.spec.sizes import human
@@ -45,13 +47,17 @@ class Option:
         return self.path.rpartition(".")[0]
 
 
-@cache
 def options(spec: type[BaseModel]) -> tuple[Option, ...]:
-    """All fields, in the order of the spec."""
-    return tuple(_walk(spec, "", {}))
+    """All fields, in the order of the spec, with those of all add-ons that are installed."""
+    return tuple(_walk(spec, "", {}, installed=True))
 
 
 @cache
+def own(spec: type[BaseModel]) -> tuple[Option, ...]:
+    """All fields but those of add-ons: no add-on is loaded."""
+    return tuple(_walk(spec, "", {}, installed=False))
+
+
 def sections(spec: type[BaseModel]) -> dict[str, str]:
     """What each section of the spec means, by its path."""
     return dict(_sections(spec, ""))
@@ -77,7 +83,7 @@ def fields_beside(spec: type[BaseModel], path: str) -> list[str]:
     model = spec
     for name in path.split(".")[:-1]:
         field = model.model_fields.get(name)
-        inner = _model_of(field.annotation) if field is not None else None
+        inner = _section(field) if field is not None else None
         if inner is None:
             return []
         model = inner
@@ -94,34 +100,39 @@ def table(spec: type[BaseModel]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _walk(model: type[BaseModel], prefix: str, above: dict[str, Any]) -> Iterator[Option]:
-    schema = model.model_json_schema()
-    for name, field in model.model_fields.items():
-        inner = _model_of(field.annotation)
-        if inner is not None:
-            yield from _walk(inner, f"{prefix}{name}.", _extra(inner.model_config.get("json_schema_extra")))
+def _walk(model: type[BaseModel], prefix: str, above: dict[str, Any], *, installed: bool) -> Iterator[Option]:
+    known = {name: field for name, field in model.model_fields.items() if installed or not _depends(field)}
+    inner = {name: _section(field) for name, field in known.items()}
+    plain: dict[str, Any] = {name: (field.annotation, field) for name, field in known.items() if inner[name] is None}
+    leaves: type[BaseModel] = create_model("Leaves", **plain)
+    described = leaves.model_json_schema()
+    for name, field in known.items():
+        section = inner[name]
+        if section is None:
+            yield _row(f"{prefix}{name}", field, described["properties"][name], above)
         else:
-            yield _row(f"{prefix}{name}", field.default, field.examples or [], schema["properties"][name], above)
+            extra = _extra(section.model_config.get("json_schema_extra"))
+            yield from _walk(section, f"{prefix}{name}.", extra, installed=installed)
 
 
-def _row(path: str, default: Any, examples: list[Any], schema: dict[str, Any], above: dict[str, Any]) -> Option:
+def _row(path: str, field: FieldInfo, schema: dict[str, Any], above: dict[str, Any]) -> Option:
     unit = schema.get(UNIT, "")
     if DEFAULT in schema:
         usual = schema[DEFAULT]
     elif unit == MIB:
-        usual = human(default).replace(" ", "")
+        usual = human(field.default).replace(" ", "")
     else:
-        usual = _yaml(default)
+        usual = "none: it has to be given" if field.is_required() else _yaml(field.default)
     return Option(
         path=path,
-        meaning=schema["description"],
+        meaning=schema.get("description", ""),
         values=_values(schema, unit),
         default=usual,
         unit=unit,
         systems=schema.get(SYSTEMS) or above.get(SYSTEMS) or ALL_SYSTEMS,
         flag=schema.get(FLAG, ""),
-        variable="" if schema.get("type") == "array" else PREFIX + path.upper().replace(".", "_"),
-        example=_yaml(examples[0]),
+        variable="" if schema.get("type") == "array" else PREFIX + re.sub("[.-]", "_", path.upper()),
+        example=_yaml(field.examples[0] if field.examples else field.default) if not field.is_required() else "...",
     )
 
 
@@ -162,14 +173,24 @@ def _yaml(value: Any) -> str:
 
 def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
     for name, field in model.model_fields.items():
-        inner = _model_of(field.annotation)
+        inner = _section(field)
         if inner is not None:
             yield f"{prefix}{name}", " ".join((inner.__doc__ or "").split())
             yield from _sections(inner, f"{prefix}{name}.")
 
 
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    """The section that a field is, or is a list of; that of add-ons depends on which are installed."""
+    found = next((one.section for one in field.metadata if hasattr(one, "section")), None)
+    return found or _model_of(field.annotation)
+
+
+def _depends(field: FieldInfo) -> bool:
+    """Whether the field's section depends on what is installed."""
+    return any(hasattr(type(one), "section") for one in field.metadata)
+
+
 def _model_of(annotation: Any) -> type[BaseModel] | None:
-    """The section that a field of this type is, or is a list of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_of, typing.get_args(annotation))), None)

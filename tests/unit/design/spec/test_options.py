@@ -45,9 +45,13 @@ def test_each_example_is_valid(row: options.Option) -> None:
 
 
 @pytest.mark.parametrize("row", SCALARS, ids=lambda row: row.variable)
-def test_each_scalar_field_has_a_variable(row: options.Option) -> None:
-    by_variable = spec.load("1-1-1", environment={row.variable: row.example})
-    assert by_variable == spec.load("1-1-1", [f"{row.path}={row.example}"], environment={})
+def test_each_scalar_field_has_a_variable(row: options.Option, tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text("addons: {metrics-server: {}}\n")
+    by_variable = spec.load(str(path), environment={row.variable: row.example})
+    assert by_variable == spec.load(str(path), [f"{row.path}={row.example}"], environment={})
+    if row.path.startswith("addons."):  # a variable turns none on
+        assert spec.load("1-1-1", environment={row.variable: row.example}).addons == {}
 
 
 def test_variables_are_not_taken_twice() -> None:
