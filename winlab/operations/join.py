@@ -89,9 +89,7 @@ def plan(
         tell,
         usual=10,
     )
-    first, *others = spec.workers
-    named = spec.model_copy(update={"workers": (first.model_copy(update={"name": prefix}), *others)})
-    planned = planning.make(named, lab, site.facts, Told(tell, "plan"), existing=cluster)
+    planned = planning.make(spec.called(prefix), lab, site.facts, Told(tell, "plan"), existing=cluster)
     check(planned.plan, cluster, [machine.tag.node for machine in look.machines(lab, site)])
     return Joining(planned, cluster, admin)
 

@@ -11,7 +11,9 @@ import plans
 import pytest
 import runs
 
+from winlab.design import contract
 from winlab.design.contract import Call, R
+from winlab.design.render import nodes
 from winlab.errors import GuestError
 from winlab.events import Quiet
 from winlab.steps import linux_nodes, windows_nodes
@@ -41,7 +43,7 @@ def join(there: There, monkeypatch: pytest.MonkeyPatch) -> None:
         yield None
 
     monkeypatch.setattr(linux_nodes, "credentials", credentials)
-    monkeypatch.setattr(windows_nodes.kubeadm, "join_worker", lambda *_: "text")
+    monkeypatch.setattr(nodes, "windows_join", lambda *_: contract.Join(configuration="text", name="node-1"))
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     steps = windows_nodes.steps(runs.run(plan, guest=there), plan.node("node-1"))
     runs.titled(steps, "join node-1").run(Quiet())

@@ -156,6 +156,11 @@ class Spec(Model):
         """
         return load(cls, source, changes, os=os, iso=iso, rehearse=rehearse, environment=environment)
 
+    def called(self, name: str) -> Spec:
+        """The spec with another name for its first pool."""
+        first, *others = self.workers
+        return self.model_copy(update={"workers": (first.model_copy(update={"name": name}), *others)})
+
     @property
     def pools(self) -> tuple[Pool, ...]:
         """All pools of workers, ``linux_workers`` last."""
