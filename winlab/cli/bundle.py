@@ -27,7 +27,7 @@ def create(
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Gather all that a spec needs: programs, container images, manifests, images; own media by their hash."""
+    """Gather all that a spec needs: programs, container images, manifests, images. Own media: only by hash."""
     from winlab.cli.progress import shown
     from winlab.lab import Lab
 
@@ -57,7 +57,7 @@ def show(file: File, output: Format = Output.TABLE) -> None:
 
 @app.command()
 def verify(file: File, output: Format = Output.TABLE) -> None:
-    """Read all of a bundle and compare it with its digests."""
+    """Read a whole bundle and verify its digests."""
     from winlab.supply.artifacts.bundle import file as bundle
 
     opened = watched("verify", lambda voice: bundle.verify(file, voice), output, usual=30)

@@ -31,10 +31,10 @@ def register(app: typer.Typer) -> None:
 
 def kubeconfig(
     lab: LabName = settings.DEFAULT_LAB,
-    merge: Annotated[bool, typer.Option("--merge", help="Put it into your own kubeconfig.")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Merge it into your own kubeconfig.")] = False,
     use: Annotated[bool, typer.Option("--use", help="With --merge: make the lab's context the current one.")] = False,
 ) -> None:
-    """Print a lab's kubeconfig; or merge it into your own, as the context winlab-NAME."""
+    """Print a lab's kubeconfig, or merge it into your own as the context winlab-NAME."""
     from winlab.errors import UsageError
     from winlab.lab import Lab
 
@@ -63,14 +63,14 @@ def kubectl(ctx: typer.Context, lab: LabName = settings.DEFAULT_LAB) -> None:
 
 def push(
     binary: Annotated[
-        str, typer.Argument(help="The file; its name says what it replaces: kubelet.exe. With --restore the name.")
+        str, typer.Argument(help="The file; its name says what it replaces: kubelet.exe. With --restore, just a name.")
     ],
     node: NodeName,
-    restore: Annotated[bool, typer.Option("--restore", help="Bring the original back.")] = False,
+    restore: Annotated[bool, typer.Option("--restore", help="Restore the original.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
-    """Swap a program on a running node with your own build, or back."""
+    """Replace a program on a running node with your own build, or restore the original."""
     from winlab.cli.progress import shown
     from winlab.lab import Lab
 
@@ -89,11 +89,11 @@ def load(
     image: Annotated[
         str, typer.Argument(help="An OCI archive, what 'docker save' wrote, or a name in Docker or Podman.")
     ],
-    name: Annotated[str, typer.Option("--name", help="The name that it gets in the lab.", metavar="REFERENCE")] = "",
+    name: Annotated[str, typer.Option("--name", help="The image's name in the lab.", metavar="REFERENCE")] = "",
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
-    """Bring a container image to every node of its system."""
+    """Load a container image onto every node of its operating system."""
     from winlab.cli.progress import shown
     from winlab.lab import Lab
 
@@ -109,7 +109,7 @@ def load(
 
 def logs(
     node: NodeName = "",
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of each log.")] = 60,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many lines of each log.")] = 60,
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
@@ -133,7 +133,7 @@ def lock(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 6 if something differs.")] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Write or renew winlab.lock: every input of a lab by its hash, for 'create --locked'."""
+    """Write or update winlab.lock: every input of a lab by its hash, for 'create --locked'."""
     from winlab.cli.progress import shown
     from winlab.lab import Lab
 

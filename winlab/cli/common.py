@@ -44,7 +44,7 @@ ImageName = Annotated[str, typer.Argument(help="The image's name.", autocompleti
 
 
 def _choose_output(value: Output) -> Output:
-    """Remember how a command prints, for what is told when it fails."""
+    """Remember the output format, for the message that is printed if the command fails."""
     global chosen_output
     chosen_output = value
     return value
@@ -60,9 +60,9 @@ Mirror = Annotated[
         help="URL prefix or folder to take images and Kubernetes from, instead of their own sites.",
     ),
 ]
-UntilWhen = Annotated[Until, typer.Option("--until", help="Stop earlier: when the guests answer.")]
+UntilWhen = Annotated[Until, typer.Option("--until", help="How far to go; 'guests' stops when the guests answer.")]
 AcceptEula = Annotated[
-    bool, typer.Option("--accept-eula", help="You have read Microsoft's terms for evaluations, and accept them.")
+    bool, typer.Option("--accept-eula", help="Confirm that you have read and accept Microsoft's evaluation terms.")
 ]
 
 

@@ -1,4 +1,4 @@
-"""The question whether somebody accepts the terms of Microsoft's evaluation media: only a person can answer it."""
+"""Asks whether the user accepts the terms of Microsoft's evaluation media; only a human can answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def accepted(given: bool, needed: bool, site: Site) -> bool:
-    """Whether the terms are accepted now: by the flag; or at the terminal, if they are needed and were not before."""
+    """Whether the terms are accepted now: by the flag, or at the terminal if needed and not accepted before."""
     from winlab.operations import consent
 
     if given or not needed or consent.is_given(site) or not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -6,8 +6,8 @@
     @spread
     def create(wish: SpecFlags = SpecFlags(), sources: SourceFlags = SourceFlags()) -> None: ...
 
-To Typer the command has every flag of the groups. A flag's default is what the group's default instance has; a group
-without one has the defaults of its fields, and may have flags that must be given.
+Typer sees every flag of the groups. A flag's default comes from the group's default instance. A group without one uses
+the defaults of its fields, and may have required flags.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 Own = Annotated[
     list[Path] | None,
     typer.Option(
-        help="A program of your own in place of the source's; the file tells which system it is for. Can be repeated.",
+        help="Your own program in place of the source's; its format shows which system it is for. Can be repeated.",
         metavar="PATH",
     ),
 ]
@@ -44,7 +44,7 @@ Changes = Annotated[
         "--set", help="Change a field of the spec: --set workers.cpus=4. Can be repeated.", metavar="PATH=VALUE"
     ),
 ]
-Iso = Annotated[str | None, typer.Option("--iso", help="A Windows Server ISO of your own; it stays as it is.")]
+Iso = Annotated[str | None, typer.Option("--iso", help="Your own Windows Server ISO; it is not changed.")]
 
 
 def spread(command: Callable[P, T]) -> Callable[..., T]:
@@ -108,7 +108,7 @@ class ChangeFlags:
     iso: Iso = None
     rehearse: Annotated[
         bool,
-        typer.Option("--rehearse", help="Take stand-in Windows media, made here: all of winlab but Windows itself."),
+        typer.Option("--rehearse", help="Use stand-in Windows media, made here: exercises all but Windows itself."),
     ] = False
 
     def of(self, source: str) -> Spec:
@@ -123,7 +123,7 @@ class ChangeFlags:
 
 @dataclass(frozen=True)
 class SpecFlags(ChangeFlags, _Named):
-    """Which spec is meant, and what is changed in it."""
+    """The spec, and the changes to it."""
 
     def load(self) -> Spec:
         """The spec.
@@ -140,12 +140,12 @@ class FromFlags:
     mirror: Mirror = None
     source: Annotated[
         Source | None,
-        typer.Option("--source", help="Where Kubernetes comes from; default: what is at hand, which is said."),
+        typer.Option("--source", help="Where Kubernetes comes from; default: whatever is available."),
     ] = None
 
     @property
     def origin(self) -> Origin:
-        """The same for operations."""
+        """These flags as operations take them."""
         from winlab.steps.payload import Origin
 
         return Origin(self.source.value if self.source else None, mirror=self.mirror)
@@ -153,7 +153,7 @@ class FromFlags:
 
 @dataclass(frozen=True)
 class BundleFlags(FromFlags):
-    """Where images and Kubernetes come from, perhaps a bundle."""
+    """Where images and Kubernetes come from, possibly a bundle."""
 
     bundle: Annotated[
         Path | None,
@@ -164,7 +164,7 @@ class BundleFlags(FromFlags):
 
     @property
     def origin(self) -> Origin:
-        """The same for operations."""
+        """These flags as operations take them."""
         from dataclasses import replace
 
         return replace(super().origin, bundle=self.bundle)
@@ -172,7 +172,7 @@ class BundleFlags(FromFlags):
 
 @dataclass(frozen=True)
 class SourceFlags(BundleFlags):
-    """Where images and Kubernetes come from, and programs of the user's own."""
+    """Where images and Kubernetes come from, and the user's own programs."""
 
     kubelet: Own = None
     kubeadm: Own = None
@@ -180,7 +180,7 @@ class SourceFlags(BundleFlags):
 
     @property
     def origin(self) -> Origin:
-        """The same for operations."""
+        """These flags as operations take them."""
         from dataclasses import replace
 
         given = {"kubelet": self.kubelet, "kubeadm": self.kubeadm, "kube-proxy": self.kube_proxy}

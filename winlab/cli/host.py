@@ -22,9 +22,9 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(wanted: SpecFlags = SpecFlags(spec=""), output: Format = Output.TABLE) -> None:  # noqa: B008 - frozen
-    """Check what labs need of this host. Exit code 4 if something is missing.
+    """Check that this host has what labs need. Exit code 4 if something is missing.
 
-    With --spec (and create's other options), memory, disk and cores are compared with that spec.
+    With --spec (and create's other options), memory, disk and cores are checked against that spec.
     """
     from winlab.host.doctor import Needs, diagnose
 
@@ -34,7 +34,7 @@ def doctor(wanted: SpecFlags = SpecFlags(spec=""), output: Format = Output.TABLE
         from winlab.lab import Lab
         from winlab.site import Site
 
-        # of the host's facts none changes what a lab needs; and doctor is to report bad ones, not to fail on them
+        # no host fact changes what a lab needs, and doctor should report bad facts, not fail on them
         needs = Needs.of(plan_of(Lab(site=Site(facts=HostFacts())), wanted.load()))
     checks = diagnose(needs)
     if output is Output.JSON:
@@ -52,12 +52,12 @@ def doctor(wanted: SpecFlags = SpecFlags(spec=""), output: Format = Output.TABLE
 @_host.command()
 def setup(
     external_cidr: Annotated[
-        str | None, typer.Option(help="The network by which the host reaches labs.", metavar="CIDR")
+        str | None, typer.Option(help="The network through which the host reaches labs.", metavar="CIDR")
     ] = None,
     install: Annotated[bool, typer.Option("--install", help="Install missing distribution packages.")] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; can be run at any time."""
+    """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; safe to repeat."""
     from winlab.host.setup import setup as run_setup
 
     facts = watched(
@@ -72,10 +72,10 @@ def setup(
 
 @_host.command()
 def teardown(
-    force: Annotated[bool, typer.Option("--force", help="Even while there are labs.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Proceed even if there are labs.")] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Undo 'winlab host setup', all of it. Needs root."""
+    """Undo everything that 'winlab host setup' did. Needs root."""
     from winlab.host.setup import teardown as run_teardown
 
     watched("host teardown", lambda voice: run_teardown(voice, force=force), output, 4)

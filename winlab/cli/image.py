@@ -73,7 +73,7 @@ WHICH = typer.Argument(metavar="IMAGE", help="A name, or a key from 'winlab imag
 
 @app.command()
 def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
-    """Show all that is known of an image in the cache."""
+    """Show everything that is known about a cached image."""
     from winlab.supply.images import library
 
     item = library.find(which)
@@ -89,9 +89,9 @@ def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
 
 @app.command()
 def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
-    """Remove an image from the cache, a golden one from the pool, too. Labs keep what else they have in the pool.
+    """Remove an image from the cache; a golden image also from the pool. Labs keep their other volumes.
 
-    A golden image that labs stand on stays.
+    A golden image that a lab is based on is not removed.
     """
     from winlab.operations import prune as images
     from winlab.site import Site
@@ -123,10 +123,10 @@ def export(
 
 @app.command("import")
 def bring(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="What 'image export' wrote.", show_default=False)],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A file that 'image export' wrote.", show_default=False)],
     output: Format = Output.TABLE,
 ) -> None:
-    """Take an exported image into the cache."""
+    """Import an exported image into the cache."""
     from winlab.supply.images import library
 
     item = watched(f"import {path.name}", lambda voice: library.bring(path, voice), output, 60)
@@ -140,19 +140,19 @@ def build(
     name: ImageName,
     sources: BundleFlags = SOURCES,
     local: Annotated[
-        Path | None, typer.Option("--from", help="A local file to take instead of downloading.", metavar="FILE")
+        Path | None, typer.Option("--from", help="A local file to use instead of downloading.", metavar="FILE")
     ] = None,
     medium: Annotated[
-        bool, typer.Option("--medium", help="Of Windows only the installation medium, no golden image.")
+        bool, typer.Option("--medium", help="For Windows: only the installation medium, not a golden image.")
     ] = False,
     changes: Changes = None,
     iso: Iso = None,
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Build or download what nodes of an image are made from; quick if it is there.
+    """Build or download what an image's nodes are made from; quick if it is already there.
 
-    Of Windows that is a golden image: installed, with containerd and Kubernetes, generalized; labs clone it.
+    For Windows that is a golden image, which labs clone: installed, with containerd and Kubernetes, and generalized.
     """
     from winlab.cli.progress import shown
     from winlab.operations import images
@@ -186,12 +186,10 @@ def _build_golden(spec: Spec, origin: Origin, accept_eula: bool, output: Output)
 def add(
     name: ImageName,
     iso: Annotated[Path, typer.Option("--iso", help="The ISO; it is copied.", metavar="PATH", show_default=False)],
-    sha256: Annotated[
-        str | None, typer.Option("--sha256", help="The SHA-256 that it must have.", metavar="DIGEST")
-    ] = None,
+    sha256: Annotated[str | None, typer.Option("--sha256", help="The expected SHA-256.", metavar="DIGEST")] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Take an ISO of your own into the cache, of Windows or of the virtio drivers; create uses it from then on."""
+    """Copy your own ISO, of Windows or of the virtio drivers, into the cache; create uses it from then on."""
     from winlab.cli.progress import shown
     from winlab.operations import images
 
@@ -206,13 +204,13 @@ def pull(
     accept_eula: AcceptEula = False,
     mirror: Mirror = None,
     source: Annotated[
-        Path | None, typer.Option("--from", help="A local file to take instead of downloading.", metavar="FILE")
+        Path | None, typer.Option("--from", help="A local file to use instead of downloading.", metavar="FILE")
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Fetch Microsoft's evaluation ISO, or the virtio drivers, into the cache; create uses it from then on.
 
-    What broke off is carried on.
+    An interrupted download is resumed.
     """
     from winlab.cli.progress import shown
     from winlab.operations import images
@@ -232,7 +230,7 @@ def _say(image: Image, output: Output) -> None:
 
 @app.command()
 def prune(output: Format = Output.TABLE) -> None:
-    """Remove cached images that no recipe asks for any more, and base volumes that no lab stands on."""
+    """Remove cached images that no recipe needs any more, and base volumes that no lab uses."""
     from winlab.design.catalog import recipes as catalog
     from winlab.operations.prune import prune_all
     from winlab.site import Site

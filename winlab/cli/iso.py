@@ -23,18 +23,18 @@ app = typer.Typer(help="Windows installation media.", no_args_is_help=True)
 def inspect(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="An ISO image of Windows Server.", show_default=False)],
     sha256: Annotated[
-        bool, typer.Option("--sha256", help="Work out the SHA-256, too, and say whether it is a known medium.")
+        bool, typer.Option("--sha256", help="Also compute the SHA-256, and say whether it is a known medium.")
     ] = False,
     tree: Annotated[bool, typer.Option("--tree", help="List all files.")] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Say what an ISO is and whether winlab can install from it; it is neither mounted nor changed."""
+    """Identify an ISO and say whether winlab can install from it. It is neither mounted nor changed."""
     from winlab.cli.progress import shown
     from winlab.events import Told
     from winlab.supply.media import inspection
 
     if sha256:
-        # on the standard error, whatever the report is printed as
+        # progress goes to standard error, whatever the report's format
         with shown(Output.TABLE) as tell:
             report = inspection.inspect(path, Told(tell, "SHA-256"))
     else:
@@ -58,7 +58,7 @@ def build(
 ) -> None:
     """Export one self-contained ISO that installs Windows unattended, for use outside winlab.
 
-    Its passwords and keys are new, and come into a folder beside it: NAME.credentials.
+    Its passwords and keys are new, and are written to a folder beside it: NAME.credentials.
     """
     from winlab.cli.progress import shown
     from winlab.operations import consent as terms

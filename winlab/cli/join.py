@@ -22,20 +22,20 @@ class ClusterFlags:
     """The cluster made elsewhere, and the workers for it."""
 
     kubeconfig: Annotated[
-        Path, typer.Option("--kubeconfig", help="An administrator's, of the cluster.", metavar="FILE")
+        Path, typer.Option("--kubeconfig", help="A cluster administrator's kubeconfig.", metavar="FILE")
     ]
-    context: Annotated[str, typer.Option("--context", help="Which of its contexts; default: the current one.")] = ""
+    context: Annotated[str, typer.Option("--context", help="The context to use; default: the current one.")] = ""
     server: Annotated[
         str,
         typer.Option(
             "--server",
-            help="Where the name leads by which the cluster's nodes know its API server.",
+            help="ADDRESS:PORT that the API server's advertised host name resolves to.",
             metavar="ADDRESS:PORT",
         ),
     ] = ""
-    workers: Annotated[int, typer.Option("--workers", help="How many.", min=0, max=60)] = 1
+    workers: Annotated[int, typer.Option("--workers", help="Number of workers.", min=0, max=60)] = 1
     prefix: Annotated[
-        str, typer.Option("--prefix", help="What they are called: PREFIX-1, PREFIX-2 ...", metavar="PREFIX")
+        str, typer.Option("--prefix", help="The workers' names: PREFIX-1, PREFIX-2 ...", metavar="PREFIX")
     ] = "node"
 
 

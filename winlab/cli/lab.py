@@ -36,13 +36,13 @@ def create(
     lab: LabName = settings.DEFAULT_LAB,
     sources: SourceFlags = SOURCES,
     locked: Annotated[
-        bool, typer.Option("--locked", help="Refuse whatever is not as winlab.lock beside the spec says.")
+        bool, typer.Option("--locked", help="Refuse anything that differs from winlab.lock beside the spec.")
     ] = False,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Make a lab, or carry on with one that was interrupted."""
+    """Create a lab, or resume an interrupted one."""
     from winlab.cli.progress import clock, shown
     from winlab.lab import Lab
     from winlab.operations import consent as terms
@@ -92,7 +92,7 @@ def plan(
 
 
 def status(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
-    """Show a lab's nodes. Exit code 0: all answer; 20: some don't; 21: none does."""
+    """Show a lab's nodes. Exit code 0: all answer; 20: some don't; 21: none do."""
     from winlab.lab import Lab
 
     raise typer.Exit(_show_status(Lab(lab), output))
@@ -152,7 +152,7 @@ def list_labs(output: Format = Output.TABLE) -> None:
 
 
 def destroy(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
-    """Remove a lab with all its traces. Images stay, for the next one."""
+    """Remove a lab and every trace of it. Images are kept for the next one."""
     from winlab.cli.progress import shown
     from winlab.lab import Lab
 

@@ -47,7 +47,7 @@ def _options(
 
 
 def explain(error: WinlabError) -> str:
-    """An error with its causes, as it is printed; of several at once, each."""
+    """An error with its causes, as it is printed; for a group, each error in turn."""
     if isinstance(error, LabError):
         return "\n".join(
             explain(one) if isinstance(one, WinlabError) else f"winlab: {type(one).__name__}: {one}"
@@ -62,7 +62,7 @@ def explain(error: WinlabError) -> str:
 
 
 def _end_json(error: BaseException) -> None:
-    """With ``--output json`` the last line on the standard output has a failure whole."""
+    """With ``--output json``, print the whole failure as the last line of standard output."""
     if common.chosen_output is common.Output.JSON:
         from winlab.cli import progress
 

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
-    """Open an ssh session on a node. Its host key is known already."""
+    """Open an ssh session on a node. Its host key is already known."""
     from winlab import run
     from winlab.lab import Lab
 
@@ -35,13 +35,13 @@ def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
 
 def execute(
     node: NodeName,
-    command: Annotated[list[str], typer.Argument(help="The command, after --. A single word is a line for the shell.")],
+    command: Annotated[list[str], typer.Argument(help="The command, after --. A single word is run as a shell line.")],
     lab: LabName = settings.DEFAULT_LAB,
     via: Annotated[
         Literal["ssh", "winrm"] | None, typer.Option(help="By default WinRM on Windows, ssh on Linux.")
     ] = None,
 ) -> None:
-    """Run a command on a node; its output and exit code are winlab's."""
+    """Run a command on a node, and pass on its output and exit code."""
     from winlab.lab import Lab
 
     code = Lab(lab).node(node).stream(command, _writer(sys.stdout.buffer), _writer(sys.stderr.buffer), via=via)
@@ -60,9 +60,9 @@ def _writer(stream: BinaryIO) -> Callable[[bytes], None]:
 def vnc(
     node: NodeName,
     lab: LabName = settings.DEFAULT_LAB,
-    viewer: Annotated[bool, typer.Option(help="Open a viewer, where there is one and a display.")] = True,
+    viewer: Annotated[bool, typer.Option(help="Open a viewer, if there is one and a display.")] = True,
 ) -> None:
-    """Print where a node's screen is, and open a viewer."""
+    """Print where to reach a node's screen, and open a viewer."""
     from winlab import run
     from winlab.lab import Lab
 
@@ -82,9 +82,9 @@ def vnc(
 def serial(
     node: NodeName,
     lab: LabName = settings.DEFAULT_LAB,
-    log: Annotated[bool, typer.Option("--log", help="Print what the port has said so far, and end.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Print what the port has written so far, and exit.")] = False,
 ) -> None:
-    """Join a node's serial port to the terminal. Ctrl-] leaves."""
+    """Connect the terminal to a node's serial port. Ctrl-] leaves."""
     from winlab.lab import Lab
 
     there = Lab(lab).node(node)

@@ -32,9 +32,9 @@ from winlab.events import (
     StepStarted,
 )
 
-QUIET_SECONDS = 20.0  # in a pipe, a running step says something no more often than this
-SHOWN_SKIP = 0.5  # steps that were done already are not worth a line, unless looking took this long
-WIDEST = 300  # letters of a failure's reason that are shown at once; all of it comes at the end
+QUIET_SECONDS = 20.0  # in a pipe, a running step reports no more often than this
+SHOWN_SKIP = 0.5  # a step that was already done gets no line, unless the check took this long
+WIDEST = 300  # characters of a failure's reason that are shown at once; the full text comes at the end
 
 
 def clock(seconds: float) -> str:
@@ -59,9 +59,9 @@ def describe(event: StepEvent) -> str:
 
 @contextmanager
 def shown(output: Output) -> Iterator[Listener]:
-    """A listener that shows events, for the length of a with-block: for people on stderr, JSON on stdout.
+    """A listener that shows events for the length of a with-block: text on stderr, or JSON on stdout.
 
-    The last line of JSON is a :class:`RunEnded`; of a block that fails outside a run, :func:`end` prints it.
+    The last line of JSON is a :class:`RunEnded`; if the block fails outside a run, :func:`end` prints it.
     """
     if output is Output.JSON:
         global _last
@@ -79,7 +79,7 @@ def shown(output: Output) -> Iterator[Listener]:
         yield _plain_listener()
 
 
-_last: Event | None = None  # of those printed as JSON
+_last: Event | None = None  # the last one printed as JSON
 
 
 def _print_json(event: Event) -> None:
@@ -89,7 +89,7 @@ def _print_json(event: Event) -> None:
 
 
 def end(error: BaseException) -> None:
-    """Print how a command with ``--output json`` ends that fails, unless its last line says so already."""
+    """Print the failure of a command with ``--output json``, unless its last line already says so."""
     if isinstance(_last, RunEnded) and _last.exit_code:
         return
     if isinstance(error, KeyboardInterrupt):
@@ -100,7 +100,7 @@ def end(error: BaseException) -> None:
 
 
 def _finished(event: Event) -> str | None:
-    """What stays to be read of an event."""
+    """The line that stays on the screen for an event; None if there is none."""
     if isinstance(event, StepDone):
         return f"✓ {event.step} ({clock(event.seconds)})" if event.seconds >= 1 else f"✓ {event.step}"
     if isinstance(event, StepSkipped) and event.seconds > SHOWN_SKIP:
@@ -113,7 +113,7 @@ def _finished(event: Event) -> str | None:
 
 
 def _reason(failure: Failure) -> str:
-    """What failed and why, in one line; the whole of it is told when the command ends."""
+    """What failed and why, in one line; the full error is printed when the command ends."""
     why = failure.why.strip().partition("\n")[0]
     text = f"{failure.what} {why}" if why else failure.what
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from winlab.design.spec.options import Option
 
-app = typer.Typer(help="What a spec can say.", no_args_is_help=True)
+app = typer.Typer(help="What a spec can contain.", no_args_is_help=True)
 
 
 def _complete_paths(incomplete: str) -> list[str]:
@@ -34,14 +34,14 @@ def explain(
         str,
         typer.Argument(
             metavar="[PATH]",
-            help="A field or a section, such as workers.cpus or network; all fields without it.",
+            help="A field or a section, such as workers.cpus or network; default: all fields.",
             autocompletion=_complete_paths,
             show_default=False,
         ),
     ] = "",
     output: Format = Output.TABLE,
 ) -> None:
-    """Explain a field of the spec: what it means, what it takes, and every way to set it."""
+    """Explain a field of the spec: its meaning, its valid values, and every way to set it."""
     from winlab.design.spec import Spec, options
 
     found = options.find(Spec, path)
@@ -55,7 +55,7 @@ def explain(
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of specs, by which editors check and complete them."""
+    """Print the JSON Schema of specs, which editors use for checks and completion."""
     from winlab.design.spec.schema import text
 
     sys.stdout.write(text())
@@ -63,7 +63,7 @@ def schema() -> None:
 
 @app.command("list")
 def list_specs(output: Format = Output.TABLE) -> None:
-    """Show the specs in specs/, which can be given by name."""
+    """Show the specs in specs/, which can be used by name."""
     from winlab.design import spec
     from winlab.design.spec.load import path_of, summary
 

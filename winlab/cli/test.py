@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from winlab.checks.model import Report
 
 app = typer.Typer(
-    help="Check a lab: whether its cluster is ready, whether it works. Exit code 11: something failed.",
+    help="Check whether a lab's cluster is ready, and whether it works. Exit code 11: something failed.",
     no_args_is_help=True,
 )
 
 Junit = Annotated[
     Path | None,
-    typer.Option("--junit", help="Write the results to this file as JUnit XML, too.", metavar="FILE", dir_okay=False),
+    typer.Option("--junit", help="Also write the results to this file as JUnit XML.", metavar="FILE", dir_okay=False),
 ]
 Only = Annotated[str | None, typer.Option("--only", help="Run only these checks: --only 1,L1,N7.", metavar="ID,ID")]
 
@@ -33,7 +33,7 @@ def smoke(
     junit: Junit = None,
     only: Only = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the pods in the namespace winlab-smoke, for a look at them.")
+        bool, typer.Option("--keep", help="Leave the pods in the namespace winlab-smoke for inspection.")
     ] = False,
 ) -> None:
     """Run pods on the lab's nodes and have them talk: to each other, to services, to the outside."""
@@ -60,7 +60,7 @@ def readiness(
     timeout: Annotated[
         float | None,
         typer.Option(
-            "--timeout", min=0, help="Wait this long for each check, in place of its own time.", metavar="SECONDS"
+            "--timeout", min=0, help="Wait this long for each check, instead of its own limit.", metavar="SECONDS"
         ),
     ] = None,
 ) -> None:
@@ -78,7 +78,7 @@ def readiness(
 
 
 def _check_folder(junit: Path | None) -> None:
-    """See that the file can be written, before minutes are spent on what it is to hold.
+    """Check that the file's folder exists before minutes are spent on the results.
 
     :raises UsageError: its folder does not exist.
     """

@@ -1,4 +1,4 @@
-"""Work that is shown while it goes on: single steps, and the reading of files for a plan."""
+"""Work that shows its progress: single steps, and reading files for a plan."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def plan_of(lab: Lab, spec: Spec) -> Plan:
-    """The lab's plan. Reading large files for it is shown on the standard error, however results are printed.
+    """The lab's plan. Progress in reading large files goes to standard error, whatever the output format.
 
-    :raises UsageError: the spec can't be had on this host.
+    :raises UsageError: this host can't provide what the spec asks for.
     """
     from winlab.cli.progress import shown
 
@@ -28,7 +28,7 @@ def plan_of(lab: Lab, spec: Spec) -> Plan:
 
 
 def watched(name: str, work: Callable[[Progress], T], output: Output, usual: float) -> T:
-    """Do the work as a step, so that it is shown as all steps are; its result."""
+    """Do the work as a step, so that it is shown like any other; returns its result."""
     from winlab.cli.progress import shown
     from winlab.operations import one_step
 
