@@ -1,6 +1,6 @@
 """winlab: a hybrid Kubernetes lab on your own hypervisor, in one command.
 
-The names below are public; docs/api.md tells how to use them. They are imported when they are first asked for (PEP
+The names below are public; docs/api.md explains how to use them. They are imported when first used (PEP
 562), so that the command starts quickly.
 """
 

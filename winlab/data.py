@@ -1,6 +1,6 @@
 """Where the three data folders are: images/, unattend/ and specs/.
 
-In a checkout they stand at the top; in an installed wheel they are inside the package (``winlab/_data``).
+In a checkout they are at the top; in an installed wheel they are inside the package (``winlab/_data``).
 """
 
 from __future__ import annotations

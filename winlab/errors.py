@@ -17,7 +17,7 @@
     └── LabError               several at once     of the first
 
 Every error is a whole sentence that says what happened; ``why`` gives the cause, ``cure`` what the
-person can do, ``evidence`` where to look. Nothing below the command line prints or exits.
+user can do, ``evidence`` where to look. Nothing below the command line prints or exits.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class UnreachableError(GuestError):
 
 
 class TransferError(WinlabError):
-    """A download or upload failed, or brought something else than it should."""
+    """A download or upload failed, or brought something other than expected."""
 
     exit_code = ExitCode.TRANSFER
 
@@ -138,11 +138,11 @@ class ClusterError(WinlabError):
 
 
 class SequenceError(WinlabError):
-    """Steps were put together that don't fit: a bug in winlab, or in an add-on."""
+    """The steps don't fit together: a bug in winlab or in an add-on."""
 
 
 class LabError(ExceptionGroup[Exception], WinlabError):
-    """Several things failed at once. Its exit code is that of the first which has one."""
+    """Several things failed at once. The exit code is that of the first error that has one."""
 
     def __new__(cls, errors: Sequence[Exception]) -> Self:
         """A group of these errors."""
@@ -153,19 +153,19 @@ class LabError(ExceptionGroup[Exception], WinlabError):
         self.exit_code = next((one.exit_code for one in errors if isinstance(one, WinlabError)), ExitCode.FAILED)
 
     def derive(self, excs: Sequence[Exception], /) -> LabError:  # type: ignore[override]  # a group of groups is none of ours
-        """The same kind of group with other errors; Python's ``except*`` asks for it."""
+        """The same kind of group with other errors; Python's ``except*`` needs it."""
         return LabError(excs)
 
     __str__ = WinlabError.__str__
 
 
 def together(errors: Sequence[Exception]) -> Exception:
-    """One error to raise for all of these: the only one itself, or a :class:`LabError`."""
+    """One error to raise for all of these: the error itself if there is only one, else a :class:`LabError`."""
     return errors[0] if len(errors) == 1 else LabError(errors)
 
 
 def _field(words: str, default: Any = MISSING) -> Any:
-    """A field with what docs/events.md says about it."""
+    """A field with its description in docs/events.md."""
     return field(default=default, metadata={"words": words})
 
 
@@ -183,7 +183,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """The failure that an error tells of, with its causes."""
+        """The failure that an error describes, with its causes."""
         name = type(error).__name__
         if not isinstance(error, WinlabError):
             return cls(f"{name}: {error}" if str(error) else name, error=name)
@@ -192,7 +192,7 @@ class Failure:
 
     @classmethod
     def each(cls, error: BaseException) -> tuple[Failure, ...]:
-        """The failures that an error tells of: one, or each of a group."""
+        """The failures that an error describes: one, or each one in a group."""
         if isinstance(error, LabError):
             return tuple(cls.of(one) for one in error.exceptions)
         return (cls.of(error),)

@@ -1,8 +1,8 @@
-"""What winlab tells while it works: events. The terminal, ``--output json`` and the journal only listen.
+"""Events: what winlab reports while it works. The terminal, ``--output json`` and the journal only listen.
 
 An event is a frozen value. As JSON (:func:`record`) it is one object, its class in the field ``event``; docs/events.md
-lists all of them and is generated from this file. A new field does not change :data:`SCHEMA`; a field that goes or
-means something else does.
+lists all of them and is generated from this file. A new field does not change :data:`SCHEMA`; removing a field, or
+changing its meaning, does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 def _field(words: str, default: Any) -> Any:
-    """A field with what docs/events.md says about it."""
+    """A field with its description in docs/events.md."""
     return field(default=default, metadata={"words": words})
 
 
@@ -121,21 +121,21 @@ def record(event: Event) -> dict[str, Any]:
 
 
 class Progress(Protocol):
-    """How a long job says where it is."""
+    """How a long job reports its progress."""
 
     def say(self, text: str, fraction: float | None = None) -> None:
-        """Tell what is being done or waited for; *fraction* is 0 to 1 where it is known."""
+        """Report what is being done or waited for; *fraction* is 0 to 1 if it is known."""
 
 
 class Quiet:
-    """A :class:`Progress` that tells nobody."""
+    """A :class:`Progress` that reports nothing."""
 
     def say(self, text: str, fraction: float | None = None) -> None:
         """Do nothing."""
 
 
 class Told:
-    """A :class:`Progress` of work outside a run: it tells a listener."""
+    """A :class:`Progress` for work outside a run: it reports to a listener."""
 
     def __init__(self, tell: Listener, name: str) -> None:
         self._tell = tell
@@ -143,6 +143,6 @@ class Told:
         self._begun = time.monotonic()
 
     def say(self, text: str, fraction: float | None = None) -> None:
-        """Tell it."""
+        """Report it to the listener."""
         seconds = time.monotonic() - self._begun
         self._tell(StepProgress(step=self._name, text=text, seconds=seconds, fraction=fraction))

@@ -1,10 +1,10 @@
 """Extensions: what one folder, or somebody else's package, adds to winlab without an edit elsewhere.
 
 There are two groups: ``winlab.cni`` (CNI profiles) and ``winlab.addons`` (add-ons). Our own extensions are the folders
-of a package and are found by looking there, so that a checkout needs no installed metadata and a new folder no second
-installation. Those of other packages are found by their entry points
-(https://packaging.python.org/en/latest/specifications/entry-points/). An entry point names the object that a folder of
-ours has under the group's attribute.
+of a package, found by listing it: a checkout needs no installed metadata, and a new folder needs no reinstallation.
+Those of other packages are found by their entry points
+(https://packaging.python.org/en/latest/specifications/entry-points/). An entry point names the same kind of object that
+our own folders define under the group's attribute.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ADDONS = Group("winlab.addons", "winlab.addons", "ADDON")
 
 @dataclass(frozen=True)
 class Extension:
-    """What was found, and the package that it came with: ``winlab``, or ``name 1.0``."""
+    """An extension that was found, and the package that it came with: ``winlab``, or ``name 1.0``."""
 
     value: object
     origin: str
@@ -62,7 +62,7 @@ def _others(group: Group) -> Iterator[Extension]:
         origin = f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value
         try:
             yield Extension(point.load(), origin)
-        except Exception as error:  # whatever a stranger's module raises while it is imported
+        except Exception as error:  # whatever another package's module raises while it is imported
             raise HostError(
                 f"The extension '{point.name}' of the package '{origin}' can't be loaded.",
                 why=f"{point.value}: {type(error).__name__}: {error}",

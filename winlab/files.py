@@ -17,9 +17,9 @@ def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None, d
     """Replace a file by rename: readers see the old content or the new, never a part. A link is replaced, too.
 
     :param content: text is written as UTF-8.
-    :param mode: the file's permissions, set before anything is written; None: a new file's, by the umask.
-    :param durable: the content is on the disk before the rename, so that a power cut leaves no empty file.
-    :raises OSError: it can't be written; what was there stays, and nothing else is left behind.
+    :param mode: the file's permissions, set before anything is written; None: the default for new files, by the umask.
+    :param durable: flush the content to the disk before the rename, so that a power cut leaves no empty file.
+    :raises OSError: it can't be written; the old file stays, and nothing else is left behind.
     """
     fresh = _beside(path)
     try:
@@ -38,7 +38,7 @@ def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None, d
 
 
 def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:
-    """Give a file this text and mode, and make its folder; whether anything changed.
+    """Give a file this text and mode, and make its folder; returns whether anything changed.
 
     :raises OSError: it can't be read or written.
     """
@@ -50,7 +50,7 @@ def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:
 
 
 def replace_link(link: Path, target: Path) -> None:
-    """Make a symbolic link, or point it elsewhere; at no time is there none.
+    """Make a symbolic link, or point it elsewhere; the link exists at all times.
 
     :raises OSError: it can't be made.
     """
@@ -64,7 +64,7 @@ def replace_link(link: Path, target: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Write a file's or folder's content to the disk: after a power cut, a rename must not be there without it."""
+    """Flush a file's or folder's content to the disk: after a power cut, a rename must not survive without it."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,7 @@
 """The front door: a lab by its name, and everything that can be done with it. The command line uses nothing else.
 
-What a method raises is a :class:`winlab.errors.WinlabError`; each class says which exit code the command has for it.
-Whoever wants to see progress passes a *listener*, which hears events (:mod:`winlab.events`), from any thread.
+Methods raise a :class:`winlab.errors.WinlabError`; each class has the command's exit code for it.
+To see progress, pass a *listener*, which receives events (:mod:`winlab.events`) from any thread.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ S = TypeVar("S", bound=_Sited)
 
 
 def _at_site(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """A method during which all floors below take the places of the object's site."""
+    """Wrap a method so that all layers below use the places of the object's site."""
 
     @functools.wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -82,7 +82,7 @@ def ignore(_event: Event) -> None:
 
 @dataclass(frozen=True)
 class Executed:
-    """What a command in a node left. Bytes that are not UTF-8 are replaced in the two texts."""
+    """The result of a command in a node. Bytes that are not UTF-8 are replaced in the two texts."""
 
     exit_code: int
     stdout: str
@@ -90,7 +90,7 @@ class Executed:
 
 
 class Node:
-    """One node of a lab. Get it by :meth:`Lab.node`."""
+    """One node of a lab. Get one from :meth:`Lab.node`."""
 
     def __init__(self, lab: str, name: str, site: Site) -> None:
         self.lab = lab
@@ -101,7 +101,7 @@ class Node:
     def execute(self, command: Sequence[str], *, via: Literal["ssh", "winrm"] | None = None) -> Executed:
         """Run a command to its end.
 
-        :param command: its words; a single one is a line for the node's shell.
+        :param command: its words; a single word is run as a line of the node's shell.
         :param via: by default WinRM on Windows and ssh on Linux.
         :raises NotFoundError: there is no such lab or node.
         :raises GuestError: the node does not run, or can't be reached.
@@ -114,7 +114,7 @@ class Node:
     def stream(
         self, command: Sequence[str], stdout: Sink, stderr: Sink, *, via: Literal["ssh", "winrm"] | None = None
     ) -> int:
-        """Run a command and hand over what it prints as it comes; its exit code.
+        """Run a command, hand over its output as it comes, and return its exit code.
 
         :raises WinlabError: as :meth:`execute`.
         """
@@ -122,7 +122,7 @@ class Node:
 
     @_at_site
     def ssh(self) -> list[str | Path]:
-        """The command line that opens an ssh session on the node. Its host key is known already.
+        """The command line that opens an ssh session on the node. Its host key is already known.
 
         :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
         """
@@ -146,7 +146,7 @@ class Node:
 
     @_at_site
     def serial_log(self) -> bytes:
-        """What the node's serial port has said so far.
+        """What the node's serial port has written so far.
 
         :raises NotFoundError: there is no such lab or node.
         """
@@ -154,7 +154,7 @@ class Node:
 
     @_at_site
     def console(self) -> None:
-        """Join the node's serial port to the terminal until Ctrl-].
+        """Connect the terminal to the node's serial port until Ctrl-].
 
         :raises UsageError: there is no terminal.
         :raises NotFoundError: there is no such lab or node.
@@ -165,7 +165,7 @@ class Node:
 class Lab:
     """A lab, whether it exists yet or not. Nothing is touched before a method is called.
 
-    :param site: where it lives; by default what the environment says.
+    :param site: where it lives; by default as the environment says.
     """
 
     def __init__(self, name: str = settings.DEFAULT_LAB, site: Site | None = None) -> None:
@@ -175,7 +175,7 @@ class Lab:
 
     @staticmethod
     def all(site: Site | None = None) -> list[Lab]:
-        """All labs of a site, by name; also those of which only a network or volumes are left.
+        """All labs of a site, by name, including those of which only a network or volumes are left.
 
         :raises HostError: libvirt or OVN does not answer.
         """
@@ -188,7 +188,7 @@ class Lab:
 
     @property
     def context(self) -> str:
-        """What the lab's context is called in kubeconfigs."""
+        """The name of the lab's context in kubeconfigs."""
         return kubeconfig.name(self.name)
 
     # -- plan and make
@@ -198,7 +198,7 @@ class Lab:
         """Decide everything that would exist. Nothing is touched.
 
         :param facts: of the host; by default the site's.
-        :raises UsageError: the spec can't be had on this host, or a file that it names can't be read.
+        :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
         """
         planned = planning.make(spec, self.name, facts or self.site.facts, Told(listener, "plan"))
         self._stocks[planned.plan.digest] = planned.stock
@@ -206,7 +206,7 @@ class Lab:
 
     @_at_site
     def render(self, plan: Plan, folder: Path) -> list[Path]:
-        """Write every file that guests and libvirt would be given, secrets replaced by marks; the files' paths.
+        """Write every file that guests and libvirt would be given, with secrets masked; returns the paths.
 
         :raises UsageError: the folder can't be written.
         """
@@ -223,16 +223,16 @@ class Lab:
         accept_eula: bool = False,
         listener: Listener = ignore,
     ) -> None:
-        """Make the lab, or carry on with one that was interrupted; what is there already stays as it is.
+        """Create the lab, or resume one that was interrupted; what already exists is not changed.
 
-        :param plan: what :meth:`plan` of this object returned; it alone knows where the plan's files are.
+        :param plan: what :meth:`plan` of this object returned; only this object knows where the plan's files are.
         :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
-        :param origin: where Kubernetes and images come from; by default what is at hand.
-        :param locked: a lock file; whatever differs from it is refused.
-        :param accept_eula: a person has accepted Microsoft's terms for evaluations; that is remembered.
+        :param origin: where Kubernetes and images come from; by default whatever is available.
+        :param locked: a lock file; anything that differs from it is refused.
+        :param accept_eula: the user has accepted Microsoft's terms for evaluations; this is remembered.
         :raises NotFoundError: there is no source for something that the lab needs; nothing was touched.
-        :raises ConflictError: there is a lab of that name from another plan, or another winlab is at it.
-        :raises WinlabError: a step failed; the same call carries on.
+        :raises ConflictError: a lab of that name was made from another plan, or another winlab is working on it.
+        :raises WinlabError: a step failed; the same call resumes.
         """
         stock = self._stock(plan)
         fetch = consent.settle(plan, self.site, accepted=accept_eula)
@@ -255,11 +255,11 @@ class Lab:
         :param spec: its controllers are left out.
         :param kubeconfig: a file of one of the cluster's administrators.
         :param context: the name of one of its contexts; empty: the current one.
-        :param server: ADDRESS:PORT that the API server's advertised host name leads to; empty: what name servers say.
-        :param prefix: what the workers are called, with a number behind it.
-        :param origin: where kubectl comes from, if this host has none.
+        :param server: ADDRESS:PORT that the API server's advertised host name resolves to; empty: ask the name servers.
+        :param prefix: the workers' names, followed by a number.
+        :param origin: where kubectl comes from, if this host does not have it.
         :raises UsageError: the workers can't join.
-        :raises WinlabError: the cluster can't be looked at.
+        :raises WinlabError: the cluster can't be inspected.
         """
         return join.plan(
             spec, self.name, self.site, listener, kubeconfig,
@@ -276,7 +276,7 @@ class Lab:
         accept_eula: bool = False,
         listener: Listener = ignore,
     ) -> None:
-        """Make the lab and have its workers join the cluster, or carry on with that.
+        """Create the lab and have its workers join the cluster, or resume that.
 
         :param joining: what :meth:`plan_join` returned.
         :raises WinlabError: as :meth:`create`.
@@ -291,8 +291,8 @@ class Lab:
         """Gather everything that the plan needs into one verified file.
 
         :param plan: what :meth:`plan` of this object returned.
-        :param to: the file; by default in the cache, where :meth:`create` finds it by itself.
-        :raises WinlabError: something can't be had, or the file not be written.
+        :param to: the file; by default in the cache, where :meth:`create` finds it without being told.
+        :raises WinlabError: something can't be obtained, or the file can't be written.
         """
         return bundle.gather(plan, self._stock(plan), to, origin or Origin(), listener)
 
@@ -319,13 +319,13 @@ class Lab:
         check: bool = False,
         listener: Listener = ignore,
     ) -> Renewed:
-        """Write or renew the lock file: every input of the lab by its hash.
+        """Write or update the lock file: every input of the lab by its hash.
 
         :param plan: what :meth:`plan` of this object returned.
-        :param spec: how the spec was named; the file is beside it by default.
+        :param spec: the spec as the user named it; by default the file is beside it.
         :param check: write nothing.
         :raises ConflictError: with *check*, something differs; it is named.
-        :raises WinlabError: something can't be had, or the file not be read or written.
+        :raises WinlabError: something can't be obtained, or the file can't be read or written.
         """
         stock = self._stock(plan)
         return lock.renew(plan, stock, listener, spec=spec, origin=origin, path=file, check=check)
@@ -343,7 +343,7 @@ class Lab:
 
     @_at_site
     def status(self) -> list[NodeStatus]:
-        """The nodes as they are now; every running one is asked by a verified login.
+        """The nodes as they are now; each running node is asked over a verified login.
 
         :raises NotFoundError: there is no such lab.
         """
@@ -355,14 +355,14 @@ class Lab:
         return look.machines(self.name, self.site)
 
     def node(self, name: str) -> Node:
-        """One node; whether there is such a node, its methods say."""
+        """One node. It is not checked here; its methods raise if there is no such node."""
         return Node(self.name, name, self.site)
 
     @_at_site
     def logs(self, node: str = "", lines: int = 60) -> list[Report]:
         """Conditions, events and the last lines of the logs of one node, or of all of them.
 
-        :param lines: of each log, at most 10,000.
+        :param lines: how many lines of each log, at most 10,000.
         :raises NotFoundError: there is no such lab or node.
         """
         return logs.reports(self.name, self.site, node, lines)
@@ -395,7 +395,7 @@ class Lab:
 
     @_at_site
     def merge_kubeconfig(self, *, use: bool = False) -> Path:
-        """Merge the lab's kubeconfig into the user's own, as the context ``winlab-NAME``; the file that it is in now.
+        """Merge the lab's kubeconfig into the user's own, as the context ``winlab-NAME``; returns that file.
 
         :param use: make it the current context.
         :raises WinlabError: the lab has no kubeconfig, or the user's can't be changed.
@@ -404,9 +404,9 @@ class Lab:
 
     @_at_site
     def push(self, node: str, binary: str, *, restore: bool = False, listener: Listener = ignore) -> Pushed:
-        """Swap a program on a running node with one's own build, or bring the original back.
+        """Replace a program on a running node with your own build, or restore the original.
 
-        :param binary: the file, whose name says what it replaces; with *restore* the name alone.
+        :param binary: the file, whose name says what it replaces; with *restore*, only the name.
         :raises UsageError: the file is not a program of this node; nothing was touched.
         :raises WinlabError: the node or the cluster refused.
         """
@@ -419,11 +419,11 @@ class Lab:
 
     @_at_site
     def load(self, image: str, *, name: str = "", listener: Listener = ignore) -> dict[str, list[str]]:
-        """Bring a container image to every node of its system; the nodes, by the image's full name.
+        """Load a container image onto every node of its operating system; returns the nodes, by the image's full name.
 
         :param image: an archive, or the name of an image in Docker or Podman.
-        :param name: the name that it gets; by default its own.
-        :raises WinlabError: there is no such image, it is for no node, or a node refused.
+        :param name: its name in the lab; by default its own.
+        :raises WinlabError: there is no such image, no node can run it, or a node refused.
         """
         return load.to_lab(self.name, self.site, image, listener, name=name)
 
@@ -431,7 +431,7 @@ class Lab:
 
     @_at_site
     def destroy(self, *, listener: Listener = ignore) -> list[str]:
-        """Remove every trace of the lab; again is fine. Images stay.
+        """Remove every trace of the lab; safe to repeat. Images are kept.
 
         :returns: what was removed, in words; empty if there was nothing.
         :raises UsageError: no lab can have this name.

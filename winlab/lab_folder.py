@@ -1,4 +1,4 @@
-"""A lab's local folder: only what reality can't hold.
+"""A lab's local folder: only what the lab itself can't hold.
 
 ::
 
@@ -6,7 +6,7 @@
     ├── credentials.json         0600  passwords, keys, certificates
     ├── id_ed25519               0600  the key for ssh
     ├── known_hosts                    the host keys that winlab made for the nodes
-    ├── ca.pem                         whom to believe over WinRM
+    ├── ca.pem                         the CA to trust over WinRM
     ├── kubeconfig              0600  the cluster's administrator
     ├── kubectl                        a link to the kubectl of the cluster's version, in the cache
     ├── journal.jsonl            0600  what every create did
@@ -33,7 +33,7 @@ from winlab.events import Event, StepChecking, StepProgress
 
 
 class LabState:
-    """The folder of one lab. Nothing is made until something is written."""
+    """The folder of one lab. It is not created until something is written."""
 
     def __init__(self, lab: str) -> None:
         self.lab = lab
@@ -51,14 +51,14 @@ class LabState:
         self.folder.chmod(0o700)
 
     def write(self, path: Path, text: str, mode: int = 0o600) -> None:
-        """Write a file of the folder so that it is never half there, nor readable for others in between."""
+        """Write a file in the folder atomically; it is never readable by others, not even briefly."""
         self.make()
         files.write_atomic(path, text, mode=mode, durable=True)
 
     def credentials(self) -> Credentials:
         """The lab's credentials.
 
-        :raises NotFoundError: they are not here, so nobody can log in from this account.
+        :raises NotFoundError: this account does not have them, so it can't log in.
         """
         path = self.folder / "credentials.json"
         try:
@@ -77,14 +77,14 @@ class LabState:
             ) from error
 
     def credentials_fit(self, plan: Plan) -> bool:
-        """Whether there are credentials, and for just these nodes."""
+        """Whether there are credentials, for exactly these nodes."""
         try:
             return self.credentials().identity == credentials.identity(plan)
         except WinlabError:
             return False
 
     def ensure_credentials(self, plan: Plan) -> Credentials:
-        """The lab's credentials, made now if none fit. Their files for ssh and WinRM are written anew."""
+        """The lab's credentials, made now if none fit. Their files for ssh and WinRM are rewritten."""
         if self.credentials_fit(plan):
             made = self.credentials()
         else:
@@ -100,11 +100,11 @@ class LabState:
         return made
 
     def has_credentials_for(self, plan: Plan) -> bool:
-        """Whether all files of the credentials are there, for just these nodes."""
+        """Whether all files of the credentials are there, for exactly these nodes."""
         return self.credentials_fit(plan) and all(p.exists() for p in (self.ssh_key, self.ca, self.known_hosts))
 
     def record(self, event: Event) -> None:
-        """Add an event to the journal, unless it only says where a step is."""
+        """Add an event to the journal, unless it only reports a step's progress."""
         if isinstance(event, (StepChecking, StepProgress)):
             return
         self.make()
@@ -114,9 +114,9 @@ class LabState:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lab against another winlab that would change it.
+        """Lock the lab, so that no other winlab changes it.
 
-        :raises ConflictError: another one is at it.
+        :raises ConflictError: another winlab is working on it.
         """
         self.make()
         lock = self.folder / "lock"
@@ -131,7 +131,7 @@ class LabState:
             yield
 
     def remove(self) -> None:
-        """Remove the folder and all that is in it."""
+        """Remove the folder and everything in it."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
 

@@ -14,7 +14,7 @@ from winlab.events import Progress
 
 @contextmanager
 def attempt(path: Path) -> Iterator[bool]:
-    """Hold the lock file *path*, or not if another process holds it."""
+    """Hold the lock file *path*; yields False if another process holds it."""
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -24,14 +24,14 @@ def attempt(path: Path) -> Iterator[bool]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        yield True  # closing lets it go
+        yield True  # closing the file releases the lock
 
 
 @contextmanager
 def held(path: Path, progress: Progress, doing: str) -> Iterator[None]:
-    """Hold the lock file *path*; if another winlab has it, wait, and say that it is *doing* that.
+    """Hold the lock file *path*; if another winlab holds it, wait, and report that it is *doing* that.
 
-    There is no limit.
+    The wait has no time limit.
     """
     begun = time.monotonic()
     while True:
@@ -47,7 +47,7 @@ def held(path: Path, progress: Progress, doing: str) -> Iterator[None]:
 
 @contextmanager
 def briefly(path: Path) -> Iterator[None]:
-    """Hold the lock file *path*, which nobody holds for long: waits without a word."""
+    """Hold the lock file *path*, which nobody holds for long: waits without reporting it."""
     with path.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -55,7 +55,7 @@ def briefly(path: Path) -> Iterator[None]:
 
 @contextmanager
 def folder(path: Path) -> Iterator[bool]:
-    """Hold a folder itself, or not if another process holds it. It may be removed meanwhile.
+    """Hold a folder itself; yields False if another process holds it. It may be removed meanwhile.
 
     :raises OSError: it can't be opened.
     """

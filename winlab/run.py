@@ -24,7 +24,7 @@ LONG = 400  # characters of its command line
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished command left: its exit code, both streams, and how long it took (seconds)."""
+    """The result of a finished command: its exit code, both streams, and how long it took (seconds)."""
 
     args: tuple[str, ...]
     returncode: int
@@ -50,11 +50,11 @@ class CommandError(WinlabError):
 
 
 class OverdueError(HostError):
-    """A command was killed, since it took longer than it might."""
+    """A command was killed because it exceeded its time limit."""
 
 
 def search_path() -> str:
-    """PATH and the administrators' folders, which it may lack: Debian's for plain users, and sudo's on some hosts."""
+    """PATH and the sbin folders. Some PATHs lack those: plain users' on Debian, and sudo's on some hosts."""
     return os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -77,8 +77,8 @@ def _resolve(args: Sequence[str | Path], cure: str) -> list[str]:
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
     """This process's variables and *more*.
 
-    Programs speak English, since what they print is read. They find what they call (``mke2fs``, ``ovsdb-server``) where
-    winlab itself looks.
+    Programs are set to English, since winlab parses their output. They look for the programs that they call
+    (``mke2fs``, ``ovsdb-server``) in the same folders as winlab.
     """
     return {**os.environ, "PATH": search_path(), "LC_ALL": "C.UTF-8", "LANGUAGE": "", **(more or {})}
 
@@ -93,10 +93,10 @@ def run(
     cwd: Path | None = None,
     cure: str = "",
 ) -> Result:
-    """Run a command to its end and return what it left.
+    """Run a command to its end and return its result.
 
     :param check: raise :class:`CommandError` if the exit code is not 0.
-    :param timeout: seconds; past it the command is killed.
+    :param timeout: seconds after which the command is killed.
     :param env: variables added to this process's own.
     :raises HostError: the program is not installed, or took longer than *timeout* (:class:`OverdueError`).
     """
@@ -133,9 +133,9 @@ def stream(
     cwd: Path | None = None,
     cure: str = "",
 ) -> Result:
-    """Run a long command and hand every line it prints (both streams) to *on_line* as it comes.
+    """Run a long command and pass each line of its output (both streams) to *on_line* as it comes.
 
-    The command is ended if *on_line* raises or the person interrupts.
+    The command is ended if *on_line* raises or the user interrupts.
     """
     words = _resolve(args, cure)
     begun = time.monotonic()
@@ -165,7 +165,7 @@ def stream(
 
 
 def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:
-    """Start a program that goes on when winlab ends (a daemon, a viewer); its process id."""
+    """Start a program that outlives winlab (a daemon, a viewer); returns its process id."""
     words = _resolve(args, "")
     sink = log.open("ab") if log else subprocess.DEVNULL
     try:
@@ -176,7 +176,7 @@ def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:
 
 
 def replace(args: Sequence[str | Path]) -> NoReturn:
-    """Become another program, for those that want the terminal (ssh)."""
+    """Replace this process with a program that needs the terminal (ssh)."""
     words = _resolve(args, "")
     os.execv(words[0], words)
 

@@ -1,4 +1,4 @@
-"""Where winlab keeps things, and the names that all its parts share."""
+"""Where winlab keeps things, and names shared by all its parts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _used: ContextVar[Places | None] = ContextVar("winlab_places", default=None)
 
 @contextmanager
 def use(places: Places) -> Iterator[None]:
-    """Have the functions below answer with *places* in this context, whatever the environment says.
+    """Make the functions below return *places* in this context, whatever the environment says.
 
     Threads of :class:`winlab.threads.Threads` inherit them; other threads don't.
     """
@@ -78,9 +78,9 @@ def northbound() -> str:
 
 
 def stall_seconds() -> float:
-    """After how many seconds without a sign of life a guest counts as stopped; ``WINLAB_STALL_SECONDS`` sets it.
+    """Seconds without a sign of life after which a guest counts as stalled; ``WINLAB_STALL_SECONDS`` sets it.
 
-    :raises UsageError: that is no number of seconds.
+    :raises UsageError: the variable is not a valid number of seconds.
     """
     from winlab.errors import UsageError
 

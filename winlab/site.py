@@ -18,7 +18,7 @@ from winlab.lab_folder import LabState
 
 
 class Site:
-    """Where labs live. There is one hypervisor today.
+    """Where labs live. A site has one hypervisor.
 
     :param libvirt: the hypervisor's URI; by default ``WINLAB_LIBVIRT_URI``, else ``qemu:///system``.
     :param northbound: OVN's northbound database, in OVSDB's notation; by default ``WINLAB_OVN_NB``, else the socket
@@ -59,7 +59,7 @@ class Site:
         return self._facts
 
     def in_use(self) -> AbstractContextManager[None]:
-        """Have the cache and everything else below take this site's places, for the length of a with-block."""
+        """Make the cache and everything else below use this site's places, for the length of a with-block."""
         return settings.use(self.places)
 
     def connected(self) -> AbstractContextManager[Connection]:

@@ -1,4 +1,4 @@
-"""Threads that inherit the context of whoever gives them work, and with it the site that is in use."""
+"""Threads that inherit their submitter's context, including the site in use."""
 
 from __future__ import annotations
 

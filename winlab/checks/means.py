@@ -1,4 +1,4 @@
-"""How checks reach the world: the API server, the nodes, the network from this host, OVN. Tests bring their own."""
+"""How checks reach the world: the API server, the nodes, the network from this host, OVN. Tests use fakes."""
 
 from __future__ import annotations
 
