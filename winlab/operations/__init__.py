@@ -1,1 +1,1 @@
-"""One file a verb: what people do with a lab, each as a whole."""
+"""One file per verb: what users do with a lab."""

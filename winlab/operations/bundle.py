@@ -1,4 +1,4 @@
-"""Gathers what a spec needs into a bundle: artifacts, catalog images, and the person's own media by their hash."""
+"""Gathers what a spec needs into a bundle: artifacts, catalog images, and the user's own media by their hash."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from winlab.supply.images import cache, windows_media
 
 
 def gather(plan: Plan, stock: Stock, path: Path | None, origin: Origin, tell: Listener) -> Bundle:
-    """Gather everything that a plan needs into a bundle, and say where from.
+    """Gather everything that a plan needs into a bundle, and report where it comes from.
 
-    :param path: the bundle; None: in the cache, where create finds it by itself.
+    :param path: the bundle; None: in the cache, where create finds it without being told.
     :raises NotFoundError: no source has everything.
     :raises WinlabError: as :func:`create`.
     """
@@ -40,7 +40,7 @@ def gather(plan: Plan, stock: Stock, path: Path | None, origin: Origin, tell: Li
 
 
 def source(plan: Plan, origin: Origin) -> tuple[Source, list[Artifact], str]:
-    """The source that the bundle is filled from, what it gives of all that the plan needs, and why it was taken.
+    """The source that the bundle is filled from, which of the plan's artifacts it has, and why it was chosen.
 
     :raises NotFoundError: no source has everything.
     """
@@ -57,10 +57,10 @@ def create(
     mirror: str | None,
     progress: Progress,
 ) -> Bundle:
-    """Obtain everything and write the bundle; without *path* into the cache, where create finds it by itself.
+    """Obtain everything and write the bundle; without *path*, into the cache, where create finds it.
 
-    :raises UsageError: it would hold Kubernetes of the person's own where other labs look for the published one.
-    :raises WinlabError: something can't be had, or the bundle not be written.
+    :raises UsageError: it would hold the user's own Kubernetes where other labs look for the published one.
+    :raises WinlabError: something can't be obtained, or the bundle can't be written.
     """
     if plan.cluster.source is not None and path is None:
         raise UsageError(
@@ -70,7 +70,7 @@ def create(
         )
     obtained = chosen.obtain_all(artifacts, progress)
     media = [cache.obtain(recipe, progress, mirror=mirror if recipe.download else None) for recipe in recipes(plan)]
-    brought = {image.sha256 for image in media}  # the published drivers come into the bundle
+    brought = {image.sha256 for image in media}  # the published drivers go into the bundle
     own = [
         OwnMediaRow(name=row.file, sha256=row.sha256, size=_size(plan, stock, row))
         for row in lock_inputs.media(plan, stock)
@@ -86,7 +86,7 @@ def create(
 
 
 def restore_images(plan: Plan, path: Path, progress: Progress) -> None:
-    """Bring the catalog's images that the plan needs out of a bundle into the cache, where they are looked for.
+    """Copy the catalog images that the plan needs from a bundle into the cache, where create looks for them.
 
     :raises NotFoundError: the bundle lacks one.
     :raises TransferError: one is damaged.
@@ -95,12 +95,14 @@ def restore_images(plan: Plan, path: Path, progress: Progress) -> None:
     for recipe in recipes(plan):
         key = cache.key(recipe)
         if opened.image(key) is None and cache.lookup(recipe) is not None:
-            continue  # an older bundle, and an image that was made here
+            continue  # an older bundle, or an image that was made here
         restore_image(opened, key, progress)
 
 
 def restore_lacking(plan: Plan, path: Path, progress: Progress) -> None:
-    """As :func:`restore_images`, of a bundle that nobody named: what the cache has stays, what the bundle lacks too.
+    """As :func:`restore_images`, for a bundle that the user did not name.
+
+    Cached images are kept, and images that the bundle does not have are skipped.
 
     :raises TransferError: one is damaged.
     """
@@ -111,7 +113,7 @@ def restore_lacking(plan: Plan, path: Path, progress: Progress) -> None:
 
 
 def recipes(plan: Plan) -> list[catalog.Recipe]:
-    """The catalog's images that the plan needs, with the published drivers; media of the person's own are none."""
+    """The catalog's images that the plan needs, and the published drivers; the user's own media are not among them."""
     names = {node.image for node in plan.nodes if node.windows is None or not node.windows.own_medium}
     if any(windows_media.takes_published(node.windows) for node in plan.windows_nodes()):
         names.add(windows_media.DRIVERS)
@@ -120,7 +122,7 @@ def recipes(plan: Plan) -> list[catalog.Recipe]:
 
 
 def _size(plan: Plan, stock: Stock, row: Medium) -> int:
-    """The size in bytes of a file that the user has to bring again; 0 if it is not known."""
+    """The size in bytes of a file that the user must supply again; 0 if it is not known."""
     for node in plan.nodes:
         for evaluation in catalog.get(node.image).evaluations:
             if evaluation.sha256 == row.sha256:

@@ -1,6 +1,6 @@
-"""Consent to the terms of Microsoft's evaluation media: whether something needs it, and that it was given.
+"""Consent to the terms of Microsoft's evaluation media: whether it is needed, and whether it was given.
 
-It is given once for each account, and remembered in the state folder.
+It is given once per account, and remembered in the state folder.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ TERMS = (
 
 
 def is_needed(plan: Plan) -> bool:
-    """Whether a medium is missing that could be fetched if its terms were accepted."""
+    """Whether a medium is missing that could be downloaded if its terms were accepted."""
     return any(windows_media.find(recipes.get(image)) is None for image in _evaluated(plan))
 
 
 def assumed(plan: Plan) -> str | None:
-    """What to say of a plan some of whose media nobody has seen; None if they are there."""
+    """A note about evaluation media that the plan assumes and nobody has supplied yet; None if all are there."""
     lacking = [one for one in map(recipes.get, _evaluated(plan)) if windows_media.find(one) is None]
     lines = [
         f"There are no media for {one.name}: Microsoft's {one.evaluations[0].file} is taken for granted."
@@ -35,7 +35,7 @@ def assumed(plan: Plan) -> str | None:
 
 
 def _evaluated(plan: Plan) -> list[str]:
-    """The images of nodes that are installed from an evaluation medium, unless the cache has another."""
+    """The images of nodes that are installed from an evaluation medium, unless another one is cached."""
     images = [node.image for node in plan.windows_nodes() if not node.windows.own_medium]
     return [image for image in dict.fromkeys(images) if recipes.get(image).evaluations]
 
@@ -46,16 +46,16 @@ def is_given(site: Site) -> bool:
 
 
 def give(site: Site) -> None:
-    """Remember that the terms were accepted. Only a person can do that."""
+    """Remember that the terms were accepted. Only a human can accept them."""
     note = _note(site)
     note.parent.mkdir(parents=True, exist_ok=True)
     note.touch()
 
 
 def settle(plan: Plan, site: Site, *, accepted: bool) -> bool:
-    """Whether the media that the plan lacks may be fetched.
+    """Whether missing media may be downloaded.
 
-    :param accepted: the person has accepted the terms now; that is remembered.
+    :param accepted: the user has accepted the terms now; this is remembered.
     """
     if accepted:
         give(site)

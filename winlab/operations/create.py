@@ -1,4 +1,4 @@
-"""Create a lab, or carry on with one: every check before anything is touched, then the steps."""
+"""Create a lab, or resume one: every check runs before anything is touched, then the steps."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def create(
     admin: str = "",
     consent: bool = False,
 ) -> None:
-    """Make the lab, or carry on with it; what is there already stays as it is.
+    """Create the lab, or resume it; what already exists is not changed.
 
-    :param stock: what was at hand when the plan was made.
+    :param stock: what was available when the plan was made.
     :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
-    :param origin: where Kubernetes' artifacts and downloaded images come from; by default what is at hand, and the
-        images' own sites.
-    :param locked: a lock file; whatever is not as it says is refused.
+    :param origin: where Kubernetes' artifacts and downloaded images come from; by default whatever is available, and
+        the images' own sites.
+    :param locked: a lock file; anything that differs from it is refused.
     :param admin: the kubeconfig of a cluster made elsewhere, for a plan that joins one.
-    :param consent: the terms of Microsoft's evaluation media were accepted: what lacks is fetched.
+    :param consent: the user accepted the terms of Microsoft's evaluation media; missing media may be downloaded.
     :raises NotFoundError: there is no source for what the lab needs; nothing was touched.
-    :raises ConflictError: there is a lab of that name from another plan, or another winlab is at it.
+    :raises ConflictError: a lab of that name was made from another plan, or another winlab is working on it.
     :raises WinlabError: a step failed.
     """
     if plan.host.accelerator == "tcg":
@@ -58,7 +58,7 @@ def create(
     origin = origin or Origin()
     if origin.bundle is not None:
         bundle.restore_images(plan, origin.bundle, Told(tell, "images of the bundle"))
-        consent = False  # nothing is fetched then
+        consent = False  # nothing is downloaded then
     golden.check_media(plan, stock, site, consent=consent, offline=origin.bundle is not None)
     check, check_images = _check_lock(plan, stock, locked) if locked is not None else (None, None)
     with site.storage() as (conn, pool), state.locked(), ExitStack() as held:
@@ -93,8 +93,9 @@ def create(
 
 
 def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:
-    """Compare versions, media and images with the lock file now, and have artifacts and images compared when they are
-    there.
+    """Compare versions, media and images with the lock file now.
+
+    The two functions returned compare artifacts and images once they are there.
 
     :raises ConflictError: something differs; it is named.
     """
@@ -123,7 +124,7 @@ def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
 
 
 def _check_memory(plan: Plan, conn: Connection) -> None:
-    """See that the guests that don't run yet fit into the hypervisor's memory: it ends one without asking else."""
+    """Check that guests not yet running fit into the hypervisor's memory; otherwise it kills one without warning."""
     running = {machine.domain for machine in domains.machines(conn, plan.lab) if machine.state == "running"}
     needed = sum(node.memory_mib for node in plan.nodes if node.domain not in running)
     free = domains.free_memory_mib(conn)

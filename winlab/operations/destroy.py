@@ -1,4 +1,4 @@
-"""Destroy a lab: by its tags alone, so that another account's, or a half-made one, can be removed as well."""
+"""Destroy a lab, found by its tags alone, so that another account's lab or a half-made one can be removed, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from winlab.site import Site
 
 
 def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
-    """Remove every trace of the lab, by its tags alone; twice in a row is fine. Images stay in the pool.
+    """Remove every trace of the lab, by its tags alone; safe to repeat. Images stay in the pool.
 
     :returns: what was removed, in words; empty if there was nothing.
     """
@@ -28,7 +28,7 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
     golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell)))
     with site.connected() as conn, state.locked():
         there = domains.machines(conn, lab)
-        # first, since it is the machines that say which nodes are the lab's
+        # first, since only the machines show which nodes are the lab's
         removed_nodes, left = join.leave(state, [machine.tag for machine in there])
         for name in removed_nodes:
             gone("node", name)
@@ -41,7 +41,7 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
         except WinlabError as error:
             problems.append(error)
         if problems:
-            raise together(problems)  # the folder stays: it is what a second try would be told about
+            raise together(problems)  # the folder stays: a second try needs what it records
         had_secrets = any(path.name != "lock" for path in state.folder.iterdir())
         state.remove()
         if had_secrets:

@@ -1,7 +1,7 @@
-"""Another CD in a node's payload drive for as long as it is needed; then the payload CD again.
+"""Puts another CD into a node's payload drive for as long as it is needed, and then the payload CD again.
 
-Scripts in Windows live on the CD, so every CD that is put in carries them. What was in the drive before is noted in
-the lab's folder: a winlab that is killed in between leaves a note by which the next one puts things right.
+On Windows the scripts are on the CD, so every inserted CD carries them. The previous CD is noted in the lab's folder:
+if winlab is killed in between, the next run uses the note to restore it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Drives:
     state: LabState
 
     def upload(self, what: str, files: Mapping[str, bytes | Path], progress: Progress) -> str:
-        """Make a CD and bring it into the pool as a volume of the lab; the volume's name.
+        """Make a CD and upload it to the pool as a volume of the lab; returns the volume's name.
 
         :param what: what the CD is for: ``node-1.push``.
-        :param files: by their paths on the CD; winlab's own scripts come to them.
+        :param files: by their paths on the CD; winlab's own scripts are added.
         """
         name = f"{self.state.lab}.{what}.iso"
         self.state.make()
@@ -55,9 +55,9 @@ class Drives:
 
     @contextmanager
     def inserted(self, machine: Machine, volume: str) -> Iterator[None]:
-        """Have a CD in a node's drive; afterwards what was there before, however this ends.
+        """Keep a CD in a node's drive for the length of a with-block; always restore the previous one afterwards.
 
-        :raises NotFoundError: the node has no payload CD to come back to.
+        :raises NotFoundError: the node has no payload CD to return to.
         """
         before = self.mended(machine)
         self.state.write(self._note(machine), before)
@@ -69,7 +69,7 @@ class Drives:
             self._note(machine).unlink(missing_ok=True)
 
     def mended(self, machine: Machine) -> str:
-        """See that a node's drive has its payload CD, not one that a killed winlab left; the CD's volume.
+        """Make sure that a node's drive has its payload CD, not one left by a killed winlab; returns the CD's volume.
 
         :raises NotFoundError: it has none.
         """
@@ -97,15 +97,15 @@ class Drives:
 
 
 def scripts() -> dict[str, bytes]:
-    """winlab's scripts for Windows, as they stand on every CD."""
+    """winlab's scripts for Windows, as they are on every CD."""
     folder = data.folder("unattend") / "windows/worker"
     return {f"scripts/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.ps1"))}
 
 
 def await_seen(node: Node, file: str) -> None:
-    """Wait until a node sees the CD that was just put in, by a file that only this one has.
+    """Wait until a node sees the CD that was just inserted, by a file that only this CD has.
 
-    Windows goes on showing the old CD for some seconds. Linux mounts it anew each time.
+    Windows keeps showing the old CD for some seconds. Linux mounts it again each time.
 
     :param file: its path on the CD: ``push/kubelet.exe``.
     :raises GuestError: it does not see it.
@@ -117,9 +117,9 @@ def await_seen(node: Node, file: str) -> None:
 
 
 def await_gone(node: Node, file: str) -> None:
-    """Wait until a node sees that the CD with *file* was taken out: else the next script is looked for on it.
+    """Wait until a node sees that the CD with *file* was removed; otherwise the next script would be looked for on it.
 
-    One that never does so is left to the next command, which puts its own CD in.
+    A node that never sees it is left to the next command, which inserts its own CD.
     """
     _await(node, file, there=False)
 
@@ -137,7 +137,7 @@ def _await(node: Node, file: str, *, there: bool) -> bool:
 
 
 def require_running(machine: Machine) -> None:
-    """See that a node can be asked for something.
+    """Make sure that a node runs, so that it can be asked for something.
 
     :raises GuestError: it does not run.
     """

@@ -27,7 +27,7 @@ COMPUTER = re.compile(r"[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?")  # what DNS a
 
 @dataclass(frozen=True)
 class Alone:
-    """The plan of one Windows machine, in a lab that never comes to be, and what is at hand for it."""
+    """The plan of one Windows machine, in a lab that is never created, and what is available for it."""
 
     plan: Plan
     node: WindowsNode
@@ -50,7 +50,7 @@ class Export:
 def make(spec: Spec, name: str, tell: Listener) -> Alone:
     """Decide everything about the machine *name*.
 
-    :raises UsageError: it can't be called so, or the spec's workers don't run Windows.
+    :raises UsageError: the name is not valid, or the spec's workers don't run Windows.
     """
     if not COMPUTER.fullmatch(name):
         raise UsageError(
@@ -76,7 +76,7 @@ def export(
     """Write the ISO to *to*, and the machine's credentials into a folder beside it.
 
     :param mirror: where drivers and media come from, instead of their own sites.
-    :param accept_eula: a person has accepted Microsoft's terms for evaluations: a missing medium is fetched.
+    :param accept_eula: the user has accepted Microsoft's terms for evaluations; a missing medium is downloaded.
     :raises UsageError: the medium can't be used, or something is in the way; nothing is overwritten.
     :raises NotFoundError: there is no medium.
     """

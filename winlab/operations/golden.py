@@ -1,4 +1,4 @@
-"""Golden images as a whole: what a plan needs of them, how it gets them, and building one by itself."""
+"""Golden images as a whole: which ones a plan needs, how it gets them, and building one by itself."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from winlab.supply.images import golden as golden_cache
 from winlab.supply.images import library, requirements
 
 WANTED_BY = "wanted-by"  # in a builder's folder: the lab whose create began it
-SOON = 14  # days: an evaluation that ends within them is told of
+SOON = 14  # days: an evaluation that ends within them is reported
 
 
 def is_there(plan: Plan, builder: Plan, pool: Pool, conn: Connection) -> bool:
-    """Whether the golden image that *builder* makes is in the pool or in the cache; or all of its clones in *plan* are
-    made already, from whichever one it was then."""
+    """Whether *builder* need not run: its golden image is in the pool or the cache, or all of its clones in *plan*
+    already exist, from whichever image was current then."""
     if pool.is_complete(_volume(plan, builder)) or golden_cache.find(_key(builder)) is not None:
         return True
     return all_made(plan, conn, builder.golden)
@@ -44,12 +44,12 @@ def _key(builder: Plan) -> str:
 
 
 def _volume(plan: Plan, builder: Plan) -> str:
-    """The base volume that the clones of a golden image stand on."""
+    """The base volume that the clones of a golden image are based on."""
     return plan.clones(builder.golden)[0].volume("base").name
 
 
 def check_media(plan: Plan, stock: Stock, site: Site, *, consent: bool = False, offline: bool = False) -> None:
-    """See that the media can be had from which Windows will have to be installed, if it has to be.
+    """Check that the media are available from which Windows will have to be installed, if it has to be.
 
     :param offline: everything is to come from a bundle, and nothing from the internet.
     :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
@@ -71,10 +71,11 @@ def check_media(plan: Plan, stock: Stock, site: Site, *, consent: bool = False, 
 
 
 def check_evaluation(plan: Plan, tell: Listener) -> None:
-    """See that the evaluations of the golden images go on, and tell of those that don't for long. Of one that is in the
-    pool alone nothing is known.
+    """Check that the golden images' evaluations have not expired, and report those that expire soon.
 
-    :raises UsageError: one is over; nothing was touched.
+    Nothing is known about an image that is only in the pool.
+
+    :raises UsageError: one has expired; nothing was touched.
     """
     for builder in plan.builders:
         made = golden_cache.find(_key(builder))
@@ -104,14 +105,14 @@ def _is_settled(plan: Plan, builder: Plan, site: Site) -> bool:
 def lacking(
     plan: Plan, site: Site, present: Callable[[Plan], bool], held: ExitStack, progress: Progress
 ) -> tuple[Plan, ...]:
-    """The plans of the labs in which golden images have to be made; empty if nothing has to be.
+    """The plans of the labs in which golden images have to be made; empty if none are needed.
 
-    Another winlab that makes one of them is waited for. The locks stay in *held*.
+    If another winlab is making one of them, this waits for it. The locks stay in *held*.
 
     :param present: whether the image that a builder makes is where it is needed.
     """
     found = []
-    for builder in sorted(plan.builders, key=lambda one: one.lab):  # in one order everywhere: nobody waits in a circle
+    for builder in sorted(plan.builders, key=lambda one: one.lab):  # always in the same order, to avoid a deadlock
         if present(builder):
             continue
         folder = site.folder(builder.lab)
@@ -124,7 +125,7 @@ def lacking(
 
 
 def _lock(lab: str, site: Site) -> Path:
-    """Held while a golden image is made. Beside the builder's folder, which goes when it is done."""
+    """The lock held while a golden image is made. It is beside the builder's folder, which is removed at the end."""
     base = site.folder(lab).folder.parent
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
     return base / f"{lab}.lock"
@@ -133,7 +134,7 @@ def _lock(lab: str, site: Site) -> Path:
 def build(
     plan: Plan, stock: Stock, site: Site, tell: Listener, origin: Origin, *, consent: bool = False
 ) -> golden_cache.Golden:
-    """Make the golden image of a plan with one pool of Windows nodes, unless it is in the cache.
+    """Make the golden image of a plan with one pool of Windows nodes, unless it is cached.
 
     :raises WinlabError: a medium or source is missing (nothing was touched then), or a step failed.
     """
@@ -167,7 +168,7 @@ def build(
 
 
 def abandon(lab: str, site: Site, destroy: Callable[[str], object]) -> None:
-    """Remove half-made golden images that this lab's create began, and that nobody is making now."""
+    """Remove half-made golden images that this lab's create began and nobody is working on now."""
     for other in site.folders():
         folder = site.folder(other).folder
         note = folder / WANTED_BY

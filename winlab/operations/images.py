@@ -1,4 +1,4 @@
-"""Bring images into the cache: build or download them, pull Microsoft's media, add one's own."""
+"""Bring images into the cache: build or download them, pull Microsoft's media, add the user's own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from winlab.supply.images.requirements import require_source
 
 
 def build(name: str, tell: Listener, *, mirror: str | None = None, source: Path | None = None) -> Image:
-    """Build or download an image unless it is in the cache; of Windows the installation medium.
+    """Build or download an image unless it is cached; for Windows, the installation medium.
 
     :param mirror: where a download comes from, instead of its own site.
-    :param source: a local file to take in its place.
+    :param source: a local file to use instead.
     :raises NotFoundError: there is no such image, or no source for it.
     """
     recipe = catalog.get(name)
@@ -40,7 +40,7 @@ def build(name: str, tell: Listener, *, mirror: str | None = None, source: Path 
 
 
 def is_sealed(name: str) -> bool:
-    """Whether nodes of an image are clones of a golden image: whether it is Windows.
+    """Whether nodes of an image are clones of a golden image, which holds for Windows.
 
     :raises NotFoundError: there is no such image.
     """
@@ -48,10 +48,10 @@ def is_sealed(name: str) -> bool:
 
 
 def add(name: str, iso: Path, tell: Listener, *, sha256: str | None = None) -> Image:
-    """Take an ISO of one's own into the cache, of Windows or of the virtio drivers: a copy.
+    """Copy the user's own ISO, of Windows or of the virtio drivers, into the cache.
 
-    :param sha256: what it must have.
-    :raises UsageError: it is not what the image needs, or has another digest.
+    :param sha256: the expected digest.
+    :raises UsageError: it is not what the image needs, or has a different digest.
     """
     recipe = _brought(name)
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
@@ -62,9 +62,9 @@ def add(name: str, iso: Path, tell: Listener, *, sha256: str | None = None) -> I
 
 
 def needs_consent(name: str) -> bool:
-    """Whether :func:`pull` fetches something whose terms have to be accepted.
+    """Whether :func:`pull` downloads something whose terms must be accepted.
 
-    :raises WinlabError: it can fetch nothing for this image.
+    :raises WinlabError: it can't download anything for this image.
     """
     return not _pullable(name).download
 
@@ -78,14 +78,14 @@ def pull(
     mirror: str | None = None,
     source: Path | None = None,
 ) -> Image:
-    """Fetch Microsoft's evaluation medium, or the virtio drivers, into the cache. What broke off is carried on.
+    """Download Microsoft's evaluation medium or the virtio drivers into the cache. Resumes an interrupted download.
 
-    :param accept_eula: the person has read and accepted Microsoft's terms for evaluations.
-    :param mirror: a URL or folder that has the file, in place of its own site.
-    :param source: a local copy to take instead.
+    :param accept_eula: the user has read and accepted Microsoft's terms for evaluations.
+    :param mirror: a URL or folder that has the file, used instead of its own site.
+    :param source: a local copy to use instead.
     :raises UsageError: the terms were not accepted, or the image needs no medium.
     :raises NotFoundError: no evaluation is known.
-    :raises TransferError: it can't be had, or is not the file with the known digest.
+    :raises TransferError: it can't be obtained, or does not have the known digest.
     """
     recipe = _pullable(name)
     if needs_consent(name):
@@ -107,7 +107,7 @@ def _pullable(name: str) -> Recipe:
 
 
 def _brought(name: str) -> Recipe:
-    """A recipe for something that comes as an ISO: Windows' installation media, the virtio drivers."""
+    """The recipe for something that comes as an ISO: Windows' installation media, the virtio drivers."""
     recipe = catalog.get(name)
     if recipe.os == "linux" or recipe.build is not None:
         names = [one for one in catalog.names() if (row := catalog.get(one)).os != "linux" and row.build is None]

@@ -1,7 +1,7 @@
-"""A lab of workers alone joins a cluster made elsewhere, and leaves it: everything around the steps themselves.
+"""How a lab that has only workers joins a cluster made elsewhere, and leaves it: everything but the steps themselves.
 
-The person's kubeconfig stays on the host: the lab's folder keeps what its chosen context needs, for its owner alone. No
-worker ever gets it.
+The user's kubeconfig stays on the host: the lab's folder keeps what the chosen context needs, readable by its owner
+only. Workers never get it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from winlab.steps import payload
 from winlab.steps.payload import Origin
 
 REACH_SECONDS = 10.0
-# fields of a spec that say something about controllers, or about what a cluster made elsewhere decides itself
+# fields of a spec about controllers, or about what a cluster made elsewhere decides itself
 NOT_OURS = ("controllers", "hypervisors", "kubernetes.pod_cidr", "kubernetes.service_cidr")
 FILES = {  # a kubeconfig's fields that name files, and the field that holds the same
     "certificate-authority": "certificate-authority-data",
@@ -74,11 +74,11 @@ def plan(
 
     :param config: a kubeconfig of one of the cluster's administrators.
     :param context: the name of one of its contexts; empty: the current one.
-    :param server: ADDRESS:PORT that the API server's advertised host name leads to; empty: what name servers say.
-    :param prefix: what the workers are called, with a number behind it.
-    :param origin: where kubectl comes from, if this host has none.
+    :param server: ADDRESS:PORT that the API server's advertised host name resolves to; empty: ask the name servers.
+    :param prefix: the workers' names, followed by a number.
+    :param origin: where kubectl comes from, if this host does not have it.
     :raises UsageError: the workers can't join.
-    :raises WinlabError: the cluster can't be looked at.
+    :raises WinlabError: the cluster can't be inspected.
     """
     plans.check_prefix(prefix)
     plans.check_lab_name(lab)
@@ -103,7 +103,7 @@ def join(
     origin: Origin | None = None,
     consent: bool = False,
 ) -> None:
-    """Make the lab and have its workers join, or carry on with that.
+    """Create the lab and have its workers join, or resume that.
 
     :raises WinlabError: as :func:`winlab.operations.create.create`.
     """
@@ -116,9 +116,9 @@ def join(
 
 
 def check_changes(changes: Sequence[str]) -> None:
-    """See that no ``--set`` is about what such a lab does not have.
+    """Check that no ``--set`` changes something that such a lab does not have.
 
-    :raises UsageError: one is.
+    :raises UsageError: one does.
     """
     for change in changes:
         path = change.partition("=")[0]
@@ -130,10 +130,10 @@ def check_changes(changes: Sequence[str]) -> None:
 
 
 def chosen(path: Path, context: str, lab: str) -> str:
-    """What one context of a kubeconfig needs, as a kubeconfig of its own with the names that a lab's has.
+    """What one context of a kubeconfig needs, as a separate kubeconfig with the same names as a lab's own.
 
     :param context: its name; empty: the current one.
-    :raises UsageError: the file is no kubeconfig, or has no such context.
+    :raises UsageError: the file is not a kubeconfig, or has no such context.
     """
     try:
         config = yaml.safe_load(path.expanduser().read_text(encoding="utf-8"))
@@ -169,7 +169,7 @@ def chosen(path: Path, context: str, lab: str) -> str:
 def look_at(state: LabState, admin: str, server: str, spec: Spec, origin: Origin, progress: Progress) -> ForeignCluster:
     """Read the facts of the cluster with the kubeconfig *admin*. Nothing is touched.
 
-    kubectl is the lab's own if it has one already, else the person's, else it comes from where all else comes from.
+    kubectl is the lab's own if it already has one, else the user's, else the one from the lab's source.
 
     :param server: as :func:`winlab.adapters.kube.existing.read` takes it.
     :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and the source.
@@ -182,7 +182,7 @@ def look_at(state: LabState, admin: str, server: str, spec: Spec, origin: Origin
         known = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
         program = payload.fetch_kubectl(known, origin, progress)
     progress.say("asking the cluster about itself")
-    with tempfile.TemporaryDirectory(prefix="winlab-") as folder:  # its owner's alone
+    with tempfile.TemporaryDirectory(prefix="winlab-") as folder:  # readable by its owner only
         path = Path(folder) / "kubeconfig"
         path.touch(0o600)
         path.write_text(admin)
@@ -190,17 +190,17 @@ def look_at(state: LabState, admin: str, server: str, spec: Spec, origin: Origin
 
 
 def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
-    """See that the plan's workers can join. Nothing was touched so far.
+    """Check that the plan's workers can join. Nothing has been touched so far.
 
-    :param there: the names of the lab's machines that are there already, from a join that was interrupted.
-    :raises UsageError: they can't, or the API server can't be reached where it says that it is.
+    :param there: the names of the lab's machines that already exist, from a join that was interrupted.
+    :raises UsageError: they can't, or the API server can't be reached at its advertised address.
     """
     names = [node.name for node in plan.nodes if node.name not in there]
     if not plan.nodes:
         raise UsageError("A lab without workers has nothing to join with.", cure="Leave out --workers 0.")
     existing.check(cluster, plan.network.cidr, names, plan.cluster.versions.minor)
     host, _, port = cluster.external.rpartition(":")
-    own_names = plan.network.resolvers != tuple(plan.host.resolvers)  # the lab asks others than this host does
+    own_names = plan.network.resolvers != tuple(plan.host.resolvers)  # the lab uses other name servers than this host
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
     except socket.gaierror as error:
@@ -220,7 +220,7 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
 
 
 def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
-    """What the person should know of the packets' ways, which winlab does not set up outside the lab. Pure."""
+    """What the user should know about routes outside the lab, which winlab does not set up. Pure."""
     net, profile = plan.network, plan.cluster.profile
     found = [
         f"The cluster at {cluster.external}: Kubernetes {cluster.version}, {cluster.cni_note}.",
@@ -241,16 +241,16 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
 
 
 def leave(state: LabState, tags: Sequence[Tag]) -> tuple[list[str], str]:
-    """Take the lab's nodes out of a cluster made elsewhere; of a lab with controllers nothing.
+    """Remove the lab's nodes from a cluster made elsewhere; does nothing for a lab with controllers.
 
     A node is the lab's if it has the label and the address of one of the lab's machines.
 
-    :returns: the names of those taken out, and a sentence about the others, empty if there are none.
+    :returns: the names of those removed, and a sentence about the others, empty if there are none.
     """
     if not tags or any(tag.role == "controller" for tag in tags):
         return [], ""
     if not state.kubeconfig.exists():
-        return [], ""  # it never came to a cluster
+        return [], ""  # it never joined a cluster
     names = ", ".join(tag.node for tag in tags)
     own = str(state.kubectl) if state.kubectl.exists() else shutil.which("kubectl")  # the cache may have been cleared
     if own is None:
@@ -290,7 +290,7 @@ def _named(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _whole(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """An entry with the files that it names in it; what can't be in it is named by its full path."""
+    """An entry with the files that it names embedded; what can't be embedded is named by its full path."""
     made = dict(entry)
     for name, data in FILES.items():
         if (file := made.pop(name, None)) and data not in made:
