@@ -1,4 +1,4 @@
-"""Brings a container image of the person's own to every node of its system: from a file, or from the local engine."""
+"""Loads the user's own container image onto every node of its operating system, from a file or the local engine."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from winlab.supply.artifacts.oci import archive as oci
 ENGINES = ("docker", "podman")  # in this order
 SYSTEMS: tuple[System, ...] = ("linux", "windows")
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".oci")
-SAVING = 900.0  # seconds that an engine has for writing an image
+SAVING = 900.0  # seconds that an engine gets to write an image
 
 
 @dataclass(frozen=True)
 class Ready:
-    """An image as it goes to nodes: its full name, system, the OCI archive, and that file's SHA-256."""
+    """An image ready for the nodes: its full name, its system, the OCI archive, and that file's SHA-256."""
 
     reference: str
     os: System
@@ -41,17 +41,17 @@ class Ready:
 
     @property
     def file(self) -> str:
-        """Its path on the CD; short, whatever the image's name is."""
+        """Its path on the CD; short, however long the image's name is."""
         return f"images/{self.sha256[:16]}.tar"
 
 
 def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") -> dict[str, list[str]]:
-    """Bring an image to every node of its system; the nodes, by the image's full name.
+    """Load an image onto every node of its system; returns the nodes, by the image's full name.
 
     :param image: an archive, or the name of an image in the local engine.
-    :param name: the name that it gets; by default its own.
+    :param name: its name in the lab; by default its own.
     :raises NotFoundError: there is no such lab or image.
-    :raises UsageError: it is no image that a node could run; nothing was touched.
+    :raises UsageError: it is not an image that a node could run; nothing was touched.
     :raises WinlabError: a node refused.
     """
     state = site.folder(lab)
@@ -77,17 +77,17 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
 
 
 def is_file(image: str) -> bool:
-    """Whether *image* means an archive, not a name."""
+    """Whether *image* is an archive rather than a name."""
     return Path(image).exists() or image.startswith((".", "/", "~")) or image.endswith(ENDINGS)
 
 
 def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> list[Ready]:
-    """The image, checked and as OCI archives in *work*: one for each system that it is for.
+    """Check the image, and write it to *work* as OCI archives: one for each system that it supports.
 
     :param image: an OCI archive, what ``docker save`` wrote, or the name of an image in the local engine.
     :param work: an empty folder with room for it.
-    :param name: the name that it gets; by default its own.
-    :raises UsageError: it is no image for amd64, or has no name.
+    :param name: its name in the lab; by default its own.
+    :raises UsageError: it has no amd64 image, or has no name.
     :raises NotFoundError: there is no such file, or no such image in a local engine.
     :raises TransferError: the archive is damaged or cut off.
     """
@@ -118,15 +118,15 @@ def _convert(archive: Path, os: System, work: Path, wanted: str, progress: Progr
 
 
 def _name(image: str) -> str:
-    """The image's name, if it is one: a number is none, and the archive's own name is taken then."""
+    """The image's name, or an empty text for an ID: then the archive's own name is used."""
     bare = image.removeprefix("sha256:")
     return "" if len(bare) >= 12 and not set(bare) - set("0123456789abcdef") else image
 
 
 def _save(image: str, target: Path, progress: Progress) -> Path:
-    """Let the first local engine that has the image write it to *target*.
+    """Have the first local engine that has the image write it to *target*.
 
-    :raises NotFoundError: there is no engine, or none has it.
+    :raises NotFoundError: there is no engine, or no engine has it.
     """
     if image.startswith("-"):
         raise UsageError(f"'{image}' is no name of an image.")
@@ -170,7 +170,7 @@ def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[Syst
 
 
 def steps(images: Sequence[Ready], nodes: dict[System, list[Machine]], drives: Drives) -> list[Step]:
-    """One step for each system's CD, and one for each node. The CDs are removed by :func:`clean`."""
+    """One step for each system's CD, and one for each node. :func:`clean` removes the CDs."""
     found = []
     for image in images:
         if image.os in nodes:

@@ -1,4 +1,4 @@
-"""Lock a lab: write or renew ``winlab.lock``, or compare it with what the lab would be made of now."""
+"""Lock a lab: write or update ``winlab.lock``, or compare it with the lab's current inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from winlab.supply.images import cache
 
 @dataclass(frozen=True)
 class Renewed:
-    """What became of a lock file: whether it was written, what differs from before, and how many inputs it has."""
+    """The result for a lock file: whether it was written, what differs from before, and how many inputs it has."""
 
     path: Path
     written: bool
@@ -35,13 +35,13 @@ def renew(
     path: Path | None = None,
     check: bool = False,
 ) -> Renewed:
-    """Write the lock file of a plan, or renew it; fetches or makes what the cache does not have.
+    """Write or update the lock file of a plan; downloads or builds what is not cached.
 
-    :param spec: how the person named the spec; noted in the file, and the file is beside it by default.
+    :param spec: the spec as the user named it; recorded in the file, which is beside the spec by default.
     :param check: write nothing.
     :raises ConflictError: with *check*, something differs; it is named.
     :raises NotFoundError: with *check*, there is no lock file.
-    :raises WinlabError: something can't be had, or the file not be read or written.
+    :raises WinlabError: something can't be obtained, or the file can't be read or written.
     """
     path = path or lock_file.beside(spec)
     before = lock_file.read(path) if check else lock_file.replaced(path)
@@ -56,9 +56,9 @@ def renew(
 
 
 def current(plan: Plan, stock: Stock, origin: Origin, spec: str, progress: Progress) -> Lock:
-    """The lock of all that the lab would be made of now; fetches or makes what the cache does not have.
+    """The lock of the lab's current inputs; downloads or builds what is not cached.
 
-    :param spec: how the person named the spec.
+    :param spec: the spec as the user named it.
     :raises WinlabError: as the source says.
     """
     supply, why = choose(plan, origin)
@@ -66,7 +66,7 @@ def current(plan: Plan, stock: Stock, origin: Origin, spec: str, progress: Progr
     if origin.bundle is not None:
         bundle.restore_images(plan, origin.bundle, progress)
     for recipe in bundle.recipes(plan):
-        if recipe.build is not None:  # only then it is known which packages it has; published ones have a digest
+        if recipe.build is not None:  # only then are its packages known; published images have a digest
             cache.obtain(recipe, progress)
     media = lock_inputs.media(plan, stock)
     obtained = supply.obtain(required.every(plan), progress)

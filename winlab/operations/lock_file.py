@@ -1,17 +1,17 @@
-"""``winlab.lock``: every input of a lab by its hash, beside the spec. Pure, apart from the file it is told to use.
+"""``winlab.lock``: every input of a lab by its hash, beside the spec. Pure, apart from the file that it is given.
 
 ::
 
     format: 1
-    winlab: 0.3.0                       which one wrote it; not compared
+    winlab: 0.3.0                       the version that wrote it; not compared
     spec: 1-1-1                         what it was written for; not compared
-    source: upstream                    where artifacts came from; not compared, what came is
+    source: upstream                    where artifacts came from; not compared, only the artifacts are
     versions: {kubernetes: v1.36.3, containerd: 2.3.7, ...}
     profile: calico-vxlan
     components: {calico: v3.32.1, ...}  the versions of the profile's and the add-ons' parts
-    media:                              the person's own, by the node's image
+    media:                              the user's own, by the node's image
     - {name: windows-2022, file: server.iso, sha256: ...}
-    images:                             of the catalog; ``key`` stands for all that winlab makes or fetches it from
+    images:                             from the catalog; ``key`` covers everything that winlab makes it from
     - {name: debian-13, key: ..., download: "sha512:...", sha256: ..., packages: {apt: 3.0.3, ...}}
     programs:
     - {name: kubelet.exe, version: v1.36.3, os: windows, sha256: ..., origin: ...}
@@ -42,7 +42,7 @@ HEAD = (
     "# What the lab beside this file is made of, by hash. Written by 'winlab lock';\n"
     "# 'winlab create --locked' refuses whatever differs. Keep it with the spec.\n"
 )
-NAMED = 5  # packages that a message names
+NAMED = 5  # the most packages that a message names
 _HEX = r"^[0-9a-f]{64}$"
 
 
@@ -51,7 +51,7 @@ class _Row(BaseModel):
 
 
 class Medium(_Row):
-    """Installation media, drivers or a program of the person's own: for which image, as which file."""
+    """The user's own installation medium, drivers or program: for which image, as which file."""
 
     name: str
     file: str
@@ -59,8 +59,8 @@ class Medium(_Row):
 
 
 class Image(_Row):
-    """An image of the catalog: its key in the cache, the digest of its download; the file where the cache has it, and
-    the distribution's packages in one that is built."""
+    """An image of the catalog: its key in the cache and the digest of its download; the file's digest if it is cached;
+    for one that is built, the distribution's packages in it."""
 
     name: str
     key: str = Field(pattern=_HEX)
@@ -97,7 +97,7 @@ class Lock(_Row):
 
 
 def beside(spec: str) -> Path:
-    """Where the lock file of a spec is: beside its file; of a shorthand or a name, in the current folder."""
+    """Where the lock file of a spec is: beside its file; for a shorthand or a name, in the current folder."""
     path = Path(spec)
     return (path.parent if spec.endswith((".yaml", ".yml")) or "/" in spec else Path()) / NAME
 
@@ -111,7 +111,7 @@ def collect(
     spec: str = "",
     source: str = "",
 ) -> Lock:
-    """The lock of a plan and of what was obtained for it; always in the same order.
+    """The lock of a plan and what was obtained for it; always in the same order.
 
     :param media: see :func:`winlab.operations.lock_inputs.media`.
     :param images: see :func:`winlab.operations.lock_inputs.images`.
@@ -135,9 +135,9 @@ def collect(
 
 
 def compare(locked: Lock, now: Lock, *, whole: bool = True) -> list[str]:
-    """What of *now* is not as it was locked: a sentence for each input, which names it. Empty: nothing.
+    """How *now* differs from the lock: a sentence for each input, which names it. Empty: no difference.
 
-    :param whole: False: *now* is only a part of the lab, and what it lacks is no drift.
+    :param whole: False: *now* is only a part of the lab, and missing inputs are not reported.
     """
     found = []
     before, after = locked.versions.model_dump(), now.versions.model_dump()
@@ -162,9 +162,9 @@ def compare(locked: Lock, now: Lock, *, whole: bool = True) -> list[str]:
 
 
 def require(locked: Lock, now: Lock, path: Path, *, whole: bool = True) -> None:
-    """See that *now* is as it was locked.
+    """Make sure that *now* matches the lock.
 
-    :raises ConflictError: it is not; every drift is named.
+    :raises ConflictError: it does not; every difference is named.
     """
     if drifts := compare(locked, now, whole=whole):
         raise ConflictError(
@@ -178,7 +178,7 @@ def read(path: Path) -> Lock:
     """Read a lock file.
 
     :raises NotFoundError: there is none.
-    :raises UsageError: it is no lock file that this winlab understands.
+    :raises UsageError: this winlab does not recognise it as a lock file.
     """
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -204,9 +204,9 @@ def read(path: Path) -> Lock:
 
 
 def replaced(path: Path) -> Lock | None:
-    """The lock file that a new one takes the place of; None if there is none, or one that can't be understood.
+    """The lock file that a new one replaces; None if there is none, or it can't be understood.
 
-    :raises UsageError: what is there is none of winlab's.
+    :raises UsageError: the existing file is not a winlab lock file.
     """
     try:
         return read(path)
@@ -214,12 +214,12 @@ def replaced(path: Path) -> Lock | None:
         return None
     except UsageError:
         if path.is_file() and path.read_bytes().startswith(HEAD.encode()):
-            return None  # damaged, or of another winlab
+            return None  # damaged, or from another version of winlab
         raise
 
 
 def write(path: Path, lock: Lock) -> bool:
-    """Write a lock file, all at once; whether something changed. The same lock gives the same bytes.
+    """Write a lock file atomically; returns whether it changed. The same lock gives the same bytes.
 
     :raises AccessError: it can't be written.
     """
@@ -238,7 +238,7 @@ def write(path: Path, lock: Lock) -> bool:
 
 
 def count(lock: Lock) -> int:
-    """How many inputs it pins."""
+    """How many inputs a lock pins."""
     return len(list(_inputs(lock)))
 
 
@@ -246,7 +246,7 @@ def _dump(lock: Lock) -> str:
     data: dict[str, Any] = lock.model_dump(mode="json", exclude_none=True)
     rows = {key: data.pop(key) for key in ("media", "images", "programs", "containers", "manifests")}
     parts = [yaml.safe_dump(data, sort_keys=False)]
-    for key, every in rows.items():  # a line for each input, so that a diff is readable
+    for key, every in rows.items():  # one line per input, so that a diff is readable
         lines = [yaml.safe_dump(row, sort_keys=False, default_flow_style=True, width=10_000) for row in every]
         parts.append(f"{key}:\n" + "".join(f"- {line}" for line in lines) if lines else f"{key}: []\n")
     return "".join(parts)
@@ -277,7 +277,7 @@ def _sorted(rows: dict[tuple[str, str], Artifact]) -> tuple[Artifact, ...]:
 
 
 def _inputs(lock: Lock) -> Iterator[tuple[str, Medium | Image | Artifact]]:
-    """Everything in a lock, by what it is called in a message."""
+    """Everything in a lock, with the name that messages use for it."""
     for medium in lock.media:
         yield f"The {medium.name}", medium
     for image in lock.images:
@@ -291,10 +291,12 @@ def _differs(locked: Medium | Image | Artifact, now: Medium | Image | Artifact) 
     """How an input differs, as the rest of a sentence; empty if it does not."""
     if isinstance(locked, Image) and isinstance(now, Image):
         if locked.packages and now.packages and (locked.download, locked.key) == (now.download, now.key):
-            return _other_packages(locked.packages, now.packages)  # two builds from the same ones may differ in bytes
+            return _other_packages(
+                locked.packages, now.packages
+            )  # two builds from the same packages may differ in bytes
         for name in ("download", "key", "sha256"):
             before, after = getattr(locked, name), getattr(now, name)
-            # the file's own digest is known only where the cache has it
+            # the file's own digest is known only if it is cached
             if before != after and (name != "sha256" or (before and after)):
                 what = {"download": "the download", "key": "the key", "sha256": "the SHA-256"}[name]
                 return f"has {what} {after or 'none'}, locked is {before or 'none'}"

@@ -1,4 +1,4 @@
-"""What a lock file pins besides artifacts: read from the catalog, the cache, and the person's own files."""
+"""What a lock file pins besides artifacts: read from the catalog, the cache, and the user's own files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from winlab.supply.images import cache, windows_media
 
 
 def images(plan: Plan) -> list[Image]:
-    """The catalog's images that the plan takes."""
+    """The catalog's images that the plan uses."""
     found = {}
     for node in plan.nodes:
         recipe = recipes.get(node.image)
         if recipe.download is None and recipe.build is None:
-            continue  # made from the person's own medium
+            continue  # made from the user's own medium
         if node.windows is not None and node.windows.own_medium:
             continue
         published = None
@@ -38,9 +38,9 @@ def images(plan: Plan) -> list[Image]:
 
 
 def media(plan: Plan, stock: Stock) -> list[Medium]:
-    """The files that the plan takes besides the catalog's: media, drivers, OpenSSH, scripts, files and the template.
+    """The files that the plan uses besides the catalog's: media, drivers, OpenSSH, scripts, files and the template.
 
-    Evaluation media and published drivers are among them, here or still to be fetched.
+    Evaluation media and published drivers are among them, whether cached or still to be downloaded.
     """
     found: dict[tuple[str, str], Medium] = {}
     for node in plan.windows_nodes():
@@ -57,7 +57,7 @@ def media(plan: Plan, stock: Stock) -> list[Medium]:
 
 
 def _file(sha256: str, stock: Stock) -> str:
-    """The name of a file that the spec names; of what the catalog brings, the name of its recipe."""
+    """The name of a file that the spec names; for a catalog file, the name of its recipe."""
     return stock.paths[sha256].name if sha256 in stock.paths else f"{windows_media.DRIVERS}.iso"
 
 
@@ -69,7 +69,7 @@ def _medium_file(node: WindowsNode, stock: Stock) -> str:
 
 
 def fetched(plan: Plan) -> list[Medium]:
-    """The Windows media in the cache that the plan takes, by the digests that they came with. Reads nothing of them."""
+    """The cached Windows media that the plan uses, by their recorded digests. Does not read the media."""
     found = []
     for node in plan.windows_nodes():
         recipe = recipes.get(node.image)

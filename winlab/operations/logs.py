@@ -1,4 +1,4 @@
-"""What a node has to say: its conditions and events from the API server, and the last lines of its logs."""
+"""What a node reports: its conditions and events from the API server, and the last lines of its logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_LINES = 10_000
 
 @dataclass(frozen=True)
 class Report:
-    """One node: every part that could be read, and in ``problems`` why the others could not."""
+    """One node: every part that could be read; ``problems`` says why the others could not."""
 
     node: str
     conditions: list[str] = field(default_factory=list)
@@ -33,9 +33,9 @@ class Report:
 
 
 def reports(lab: str, site: Site, node: str, lines: int) -> list[Report]:
-    """What a node has to say, or all of them (*node* is empty).
+    """What a node reports, or all nodes if *node* is empty.
 
-    :param lines: of each log.
+    :param lines: how many lines of each log.
     :raises NotFoundError: there is no such lab or node.
     :raises UsageError: *lines* is out of range.
     """
@@ -46,16 +46,16 @@ def reports(lab: str, site: Site, node: str, lines: int) -> list[Report]:
         machines = [look.find_node(lab, node, conn)] if node else look.find(lab, conn)
     try:
         kubectl = Kubectl.of(state)
-    except NotFoundError:  # no cluster yet: the nodes have logs all the same
+    except NotFoundError:  # no cluster yet, but the nodes still have logs
         kubectl = None
     return gather(machines, state, kubectl, lines)
 
 
 def gather(machines: list[Machine], state: LabState, kubectl: Kubectl | None, lines: int) -> list[Report]:
-    """Ask all nodes at once, and the API server about them. What does not answer is reported, not raised.
+    """Ask all nodes at once, and the API server about them. A missing answer is reported, not raised.
 
     :param kubectl: None: the lab has no cluster (yet).
-    :param lines: of each log.
+    :param lines: how many lines of each log.
     """
     with Threads(max_workers=8) as pool:
         return list(pool.map(lambda machine: _report(machine, state, kubectl, lines), machines))
@@ -102,7 +102,7 @@ def _events(kubectl: Kubectl, node: str) -> list[str]:
 
 
 def _time(row: dict[str, Any]) -> str:
-    """When an event was last seen; each of its kinds has it elsewhere (core/v1 Event)."""
+    """When an event was last seen; each kind of event has it in another field (core/v1 Event)."""
     series: dict[str, Any] = row.get("series") or {}
     found = series.get("lastObservedTime") or row.get("lastTimestamp") or row.get("eventTime")
     return str(found or row["metadata"]["creationTimestamp"])

@@ -18,7 +18,7 @@ from winlab.threads import Threads
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """A node as it is. ``answers`` is None where it was not asked."""
+    """A node as it is now. ``answers`` is None if it was not asked."""
 
     tag: Tag
     state: str
@@ -27,7 +27,7 @@ class NodeStatus:
 
 
 def all_labs(site: Site) -> dict[str, list[Machine]]:
-    """Every lab of the host with its machines; also those of which only network rows or volumes are left."""
+    """Every lab of the host with its machines, including labs of which only network rows or volumes are left."""
     with site.storage() as (conn, pool):
         return traces.labs(conn, site.overlay, pool)
 
@@ -69,7 +69,7 @@ def machines(lab: str, site: Site) -> list[Machine]:
 
 
 def status(lab: str, site: Site) -> list[NodeStatus]:
-    """The lab's nodes as they are now; every running one is asked by a verified login.
+    """The lab's nodes as they are now; each running node is asked over a verified login.
 
     :raises NotFoundError: there is no such lab.
     """

@@ -1,4 +1,4 @@
-"""Work that is a single step, so that it is told and interrupted as every step is."""
+"""Work that is a single step, so that it is reported and interrupted like any other step."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 def perform(name: str, work: Callable[[Progress], T], tell: Listener, usual: float) -> T:
-    """Do the work; its result.
+    """Do the work; returns its result.
 
-    :param name: what the step is called in events.
+    :param name: the step's name in events.
     :param usual: how long it usually takes, in seconds.
     :raises WinlabError: the work failed.
     """

@@ -1,4 +1,4 @@
-"""Plan a lab: take stock of what is at hand, then decide everything."""
+"""Plan a lab: take stock of what is available, then decide everything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from winlab.supply.images import stock
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and what was at hand when it was made."""
+    """A plan, and what was available when it was made."""
 
     plan: Plan
     stock: Stock
@@ -33,7 +33,7 @@ def make(
     """The plan of a lab.
 
     :param existing: a cluster made elsewhere that the workers are to join.
-    :raises UsageError: the spec can't be had on this host, or a file that it names can't be read.
+    :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
     """
     at_hand = stock.take(spec, progress)
     return Planned(plans.make(spec, lab, facts, at_hand, existing), at_hand)

@@ -20,11 +20,13 @@ from winlab.supply.payload import PREFIX
 
 
 def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
-    """Remove cached images that are none of *recipes*', golden ones but the newest of each recipe, and base volumes
-    that no other volume stands on and no machine has in a drive, or waits for. Images whose builder is not installed
-    stay: nobody can say whether they are still what their recipe gives.
+    """Remove what is not needed any more.
 
-    :returns: how many bytes of the cache were freed; volumes come on top.
+    That is: cached images that belong to none of *recipes*; golden images except the newest of each recipe; and base
+    volumes that no other volume is based on, no machine has in a drive, and no machine waits for. Images whose builder
+    is not installed stay: it is unknown whether they still match their recipe.
+
+    :returns: how many bytes of the cache were freed; volumes are not counted.
     """
     known, unknown = [], set()
     for recipe in recipes:
@@ -33,7 +35,7 @@ def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
         elif recipe.build or recipe.download:
             known.append(recipe)
     kept = {cache.key(recipe) for recipe in known}
-    # media cannot be made again: only the person who brought them knows whether they are needed
+    # media cannot be recreated: only the user who added them knows whether they are needed
     made = {one.image.key for one in golden_cache.entries()}
     kept |= {
         image.key
@@ -49,10 +51,10 @@ def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
 
 
 def remove(item: Item, site: Site) -> tuple[int, str]:
-    """Remove an image from the cache; a golden one first from the pool, where create would find it.
+    """Remove an image from the cache; a golden image first from the pool, where create would find it.
 
-    :returns: how many bytes of the cache were freed; and why the pool was not looked at, if it was not.
-    :raises ConflictError: labs stand on it, or another winlab is at it; it stays where it is.
+    :returns: how many bytes of the cache were freed; and why the pool was not checked, if it was not.
+    :raises ConflictError: labs are based on it, or another winlab is using it; it is not removed.
     """
     left = ""
     if item.golden is not None:
@@ -81,7 +83,7 @@ def _remove_base(pool: Pool, name: str) -> None:
 
 
 def _one_waits(conn: Connection) -> bool:
-    """Whether a machine has not been given its payload CD yet: its create has uploaded that long before."""
+    """Whether a machine still waits for its payload CD: create uploads that CD long before it is inserted."""
     for machine in domains.machines(conn):
         medium = domains.medium(conn, machine.domain, PAYLOAD_DRIVE[machine.tag.os][0])
         if medium is None or not medium.name.startswith(PREFIX):
@@ -108,7 +110,7 @@ def _delete(pool: Pool, name: str) -> None:
 
 
 def _standing(pool: Pool) -> dict[str, list[str]]:
-    """The volumes that stand on others, by the paths of those."""
+    """The volumes that are based on others, by the paths of those others."""
     found: dict[str, list[str]] = {}
     for name in pool.names():
         if path := pool.backing(name):

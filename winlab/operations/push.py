@@ -1,4 +1,4 @@
-"""Swaps one program on a running node with one of the person's own, and back."""
+"""Replaces one program on a running node with the user's own build, and restores the original."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ PROGRAMS: dict[System, tuple[str, ...]] = {
     "windows": tuple(f"{name}.exe" for name in (*KUBERNETES["windows"], *CONTAINERD["windows"], "crictl")),
 }
 IN_PODS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns")
-RESTARTS = ("kubelet", "containerd")  # after these the node reports anew
-SILENCE = 300.0  # seconds on hardware without anything new from it; a kubelet renews its lease every 10 s
+RESTARTS = ("kubelet", "containerd")  # after these the node reports again
+SILENCE = 300.0  # seconds on hardware without news from the node; a kubelet renews its lease every 10 s
 POLL = 2.0
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """What is on the node now: the program's SHA-256, whether that is new, and the kubelet that the node reports."""
+    """What is on the node now: the program's SHA-256, whether it changed, and the kubelet that the node reports."""
 
     program: str
     sha256: str
@@ -48,11 +48,11 @@ class Pushed:
 def program(binary: str, os: System) -> str:
     """Which program of a node the file *binary* is, by its name.
 
-    :raises UsageError: no node of this system has it; the message says what can be pushed.
+    :raises UsageError: nodes of this system don't have it; the message says what can be pushed.
     """
     found = Path(binary).name
     if os == "windows" and f"{found}.exe" in PROGRAMS["windows"] and not Path(binary).exists():
-        found = f"{found}.exe"  # where only the name matters
+        found = f"{found}.exe"  # if only the name matters
     if found in PROGRAMS[os]:
         return found
     other = found in PROGRAMS["windows" if os == "linux" else "linux"]
@@ -69,7 +69,7 @@ def program(binary: str, os: System) -> str:
 
 
 def check(binary: Path, os: System) -> str:
-    """See that a file can be pushed to a node of this system; its SHA-256.
+    """Check that a file can be pushed to a node of this system; returns its SHA-256.
 
     :raises UsageError: it can't; nothing was touched.
     """
@@ -83,7 +83,7 @@ def check(binary: Path, os: System) -> str:
 
 
 def to_node(lab: str, site: Site, node: str, binary: str, progress: Progress, *, restore: bool = False) -> Pushed:
-    """Swap a program on a node with the file *binary*; or bring the original back (*binary* is only its name then).
+    """Replace a program on a node with the file *binary*, or restore the original (then *binary* is only its name).
 
     :raises NotFoundError: there is no such lab or node, or it has no cluster.
     :raises UsageError: the file is not a program of this node; nothing was touched.
@@ -102,7 +102,7 @@ def to_node(lab: str, site: Site, node: str, binary: str, progress: Progress, *,
 def push(
     machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
 ) -> Pushed:
-    """Put a program of the person's own in the place of a node's; the original stays beside it. Again is fine.
+    """Replace a node's program with the user's own; the original is kept beside it. Safe to repeat.
 
     :param scale: how much slower than on hardware the node runs.
     :raises UsageError: the file is not a program of this node; nothing was touched.
@@ -136,7 +136,7 @@ def push(
 def bring_back(
     machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
 ) -> Pushed:
-    """Put the original program back that :func:`push` had replaced. Again is fine.
+    """Restore the original program that :func:`push` replaced. Safe to repeat.
 
     :raises WinlabError: as :func:`push`.
     """
@@ -161,9 +161,9 @@ def _swap(
 
 
 def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, *, restarted: bool) -> str:
-    """Wait until the node is Ready by a report that came after the swap; its kubelet's version.
+    """Wait until the node is Ready by a report from after the swap; returns its kubelet's version.
 
-    The lease tells, by having changed: no two clocks need to agree. Twice, since one renewal may have been on its way.
+    A changed lease shows that, so the clocks need not agree. It must change twice, since one renewal may have been in flight.
     """
     name = machine.tag.node
     renewals, last, why = 0 if restarted else 2, "", ""
@@ -175,7 +175,7 @@ def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, 
             where = ("--namespace=kube-node-lease", "--ignore-not-found", "--output=json")
             lease = kubectl.run("get", "lease", name, *where).strip()
             if not lease:
-                return Met("")  # it has not joined: there is nothing to wait for
+                return Met("")  # it has not joined: nothing to wait for
             renewed = str(json.loads(lease)["spec"].get("renewTime", ""))
             renewals = min(2, renewals + (bool(last) and renewed != last))
             last = renewed

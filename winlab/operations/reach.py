@@ -45,9 +45,9 @@ def login(lab: str, node: str, site: Site, via: str | None = None) -> Guest:
 def execute(
     lab: str, node: str, site: Site, command: Sequence[str], stdout: Sink, stderr: Sink, via: str | None = None
 ) -> int:
-    """Run a command on a node and hand over what it prints as it comes; its exit code.
+    """Run a command on a node, hand over its output as it comes, and return its exit code.
 
-    :param command: its words; a single one is a line for the shell.
+    :param command: its words; a single word is run as a shell line.
     :raises WinlabError: as :func:`login`.
     """
     guest = login(lab, node, site, via)
@@ -58,17 +58,17 @@ def execute(
 
 
 def ssh(lab: str, node: str, site: Site) -> list[str | Path]:
-    """The command line that opens an ssh session on a node. Its host key is known already.
+    """The command line that opens an ssh session on a node. Its host key is already known.
 
     :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
     """
     machine, state = _machine(lab, node, site), site.folder(lab)
-    state.credentials()  # says what is wrong if this account has none
+    state.credentials()  # raises if this account has none
     return list(arguments(machine.tag, state))
 
 
 def screen(lab: str, node: str, site: Site) -> Screen:
-    """Where a node's screen is.
+    """Where to reach a node's screen.
 
     :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
     :raises WinlabError: the node does not run.
@@ -89,7 +89,7 @@ def screenshot(lab: str, node: str, site: Site) -> bytes:
 
 
 def serial_log(lab: str, node: str, site: Site) -> bytes:
-    """What a node's serial port has said so far.
+    """What a node's serial port has written so far.
 
     :raises NotFoundError: there is no such lab or node.
     """
@@ -100,7 +100,7 @@ def serial_log(lab: str, node: str, site: Site) -> bytes:
 
 
 def console(lab: str, node: str, site: Site) -> None:
-    """Join a node's serial port to the terminal until Ctrl-].
+    """Connect the terminal to a node's serial port until Ctrl-].
 
     :raises NotFoundError: there is no such lab or node.
     :raises UsageError: there is no terminal.
