@@ -1,1 +1,1 @@
-"""Add-ons: one folder each, found by looking; docs/addons.md tells how to write one."""
+"""Add-ons: one folder each, found by listing them; docs/addons.md explains how to write one."""

@@ -1,7 +1,7 @@
 """What an add-on is: the pure half of :class:`winlab.design.addon.Addon`, its steps, and its rows in ``winlab test``.
 
-A spec is checked without a hypervisor, and add-ons' modules are imported for that: they import what their steps need
-inside of them.
+A spec is checked without a hypervisor, and add-ons' modules are imported for that. So they import what their steps need
+inside the functions.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["Addon", "AddonSettings", "Check", "Cluster", "Installation", "Planne
 
 
 class Addon(addon.Addon):
-    """One thing that a lab can have beside Kubernetes. What an add-on does not need stays as it is."""
+    """Something that a lab can have besides Kubernetes. An add-on overrides only what it needs."""
 
     def steps(self, settings: Any, installation: Installation) -> list[Step]:  # noqa: ARG002
-        """The steps that install it. This one gives the manifests to the API server and waits until all of it runs.
+        """The steps that install it. The default applies the manifests and waits until everything in them runs.
 
-        They come after the states of :mod:`winlab.steps.states`, and reach states of their own kinds.
+        Steps can wait for the states of :mod:`winlab.steps.states`, and reach states of their own kinds.
         """
         from winlab.addons import apply
 
         return [apply.step(installation)]
 
     def checks(self, settings: Any) -> list[Check]:  # noqa: ARG002
-        """Its rows in ``winlab test readiness``: the first has the add-on's name, further ones a number behind it."""
+        """Its rows in ``winlab test readiness``: the first has the add-on's name, the others also a number."""
         return []

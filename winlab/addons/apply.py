@@ -1,4 +1,4 @@
-"""The usual step of an add-on: its manifests, and all that they run."""
+"""The default step of an add-on: its manifests, and everything that they run."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from winlab.events import Progress
 from winlab.steps.states import READY, ROUTES
 
 INSTALLED = Kind("addon-installed", lambda state: f"add-on {state.of}")
-SILENCE = 300.0  # seconds on hardware without anything new, for an add-on's pods to be ready
+SILENCE = 300.0  # seconds on hardware without progress, while an add-on's pods become ready
 RUN = ("Deployment", "DaemonSet", "StatefulSet", "APIService")  # the kinds that run something
 
 
 def step(installation: Installation) -> Step:
-    """Gives the manifests to the API server and waits until all that they run is ready."""
+    """The step that applies the manifests and waits until everything that they run is ready."""
     run, name = installation.run, installation.row.name
     objects = manifests(installation.row, run.plan)
 
@@ -54,7 +54,7 @@ def step(installation: Installation) -> Step:
 
 
 def _after(installation: Installation) -> list[State]:
-    """The nodes of the systems that its programs and images are for; the Linux nodes where it names none."""
+    """The states of the nodes whose systems its programs and images are for; Linux nodes if it names none."""
     run = installation.run
     parts = [one for one in installation.row.artifacts if isinstance(one, (ContainerImage, Program))]
     systems = {one.os for one in parts} or {"linux"}
@@ -62,13 +62,13 @@ def _after(installation: Installation) -> list[State]:
 
 
 def _look(kubectl: Kubectl, objects: Sequence[Object]) -> Met[None] | Waiting:
-    """Whether all that the objects run is ready; else what is waited for."""
+    """Whether everything that the objects run is ready; else what is missing."""
     signs: list[Hashable] = []
     problems: list[str] = []
     for item in objects:
         try:
             live = _live(kubectl, item)
-        except ClusterError as error:  # a busy API server: it starts again, and is asked again
+        except ClusterError as error:  # the API server is busy or restarting: ask again
             return Waiting(f"waiting for the API server: {error.why or error.what}", "busy")
         if live is not None and (why := workload_problem(live)):
             problems.append(f"{item['kind']} {item['metadata']['name']}: {why}")
@@ -77,7 +77,7 @@ def _look(kubectl: Kubectl, objects: Sequence[Object]) -> Met[None] | Waiting:
 
 
 def _live(kubectl: Kubectl, item: Object) -> dict[str, Any] | None:
-    """The object as the API server has it; None for kinds that run nothing."""
+    """The object as the API server has it; None for kinds that don't run anything."""
     if item["kind"] not in RUN:
         return None
     words = [item["kind"].lower(), item["metadata"]["name"]]

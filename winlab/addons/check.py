@@ -21,13 +21,13 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Check:
-    """A row of ``winlab test readiness``; it is looked at again and again until it holds.
+    """A row of ``winlab test readiness``; it is checked repeatedly until it holds.
 
-    :param where: what it is about, for people: ``Linux nodes``.
+    :param where: what it is about, in words: ``Linux nodes``.
     :param seconds: how long it may take on hardware.
-    :param look: what was seen; raises WinlabError if it does not hold (yet).
-    :param windows: it is about Windows nodes: left out where the lab has none.
-    :param real: it needs a real Windows: left out in a rehearsal.
+    :param look: returns what was seen; raises WinlabError if it does not hold (yet).
+    :param windows: it is about Windows nodes: skipped if the lab has none.
+    :param real: it needs a real Windows: skipped in a rehearsal.
     """
 
     title: str

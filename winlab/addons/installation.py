@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Installation:
-    """One add-on on its way into a lab's cluster.
+    """One add-on that is being installed in a lab's cluster.
 
-    :param run: the plan on its way, with the lab's folder.
-    :param row: what was decided of the add-on: its versions and artifacts.
+    :param run: the run of the plan, with the lab's folder.
+    :param row: what the plan decided about the add-on: its versions and artifacts.
     :param obtain: gets artifacts that the add-on requires, such as published manifests, from the lab's source.
     """
 

@@ -26,8 +26,8 @@ def written(plan: Plan) -> Object:
 def read(kubectl: Kubectl) -> dict[str, Any]:
     """The settings of a cluster's add-ons, by name, as their own models.
 
-    :raises ClusterError: the API server does not answer, or the cluster has an add-on that is not installed here, or
-        with settings of another release.
+    :raises ClusterError: the API server does not answer; the cluster has an add-on that is not installed here; or its
+        settings are from another release.
     """
     words = ("get", "configmap", NAME, f"--namespace={NAMESPACE}", "--ignore-not-found", "--output=json")
     found = kubectl.run(*words).strip()

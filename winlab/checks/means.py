@@ -42,8 +42,8 @@ class Means:
     """Ways to reach the parts of a lab. ``scale``: how much slower than on real CPUs things are."""
 
     kubectl: Kubectl
-    fetch: Callable[[str], str]  # what an HTTP address says to this host; raises CheckFailed
-    reaches: Callable[[str, int], bool]  # whether this host has a TCP connection to there
+    fetch: Callable[[str], str]  # what an HTTP address answers to this host; raises CheckFailed
+    reaches: Callable[[str, int], bool]  # whether this host can open a TCP connection
     in_pod: Callable[[str, str, list[str]], str]  # run a command in a pod of a namespace; raises CheckFailed
     execute: Callable[[Tag, list[str]], str]  # run a command in a node; raises GuestError
     script: Script
@@ -56,7 +56,7 @@ class Means:
 def of(lab: str, site: Site) -> tuple[list[Tag], Means]:
     """A lab's nodes and the ways to reach it.
 
-    :raises NotFoundError: there is no such lab, or it has no cluster that this account could talk to.
+    :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
     """
     with site.connected() as conn:
         tags = [machine.tag for machine in look.find(lab, conn)]
@@ -90,9 +90,9 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Means]:
 def in_pod(kubectl: Kubectl, namespace: str, pod: str, command: list[str]) -> str:
     """Run a command in a pod; what it printed.
 
-    :raises CheckFailed: it can't be run, or fails; what it said.
+    :raises CheckFailed: it can't be run, or fails; the text has its output.
     """
-    # no flag may follow the command: it would be the command's
+    # kubectl's flags come first: after the command they would belong to it
     words = kubectl.arguments(["exec", pod, f"--namespace={namespace}", "--", *command])
     try:
         return run.run(words, timeout=EXEC_SECONDS, env={"KUBECONFIG": ""}).stdout
@@ -103,12 +103,12 @@ def in_pod(kubectl: Kubectl, namespace: str, pod: str, command: list[str]) -> st
 
 
 def fetch(url: str) -> str:
-    """What an HTTP address of the lab says.
+    """What an HTTP address of the lab answers.
 
-    :raises CheckFailed: it does not answer, or with an error.
+    :raises CheckFailed: it does not answer, or answers with an error.
     """
     try:
-        # not through a proxy that the person's variables may name: labs are on this host
+        # ignore any proxy in the user's environment: labs are on this host
         with httpx.Client(timeout=FETCH_SECONDS, trust_env=False) as client:
             return client.get(url).raise_for_status().text
     except httpx.HTTPError as error:
@@ -116,7 +116,7 @@ def fetch(url: str) -> str:
 
 
 def reaches(host: str, port: int) -> bool:
-    """Whether this host can open a TCP connection to there."""
+    """Whether this host can open a TCP connection to that port."""
     with suppress(OSError), socket.create_connection((host, port), timeout=REACH_SECONDS):
         return True
     return False

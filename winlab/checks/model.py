@@ -21,10 +21,10 @@ class Outcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    UNSUPPORTED = "known-unsupported"  # failed, as it is known to
-    RECORDED = "recorded"  # failed, and nobody counts on it
+    UNSUPPORTED = "known-unsupported"  # failed, as is known and expected
+    RECORDED = "recorded"  # failed, but nothing depends on it
     REHEARSAL = "not-in-a-rehearsal"  # needs a real Windows, and the lab has its stand-in
-    NOT_APPLICABLE = "not-applicable"  # the lab, or the host, lacks what it is about
+    NOT_APPLICABLE = "not-applicable"  # the lab or the host does not have what it is about
 
 
 class CheckFailed(Exception):
@@ -32,12 +32,12 @@ class CheckFailed(Exception):
 
 
 class NotApplicable(Exception):
-    """What a check raises when the lab turns out to have nothing that it is about; the text says what."""
+    """What a check raises when the lab turns out not to have what it is about; the text says what."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """How one check ended, and what was seen. ``source`` and ``target`` are names for people."""
+    """How one check ended, and what was seen. ``source`` and ``target`` are display names."""
 
     id: str
     title: str
@@ -65,7 +65,7 @@ class Report:
 
     @property
     def counts(self) -> dict[Outcome, int]:
-        """How many results have each outcome; those that none has are left out."""
+        """How many results have each outcome; outcomes without results are left out."""
         found = Counter(result.outcome for result in self.results)
         return {outcome: found[outcome] for outcome in Outcome if found[outcome]}
 
@@ -73,8 +73,8 @@ class Report:
 def is_standin(tag: Tag) -> bool:
     """Whether a node's Windows is the stand-in of a rehearsal: the recipe of its image says so.
 
-    The tag names the image that the node was made from. A name that the catalog does not have (any more) is taken for
-    real Windows, so that no check is left out by mistake.
+    The tag names the image that the node was made from. A name that is not in the catalog (any more) counts as real
+    Windows, so that no check is skipped by mistake.
     """
     try:
         return tag.os == "windows" and recipes.get(tag.image).stand_in
@@ -83,7 +83,7 @@ def is_standin(tag: Tag) -> bool:
 
 
 def choose(known: Sequence[str], only: str | None) -> set[str] | None:
-    """The identifiers in a list like ``1,2,L4``; None where there is no list, which means all.
+    """The identifiers in a list like ``1,2,L4``; None if there is no list, which means all.
 
     :raises UsageError: one of them is unknown, or the list is empty.
     """
@@ -101,14 +101,14 @@ def choose(known: Sequence[str], only: str | None) -> set[str] | None:
 
 
 def said(error: Exception) -> str:
-    """What an error says, as one line that is not too long."""
+    """An error's message as one line of limited length."""
     text = (error.why or error.what) if isinstance(error, WinlabError) else str(error)
     line = " ".join(text.split())
     return line if len(line) <= LONG else f"{line[: LONG - 4]} ..."
 
 
 class Stage:
-    """Tells a listener of one step; a :class:`winlab.events.Progress` for as long as the step goes on."""
+    """Reports one step to a listener; a :class:`winlab.events.Progress` while the step runs."""
 
     def __init__(self, tell: Listener, step: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell
@@ -119,27 +119,27 @@ class Stage:
 
     @property
     def seconds(self) -> float:
-        """How long the step has gone on."""
+        """How long the step has been running."""
         return self._clock() - self._begun
 
     def say(self, text: str, fraction: float | None = None) -> None:
-        """Tell what is being done or waited for."""
+        """Report what is being done or waited for."""
         self._tell(StepProgress(step=self._step, text=text, seconds=self.seconds, fraction=fraction))
 
     def note(self, text: str) -> None:
-        """Tell something that stays to be read."""
+        """Report something that stays on the screen."""
         self._tell(Note(text=text))
 
     def end(self) -> None:
-        """Tell that the step is over."""
+        """Report that the step is over."""
         self._tell(StepDone(step=self._step, seconds=self.seconds))
 
     def fail(self, failure: Failure) -> None:
-        """Tell that the step failed."""
+        """Report that the step failed."""
         self._tell(StepFailed(step=self._step, seconds=self.seconds, failure=failure))
 
     def conclude(self, results: Iterable[Result]) -> None:
-        """Tell that checks are over, and which failed."""
+        """Report that checks are over, and which ones failed."""
         failed = [result for result in results if result.outcome is Outcome.FAILED]
         if failed:
             names = ", ".join(result.id for result in failed)

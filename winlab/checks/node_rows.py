@@ -1,4 +1,4 @@
-"""The rows about node objects and routes: what can be seen at the API server and in OVN, so in a rehearsal, too."""
+"""The rows about node objects and routes: what the API server and OVN show, and so also in a rehearsal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from winlab.checks.world import World
 from winlab.errors import WinlabError
 
 SANDBOX = "FailedCreatePodSandBox"
-# CRI's answer to a RuntimeClass whose handler containerd's configuration lacks
+# CRI's answer to a RuntimeClass whose handler is not in containerd's configuration
 NO_HANDLER = ("no runtime for", "no runtime handler")
 LEASE_WAIT, LEASE_LOOKS = 12.0, 4  # seconds between looks; the kubelet renews its lease every 10
 
@@ -33,7 +33,7 @@ def labels(world: World) -> str:
 
 
 def taint(world: World) -> str:
-    """Every Windows node has the taint by which pods that say nothing of Windows stay away."""
+    """Every Windows node has the taint that keeps away pods not made for Windows."""
 
     def check(node: Object) -> str:
         taints = node.get("spec", {}).get("taints", [])
@@ -45,7 +45,7 @@ def taint(world: World) -> str:
 
 
 def address(world: World) -> str:
-    """Every Windows node tells the address that the lab gave it."""
+    """Every Windows node reports the address that the lab gave it."""
 
     def check(node: Object) -> str:
         told = [a["address"] for a in node["status"].get("addresses", []) if a["type"] == "InternalIP"]
@@ -111,7 +111,7 @@ def runtime_classes(world: World) -> str:
 def windows_pod(world: World, pod: str) -> str:
     """A Windows pod was let in, scheduled to its node and handed to containerd there.
 
-    In a rehearsal it ends where containerd asks Windows for a network namespace; the event of that is what is wanted.
+    In a rehearsal it ends when containerd asks Windows for a network namespace; the check expects that event.
     """
     seat = world.seat(pod)
     found = world.own.named("Pod", pod)
@@ -139,7 +139,7 @@ def windows_pod(world: World, pod: str) -> str:
 def routes(world: World) -> str:
     """OVN's router knows the way to every node's pod network.
 
-    :raises NotApplicable: it knows none, so the profile is not l3; that pods reach each other is for the other rows.
+    :raises NotApplicable: it knows none, so the profile is not l3; other rows check that pods reach each other.
     """
     try:
         there = world.means.routes()
@@ -161,7 +161,7 @@ def routes(world: World) -> str:
 def _each(world: World, check: Callable[[Object], str]) -> str:
     """Check every Windows node.
 
-    :raises CheckFailed: it fails for one; all for which it does are named.
+    :raises CheckFailed: it fails for one or more nodes; all of them are named.
     """
     seen, failures = [], []
     for tag in world.windows:

@@ -1,4 +1,4 @@
-"""The cluster's objects as one look at the API server found them, and what is wrong with each. Pure but for the look.
+"""The cluster's objects from one query of the API server, and what is wrong with each. Pure except for the query.
 
 kubectl takes seconds where the controllers are emulated, so one call brings all kinds that are needed.
 """

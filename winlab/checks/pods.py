@@ -1,8 +1,8 @@
-"""The pods and services of the smoke test: where each stands, and the manifests. Pure.
+"""The pods and services of the smoke test: where each runs, and the manifests. Pure.
 
-Two pods for each system, on different nodes where there are two, each with a service of its own, so that an answer says
-which pod gave it. The image is agnhost, Kubernetes' own for such tests; only its server is used (``netexec``) and its
-``connect``, so that it need not have a shell or another program beside it, as Windows' image and one from source.
+There are two pods for each system, on different nodes if there are two. Each has its own service, so that an answer
+shows which pod gave it. The image is agnhost, Kubernetes' own for such tests. Only its ``netexec`` (a server) and
+``connect`` are used: the Windows image, and one built from source, need not have a shell or another program.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Seat:
 
 
 def seats(tags: Sequence[Tag]) -> list[Seat]:
-    """Where the pods stand: ``linux-1`` and ``linux-2``, ``windows-1`` and ``windows-2``.
+    """Where the pods run: ``linux-1`` and ``linux-2``, ``windows-1`` and ``windows-2``.
 
     Linux workers come before controllers. A system with one node has both pods there.
     """
@@ -53,9 +53,9 @@ def seats(tags: Sequence[Tag]) -> list[Seat]:
 
 
 def image(nodes: Sequence[Object]) -> str:
-    """The agnhost image: one that a node has already, so that nothing need be pulled; else the known-good one.
+    """The agnhost image: one that a node already has, so that nothing is pulled; else the known-good one.
 
-    :raises UsageError: no node has one, and winlab knows none for the nodes' version of Kubernetes.
+    :raises UsageError: no node has one, and winlab does not know one for the nodes' version of Kubernetes.
     """
     there = sorted(
         str(name)
@@ -71,7 +71,7 @@ def image(nodes: Sequence[Object]) -> str:
 
 
 def runtime_class(node: Object, classes: Sequence[Object]) -> Object | None:
-    """The RuntimeClass by which pods reach a Windows node of this build; None if there is none."""
+    """The RuntimeClass for pods on a Windows node of this build; None if there is none."""
     for found in classes:
         selector = found.get("scheduling", {}).get("nodeSelector", {})
         if found.get("handler") == WINDOWS_HANDLER and selector.get(BUILD, label(node, BUILD)) == label(node, BUILD):
@@ -82,7 +82,7 @@ def runtime_class(node: Object, classes: Sequence[Object]) -> Object | None:
 def base() -> list[Object]:
     """The namespace, and the account of its pods.
 
-    The account is named, since pods that are made together with their namespace come before its default one.
+    The account is named, since pods created together with their namespace come before its default account.
     """
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -106,7 +106,7 @@ def manifests(seat: Seat, node: Object, reference: str, classes: Sequence[Object
                 "imagePullPolicy": "IfNotPresent",
                 "args": ["netexec", f"--http-port={PORT}"],
                 "ports": [{"containerPort": PORT}],
-                # a busy node takes its time from "running" to a server that listens
+                # on a busy node it takes a while from "running" until the server listens
                 "readinessProbe": {
                     "httpGet": {"path": "/hostname", "port": PORT},
                     "periodSeconds": 3,

@@ -1,6 +1,6 @@
 """The readiness gates: each says from the cluster's objects whether a part is ready, and if not, why.
 
-All gates judge the same look at the API server, again and again, until each holds or its own time is over.
+All gates judge the same view of the API server, repeatedly, until each holds or its own time is over.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class View:
     objects: Objects = field(default_factory=lambda: Objects([]))
     readyz: str = ""
     problem: str = ""
-    windows: dict[str, WindowsFacts | str] = field(default_factory=dict)  # by node: what it told, or why nothing
-    kernels: dict[str, dict[str, Any] | str] = field(default_factory=dict)  # the same, of a real Windows
+    windows: dict[str, WindowsFacts | str] = field(default_factory=dict)  # by node: what it reported, or why it did not
+    kernels: dict[str, dict[str, Any] | str] = field(default_factory=dict)  # the same, for a real Windows
 
 
 @dataclass(frozen=True)
 class Gate:
     """One thing that must be ready. ``seconds`` is how long it may take, by upstream's CI, before it is scaled.
 
-    :param check: what was seen, or CheckFailed, or NotApplicable.
-    :param about: kind and namespace-less names of the objects whose events explain a failure.
+    :param check: returns what was seen, or raises CheckFailed or NotApplicable.
+    :param about: kinds and names (without namespaces) of the objects whose events explain a failure.
     """
 
     id: str
@@ -65,8 +65,8 @@ class Gate:
     check: Callable[[View], str]
     about: Callable[[View], list[tuple[str, str]]] = lambda _view: []
     asks: Literal["status", "kernel"] | None = None  # what a Windows node is asked
-    windows: bool = False  # is about Windows nodes, whatever is asked
-    real: bool = False  # needs a real Windows
+    windows: bool = False  # it is about Windows nodes, whatever is asked
+    real: bool = False  # it needs a real Windows
 
 
 def run(
@@ -81,7 +81,7 @@ def run(
     """Wait until the gates hold.
 
     :param only: identifiers of gates, with commas between; None: all.
-    :param timeout: seconds for each gate, in place of its own time.
+    :param timeout: seconds for each gate, instead of its own limit.
     :raises UsageError: *only* names a gate that does not exist.
     """
     chosen = chosen_gates(only)
@@ -127,9 +127,9 @@ def chosen_gates(only: str | None) -> set[str] | None:
 
 
 class _AddonGates:
-    """The gates of the cluster's add-ons, as long as it is not known which those are; true for that long."""
+    """The gates of the cluster's add-ons, while it is not known which add-ons those are; true for that long."""
 
-    seconds = 300.0  # for the API server to answer, as R1
+    seconds = 300.0  # for the API server to answer, as for R1
 
     def __init__(self, tags: Sequence[Tag], means: Means, chosen: set[str] | None) -> None:
         self._cluster = Cluster(means.kubectl, tuple(tags))
@@ -140,7 +140,7 @@ class _AddonGates:
         return self._unknown
 
     def find(self, *, give_up: bool) -> list[Gate]:
-        """The gates, once the cluster says which add-ons it has; with *give_up* one that says why it does not."""
+        """The gates, once the cluster says which add-ons it has; with *give_up*, one gate that says why it does not."""
         if not self._unknown:
             return []
         try:
@@ -201,7 +201,7 @@ def _judge(gate: Gate, view: View) -> tuple[Outcome, str]:
 
 
 class _Looker:
-    """Looks at the cluster, and at Windows nodes no more often than need be."""
+    """Looks at the cluster, and at Windows nodes no more often than necessary."""
 
     def __init__(self, tags: Sequence[Tag], means: Means) -> None:
         self._tags = tuple(tags)
@@ -209,7 +209,7 @@ class _Looker:
         self._told: dict[tuple[str, str], tuple[float, Any]] = {}  # when, and what
 
     def look(self, gates: Sequence[Gate]) -> View:
-        """One look, at no more than these gates want to see."""
+        """One look, at only what these gates need."""
         view = View(self._tags)
         try:
             view.readyz = self._means.kubectl.run("get", "--raw=/readyz?verbose")
@@ -296,7 +296,7 @@ def _nodes(view: View) -> str:
 
 
 def _network_problem(node: dict[str, Any]) -> str:
-    # only CNI that reports it sets this condition
+    # only some CNI plugins set this condition
     found = condition(node, "NetworkUnavailable")
     return f"its network is not up: {found.get('message', '')}" if found["status"] == "True" else ""
 

@@ -21,7 +21,7 @@ def rows(report: Report) -> list[list[str]]:
 
 
 def summary(report: Report) -> str:
-    """One line that says how it went: ``smoke of lab: 12 passed, 1 failed``."""
+    """One line that sums it up: ``smoke of lab: 12 passed, 1 failed``."""
     counts = ", ".join(f"{number} {outcome.value}" for outcome, number in report.counts.items())
     return f"{report.suite} of '{report.lab}': {counts or 'nothing was checked'} ({report.seconds:.0f} s)"
 
@@ -53,9 +53,9 @@ def document(report: Report) -> dict[str, Any]:
 def junit(report: Report) -> bytes:
     """The report as JUnit XML, as CI systems read it.
 
-    Only what failed is a failure; all that is neither that nor passed is skipped, with the reason as its message.
-    Source of the format: Ant's JUnit schema (github.com/windyroad/JUnit-Schema), which is the strictest one in use;
-    so there are the empty elements that it asks for, and no others.
+    Only ``failed`` is a failure; anything else that has not passed is skipped, with the reason as its message.
+    Source of the format: Ant's JUnit schema (github.com/windyroad/JUnit-Schema), which is the strictest one in use.
+    That is why the empty elements that it requires are written, and no others.
     """
     skipped = sum(r.outcome not in (Outcome.PASSED, Outcome.FAILED) for r in report.results)
     suites = etree.Element("testsuites")

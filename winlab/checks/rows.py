@@ -1,4 +1,4 @@
-"""The rows of the smoke test: what goes from where to where, what it needs, and what a failure means.
+"""The rows of the smoke test: which traffic goes from where to where, what it needs, and what a failure means.
 
 The numbers are those of docs/testing.md; a row L4 is row 4 with Linux at both ends.
 """
@@ -18,7 +18,7 @@ from winlab.checks.pods import PORT
 from winlab.checks.world import OUTSIDE, World
 from winlab.errors import WinlabError
 
-REBOOT_SECONDS = 900.0  # for a Windows node to be gone, back and Ready, with its pods
+REBOOT_SECONDS = 900.0  # for a Windows node to go down, come back and be Ready, with its pods
 
 
 class Need(StrEnum):
@@ -29,14 +29,14 @@ class Need(StrEnum):
     KERNEL = "kernel"  # a real Windows on it
     TWO_LINUX = "two-linux"  # two Linux nodes
     OUTSIDE = "outside"  # a way out of this host
-    ASKED = "asked"  # the person named it, since it disturbs the lab
+    ASKED = "asked"  # only if the user names it, since it disturbs the lab
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row. ``run`` gives what was seen or raises CheckFailed.
+    """One row. ``run`` returns what was seen or raises CheckFailed.
 
-    :param otherwise: what it is when it fails.
+    :param otherwise: its outcome when it fails.
     :param pods: the pods that it needs.
     """
 
@@ -50,7 +50,7 @@ class Case:
     otherwise: Literal[Outcome.FAILED, Outcome.RECORDED, Outcome.UNSUPPORTED] = Outcome.FAILED
 
     def unmet(self, world: World) -> tuple[Outcome, str] | None:
-        """Why the row can't be run in this lab, as its outcome and in words; None if it can."""
+        """Why the row can't be run in this lab, as an outcome and in words; None if it can."""
         linux = {tag.node for tag in world.tags if tag.os == "linux"}
         for need in self.needs:
             if need is Need.LINUX and not linux:
@@ -86,11 +86,11 @@ def pod_to_name(world: World, case: Case) -> str:
 
 
 def outside_name(world: World, case: Case) -> str:
-    """A pod resolves a name of the outside."""
+    """A pod resolves an outside name."""
     try:
         world.connect_outside(case.source)
     except CheckFailed as failed:
-        # the name is resolved first; TIMEOUT and REFUSED are the next row's matter
+        # the name is resolved first; TIMEOUT and REFUSED concern the next row
         if "TIMEOUT" not in str(failed) and "REFUSED" not in str(failed):
             raise
     return f"{OUTSIDE[0]} was resolved"
@@ -141,7 +141,7 @@ def windows_node_to_service(world: World, case: Case) -> str:
     for address in addresses:
         url = f"http://{address}/hostname"
         try:
-            # curl.exe is part of Windows since build 17063
+            # curl.exe has been part of Windows since build 17063
             answer = world.means.execute(tag, ["curl.exe", "--silent", "--show-error", "--max-time", "10", url])
         except WinlabError as error:
             raise CheckFailed(f"{url} from {tag.node}: {said(error)}") from error

@@ -20,24 +20,24 @@ from winlab.errors import ClusterError, Failure, WinlabError
 from winlab.events import Listener, Progress
 from winlab.threads import Threads
 
-WORKERS = 4  # kubectl itself takes half a core while it runs
+WORKERS = 4  # kubectl itself uses half a core while it runs
 CLUSTER_KINDS = ("nodes", "runtimeclasses.node.k8s.io")
-LINUX_SECONDS = 300.0  # from a pod's being made to its running, scaled
+LINUX_SECONDS = 300.0  # from a pod's creation until it runs, scaled
 WINDOWS_SECONDS = 1200.0  # the same with the pull of a Windows image; upstream's CI gives kube-proxy-windows as much
-STANDIN_SECONDS = 180.0  # the same until containerd says that it can't
-PULL_SECONDS = 180.0  # how long an image may be in trouble: a registry may be slow, a wrong name stays wrong
+STANDIN_SECONDS = 180.0  # the same until containerd reports that it can't
+PULL_SECONDS = 180.0  # how long pulling may fail: a registry may be slow, a wrong name stays wrong
 SCHEDULING_SECONDS = 60.0
-GONE_SECONDS = 120.0  # for the namespace to be gone; half of it until its pods are removed by force
+GONE_SECONDS = 120.0  # for the namespace to be gone; after half of it, its pods are removed by force
 LOOK = 3.0  # seconds between looks
 
 
 def run(
     lab: str, tags: Sequence[Tag], means: Means, tell: Listener, *, only: str | None = None, keep: bool = False
 ) -> Report:
-    """Run the rows and remove what they needed.
+    """Run the rows and remove what was created for them.
 
     :param only: identifiers of rows, with commas between; None: all.
-    :param keep: leave the pods for a look at them.
+    :param keep: leave the pods for inspection.
     :raises UsageError: *only* names a row that does not exist.
     :raises ClusterError: the API server does not answer, or refuses the pods.
     """
@@ -67,7 +67,7 @@ def run(
 
 
 def _judge_all(cases: Sequence[Case], world: World, tell: Listener) -> dict[str, Result]:
-    """Run the rows, those that disturb nobody at the same time."""
+    """Run the rows; those that don't disturb others run at the same time."""
     told = Stage(tell, f"{len(cases)} rows", world.means.clock)
     alone = [case for case in cases if Need.ASKED in case.needs]
     found: dict[str, Result] = {}
@@ -106,13 +106,13 @@ def _result(case: Case, outcome: Outcome, detail: str, seconds: float = 0.0) -> 
 
 
 def _make(world: World, seats: Sequence[Seat], told: Stage) -> None:
-    """Make the pods and wait until each runs, or it is plain that it won't.
+    """Create the pods and wait until each runs, or clearly won't.
 
-    A pod that does not run is no error here: the rows that need it say so.
+    A pod that does not run is not an error here: the rows that need it report that.
     """
     nodes = {seat.pod: world.cluster.named("Node", seat.node) for seat in seats}
     there = {pod: node for pod, node in nodes.items() if node is not None}
-    # the nodes with a pod come first: what they have already need not be pulled
+    # the nodes with a pod come first: an image that they already have need not be pulled
     image = pods.image([*there.values(), *world.cluster.of("Node")])
     _load(world, [seat.tag for seat in seats if seat.pod in there], there, image, told)
     objects = pods.base()
@@ -141,9 +141,9 @@ def _make(world: World, seats: Sequence[Seat], told: Stage) -> None:
 
 
 def _load(world: World, tags: Sequence[Tag], nodes: Mapping[str, Object], image: str, told: Stage) -> None:
-    """Bring the image from the payload CD to the nodes that have it not: making a lab does not wait for it.
+    """Load the image from the payload CD onto nodes that don't have it: create does not wait for that.
 
-    What goes wrong here is no error: a node may be able to pull the image, and else its pod says what is wrong.
+    A failure here is not an error: the node may be able to pull the image, and otherwise its pod shows what is wrong.
     """
     having = {name_of(node) for node in nodes.values() if image in _images(node)}
     wanted = {tag.node: tag for tag in tags if tag.node not in having}
@@ -162,7 +162,7 @@ def _images(node: Object) -> set[str]:
 
 
 def _unsettled(world: World, seat: Seat) -> str:
-    """What a pod still waits for; empty if it runs, or has come as far as it can."""
+    """What a pod still waits for; empty if it runs, or has got as far as it can."""
     pod = world.own.named("Pod", seat.pod)
     if pod is None:
         return ""
@@ -185,7 +185,7 @@ def _limit(world: World, seat: Seat) -> float:
 
 
 def _clear(world: World, told: Stage, *, end: bool) -> None:
-    """Remove the namespace with all that is in it, and wait until it is gone.
+    """Remove the namespace and everything in it, and wait until it is gone.
 
     :param end: whether it is an error if it stays.
     :raises ClusterError: it stays.
@@ -216,7 +216,7 @@ def _remove_namespace(world: World, progress: Progress) -> None:
                 cure=f"See what holds it: 'kubectl get all --namespace={NAMESPACE}'.",
             )
         if waited > GONE_SECONDS * means.scale / 2 and not forced:
-            # a node that is gone never confirms that its pods are
+            # a node that is gone never confirms that its pods are gone
             forced = True
             kubectl.run(
                 "delete", "pods", "--all", f"--namespace={NAMESPACE}", "--force", "--grace-period=0", "--wait=false"

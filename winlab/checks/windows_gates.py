@@ -1,4 +1,4 @@
-"""What a Windows node tells of itself when it is logged in to: its services, and what only a real Windows has."""
+"""What a Windows node reports over a login: its services, and what only a real Windows has."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from winlab.design.contract import ServiceFacts, WindowsFacts, WindowsStatus
 from winlab.design.plan.tags import Tag
 
 Found = TypeVar("Found")
-Told = Mapping[str, Found | str]  # by node: what it told, or why nothing
-# Get-HnsNetwork is of the module HostNetworkingService, which comes with the feature Containers
+Told = Mapping[str, Found | str]  # by node: what it reported, or why it did not
+# Get-HnsNetwork is from the module HostNetworkingService, which comes with the feature Containers
 KERNEL_SCRIPT = """\
 $ErrorActionPreference = 'SilentlyContinue'
 $ProgressPreference = 'SilentlyContinue'
@@ -30,7 +30,7 @@ POD_NETWORKS = ("overlay", "l2bridge")  # kinds of HNS network that carry pods
 
 
 def status(means: Means, tag: Tag) -> WindowsFacts:
-    """What winlab's status script tells of a node.
+    """What winlab's status script reports about a node.
 
     :raises GuestError: the node can't be reached, or the script failed.
     """
@@ -38,10 +38,10 @@ def status(means: Means, tag: Tag) -> WindowsFacts:
 
 
 def kernel(means: Means, tag: Tag) -> dict[str, Any]:
-    """What only a real Windows can tell: HNS, and how many kubelets there are.
+    """What only a real Windows can report: HNS, and how many kubelets there are.
 
     :raises GuestError: the node can't be reached.
-    :raises CheckFailed: it told something else.
+    :raises CheckFailed: its answer is not valid.
     """
     encoded = base64.b64encode(KERNEL_SCRIPT.encode("utf-16-le")).decode()
     told = means.execute(tag, ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded])
@@ -71,7 +71,7 @@ def proxy(told: Told[WindowsFacts]) -> str:
 def network(told: Told[dict[str, Any]]) -> str:
     """Every Windows node has HNS, a network for pods in it, one kubelet and at most one kube-proxy.
 
-    :raises CheckFailed: one hasn't.
+    :raises CheckFailed: one does not.
     """
 
     def check(found: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The smoke test's world: its pods as they are now, and what can be asked of them.
 
-A pod is asked through the API server, which passes HTTP on to it (``kubectl get --raw .../pods/NAME:80/proxy/...``): so
-a row needs neither exec nor a program in the image, and the kubelet has no part in it. ``netexec`` has ``/dial``, by
+A pod is asked through the API server, which passes HTTP on to it (``kubectl get --raw .../pods/NAME:80/proxy/...``). So
+a row needs neither exec nor a program in the image, and does not involve the kubelet. ``netexec`` has ``/dial``, with
 which a pod asks another address over HTTP and reports the answer. Source: test/images/agnhost/netexec in
 k8s.io/kubernetes.
 """
@@ -23,9 +23,9 @@ from winlab.checks.pods import NAMESPACE, PORT, Seat
 from winlab.design.plan.tags import Tag
 from winlab.errors import WinlabError
 
-ATTEMPTS = 3  # scaled: agnhost itself gives each of them a few seconds, however slow its node is
+ATTEMPTS = 3  # scaled: agnhost gives each of them only a few seconds, however slow its node is
 PAUSE = 2.0  # seconds between attempts, scaled
-LIMIT = 60.0  # seconds for one request; the API server itself tries 30 to reach a pod
+LIMIT = 60.0  # seconds for one request; the API server itself tries to reach a pod for 30 s
 DOMAIN = "cluster.local"
 OUTSIDE = ("registry.k8s.io", 443)  # where a cluster with a way out gets its images
 CHUNK, CHUNKS = 120_000, 9  # 1.03 MiB in one answer; one argument of a process has at most 128 KiB on Linux
@@ -39,16 +39,16 @@ class World:
         self.lab = lab
         self.tags = tuple(tags)
         self.means = means
-        self.cluster = cluster  # nodes, runtime classes, leases, DaemonSets, as they were at the beginning
+        self.cluster = cluster  # nodes, runtime classes, leases, DaemonSets, as they were at the start
         self.seats = {seat.pod: seat for seat in pods.seats(tags)}
         self.own = Objects([])  # pods, services and events of the namespace, as they were last seen
-        self.asked_for: frozenset[str] = frozenset()  # the rows that the person named
+        self.asked_for: frozenset[str] = frozenset()  # the rows that the user named
         self._lock = threading.Lock()
         self._kept: dict[str, str | CheckFailed] = {}
         self._has_outside: bool | None = None
 
     def look(self) -> None:
-        """See what the namespace holds now."""
+        """Read what the namespace holds now."""
         self.own = Objects.look(self.means.kubectl, ("pods", "services", "events"), NAMESPACE)
 
     @property
@@ -72,7 +72,7 @@ class World:
     def node(self, tag: Tag) -> Object:
         """A node's object.
 
-        :raises CheckFailed: the cluster has none.
+        :raises CheckFailed: the cluster does not have it.
         """
         found = self.cluster.named("Node", tag.node)
         if found is None:
@@ -80,7 +80,7 @@ class World:
         return found
 
     def seat(self, pod: str) -> Seat:
-        """Where a pod stands."""
+        """Where a pod runs."""
         return self.seats[pod]
 
     def ip(self, pod: str) -> str:
@@ -109,7 +109,7 @@ class World:
         return str(self._service(pod)["spec"]["clusterIP"])
 
     def node_port(self, pod: str) -> int:
-        """The port at which every node offers a pod's service."""
+        """The port on which every node offers a pod's service."""
         return int(self._service(pod)["spec"]["ports"][0]["nodePort"])
 
     def fqdn(self, pod: str) -> str:
@@ -117,9 +117,9 @@ class World:
         return f"{pod}.{NAMESPACE}.svc.{DOMAIN}"
 
     def ask(self, source: str, host: str, expected: str) -> str:
-        """Have a pod ask an address for its name, which must be that of the pod *expected*; what was seen.
+        """Have a pod ask an address for its name, which must be the pod *expected*; returns what was seen.
 
-        :raises CheckFailed: no answer, or another pod's.
+        :raises CheckFailed: there was no answer, or another pod's.
         """
         self.ip(source)
         self.ip(expected)
@@ -131,15 +131,15 @@ class World:
 
         :raises CheckFailed: it isn't.
         """
-        # Windows tells its name in the case that it likes
+        # Windows may report its name in another case
         if answer.strip().lower() != expected:
             raise CheckFailed(f"{where} answered '{answer.strip()[:80]}' instead of '{expected}'")
         return f"{where} answered"
 
     def get(self, pod: str, path: str) -> str:
-        """What a pod answers to the API server, so to the node of a controller.
+        """What a pod answers to the API server, and thus to a controller's node.
 
-        :raises CheckFailed: nothing, or an error.
+        :raises CheckFailed: it does not answer, or answers with an error.
         """
         url = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:{PORT}/proxy/{path}"
         return self._kubectl("get", f"--raw={url}")
@@ -147,7 +147,7 @@ class World:
     def logs(self, pod: str) -> str:
         """A pod's log.
 
-        :raises CheckFailed: there is none to be had.
+        :raises CheckFailed: the log can't be read.
         """
         return self._kubectl("logs", pod, f"--namespace={NAMESPACE}")
 
@@ -159,13 +159,13 @@ class World:
         return self.means.in_pod(NAMESPACE, pod, ["/agnhost", *words])
 
     def transfer(self, source: str, target: str) -> int:
-        """Have a pod fetch more than a mebibyte from another, over one TCP connection; how many bytes came.
+        """Have a pod fetch more than a mebibyte from another, over one TCP connection; returns the number of bytes.
 
-        The other one has nothing that large to give, so it is told to ask itself for a piece (``/echo``) several times,
-        and gives all the answers as one. (``/upload`` and ``/shell`` need a folder and a shell in the image, and
-        a client that can send.)
+        The other pod has nothing that large, so it asks itself for a piece (``/echo``) several times, and returns all
+        the answers as one. (``/upload`` and ``/shell`` need a folder and a shell in the image, and a client that can
+        send.)
 
-        :raises CheckFailed: nothing came, or it was damaged or not whole.
+        :raises CheckFailed: nothing arrived, or it was damaged or incomplete.
         """
         self.ip(source)
         address = self.ip(target)
@@ -183,9 +183,9 @@ class World:
         return len(answer)
 
     def connect_outside(self, pod: str) -> str:
-        """Have a pod open a TCP connection to the outside, by name; tried once, however many rows want to know.
+        """Have a pod open a TCP connection to the outside, by name; tried once for all rows.
 
-        :raises CheckFailed: what agnhost says: ``DNS: ...``, ``TIMEOUT``, ``REFUSED``, ``OTHER: ...``.
+        :raises CheckFailed: it fails; the text is agnhost's: ``DNS: ...``, ``TIMEOUT``, ``REFUSED``, ``OTHER: ...``.
         """
         where = f"{OUTSIDE[0]}:{OUTSIDE[1]}"
 
@@ -196,7 +196,7 @@ class World:
         return self._once(f"outside {pod}", connect)
 
     def persist(self, action: Callable[[], T]) -> T:
-        """Do something that may need a moment to work: a service's rules come after its pod.
+        """Do something that may need a moment to work: a service's rules are set up after its pod.
 
         :raises CheckFailed: it failed at every attempt; the last reason.
         """
@@ -229,7 +229,7 @@ class World:
         try:
             answer = self.get(source, _dial_path(host, request))
         except CheckFailed as failed:
-            # agnhost's 400 is of a name that it can't resolve; kubectl keeps what it says to itself
+            # agnhost answers 400 to a name that it can't resolve; kubectl does not show its text
             if "BadRequest" in str(failed):
                 raise CheckFailed(f"{source} can't resolve {host}") from failed
             raise
@@ -253,6 +253,6 @@ def _dial_path(host: str, request: str, tries: int = 1) -> str:
 
 
 def _piece() -> str:
-    """Text that no link compresses or confuses: digits without a pattern, always the same."""
+    """Text that links neither compress nor garble: digits without a pattern, always the same."""
     blocks = (hashlib.sha256(str(number).encode()).hexdigest() for number in range(CHUNK // 64 + 1))
     return "".join(blocks)[:CHUNK]

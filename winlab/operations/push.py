@@ -163,7 +163,7 @@ def _swap(
 def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, *, restarted: bool) -> str:
     """Wait until the node is Ready by a report from after the swap; returns its kubelet's version.
 
-    A changed lease shows that, so the clocks need not agree. It must change twice, since one renewal may have been in flight.
+    A changed lease shows that, so the clocks need not agree. It must change twice: one renewal may have been in flight.
     """
     name = machine.tag.node
     renewals, last, why = 0 if restarted else 2, "", ""

@@ -42,7 +42,7 @@ class MetricsServer(Addon):
     templates = Path(__file__).with_name("manifests")
 
     def problems(self, settings: MetricsSettings, lab: PlannedLab) -> list[Problem]:  # noqa: ARG002
-        """It names the versions of Kubernetes that it goes with."""
+        """Whether the lab's version of Kubernetes is supported."""
         kubernetes = lab.cluster.releases["kubernetes"]
         if int(kubernetes.split(".")[1]) >= OLDEST:
             return []
@@ -65,11 +65,11 @@ class MetricsServer(Addon):
     def values(self, settings: MetricsSettings, lab: PlannedLab, versions: Mapping[str, str]) -> dict[str, Any]:
         """The image and the times."""
         resolution = settings.resolution or (USUAL if lab.host.accelerator == "kvm" else EMULATED)
-        # it takes no time-out above 9/10 of the resolution (cmd/metrics-server/app/options/options.go)
+        # it rejects time-outs above 9/10 of the resolution (cmd/metrics-server/app/options/options.go)
         return {"image": _image(versions), "resolution": resolution, "timeout": resolution * 2 // 3}
 
     def checks(self, settings: MetricsSettings) -> list[Check]:  # noqa: ARG002
-        """Whether the API tells of every node. The stand-in for Windows has nothing to measure."""
+        """Whether the API has metrics of every node. The stand-in for Windows has nothing to measure."""
         return [
             Check("metrics of every Linux node", "Linux nodes", 600, lambda cluster: _measured(cluster, "linux")),
             Check(
@@ -88,7 +88,7 @@ def _image(versions: Mapping[str, str]) -> str:
 
 
 def _measured(cluster: Cluster, system: Literal["linux", "windows"]) -> str:
-    """What the metrics API says of the nodes of one system.
+    """What the metrics API reports about the nodes of one system.
 
     :raises ClusterError: it does not answer, or does not know one of them.
     """
