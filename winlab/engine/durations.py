@@ -1,12 +1,12 @@
-"""How long things took on this machine before: what progress gives as the usual time.
+"""How long things took on this machine before: what progress shows as the usual time.
 
 ::
 
     <state>/durations.json      seconds, the newest last, by accelerator, kind of state, and class of node
         {"tcg": {"booted": {"windows-2022 installed": [812.4, 790.1]}, "network": {"": [1.2]}}}
 
-What is not known yet is guessed by the step itself. Nothing depends on these numbers: a file that can't be read or
-written is as good as none, and what an older winlab wrote otherwise is passed over.
+The step itself guesses what is not known yet. Nothing depends on these numbers: a file that can't be read or written is
+ignored, and so are entries in an older winlab's format.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from winlab.engine.step import Step
 from winlab.events import Progress
 
 KEPT = 9  # of each kind
-SHORTEST = 1.0  # seconds: what is quicker needs no forecast
+SHORTEST = 1.0  # seconds: anything quicker needs no forecast
 
 Times = dict[str, dict[str, dict[str, list[float]]]]  # accelerator -> kind -> class -> seconds
 
 
 def node_class(node: NodePlan) -> str:
-    """What nodes that take equally long have in common: the image, and whether Windows is installed or cloned."""
+    """What nodes that take the same time have in common: the image, and whether Windows is installed or cloned."""
     if node.windows is None:
         return node.image
     return f"{node.image} {'cloned' if node.windows.golden else 'installed'}"
 
 
 class Durations:
-    """What took how long, for one accelerator.
+    """How long things took, for one accelerator.
 
     :param accelerator: ``kvm`` or ``tcg``; guests differ by a factor of ten between them.
     """
@@ -49,9 +49,9 @@ class Durations:
         self._lock = threading.Lock()
 
     def usual(self, kind: str, of: str = "") -> float | None:
-        """The median of the last times, in seconds; None if it was never seen.
+        """The median of the last times, in seconds; None if there are none.
 
-        :param kind: a kind of state, or what else takes time.
+        :param kind: a kind of state, or anything else that takes time.
         :param of: the class of the node.
         """
         with self._lock:
@@ -59,7 +59,7 @@ class Durations:
         return statistics.median(known) if known else None
 
     def learn(self, kind: str, of: str, seconds: float) -> None:
-        """Keep how long it took this time."""
+        """Record how long it took this time."""
         if seconds < SHORTEST:
             return
         with self._lock, suppress(OSError):
@@ -85,7 +85,7 @@ class Durations:
 
 
 class Forecast:
-    """The usual times of a run's steps, and where they are learned.
+    """The usual times of a run's steps, and the recording of new ones.
 
     :param plans: whose nodes the steps are for.
     """
@@ -95,7 +95,7 @@ class Forecast:
         self._classes = {(plan.lab, node.name): node_class(node) for plan in plans for node in plan.nodes}
 
     def steps(self, steps: Iterable[Step]) -> list[Step]:
-        """The steps with the times that they took before, where that is known; they learn from this time."""
+        """The steps with the times that they took before, where known; they also record this run's times."""
         return [self._informed(step) if step.reaches.kind.learned else step for step in steps]
 
     def _informed(self, step: Step) -> Step:

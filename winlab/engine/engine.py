@@ -1,7 +1,7 @@
-"""The engine: runs steps, in parallel where they can, and tells what happens by events.
+"""The engine: runs steps, in parallel where possible, and reports progress as events.
 
-A step can say from reality whether it is done, so running all of them again is resuming. Nothing is undone when a step
-fails or the person interrupts: the same command carries on.
+A step can tell from reality whether it is done, so running all of them again resumes. Nothing is undone when a step
+fails or the user interrupts: the same command resumes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from winlab.events import (
 )
 from winlab.threads import Threads
 
-REMIND = 1.0  # seconds between looks for an interrupt
+REMIND = 1.0  # seconds between checks for an interrupt
 
 
 class Stopped(Exception):
@@ -40,7 +40,7 @@ class Stopped(Exception):
 
 
 class _Teller:
-    """Tells the events of one run, one at a time, with how far the run is."""
+    """Reports the events of one run, one at a time, with the run's progress."""
 
     def __init__(self, tell: Listener, lab: str, total: int) -> None:
         self._listener = tell
@@ -56,7 +56,7 @@ class _Teller:
 
 
 class _Voice:
-    """A step's voice; also where a running step learns that it should stop."""
+    """How a step reports its progress, and how a running step learns that it should stop."""
 
     def __init__(self, step: Step, teller: _Teller, stop: threading.Event) -> None:
         self._step = step
@@ -65,15 +65,15 @@ class _Voice:
         self._begun = time.monotonic()
 
     def check(self) -> None:
-        """See whether the step should go on.
+        """Check whether the step should go on.
 
-        :raises Stopped: the person interrupted, or another step failed.
+        :raises Stopped: the user interrupted, or another step failed.
         """
         if self._stop.is_set():
             raise Stopped
 
     def say(self, text: str, fraction: float | None = None) -> None:
-        """Tell what is being done or waited for.
+        """Report what is being done or waited for.
 
         :raises Stopped: as :meth:`check`.
         """
@@ -81,7 +81,7 @@ class _Voice:
         self.tell(StepProgress(text=text, fraction=fraction))
 
     def tell(self, event: StepEvent) -> None:
-        """Tell an event of the step: the step's names and times come to it."""
+        """Report an event of the step, with the step's names and times added."""
         state = self._step.reaches
         self._teller.tell(
             replace(
@@ -99,11 +99,11 @@ class _Voice:
 def run(steps: Iterable[Step], tell: Listener, lab: str = "") -> None:
     """Run the steps, each after those that reach what it needs.
 
-    :param lab: the lab that the run is for; events of steps that labs share carry it, too.
-    :raises SequenceError: the steps don't fit together; none was begun.
-    :raises WinlabError: a step failed. Steps that were running are asked to stop, those that were not started stay
+    :param lab: the lab that the run is for; events of shared steps carry it, too.
+    :raises SequenceError: the steps don't fit together; none was started.
+    :raises WinlabError: a step failed. Running steps are asked to stop; those not started stay
         undone. If several failed, a :class:`winlab.errors.LabError` has all.
-    :raises KeyboardInterrupt: the person interrupted.
+    :raises KeyboardInterrupt: the user interrupted.
     """
     order = compose(steps)
     teller = _Teller(tell, lab, len(order))
@@ -127,7 +127,7 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "") -> None:
 
 
 class _Run:
-    """The steps of one run on their way."""
+    """The steps of one run in progress."""
 
     def __init__(self, steps: Iterable[Step], teller: _Teller) -> None:
         self._waiting = list(steps)
@@ -138,7 +138,7 @@ class _Run:
         self._failures: list[Exception] = []
 
     def all(self) -> list[Exception]:
-        """Run them; the failures, the first one first."""
+        """Run them; returns the failures, the first one first."""
         with Threads(max_workers=sum(load.at_once for load in Load)) as pool:
             try:
                 while self._running or (self._waiting and not self._failures):
@@ -154,7 +154,7 @@ class _Run:
         return self._failures
 
     def _next(self) -> list[Step]:
-        """The steps that can begin now, as far as there is room for their load."""
+        """The steps that can start now, as far as their load allows."""
         if self._failures:
             return []
         taken = Counter(step.load for step in self._running.values())

@@ -1,4 +1,4 @@
-"""A run: the plan on its way, with all that its steps share."""
+"""A run: a plan in progress, with everything that its steps share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast guests are here.
+    """How fast guests run on this host.
 
     :param scale: how much slower than on hardware a guest runs here, roughly.
     :param known: how long things took before.
@@ -38,7 +38,7 @@ class Pace:
         return cls(plan.host.scale, Durations(plan.host.accelerator))
 
     def usual(self, seconds: float) -> float:
-        """How long something usually takes that takes a guest on hardware so many seconds."""
+        """How long something usually takes here that takes a guest on hardware so many seconds."""
         return seconds * self.scale
 
     def silence(self, seconds: float) -> float:
@@ -48,11 +48,11 @@ class Pace:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a person says about where images come from.
+    """What the user says about where images come from.
 
     :param mirror: a URL prefix or folder to take images from, instead of their own sites.
-    :param consent: the terms of Microsoft's evaluation media were accepted: what lacks is fetched.
-    :param check_images: compares the images with the lock file, whenever one has come.
+    :param consent: the user accepted the terms of Microsoft's evaluation media; missing media may be downloaded.
+    :param check_images: compares the images with the lock file, whenever one has arrived.
     """
 
     mirror: str | None = None
@@ -61,7 +61,7 @@ class Sources:
 
 
 class Outputs:
-    """What steps made that others need, by the states that they reached. One for all labs of a run."""
+    """What steps made that others need, by the states that they reached. Shared by all labs of a run."""
 
     def __init__(self) -> None:
         self._made: dict[State, object] = {}
@@ -73,7 +73,7 @@ class Outputs:
             self._made[state] = made
 
     def get(self, state: State, kind: type[T]) -> T | None:
-        """What was made there in this run; None if that was done before."""
+        """What was made for that state in this run; None if it was done before."""
         with self._lock:
             made = self._made.get(state)
         assert made is None or isinstance(made, kind)
@@ -82,14 +82,14 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Run:
-    """The plan on its way to being real: what its steps ask and act by."""
+    """A plan being carried out: what its steps use to look and to act."""
 
     plan: Plan
     folder: LabState
     conn: Connection
     pool: Pool
     pace: Pace
-    stock: Stock = field(default_factory=Stock)  # where the files are that the plan knows by their contents
+    stock: Stock = field(default_factory=Stock)  # where to find the files that the plan knows by their contents
     sources: Sources = Sources()
     outputs: Outputs = field(default_factory=Outputs)
 

@@ -1,4 +1,4 @@
-"""States: what steps reach and wait for. A state is the identity of a step; all that people read is derived from it."""
+"""States: what steps reach and wait for. A state is the identity of a step; all text for users is derived from it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import NamedTuple
 class Kind:
     """A kind of state, such as "booted".
 
-    :param name: its name in events, in the journal and among the learned times: it never changes.
+    :param name: its name in events, in the journal and in the recorded times: it never changes.
     :param words: gives the title of a step that reaches such a state, for people: "boot node-1".
-    :param learned: whether the time that it took tells anything of the next time.
+    :param learned: whether the time that it took says anything about the next time.
     """
 
     name: str
@@ -21,14 +21,14 @@ class Kind:
     learned: bool = field(default=True, compare=False)
 
     def __call__(self, lab: str = "", node: str = "", *, of: str = "") -> State:
-        """The state of this kind of a lab, of a node in it, or of a thing that labs share."""
+        """The state of this kind for a lab, a node in it, or something that labs share."""
         return State(self, node, lab, of)
 
 
 class State(NamedTuple):
     """A state that a step reaches.
 
-    ``lab`` is empty for what labs share, ``node`` for what is no node's. ``of`` tells apart what is neither: the system
+    ``lab`` is empty for what labs share, ``node`` for what is not a node's. ``of`` identifies anything else: the system
     of a payload, the base volume of an image.
     """
 
@@ -39,7 +39,7 @@ class State(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The words by which people know the step that reaches it."""
+        """The title, for users, of the step that reaches it."""
         return self.kind.words(self)
 
     def __str__(self) -> str:

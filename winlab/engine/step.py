@@ -1,4 +1,4 @@
-"""A step: what it reaches, after what, and what it needs of this machine while it runs."""
+"""A step: what it reaches, what it comes after, and what it needs from this machine while it runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from winlab.events import Progress
 
 
 class Load(Enum):
-    """What a step needs of this machine, and so how many of its like run at once."""
+    """What a step needs from this machine, and so how many such steps run at once."""
 
-    WAITS = "waits"  # for a guest, a server, the net: as many as there are
-    CORE = "core"  # computes: one for each processor and one more, since most of them wait now and then
+    WAITS = "waits"  # for a guest, a server, the network: no limit
+    CORE = "core"  # computes: one per processor and one more, since most of them wait now and then
     POOL = "pool"  # writes a volume: one after the other
 
     @property
     def at_once(self) -> int:
-        """How many such steps run at the same time at most."""
+        """The maximum number of such steps that run at the same time."""
         return {Load.WAITS: 256, Load.CORE: (os.cpu_count() or 1) + 1, Load.POOL: 1}[self]
 
 
@@ -30,7 +30,7 @@ class Step:
     """One thing to be done.
 
     :param reaches: the state that holds when it is done; no two steps reach the same.
-    :param run: does it. It says what it does; saying raises :class:`winlab.engine.engine.Stopped` when it is to stop.
+    :param run: does it and reports progress; a report raises :class:`winlab.engine.engine.Stopped` if it should stop.
     :param done: whether it is done, by looking at reality. Called only when every state in *after* is reached.
     :param after: the states that it needs, however they are reached.
     :param also: further states that hold when it is done.
@@ -68,7 +68,7 @@ class Step:
 def compose(steps: Iterable[Step]) -> Sequence[Step]:
     """Put steps together, each after those that reach what it needs.
 
-    :raises SequenceError: two reach the same state, nobody reaches one that a step needs, or steps wait for each other.
+    :raises SequenceError: two reach the same state, none reaches one that a step needs, or steps wait for each other.
     """
     every = list(steps)
     by_state: dict[State, Step] = {}

@@ -1,7 +1,7 @@
 """Waiting for something that happens elsewhere, until it is there or nothing moves any more.
 
-A wait has no total time. It looks again and again, and gives up when what it sees has shown nothing new for too long:
-an emulated guest takes ten times as long as hardware, and may take it as long as it gets on.
+A wait has no total time. It looks repeatedly, and gives up when nothing new has shown for too long. An emulated guest
+takes ten times as long as hardware, and may do so as long as it makes progress.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Waiting:
     """It is not there yet.
 
     :param says: what is waited for and why, for people.
-    :param sign: what is seen of the thing. One that was never seen before is progress; coming back to an earlier one
-        is not, so that a thing that goes to and fro is given up, too.
-    :param alive: something else shows that it lives.
+    :param sign: what is seen of the thing. A sign never seen before is progress; returning to an earlier one is not, so
+        that a thing that alternates is given up, too.
+    :param alive: something else shows that it is alive.
     """
 
     says: str
@@ -48,10 +48,10 @@ def until(
     stall: float,
     poll: float = POLL,
 ) -> T:
-    """Look until it is met; the value that was met.
+    """Look until the condition is met; returns its value.
 
     :param look: looks once.
-    :param give_up: makes the error, of the last look, when there was no progress for *stall* seconds.
+    :param give_up: makes the error from the last look, when there was no progress for *stall* seconds.
     :param poll: seconds between two looks.
     :raises Exception: what *give_up* makes, and whatever *look* raises.
     """

@@ -1,7 +1,7 @@
 """Steps that wait for a node to answer.
 
-A wait ends when the node answers a verified login and says that it is ready. It gives up not after some total time, but
-when there is no sign of life for long: nothing new on the serial port or screen, nothing written to the disks.
+A wait ends when the node answers a verified login and reports that it is ready. There is no total time limit. It gives
+up after a long time without a sign of life: nothing new on the serial port or screen, nothing written to the disks.
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ class Login:
 
 
 class _Wait:
-    """One wait for a node, with what was seen of it so far."""
+    """One wait for a node, with what has been seen of it so far."""
 
     def __init__(self, run: Run, node: NodePlan, login: Login, progress: Progress) -> None:
         self._run = run
         self._node = node
         self._login = login
-        login.refusal = None  # a try before this wait says nothing of how long it goes on
+        login.refusal = None  # a refusal from before this wait says nothing about how long it lasts
         self._progress = progress
         self._limit = run.pace.silence(settings.stall_seconds())
         self._serial = SerialLog(run.pool, serial_log(run.lab, node.name))
@@ -115,7 +115,7 @@ class _Wait:
         self._looked, self._screen = 0.0, b""
 
     def run(self) -> None:
-        """Wait, and tell the phase as far as the serial port shows it; keep the evidence of a failure."""
+        """Wait, and report the phase as far as the serial port shows it; keep the evidence of a failure."""
         try:
             wait.until(self._look, self._progress, lambda _: self._stalled(), stall=self._limit, poll=POLL)
         except GuestError as error:
@@ -132,7 +132,7 @@ class _Wait:
         self._require_no_failure()
         if self._serial.panic is not None:
             self._revive(self._serial.panic)
-        # Windows that is not as far as its last phase need not be asked; Linux tells its last phase only once
+        # Windows need not be asked before its last phase; Linux reports its last phase only once
         if (self._node.os == "linux" or self._phase == "ready") and self._login.answers():
             return Met(None)
         self._require_no_lasting_refusal()
@@ -178,7 +178,7 @@ class _Wait:
             raise self._login.refusal
 
     def _screen_moved(self) -> bool:
-        """Whether something happened on the screen since the last look; a look costs time, so not at every call."""
+        """Whether the screen changed since the last look. Looking takes time, so not every call looks."""
         if time.monotonic() - self._looked < LOOK:
             return False
         before, self._screen = self._screen, domains.look(self._run.conn, self._node.domain)
@@ -206,10 +206,10 @@ class _Wait:
     def _revive(self, panic: str) -> None:
         """Reset an emulated machine whose kernel has given up.
 
-        QEMU's emulated CPUs let a kernel with several of them down now and then: one runs the breakpoint that another
-        had put there while it patched the code, and has taken away again (seen: QEMU 7.2, Linux 6.12, "Oops: int3").
+        A kernel with several of QEMU's emulated CPUs panics now and then: one CPU hits a breakpoint that another set
+        while patching code, and has already removed (seen: QEMU 7.2, Linux 6.12, "Oops: int3").
 
-        :raises GuestError: it is not emulated, or was reset often enough.
+        :raises GuestError: it is not emulated, or was reset too often.
         """
         node = self._node.name
         if self._run.plan.host.accelerator == "kvm" or self._resets == RESETS:
@@ -232,6 +232,6 @@ class _Wait:
 
 
 def _close_quietly(close: Callable[[], None]) -> None:
-    # the answer is known already; a connection lost at its end changes nothing
+    # the answer is already known; losing the connection now changes nothing
     with suppress(WinlabError):
         close()

@@ -32,15 +32,14 @@ LOGS = (
     "Windows/System32/Sysprep/Panther/setupact.log",
     "winlab/bootstrap.log",
 )
-ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, *(\w+)")  # of Panther's logs: a time and a level
-MISSING = "missing.txt"  # what could not be had, and why
+ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, *(\w+)")  # in Panther's logs: a time and a level
+MISSING = "missing.txt"  # what could not be read, and why
 
 
 def collect(run: Run, node: NodePlan, progress: Progress) -> tuple[Path, str]:
-    """Write the evidence into the lab's folder; that folder, and what the logs tell to whoever looks for a known
-    cause.
+    """Write the evidence into the lab's folder; returns that folder, and the log text to search for known causes.
 
-    What can't be had is left out, and a file says so.
+    What can't be read is left out, and a file says so.
     """
     folder = run.folder.folder / "evidence" / node.name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -79,7 +78,7 @@ def _logs(run: Run, node: NodePlan, work: Path, progress: Progress) -> dict[str,
     progress.say("reading Windows Setup's logs off the disk")
     with domains.paused(run.conn, node.domain):
         _fetch(run.pool, volume.name, disk)
-    # not the plan's backing: that is what a disk would be made on now
+    # not the plan's backing: that is what a new disk would be based on
     if (backing := run.pool.backing(volume.name)) is not None:
         base = _base(run.pool, backing.name, work, progress)
         offline.put_on(disk, base, "qcow2" if backing.suffix == ".qcow2" else "raw")
@@ -93,7 +92,7 @@ def _base(pool: Pool, volume: str, work: Path, progress: Progress) -> Path:
     """A local file with the content of the base volume: the cache's golden image, or else a copy."""
     key = golden.key_of(volume)
     kept = None if key is None else golden_cache.find(key)
-    # one that was removed and made again has the same key, but not the same content
+    # an image that was removed and rebuilt has the same key, but not the same content
     if kept is not None:
         progress.say("comparing the golden image in the cache with the one in the pool")
         if pool.holds(volume, kept.path):
@@ -116,8 +115,8 @@ def keep(run: Run, node: NodePlan, error: WinlabError, progress: Progress) -> No
 
 
 def telling(name: str, content: bytes) -> str:
-    """What of a log may tell a cause: all of it; of a log of activity only the errors, since what is harmless has the
-    same words ("selected image", "password policy")."""
+    """The part of a log that may show a cause: all of it; for an activity log only the errors, since harmless lines use
+    the same words ("selected image", "password policy")."""
     whole = text(content)
     if not name.endswith("setupact.log"):
         return whole
@@ -126,7 +125,7 @@ def telling(name: str, content: bytes) -> str:
     for line in whole.splitlines():
         if entry := ENTRY.match(line):
             is_error = entry[1] in ("Error", "Fatal")
-        if is_error:  # a line without a time goes on with the entry before it
+        if is_error:  # a line without a time continues the previous entry
             kept.append(line)
     return "\n".join(kept)
 

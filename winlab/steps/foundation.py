@@ -1,4 +1,4 @@
-"""The steps that all else of a lab stands on: its credentials and its network."""
+"""The steps that the rest of a lab depends on: its credentials and its network."""
 
 from __future__ import annotations
 

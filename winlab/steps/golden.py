@@ -1,7 +1,7 @@
 """Steps that make a golden image: install, prepare, seal, fetch, and remove the machine it was made in.
 
-The machine stands in a lab of its own, so that an interrupted build is carried on like any lab. Once sysprep has begun,
-nothing is done to the machine any more: its state says so.
+The machine is in a lab of its own, so that an interrupted build is resumed like any lab. Once sysprep has begun, winlab
+does nothing more to the machine: its state says so.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from winlab.steps.states import BINARIES, IMAGE, REMOVED, SEALED, UPDATES
 from winlab.supply.images import golden as golden_cache
 
 ASK = 15.0  # seconds between two questions to a machine that is being generalized
-SILENT_SECONDS = 1800.0  # generalizing writes little for long
+SILENT_SECONDS = 1800.0  # generalizing writes little for a long time
 NOTE = "sealed.json"
-RESTARTS = 2  # of a Windows in which something waits for one, before sysprep
+RESTARTS = 2  # of a Windows with a pending restart, before sysprep
 
 
 def is_sealed(run: Run) -> bool:
@@ -50,7 +50,7 @@ def clone(plan: Plan) -> WindowsNode | None:
 
 
 def all_made(plan: Plan, conn: Connection, key: str | None = None) -> bool:
-    """Whether the plan's Windows machines are made, so that no golden image is cloned any more.
+    """Whether all of the plan's Windows machines exist, so that no golden image will be cloned any more.
 
     :param key: of a golden image: only its clones count.
     """
@@ -83,7 +83,7 @@ def steps(run: Run, target: str, key: str) -> list[Step]:
 
 
 def upload_step(run: Run, target: str, key: str) -> Step:
-    """The step that brings a golden image of the cache into the pool."""
+    """The step that uploads a golden image from the cache to the pool."""
 
     def work(progress: Progress) -> None:
         image = golden_cache.find(key)
@@ -106,7 +106,7 @@ class _Build:
         self.note = run.folder.folder / NOTE
 
     def is_off(self) -> bool:
-        """Whether sysprep has switched the machine off. That is written down: libvirt forgets why a machine is off."""
+        """Whether sysprep has switched the machine off. This is recorded: libvirt forgets why a machine is off."""
         if not self.note.exists() or domains.state(self.run.conn, self.node.domain) != "off":
             return False
         facts = self._facts()
@@ -130,9 +130,9 @@ class _Build:
             self._await_off(progress)
 
     def _start_sysprep(self, there: Node, progress: Progress) -> contract.Sealing:
-        """Restart Windows while something waits for that, since sysprep refuses then; start sysprep.
+        """Restart Windows while a restart is pending, since sysprep would refuse to run; then start sysprep.
 
-        :raises GuestError: something waits for a restart again and again.
+        :raises GuestError: a restart is still pending after several restarts.
         """
         text = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
         call = contract.Seal(generalize=text, superseded=self.node.windows.updates)
@@ -192,7 +192,7 @@ class _Build:
         )
 
     def _ask(self, progress: Progress) -> None:
-        """See that sysprep has not given up.
+        """Make sure that sysprep has not given up.
 
         :raises GuestError: it has.
         """
@@ -223,7 +223,7 @@ class _Build:
         return golden_cache.find(self.key) is not None and self.run.pool.is_complete(self.target)
 
     def fetch(self, progress: Progress) -> None:
-        """Bring the disk into the cache, compressed, and from there into the pool as a base volume."""
+        """Copy the disk into the cache, compressed, and from there into the pool as a base volume."""
         facts = self._facts()
 
         def fill(output: Path) -> dict[str, Any]:
@@ -264,7 +264,7 @@ class _Build:
         return not domains.machines(self.run.conn, self.run.plan.lab)
 
     def remove(self, progress: Progress) -> None:
-        """Remove the machine and all of its lab but the folder, which is locked."""
+        """Remove the machine and the rest of its lab except the folder, which is locked."""
         progress.say("its disk is in the cache now")
         problems = traces.remove(self.run.plan.lab, self.run.conn, ovn.connect, lambda: self.run.pool, lambda *_: None)
         if problems:

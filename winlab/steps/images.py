@@ -1,4 +1,4 @@
-"""Steps that bring images into the pool: from the cache, where they are made or fetched if need be."""
+"""Steps that copy images into the pool: from the cache, where they are built or downloaded if necessary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def steps(run: Run) -> list[Step]:
     """One step for each base volume."""
     first: dict[str, NodePlan] = {}
     for node in run.plan.nodes:
-        if node.windows is None or node.windows.golden is None:  # those are golden.py's
+        if node.windows is None or node.windows.golden is None:  # golden.py handles those
             first.setdefault(node.volume("base").name, node)
     return [_step(run, volume, node) for volume, node in first.items()]
 
@@ -49,13 +49,13 @@ def _step(run: Run, volume: str, node: NodePlan) -> Step:
             if node.volume("base").name == volume
         )
 
-    # what is built computes; what is fetched waits for the net, maybe for long
+    # a build computes; a download waits for the network, maybe for long
     load = Load.WAITS if recipe.build is None else Load.CORE
     return Step(IMAGE(of=volume), work, done, usual=float(_usual(recipe, node)), load=load)
 
 
 def _refuse_other_content(run: Run, volume: str, local: Path) -> None:
-    """See that a base volume in the pool is the image that was compared with the lock file.
+    """Check that a base volume in the pool is the image that was compared with the lock file.
 
     :raises ConflictError: it was made from another build of it.
     """
@@ -89,7 +89,7 @@ def drivers_steps(run: Run) -> list[Step]:
 def fetch_drivers(plan: Plan, progress: Progress, *, mirror: str | None = None) -> None:
     """Fetch the virtio drivers into the cache, where the plan takes them from there and they are not there yet.
 
-    :raises TransferError: they can't be had.
+    :raises TransferError: they can't be downloaded.
     """
     if _takes_drivers(plan):
         cache.obtain(recipes.get(own_media.DRIVERS), progress, mirror=mirror)
@@ -101,9 +101,9 @@ def _takes_drivers(plan: Plan) -> bool:
 
 
 def local_image(node: NodePlan, progress: Progress, run: Run) -> Path:
-    """The node's image as a local file: the person's own medium, or the cache's, into which it comes if need be.
+    """The node's image as a local file: the user's own medium, or the cached image, which is obtained if missing.
 
-    :raises NotFoundError: it is Windows, and no medium was given; the message names the ways on.
+    :raises NotFoundError: it is Windows, and no medium was given; the message lists what to do.
     """
     return medium(node, run.stock, progress, mirror=run.sources.mirror, consent=run.sources.consent)
 
