@@ -6,7 +6,7 @@
       metrics-server: {replicas: 1}
 
 An add-on is a folder under winlab/addons/, or a package with an entry point of the group ``winlab.addons``. Its
-settings are a model of its own; here they become one model of all add-ons, which a spec is validated with.
+settings are a model of its own. This module combines them into one model, which a spec is validated with.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AddonSettings(BaseModel):
 
 
 class PlannedNode(Protocol):
-    """A machine of the lab, as far as add-ons may rely on it."""
+    """What add-ons may rely on of a machine of the lab."""
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class PlannedNode(Protocol):
 
 
 class PlannedHost(Protocol):
-    """The hypervisor, as far as add-ons may rely on it."""
+    """What add-ons may rely on of the hypervisor."""
 
     @property
     def accelerator(self) -> str:
@@ -69,7 +69,7 @@ class PlannedHost(Protocol):
 
 
 class PlannedCluster(Protocol):
-    """The lab's cluster, as far as add-ons may rely on it."""
+    """What add-ons may rely on of the lab's cluster."""
 
     @property
     def releases(self) -> dict[str, str]:
@@ -89,7 +89,7 @@ class PlannedCluster(Protocol):
 
 
 class PlannedLab(Protocol):
-    """A plan, as far as add-ons may rely on it."""
+    """What add-ons may rely on of a plan."""
 
     @property
     def lab(self) -> str:
@@ -109,7 +109,7 @@ class PlannedLab(Protocol):
 
 
 class Addon(ABC):
-    """One thing that a lab can have beside Kubernetes. Subclasses are made from :class:`winlab.addons.api.Addon`."""
+    """One thing that a lab can have besides Kubernetes. Subclasses are made from :class:`winlab.addons.api.Addon`."""
 
     name: str  # in spec.addons: lower-case letters, digits and hyphens
     summary: str  # one line, for lists and the schema
@@ -118,7 +118,7 @@ class Addon(ABC):
     templates: Path | None = None  # a folder of its manifests: *.yaml.j2
 
     def load(self) -> Releases:
-        """Read its files, if that was not done before: versions, pins and builds, and its manifests' templates.
+        """Read its files once: versions, pins and builds, and its manifests' templates.
 
         :raises HostError: a file can't be used.
         """
@@ -127,20 +127,20 @@ class Addon(ABC):
         return Releases() if self.pins is None else releases.read(self.pins, Releases)
 
     def problems(self, settings: Any, lab: PlannedLab) -> list[Problem]:  # noqa: ARG002
-        """Why this lab can't have it; empty: it can. Asked before anything is touched."""
+        """Why this lab can't have it; empty if it can. Called before anything is touched."""
         return []
 
     def required(self, settings: Any, lab: PlannedLab, versions: Mapping[str, str]) -> list[Artifact]:  # noqa: ARG002
-        """What has to be obtained. Images and programs come to the nodes of their system.
+        """What has to be obtained. Images and programs go to the nodes of their system.
 
-        :param versions: those in its pins.yaml that go with the lab's Kubernetes.
+        :param versions: the versions in its pins.yaml that go with the lab's Kubernetes.
         """
         return []
 
     def manifests(self, settings: Any, lab: PlannedLab, versions: Mapping[str, str]) -> list[Object]:
-        """The objects that winlab gives to the API server, in that order: the templates, rendered.
+        """The objects that winlab applies, in this order: the templates, rendered.
 
-        A template is a Jinja template of YAML. It sees *settings*, *lab*, *versions*, and what :meth:`values` adds.
+        A template is YAML with Jinja. It sees *settings*, *lab*, *versions*, and what :meth:`values` adds.
         """
         if self.templates is None:
             return []
@@ -195,7 +195,7 @@ def registry() -> dict[str, Addon]:
 
 
 def read(names: Mapping[str, object]) -> None:
-    """Have the files of these add-ons in memory: plan making reads nothing.
+    """Load the files of these add-ons into memory, so that plan making reads nothing.
 
     :raises HostError: one can't be used.
     """
@@ -205,7 +205,7 @@ def read(names: Mapping[str, object]) -> None:
 
 @cache
 def _model() -> type[BaseModel]:
-    """One model with a field for each add-on, which may be left out."""
+    """One model with an optional field for each add-on."""
     fields: dict[str, Any] = {name: (addon.Settings | None, None) for name, addon in registry().items()}
     return create_model("Addons", __config__=ConfigDict(frozen=True, extra="forbid"), **fields)
 
@@ -222,7 +222,7 @@ def _validated(raw: object) -> dict[str, AddonSettings]:
 
 
 def _named(error: ValidationError) -> Iterator[InitErrorDetails]:
-    """The errors, with a list of what there is in place of pydantic's 'extra inputs are not permitted'."""
+    """The errors, with a list of the known add-ons in place of pydantic's 'extra inputs are not permitted'."""
     for item in error.errors():
         kind: str | PydanticCustomError = PydanticCustomError(item["type"], item["msg"])
         if item["type"] == "extra_forbidden":
@@ -237,7 +237,7 @@ def _named(error: ValidationError) -> Iterator[InitErrorDetails]:
 
 
 class _Validated:
-    """Has pydantic ask the registry when a spec is validated or described, not when the module is imported."""
+    """Makes pydantic ask the registry when a spec is validated or described, not when the module is imported."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         plain = core_schema.plain_serializer_function_ser_schema(_shown)
@@ -245,7 +245,7 @@ class _Validated:
 
     @property
     def section(self) -> type[BaseModel]:
-        """The model of what may stand there, for the table of options."""
+        """The model of the allowed values, for the table of options."""
         return _model()
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""The contract between winlab and its scripts in nodes: what each is called, its settings, and its result.
+"""The contract between winlab and its scripts in nodes: each script's name, settings and result.
 
 A call is a value: ``there.run(contract.Join(configuration=text, name="node-1"))`` gives a :class:`Joined`. On Linux the
 scripts are the verbs of unattend/linux/winlab_node, on Windows unattend/windows/worker/*.ps1; docs/worker-scripts.md
-tells what they do. The unit tests check the scripts, the stand-in and that document against this module.
+explains what they do. The unit tests check the scripts, the stand-in and that document against this module.
 
-Settings are winlab's own, so that types are enough. Results come from outside: each is checked when it arrives.
+Settings are winlab's own, so types are enough. Results come from outside: each is validated on arrival.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Sha256ByName = dict[str, str]
 LINUX: tuple[System, ...] = ("linux",)
 WINDOWS: tuple[System, ...] = ("windows",)
 BOTH: tuple[System, ...] = ("linux", "windows")
-LINUX_ONLY, WINDOWS_ONLY = {"on": "linux"}, {"on": "windows"}  # a setting that the other system's script has not
+LINUX_ONLY, WINDOWS_ONLY = {"on": "linux"}, {"on": "windows"}  # a setting that the other system's script lacks
 
 
 class Result(BaseModel):
-    """What a script answers. Fields that are not named here are left alone: a newer winlab may have written the CD."""
+    """What a script returns. Unknown fields are ignored: a newer winlab may have written the CD."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -46,7 +46,7 @@ class Call(Generic[R]):
         (cls.result,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
 
     def settings(self, system: str) -> dict[str, Any]:
-        """What this system's script is given."""
+        """The settings for this system's script."""
         assert system in self.on, f"there is no script '{self.script}' on {system}"
         known = self.known(system)
         return {name: value for name, value in asdict(self).items() if name in known}  # type: ignore[call-overload]
@@ -58,9 +58,9 @@ class Call(Generic[R]):
         return {one.name for one in found if one.metadata.get("on", system) == system}
 
     def read(self, told: dict[str, Any], node: str) -> R:
-        """The result, from what the script told.
+        """The result, from the script's output.
 
-        :raises GuestError: a field is missing, or is of another type.
+        :raises GuestError: a field is missing or has the wrong type.
         """
         try:
             return self.result.model_validate(told)  # type: ignore[return-value]
@@ -92,7 +92,7 @@ class Pushed(Changed):
 
 
 class LogTexts(Result):
-    """The ends of logs, by their names."""
+    """The ends of logs, by name."""
 
     logs: dict[str, str]
 
@@ -110,11 +110,11 @@ class LinuxFacts(Result):
     boot_id: str
     programs: Sha256ByName
     pushed: list[str]
-    prepared: bool  # all that ``prepare`` brought is as it was
+    prepared: bool  # everything that ``prepare`` installed is unchanged
     containerd: ServiceFacts
     kubelet: ServiceFacts
     joined: bool
-    started: bool  # an init or join began, and did not end well
+    started: bool  # an init or join began and did not succeed
     cni: Sha256ByName
 
 
@@ -141,15 +141,15 @@ class ProxyFacts(ServiceFacts):
 class WindowsFacts(Result):
     """What a Windows node has so far."""
 
-    boot_time: str  # by Windows' clock, which a time server may correct
-    boot_id: str  # counts starts; what to go by
+    boot_time: str  # by Windows' clock, which time synchronization may correct
+    boot_id: str  # counts starts; use this to detect a restart
     build: str
     containers_feature: Literal["installed", "pending", "absent"]
-    features_set: str = ""  # names with commas between them; an older winlab's CD does not tell it
-    restart_pending: bool  # features.ps1 wants a restart that did not happen yet
+    features_set: str = ""  # names separated by commas; the scripts on an older winlab's CD don't report it
+    restart_pending: bool  # features.ps1 needs a restart that has not happened yet
     containerd: ContainerdFacts
     binaries: Sha256ByName
-    installed_from: str  # the SHA-256 of the payload.json that binaries.ps1 went by
+    installed_from: str  # the SHA-256 of the payload.json that binaries.ps1 used
     cd: str  # that of the CD's payload.json
     pushed: list[str]
     kubelet: KubeletFacts
@@ -171,10 +171,10 @@ class Updated(Restart):
 
 
 class Sealing(Restart):
-    """Sysprep has been started, unless a restart comes first: then nothing else is told."""
+    """Sysprep was started, unless a restart is needed first: then nothing else is reported."""
 
     build: str = ""
-    evaluation_minutes: int | None = None  # None: no evaluation
+    evaluation_minutes: int | None = None  # None: not an evaluation
     rearms: int = 0
 
     @model_validator(mode="after")
@@ -199,7 +199,7 @@ class Joined(Changed):
 
 
 class ProxyState(Changed):
-    """kube-proxy's service, after the script has started it."""
+    """kube-proxy's service, after the script started it."""
 
     service: Service
 
@@ -209,7 +209,7 @@ class ProxyState(Changed):
 
 @dataclass(frozen=True)
 class Route:
-    """Packets to a network go by a node's address."""
+    """A route to a network by a node's address."""
 
     to: str
     via: str
@@ -226,7 +226,7 @@ class Cni(Call[Changed]):
 
 @dataclass(frozen=True, kw_only=True)
 class Routes(Call[Changed]):
-    """Exactly these routes to other nodes' pods. On Windows the plug-in's own policies translate sources."""
+    """Set exactly these routes to other nodes' pods. On Windows the plug-in's own policies do source NAT."""
 
     script, on = "routes", BOTH
     routes: list[Route]
@@ -235,7 +235,7 @@ class Routes(Call[Changed]):
 
 @dataclass(frozen=True, kw_only=True)
 class Push(Call[Pushed]):
-    """A program, swapped with the one on the CD, or its original brought back."""
+    """Replace a program by the one on the CD, or restore its original."""
 
     script, on = "push", BOTH
     program: str
@@ -244,7 +244,7 @@ class Push(Call[Pushed]):
 
 @dataclass(frozen=True, kw_only=True)
 class Load(Call[Changed]):
-    """The CD's images; on Linux only these, if any are named."""
+    """Load the CD's images; on Linux only the named ones, if any are named."""
 
     script, on = "load", BOTH
     images: list[str] | None = field(default=None, metadata=LINUX_ONLY)
@@ -252,7 +252,7 @@ class Load(Call[Changed]):
 
 @dataclass(frozen=True, kw_only=True)
 class Logs(Call[LogTexts]):
-    """The last lines of what matters when a node does not become Ready."""
+    """The last lines of the logs that matter when a node does not become Ready."""
 
     script, on = "logs", BOTH
     lines: int = 60  # 1 to 10000
@@ -278,7 +278,7 @@ class NodeFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare(Call[Changed]):
-    """Everything that a node has before kubeadm."""
+    """Install everything that a node needs before kubeadm."""
 
     script, on = "prepare", LINUX
     files: dict[str, NodeFile]  # by absolute paths
@@ -288,7 +288,7 @@ class Prepare(Call[Changed]):
 
 @dataclass(frozen=True, kw_only=True)
 class RunKubeadm(Call[Changed]):
-    """A command of kubeadm; its output is the progress."""
+    """Run a command of kubeadm; its output is the progress."""
 
     script, on = "run-kubeadm", LINUX
     arguments: list[str]
@@ -297,7 +297,7 @@ class RunKubeadm(Call[Changed]):
 
 @dataclass(frozen=True, kw_only=True)
 class ForgetMember(Call[Changed]):
-    """Another controller, by its address, taken out of etcd's members."""
+    """Remove another controller, by its address, from etcd's members."""
 
     script, on = "forget-member", LINUX
     address: str
@@ -315,7 +315,7 @@ class WindowsStatus(Call[WindowsFacts]):
 
 @dataclass(frozen=True, kw_only=True)
 class Features(Call[Restart]):
-    """Windows' features, and what they need of the system."""
+    """Install Windows' features, and set what they need of the system."""
 
     script, on = "features", WINDOWS
     features: list[str]
@@ -324,7 +324,7 @@ class Features(Call[Restart]):
 
 @dataclass(frozen=True, kw_only=True)
 class Containerd(Call[Changed]):
-    """containerd as a service, by the text of its config.toml."""
+    """Install containerd as a service, with the text of its config.toml."""
 
     script, on = "containerd", WINDOWS
     config: str
@@ -332,14 +332,14 @@ class Containerd(Call[Changed]):
 
 @dataclass(frozen=True)
 class Binaries(Call[Changed]):
-    """Kubernetes' programs and CNI plug-ins."""
+    """Install Kubernetes' programs and CNI plug-ins."""
 
     script, on = "binaries", WINDOWS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kubelet(Call[Changed]):
-    """The kubelet as a service, by its command line."""
+    """Install the kubelet as a service, with its command line."""
 
     script, on = "kubelet", WINDOWS
     command: str
@@ -347,7 +347,7 @@ class Kubelet(Call[Changed]):
 
 @dataclass(frozen=True, kw_only=True)
 class Join(Call[Joined]):
-    """kubeadm's join, by a JoinConfiguration, of the computer of this name."""
+    """Join the computer of this name with kubeadm and a JoinConfiguration."""
 
     script, on = "join", WINDOWS
     configuration: str
@@ -356,7 +356,7 @@ class Join(Call[Joined]):
 
 @dataclass(frozen=True, kw_only=True)
 class Proxy(Call[ProxyState]):
-    """kube-proxy as a service."""
+    """Install and start kube-proxy as a service."""
 
     script, on = "proxy", WINDOWS
     command: str
@@ -367,18 +367,18 @@ class Proxy(Call[ProxyState]):
 
 @dataclass(frozen=True)
 class Updates(Call[Updated]):
-    """Windows' own updates."""
+    """Install Windows' own updates."""
 
     script, on = "updates", WINDOWS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seal(Call[Sealing]):
-    """Sysprep, started."""
+    """Start sysprep."""
 
     script, on = "seal", WINDOWS
     generalize: str  # the text of an answer file
-    superseded: bool  # whether what updates have replaced is removed
+    superseded: bool  # whether to remove components that updates have replaced
 
 
 @dataclass(frozen=True)

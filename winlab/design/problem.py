@@ -1,4 +1,4 @@
-"""What is wrong with a wish, before anything is touched. Pure."""
+"""A problem with a request, found before anything is touched. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that can't be as it was asked for: a whole sentence, and the cure."""
+    """Something that is not possible as requested: a whole sentence, and the cure."""
 
     what: str
     cure: str

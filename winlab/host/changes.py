@@ -1,7 +1,7 @@
 """The record of what setup changed on the host, so that teardown undoes exactly that.
 
-The record is written before each change is made. A setup that was cut short therefore leaves a record that names
-at most one thing too many, and teardown copes with things that are gone already.
+The record is written before each change. An interrupted setup therefore leaves a record with at most one entry too
+many, and teardown tolerates things that no longer exist.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Mode(BaseModel):
 
 
 class Changes(BaseModel):
-    """Everything that setup changed and teardown puts back."""
+    """Everything that setup changed and teardown restores."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
@@ -78,26 +78,26 @@ class Record:
         files.replace_text(self.path, "# Written by 'winlab host setup', for teardown.\n" + yaml.safe_dump(words))
 
     def add(self, field: str, value: str) -> None:
-        """Note *value* in the list *field*, once."""
+        """Add *value* to the list *field*, once."""
         found: list[str] = getattr(self.changes, field)
         if value not in found:
             setattr(self.changes, field, [*found, value])
             self.save()
 
     def mark(self, field: str) -> None:
-        """Note that the thing *field* was made."""
+        """Record that setup made *field*."""
         if not getattr(self.changes, field):
             setattr(self.changes, field, True)
             self.save()
 
     def keep_mode(self, path: Path) -> None:
-        """Note owner and mode of *path* as they are now, unless they are known already."""
+        """Record the current owner and mode of *path*, unless already recorded."""
         if str(path) not in self.changes.modes:
             was = path.stat()
             self.changes.modes[str(path)] = Mode(uid=was.st_uid, gid=was.st_gid, mode=was.st_mode & 0o7777)
             self.save()
 
     def remove(self) -> None:
-        """Forget everything: all is undone."""
+        """Remove the record: everything is undone."""
         self.changes = Changes()
         self.path.unlink(missing_ok=True)

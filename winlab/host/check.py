@@ -1,4 +1,4 @@
-"""What a check of the host says."""
+"""The result of a check of the host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that labs need: its state, what was found, why it matters, and what to do unless it is well."""
+    """One thing that labs need: its state, what was found, why it matters, and the cure if it is not fine."""
 
     name: str
     state: State
@@ -43,7 +43,7 @@ class Needs:
 
     @classmethod
     def of(cls, plan: Plan) -> Needs:
-        """What all nodes of a plan need together."""
+        """The total needs of all nodes of a plan."""
         return cls(
             memory_mib=sum(node.memory_mib for node in plan.nodes),
             disk_gib=sum(node.disk_mib for node in plan.nodes) // 1024,
@@ -53,7 +53,7 @@ class Needs:
 
 @dataclass
 class Host:
-    """What the checks share: the facts, the plan's needs, and answers that several of them ask for."""
+    """What the checks share: the facts, the plan's needs, and results that several of them use."""
 
     facts: HostFacts = field(default_factory=HostFacts)
     needs: Needs | None = None
@@ -63,7 +63,7 @@ CheckFunction = Callable[[Host], list[Check]]
 
 
 def named(name: str, why: str) -> Callable[[Callable[[Host], list[Check]]], CheckFunction]:
-    """Make a check that can't break the others: whatever it raises becomes its own failure."""
+    """Make a check that can't break the others: any exception becomes its own failure."""
 
     def wrap(function: Callable[[Host], list[Check]]) -> CheckFunction:
         @functools.wraps(function)

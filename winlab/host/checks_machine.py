@@ -54,7 +54,7 @@ def emulator(host: Host) -> list[Check]:
 
 
 def judge_kvm(works: bool | None, why_not: str, recorded: str | None) -> Check:
-    """What to say about KVM: *works* is None where it could not be tried, *recorded* is what setup found."""
+    """The result for KVM: *works* is None if it could not be tried, *recorded* is what setup found."""
     why = "Without it every instruction of a guest is emulated: ten to twenty times slower."
     if works:
         return Check("KVM", State.OK, "a guest ran under it", why)
@@ -87,7 +87,7 @@ def kvm(host: Host) -> list[Check]:
 
 
 def judge_kvm_mode(mode: int, group: str) -> Check:
-    """What to say about /dev/kvm's permission bits and group."""
+    """The result for /dev/kvm's permission bits and group."""
     detail = f"group {group}, mode {mode & 0o777:04o}"
     why = "libvirt's QEMU runs in group kvm. Without access starting any guest takes a minute, even without KVM."
     if mode & 0o006 == 0o006 or (group == "kvm" and mode & 0o060 == 0o060):
@@ -100,7 +100,7 @@ def kvm_device(_host: Host) -> list[Check]:
     """Whether libvirt's QEMU may open /dev/kvm."""
     path = KVM
     if not path.exists():
-        return []  # the check of KVM says so
+        return []  # the check of KVM reports this
     was = path.stat()
     try:
         group = grp.getgrgid(was.st_gid).gr_name
@@ -120,9 +120,9 @@ def nested(host: Host) -> list[Check]:
 
 
 def firmware_files(text: str) -> list[str]:
-    """The files that a firmware descriptor maps, if it is UEFI for x86-64; else none.
+    """The files that a firmware descriptor maps, if it is UEFI for x86-64; otherwise none.
 
-    The format is QEMU's docs/interop/firmware.json; libvirt chooses among these by itself.
+    The format is QEMU's docs/interop/firmware.json; libvirt itself chooses among these.
     """
     found = json.loads(text)
     if "uefi" not in found.get("interface-types", []):
@@ -151,7 +151,7 @@ def firmware(_host: Host) -> list[Check]:
 
 @named("/dev/net/tun", "Guests' network cards are tap devices.")
 def tun(_host: Host) -> list[Check]:
-    """Whether the kernel offers tap devices."""
+    """Whether the kernel supports tap devices."""
     why = "Guests' network cards are tap devices."
     if Path("/dev/net/tun").exists():
         return [Check("/dev/net/tun", State.OK, "there", why)]
@@ -159,7 +159,7 @@ def tun(_host: Host) -> list[Check]:
 
 
 def judge_memory(available_mib: int, needed_mib: int) -> Check:
-    """What to say about memory: *available_mib* is what the kernel could give without swapping."""
+    """The result for memory: *available_mib* is what the kernel could provide without swapping."""
     why = "When memory runs out, the kernel ends a guest without asking."
     if not needed_mib:
         return Check("memory", State.OK, f"{available_mib} MiB available", why)
@@ -173,7 +173,7 @@ def judge_memory(available_mib: int, needed_mib: int) -> Check:
 
 
 def judge_disk(free_gib: float, needed_gib: int) -> Check:
-    """What to say about disk: disks grow as they are written, so they may promise more than there is."""
+    """The result for disk space: disks grow as they are written, so overcommitment is allowed."""
     why = "Disks of nodes grow as they are written; a full file system pauses the guests."
     detail = f"{free_gib:.0f} GiB free" if not needed_gib else f"up to {needed_gib} GiB needed, {free_gib:.0f} GiB free"
     cure = f"Free space on the file system of '{settings.POOL_PATH}'."
@@ -185,7 +185,7 @@ def judge_disk(free_gib: float, needed_gib: int) -> Check:
 
 
 def judge_processors(cores: int, needed: int) -> Check:
-    """What to say about processors: they may be shared, at the cost of speed."""
+    """The result for processors: they may be shared, at the cost of speed."""
     why = "Nodes with fewer real cores than virtual ones wait for each other."
     if not needed:
         return Check("processors", State.OK, f"{cores} cores", why)

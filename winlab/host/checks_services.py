@@ -14,7 +14,7 @@ from winlab.run import run
 
 
 def judge_group(user: str, member: bool, active: bool, root: bool) -> Check:
-    """What to say about the group: *member* by the group file, *active* in this very process."""
+    """The result for the group: *member* according to the group file, *active* in this process."""
     name = f"group {settings.GROUP}"
     why = "Its members use libvirt and OVN without root."
     if root:
@@ -30,7 +30,7 @@ def judge_group(user: str, member: bool, active: bool, root: bool) -> Check:
 
 @named("group", "Members of the group need no root.")
 def group(_host: Host) -> list[Check]:
-    """Whether this person may use libvirt and OVN."""
+    """Whether this user may use libvirt and OVN."""
     try:
         entry = grp.getgrnam(settings.GROUP)
     except KeyError:
@@ -48,7 +48,7 @@ def group(_host: Host) -> list[Check]:
 
 @named("libvirt", "It runs the nodes.")
 def libvirt(_host: Host) -> list[Check]:
-    """Whether libvirt answers, and whether the labs' pool is there."""
+    """Whether libvirt answers, and whether the labs' pool exists."""
     said = run(["virsh", "-q", "-c", "qemu:///system", "version"], check=False, timeout=60)
     why = "It runs the nodes and keeps their disks."
     if said.returncode != 0:
@@ -85,7 +85,7 @@ def ovs(host: Host) -> list[Check]:
 
 @named("OVN", "It is the labs' network.")
 def ovn(_host: Host) -> list[Check]:
-    """Whether the northbound database can be reached, and whether northd and the controllers follow it."""
+    """Whether the northbound database is reachable, and northd and the controllers follow it."""
     why = "Switches, routers, DHCP and addresses of labs are made in its northbound database."
     base = ["ovn-nbctl", f"--db={settings.northbound()}", "--no-leader-only", "--timeout=6"]
     said = run([*base, "--bare", "--columns=name", "list", "Logical_Switch"], check=False, timeout=20)
@@ -94,7 +94,7 @@ def ovn(_host: Host) -> list[Check]:
         cure = f"{SETUP} If it was run, see the check of the group."
         return [Check("OVN northbound", State.FAIL, f"{settings.northbound()}: {reason}", why, cure)]
     found = [Check("OVN northbound", State.OK, settings.northbound(), why)]
-    # Each waits until the daemon has taken note of a new sequence number (man ovn-nbctl, --wait).
+    # Each waits until the daemon has processed a new sequence number (man ovn-nbctl, --wait).
     if run([*base, "--wait=sb", "sync"], check=False, timeout=20).returncode != 0:
         return [*found, Check("OVN northd", State.FAIL, "does not follow the northbound database", why, SETUP)]
     found.append(Check("OVN northd", State.OK, "follows", why))
@@ -153,7 +153,7 @@ def _way_out(host: Host) -> Check:
 
 
 def judge_resolvers(recorded: list[str], now: list[str]) -> Check:
-    """What to say about the name servers that guests are given."""
+    """The result for the name servers that guests get."""
     why = "Nodes are given the host's name servers, as setup found them."
     if recorded == now:
         return Check("name servers", State.OK, ", ".join(now), why)
@@ -163,7 +163,7 @@ def judge_resolvers(recorded: list[str], now: list[str]) -> Check:
 
 @named("host facts", "Plans are made from them.")
 def recorded(host: Host) -> list[Check]:
-    """Whether setup was run, and whether what it found still holds."""
+    """Whether setup was run, and whether its findings still hold."""
     why = "Plans are made from what 'winlab host setup' recorded."
     if not host.facts.recorded:
         return [Check("host facts", State.FAIL, "'winlab host setup' was not run on this host", why, SETUP)]

@@ -34,7 +34,7 @@ UNITS = {
     "ovn-host": (("ovn-host.service",), ("ovn-controller.service",)),
 }
 
-# What each service consists of where there is no systemd, in the order of starting.
+# The daemons of each service on a host without systemd, in the order of starting.
 SERVICES = {
     "libvirt": ("virtlogd", "libvirtd"),
     "ovs": ("ovs",),
@@ -42,7 +42,7 @@ SERVICES = {
     "ovn-host": ("controller",),
 }
 
-# There is no polkit without systemd and D-Bus, so the socket's group decides, as it does for polkit's rule anyway.
+# Without systemd and D-Bus there is no polkit, so the socket's group decides, as it does for polkit's rule anyway.
 LIBVIRTD_TEXT = f"""\
 # Written by 'winlab host setup' for hosts without systemd; libvirtd is started with it as -f.
 unix_sock_group = "{settings.GROUP}"
@@ -73,21 +73,21 @@ def running(pidfile: Path, name: str) -> int | None:
 
 
 def program_of(pid: int) -> str:
-    """The name of the program that process *pid* runs, cut to 15 characters by the kernel; empty if it has ended."""
+    """The program name of process *pid*, cut to 15 characters by the kernel; empty if it has ended."""
     try:
         name, _, rest = (Path("/proc") / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")
     except OSError:
         return ""
-    # A zombie has ended, though nobody has asked for its exit code yet (man proc_pid_stat).
+    # A zombie has ended, though nobody has read its exit code yet (man proc_pid_stat).
     return "" if rest.split()[0] == "Z" else name.partition("(")[2]
 
 
 @dataclass(frozen=True)
 class Daemon:
-    """A daemon as it is started where there is no systemd."""
+    """How a daemon is started without systemd."""
 
     name: str
-    needs: str  # the program that must be there
+    needs: str  # the required program
     is_up: Callable[[], bool]
     start: tuple[str, ...]
     stop: tuple[str, ...] | None = None  # None: a signal to the process in ``pidfile``
@@ -176,7 +176,7 @@ def is_up(service: str) -> bool:
 
 
 def ensure(service: str, record: Record, progress: Progress, *, enable: bool = True) -> None:
-    """Have *service* running; libvirt with its socket open to the group.
+    """Make sure that *service* runs; libvirt with its socket open to the group.
 
     :param enable: with systemd, also start it at every boot from now on.
     :raises HostError: it is not installed or does not start.
@@ -222,7 +222,7 @@ def _ensure_daemon(daemon: Daemon, record: Record, progress: Progress) -> None:
 
 
 def wait_until(check: Callable[[], bool], seconds: float) -> bool:
-    """Ask *check* again and again until it says yes; False if it didn't within *seconds*."""
+    """Repeat *check* until it returns true; False if it didn't within *seconds*."""
     end = time.monotonic() + seconds
     while not check():
         if time.monotonic() > end:
@@ -261,7 +261,7 @@ def _ensure_service(service: str, daemon: str, record: Record, progress: Progres
 
 
 def _stop_daemon(name: str, record: Record, progress: Progress) -> None:
-    """Stop the daemon *name* if winlab started it in this boot, and forget it."""
+    """Stop the daemon *name* if winlab started it in this boot, and remove it from the record."""
     started = record.changes.daemons.get(name)
     if started is None:
         return
@@ -284,7 +284,7 @@ def _stop_units(units: list[str], progress: Progress) -> None:
 
 
 def stop(service: str, record: Record, progress: Progress) -> None:
-    """Stop what setup started of *service*, disable what it enabled, and forget both."""
+    """Stop what setup started of *service*, disable what it enabled, and remove both from the record."""
     changes, units = record.changes, units_of(service)
     for name in reversed(SERVICES[service]):
         _stop_daemon(name, record, progress)
@@ -295,7 +295,7 @@ def stop(service: str, record: Record, progress: Progress) -> None:
 
 
 def stop_again(services: list[str], before: Changes, record: Record, progress: Progress) -> None:
-    """Stop *services*, which were just started, without disabling them; the record is what it was *before*."""
+    """Stop the just started *services* without disabling them, and restore the record to *before*."""
     for service in reversed(services):
         for name in reversed(SERVICES[service]):
             _stop_daemon(name, record, progress)
@@ -306,7 +306,7 @@ def stop_again(services: list[str], before: Changes, record: Record, progress: P
 
 
 def leave(service: str, record: Record) -> bool:
-    """Forget that setup started and enabled *service*, so that it goes on; False if setup did neither."""
+    """Remove *service* from the record, so that it keeps running; False if setup neither started nor enabled it."""
     known = {*record.changes.daemons, *record.changes.units_started, *record.changes.units_enabled}
     _forget(service, record)
     return bool(known & {*SERVICES[service], *units_of(service)})

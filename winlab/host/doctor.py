@@ -14,7 +14,7 @@ __all__ = ["Check", "Needs", "State", "diagnose"]
 def diagnose(needs: Needs | None = None) -> list[Check]:
     """Check everything that labs need on this host. Raises nothing; changes nothing. Takes a few seconds.
 
-    :param needs: what a plan needs; None: only say how much there is.
+    :param needs: what a plan needs; None: only report how much there is.
     """
     found = []
     try:

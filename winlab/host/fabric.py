@@ -22,7 +22,7 @@ SB = f"unix:{OVN_RUN / 'ovnsb_db.sock'}"
 CONNECTION = f"punix:{settings.NB_SOCKET}"
 LOCALNET = f"{settings.EXTERNAL_SWITCH}-localnet"
 OWNER = "winlab=host"  # external_ids of the rows that setup makes
-PROBE_MS = 60_000  # a client on a busy host may be silent for long; ovsdb-server's own 5 s would cut it off
+PROBE_MS = 60_000  # a client on a busy host may be silent for long; ovsdb-server's default of 5 s would disconnect it
 
 
 def vsctl(*words: str, check: bool = True) -> Result:
@@ -48,9 +48,9 @@ def ovs_ids() -> dict[str, str]:
 
 
 def merge_mappings(text: str, physnet: str, bridge: str) -> str:
-    """``ovn-bridge-mappings`` with ours added; the others stay as they are.
+    """``ovn-bridge-mappings`` with ours added; the others are unchanged.
 
-    :raises ConflictError: the name is taken by another bridge.
+    :raises ConflictError: another bridge has the name.
     """
     pairs = [pair.strip() for pair in text.split(",") if pair.strip()]
     for pair in pairs:
@@ -73,7 +73,7 @@ def drop_mapping(text: str, physnet: str, bridge: str) -> str:
 
 
 def check_foreign_ovn(ids: dict[str, str]) -> None:
-    """See that this host's controller does not belong to somebody else's OVN.
+    """Check that this host's controller does not belong to somebody else's OVN.
 
     :raises ConflictError: it does.
     """
@@ -90,9 +90,9 @@ def check_foreign_ovn(ids: dict[str, str]) -> None:
 
 
 def mac_for(chassis: str) -> str:
-    """A fixed address for the external bridge, of the locally administered range.
+    """A fixed MAC address for the external bridge, from the locally administered range.
 
-    Left alone, a bridge takes the lowest address of its ports, so it would change as ports come and go. A port that
+    By default a bridge takes the lowest address of its ports, so it would change as ports come and go. A port that
     shares its address with the bridge confuses the host's own network stack on the userspace datapath.
     """
     digest = hashlib.sha256(f"{settings.BRIDGE}/{chassis}".encode()).hexdigest()
@@ -100,14 +100,14 @@ def mac_for(chassis: str) -> str:
 
 
 def find_datapath() -> Datapath:
-    """Which OVS datapath works here, found by asking it to make one.
+    """Which OVS datapath works here, found by creating one.
 
     An existing integration bridge decides: patch ports join only bridges of the same kind.
     """
     if vsctl("br-exists", settings.INTEGRATION_BRIDGE, check=False).returncode == 0:
         kind = vsctl("get", "bridge", settings.INTEGRATION_BRIDGE, "datapath_type").stdout.strip().strip('"')
         return "netdev" if kind == "netdev" else "system"
-    # Loads the module where there is one; fails quietly where there is none or it is built in.
+    # Loads the module if there is one; fails silently if there is none or it is built in.
     run(["modprobe", "openvswitch"], check=False, timeout=30)
     if "system@" in run(["ovs-appctl", "dpif/show"], check=False, timeout=30).stdout:
         return "system"
@@ -119,7 +119,7 @@ def find_datapath() -> Datapath:
 
 
 def ensure_bridge(name: str, datapath: Datapath, extra: tuple[str, ...], record: Record, progress: Progress) -> None:
-    """Have the bridge *name*; one that is there already is left as it is."""
+    """Create the bridge *name*; an existing one is unchanged."""
     if vsctl("br-exists", name, check=False).returncode == 0:
         return
     progress.say(f"making the bridge {name}")
@@ -130,7 +130,7 @@ def ensure_bridge(name: str, datapath: Datapath, extra: tuple[str, ...], record:
 
 
 def ensure_ids(datapath: Datapath, record: Record, progress: Progress) -> None:
-    """Tell ovn-controller where OVN is and which bridge is which; values that are there already stay.
+    """Configure ovn-controller with OVN's address and the bridges; existing values are kept.
 
     :raises ConflictError: the host belongs to another OVN.
     """
@@ -174,15 +174,15 @@ def ensure_address(gateway: str, prefix: int, progress: Progress) -> None:
 
 
 def ensure_socket(record: Record, progress: Progress) -> None:
-    """Open a socket of the northbound database to the group, beside root's own.
+    """Open a socket of the northbound database to the group, besides root's own.
 
-    The folder is setgid, so the socket that ovsdb-server makes in it belongs to the group.
+    The folder is setgid, so the socket that ovsdb-server creates in it belongs to the group.
 
     :raises HostError: the socket did not appear.
     """
     folder = settings.NB_SOCKET.parent
     group = grp.getgrnam(settings.GROUP).gr_gid
-    # Some distributions run ovsdb-server as a user of its own, who must be able to make the socket.
+    # Some distributions run ovsdb-server as a user of its own, which must be able to create the socket.
     owner = (OVN_RUN / "ovnnb_db.sock").stat().st_uid
     record.add("folders", str(folder))
     folder.mkdir(exist_ok=True)
@@ -192,7 +192,7 @@ def ensure_socket(record: Record, progress: Progress) -> None:
         folder.chmod(0o2750)
     there = _connections()
     if there and not wait_until(settings.NB_SOCKET.exists, 1):
-        # ovsdb-server started before the folder was there, and does not try again by itself.
+        # ovsdb-server started before the folder existed, and does not retry by itself.
         _close(there)
         there = []
     if not there:
@@ -206,7 +206,7 @@ def ensure_socket(record: Record, progress: Progress) -> None:
             cure="See its log.",
             evidence="/var/log/ovn/ovsdb-server-nb.log",
         )
-    # ovsdb-server's umask may have taken the group's right to write, without which nobody can connect.
+    # ovsdb-server's umask may have removed the group's write permission, which connecting needs.
     if settings.NB_SOCKET.stat().st_gid != group:
         os.chown(settings.NB_SOCKET, -1, group)
     if settings.NB_SOCKET.stat().st_mode & 0o060 != 0o060:
@@ -224,9 +224,9 @@ def _close(uuids: list[str]) -> None:
 
 
 def ensure_switch(record: Record, progress: Progress) -> None:
-    """Have the external logical switch, joined to the external bridge.
+    """Create the external logical switch, joined to the external bridge, if it is missing.
 
-    :raises ConflictError: a switch of that name is there and not ours.
+    :raises ConflictError: a switch of that name exists and is not ours.
     """
     switch = settings.EXTERNAL_SWITCH
     found = rows(nbctl("--format=json", "--columns=external_ids,ports", "find", "Logical_Switch", f"name={switch}"))
@@ -249,7 +249,7 @@ def ensure_switch(record: Record, progress: Progress) -> None:
 
 
 def undo_rows(record: Record, progress: Progress) -> None:
-    """Remove what setup wrote to OVN, while OVN still runs, so that flows and patch ports go, too."""
+    """Remove what setup wrote to OVN, while OVN still runs, so that it removes flows and patch ports, too."""
     if record.changes.switch:
         progress.say(f"removing the logical switch {settings.EXTERNAL_SWITCH}")
         nbctl("--if-exists", "ls-del", settings.EXTERNAL_SWITCH, check=False)
@@ -258,7 +258,7 @@ def undo_rows(record: Record, progress: Progress) -> None:
         record.save()
     if record.changes.connection:
         _close(_connections())
-        # The socket goes when ovsdb-server closes the remote.
+        # The socket disappears when ovsdb-server closes the remote.
         wait_until(lambda: not settings.NB_SOCKET.exists(), 5)
         record.changes.connection = False
         record.save()

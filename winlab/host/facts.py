@@ -1,6 +1,6 @@
 """What ``winlab host setup`` found on this host and chose: /etc/winlab/host.yaml.
 
-Everybody may read the file; it holds no secrets. Without it the defaults are assumed (``recorded`` is False then).
+Everybody may read the file; it holds no secrets. Without it the defaults apply (and ``recorded`` is False).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RESOLV_FILES = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf
 def read_facts(path: Path = HOST_FILE) -> HostFacts:
     """Read the facts; the defaults if there is no file.
 
-    :raises UsageError: the file can't be read or is not what setup writes; the message names the line or field.
+    :raises UsageError: the file is unreadable or invalid; the message names the line or field.
     """
     cure = "Run 'sudo winlab host setup'; it writes the file anew."
     try:
@@ -69,7 +69,7 @@ def write_facts(facts: HostFacts, path: Path = HOST_FILE) -> None:
 
 
 def parse_resolvers(text: str) -> list[str]:
-    """The IPv4 name servers in a resolv.conf that guests can reach: those that are not the host's own loopback."""
+    """The IPv4 name servers in a resolv.conf that guests can reach: all but the host's own loopback."""
     found = []
     for line in text.splitlines():
         words = line.split()
@@ -86,7 +86,7 @@ def parse_resolvers(text: str) -> list[str]:
 def find_resolvers(
     files: tuple[Path, ...] = RESOLV_FILES, *, otherwise: Sequence[str] = DEFAULT_RESOLVERS
 ) -> list[str]:
-    """The host's upstream DNS servers, or *otherwise* if it has none now that guests could reach."""
+    """The host's upstream DNS servers, or *otherwise* if guests could reach none of them."""
     for path in files:
         try:
             found = parse_resolvers(path.read_text(encoding="utf-8", errors="replace"))

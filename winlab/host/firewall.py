@@ -1,8 +1,8 @@
-"""Forwarding and address translation for the external bridge, beside whatever firewall the host has.
+"""Forwarding and address translation for the external bridge, alongside any firewall of the host.
 
 winlab has an nftables table of its own. But a packet must pass *every* table: an accept in ours does not undo a drop in
-another one. Where Docker, ufw or firewalld rule over forwarded packets, an entry is therefore made there as well, in
-the way that each of them wants.
+another one. If Docker, ufw or firewalld filter forwarded packets, setup therefore adds an entry there as well, in
+the way that each of them expects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TABLE = "winlab"
 TAG = "winlab"
 FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 # On the userspace datapath the kernel's own network stack sees the guests' frames as well. It would answer their ARP
-# requests for any address of the host, also where a lab uses that address inside; 1 means: only on its own interface.
+# requests for any address of the host, even one that a lab uses inside; 1 means: only on the address's own interface.
 ARP_IGNORE = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")
 LEGACY_TABLES = Path("/proc/net/ip_tables_names")
 
@@ -41,9 +41,9 @@ RULES = (
 
 
 def ruleset(cidr: str) -> str:
-    """The text of winlab's own table. Loaded as it is, it replaces the table in one transaction.
+    """The text of winlab's own table. Loading it replaces the table in one transaction.
 
-    Guests get out under the host's address; from elsewhere only answers get in, so this host alone reaches a lab.
+    Guests get out with the host's address. From elsewhere only replies get in, so only this host reaches a lab.
     """
     return f"""\
 table inet {TABLE}
@@ -65,7 +65,7 @@ table inet {TABLE} {{
 
 
 def table_loaded(cidr: str) -> bool:
-    """Whether winlab's table is there, for this subnet."""
+    """Whether winlab's table exists, for this subnet."""
     said = run(["nft", "list", "table", "inet", TABLE], check=False, timeout=20)
     return said.returncode == 0 and cidr in said.stdout and BRIDGE in said.stdout and "drop" in said.stdout
 
@@ -73,7 +73,7 @@ def table_loaded(cidr: str) -> bool:
 def ensure_forwarding(cidr: str, datapath: str, record: Record, progress: Progress) -> None:
     """Let packets of the external subnet through and out.
 
-    :raises HostError: the kernel refuses nftables.
+    :raises HostError: the kernel does not support nftables.
     """
     _switch_on(FORWARD, "IPv4 forwarding", record, progress)
     if datapath == "netdev":
@@ -107,7 +107,7 @@ def _switch_on(path: Path, what: str, record: Record, progress: Progress) -> Non
 
 
 def undo_forwarding(record: Record, progress: Progress) -> None:
-    """Take away the entries and the table that setup made, and put the forwarding switch back."""
+    """Remove the entries and the table that setup made, and restore the forwarding setting."""
     for firewall in record.changes.firewalls:
         progress.say(f"removing the entry for {BRIDGE} from the host's firewall ({firewall})")
         _withdraw(firewall)
@@ -123,7 +123,7 @@ def undo_forwarding(record: Record, progress: Progress) -> None:
 
 
 def found_firewalls() -> list[Firewall]:
-    """The other firewalls of this host that decide about forwarded packets now."""
+    """The other firewalls of this host that currently filter forwarded packets."""
     found: list[Firewall] = []
     if _firewalld_runs():
         found.append("firewalld")
@@ -140,7 +140,7 @@ def found_firewalls() -> list[Firewall]:
 
 
 def _chain(program: str, chain: str) -> str:
-    """The rules of a chain of iptables' filter table, or nothing. Never makes the table by asking for it."""
+    """The rules of a chain of iptables' filter table, or nothing. Does not create the table as a side effect."""
     if find(program) is None:
         return ""
     if program == "iptables-legacy" or "legacy" in run([program, "--version"], check=False, timeout=20).stdout:
@@ -171,7 +171,7 @@ _CHAINS = {
     "forward-legacy": ("iptables-legacy", "FORWARD"),
 }
 
-# ufw lets answers through by itself (before.rules), so one rule is enough.
+# ufw lets replies through by itself (before.rules), so one rule is enough.
 UFW_RULE = ("allow", "in", "on", BRIDGE)
 
 # A zone of its own with firewalld's default target: guests can't open connections to the host. The
@@ -193,7 +193,7 @@ FIREWALLD_UNDO = (
 
 
 def dropping_chains(text: str) -> list[str]:
-    """The base chains in ``nft -j list chains`` that drop forwarded packets by default and are not known otherwise.
+    """The base chains in ``nft -j list chains`` that drop forwarded packets by default and are not otherwise known.
 
     iptables' own tables are left out; :func:`found_firewalls` knows them.
     """
@@ -224,7 +224,7 @@ def entry_there(firewall: Firewall) -> bool:
 def _enter(firewall: Firewall) -> None:
     if firewall == "firewalld":
         for words in FIREWALLD_MAKE:
-            # A zone half made by an earlier, interrupted run is finished.
+            # Finishes a zone that an earlier, interrupted run left incomplete.
             run(["firewall-cmd", *words], check=words == ("--reload",), timeout=60)
     elif firewall == "ufw":
         run(["ufw", "route", *UFW_RULE, "comment", TAG], timeout=60)
@@ -244,6 +244,6 @@ def _withdraw(firewall: Firewall) -> None:
     else:
         program, chain = _CHAINS[firewall]
         for rule in RULES:
-            # As often as it is there: an interrupted run may have entered it twice.
+            # As often as it occurs: an interrupted run may have added it twice.
             while run([program, "-w", "10", "-D", chain, *rule], check=False, timeout=30).returncode == 0:
                 pass

@@ -1,14 +1,14 @@
 """Whether KVM really works, found by running a guest under it.
 
-/dev/kvm may open, machines may be created, and libvirt may list ``kvm``, and yet no guest gets far: some nested
-hypervisors are so. Seen for real: one that interprets every instruction of the guest in software. It is slower than
-QEMU's own emulation by a factor of a hundred, and an ordinary kernel dies at its first VEX instruction ("KVM internal
-error. Suberror: 1", "emulation failure").
+With some nested hypervisors /dev/kvm opens, machines can be created, and libvirt lists ``kvm``, but no guest gets far.
+One that was seen interprets every instruction of the guest in software. It is a hundred times slower than QEMU's own
+emulation, and an ordinary kernel dies at its first VEX instruction ("KVM internal error. Suberror: 1", "emulation
+failure").
 
-The guest here is a firmware image of 64 KiB. It goes the way of every x86 system: real mode, protected mode, page
-tables, 64-bit mode. Then it awaits three ticks of the local APIC's timer with ``hlt``, loops 20 million times, and
-executes a BMI2 instruction if CPUID promises one. Then it signals through QEMU's isa-debug-exit device. The loop takes
-some 10 ms on hardware and 0.1 s under emulation (TCG).
+The guest here is a firmware image of 64 KiB. It boots like every x86 system: real mode, protected mode, page tables,
+64-bit mode. Then it waits with ``hlt`` for three ticks of the local APIC's timer, loops 20 million times, and executes
+a BMI2 instruction if CPUID reports one. Finally it signals through QEMU's isa-debug-exit device. The loop takes
+about 10 ms on hardware and 0.1 s under emulation (TCG).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from winlab.errors import HostError
 from winlab.run import find, run
 
 SIGNAL = 0x2A
-EXIT_CODE = (SIGNAL << 1) | 1  # what QEMU makes of it (hw/misc/debugexit.c)
+EXIT_CODE = (SIGNAL << 1) | 1  # QEMU's resulting exit code (hw/misc/debugexit.c)
 TCG_LIMIT = 30.0  # seconds
-KVM_LIMIT = 2.5  # seconds, at least; a machine that is slow under emulation is given more
-SLOWER = 8  # times as long as emulation: no KVM worth the name
+KVM_LIMIT = 2.5  # seconds, at least; a machine that is slow under emulation gets more
+SLOWER = 8  # times as long as emulation: KVM is of no use
 SIZE = 0x10000
 BASE = 0xF0000  # the firmware's last 64 KiB are also seen here, below 1 MiB
 GDT, GDT_POINTER, IDT_POINTER, TICK = 0x160, 0x180, 0x188, 0x1A0
-IDT = 0x4000  # in memory, which QEMU hands over zeroed
+IDT = 0x4000  # in memory, which QEMU zeroes
 PML4, PDPT, LOW, HIGH = 0x1000, 0x2000, 0x3000, 0x5000
 
-# Instructions as bytes, with the assembly they were made from. Each block is put at its address by payload().
+# Instructions as bytes, with their assembly source. payload() puts each block at its address.
 REAL_MODE = """
     fa                          cli
     fc                          cld
@@ -112,7 +112,7 @@ RESET = """
 
 @dataclass(frozen=True)
 class Probe:
-    """What came of running the guest: whether it signalled, after how many seconds, and if not, why not."""
+    """The result of running the guest: whether it signalled, after how many seconds, and if not, why not."""
 
     works: bool
     seconds: float
@@ -131,7 +131,7 @@ def _bytes(listing: str) -> bytes:
 
 
 def payload() -> bytes:
-    """The firmware image: 64 KiB, seen by the processor at the end of the first 4 GiB and below 1 MiB."""
+    """The firmware image: 64 KiB, mapped at the end of the first 4 GiB and below 1 MiB."""
     rom = bytearray(SIZE)
 
     def put(offset: int, data: bytes) -> None:
@@ -142,7 +142,7 @@ def payload() -> bytes:
     put(0x28, _bytes(PROTECTED_MODE))
     put(0xA0, _bytes(LONG_MODE))
     put(TICK, _bytes(ON_TICK))
-    # Flat 32-bit code, flat data, 64-bit code; marked accessed, for the processor can't mark them in a ROM.
+    # Flat 32-bit code, flat data, 64-bit code; marked accessed, because the processor can't do that in a ROM.
     put(GDT, struct.pack("<4Q", 0, 0x00CF9B000000FFFF, 0x00CF93000000FFFF, 0x00AF9B000000FFFF))
     put(GDT_POINTER, struct.pack("<HI", 4 * 8 - 1, BASE + GDT))
     put(IDT_POINTER, struct.pack("<HQ", 0x21 * 16 - 1, IDT))
@@ -151,7 +151,7 @@ def payload() -> bytes:
 
 
 def command(accelerator: Literal["kvm", "tcg"], firmware: Path) -> list[str]:
-    """The QEMU command that runs the guest: no devices but the one to signal with."""
+    """The QEMU command that runs the guest: no devices but the one that signals."""
     machine = ["-machine", "pc", "-m", "16", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     cpu = "host" if accelerator == "kvm" else "max"
     return [
@@ -161,7 +161,7 @@ def command(accelerator: Literal["kvm", "tcg"], firmware: Path) -> list[str]:
 
 
 def probe_kvm() -> Probe:
-    """Whether KVM works, with the guest proven under emulation first: that also tells how slow this machine is."""
+    """Whether KVM works. The guest first runs under emulation, which also shows how slow this machine is."""
     if not Path("/dev/kvm").exists():
         return Probe(False, 0.0, "There is no /dev/kvm: virtualisation is off in the firmware, or this is a guest.")
     emulated = probe("tcg", TCG_LIMIT)
@@ -171,7 +171,7 @@ def probe_kvm() -> Probe:
 
 
 def probe(accelerator: Literal["kvm", "tcg"], limit: float) -> Probe:
-    """Run the guest under *accelerator* and see whether it signals within *limit* seconds. Raises nothing."""
+    """Run the guest under *accelerator*, and check that it signals within *limit* seconds. Raises nothing."""
     if find("qemu-system-x86_64") is None:
         return Probe(False, 0.0, "QEMU is not installed.")
     with tempfile.TemporaryDirectory(prefix="winlab-") as folder:
@@ -188,7 +188,7 @@ def probe(accelerator: Literal["kvm", "tcg"], limit: float) -> Probe:
 
 
 def _why_late(error: HostError, limit: float) -> str:
-    """What QEMU said before it was stopped, where that tells anything."""
+    """QEMU's messages before it was stopped, if they are informative."""
     said = ""
     for cause in error.causes:
         raw = getattr(cause, "stderr", None) or b""

@@ -1,4 +1,4 @@
-"""What labs have left on this host, by the tags on the things themselves: virtual machines and northbound rows."""
+"""What labs left on this host, found by tags: virtual machines and northbound rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _rows() -> dict[tuple[str, str], str]:
         try:
             said = fabric.nbctl("--format=json", "--columns=_uuid,external_ids", "list", table)
         except CommandError:
-            continue  # an older OVN that has no such table
+            continue  # an older OVN without this table
         for row in fabric.rows(said):
             lab = dict(row["external_ids"][1]).get(tags.KEY)
             if lab and lab != tags.HOST:
@@ -35,7 +35,7 @@ def _rows() -> dict[tuple[str, str], str]:
 
 
 def find() -> set[str]:
-    """The names of the labs that are left. Empty if neither libvirt nor OVN runs."""
+    """The names of the remaining labs. Empty if neither libvirt nor OVN runs."""
     names: set[str] = set()
     if daemons.libvirt_up():
         names |= set(_domains().values())
@@ -45,7 +45,7 @@ def find() -> set[str]:
 
 
 def remove(progress: Progress) -> None:
-    """Remove every virtual machine and northbound row with winlab's tag. The volumes go with the pool."""
+    """Remove every virtual machine and northbound row with winlab's tag. Volumes are removed with the pool."""
     if daemons.libvirt_up():
         for uuid, lab in _domains().items():
             progress.say(f"removing a virtual machine of {lab}")

@@ -13,7 +13,7 @@ from winlab.run import find, run, stream
 
 @dataclass(frozen=True)
 class Package:
-    """A program or file that winlab needs, and the packages that bring it on Debian/Ubuntu and on Fedora."""
+    """A program or file that winlab needs, and the packages that contain it on Debian/Ubuntu and on Fedora."""
 
     needs: str  # a program, or the absolute path of a file
     debian: str
@@ -40,7 +40,7 @@ RUN = (
 MEDIA = (
     Package("wimlib-imagex", "wimtools", "wimlib-utils"),
     Package("mcopy", "mtools", "mtools"),
-    Package("ntfscat", "ntfs-3g", "ntfsprogs"),  # reads Setup's logs off the disk of a machine that stopped
+    Package("ntfscat", "ntfs-3g", "ntfsprogs"),  # reads Setup's logs from the disk of a stopped machine
 )
 
 # To build Linux images, the stand-in media, and Kubernetes.
@@ -65,17 +65,17 @@ BUILD = (
 
 
 def present(package: Package) -> bool:
-    """Whether the program or file is there."""
+    """Whether the program or file exists."""
     return Path(package.needs).exists() if package.needs.startswith("/") else find(package.needs) is not None
 
 
 def missing(wanted: tuple[Package, ...]) -> list[Package]:
-    """Those of *wanted* that are not there."""
+    """Those of *wanted* that are missing."""
     return [package for package in wanted if not present(package)]
 
 
 def install_command(wanted: list[Package]) -> list[str]:
-    """The command that installs *wanted* on this distribution; Debian's, where it is not known."""
+    """The command that installs *wanted* on this distribution; Debian's if the distribution is unknown."""
     if find("apt-get") is None and find("dnf") is not None:
         return ["dnf", "install", "-y", *dict.fromkeys(package.fedora for package in wanted)]
     names = dict.fromkeys(package.debian for package in wanted)
@@ -83,15 +83,15 @@ def install_command(wanted: list[Package]) -> list[str]:
 
 
 def cure(wanted: list[Package]) -> str:
-    """What a person types to get *wanted*."""
+    """The command for the user that installs *wanted*."""
     return f"Run 'sudo {shlex.join(install_command(wanted))}', or 'sudo winlab host setup --install'."
 
 
 def install(wanted: tuple[Package, ...], progress: Progress) -> None:
-    """Install those of *wanted* that are missing, from where the host gets its packages.
+    """Install those of *wanted* that are missing, from the host's own package sources.
 
     :raises HostError: this is neither Debian or Ubuntu (apt-get) nor Fedora (dnf).
-    :raises CommandError: the package manager failed; its last words are shown.
+    :raises CommandError: the package manager failed; the message has its last output.
     """
     absent = missing(wanted)
     if not absent:

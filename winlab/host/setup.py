@@ -1,4 +1,4 @@
-"""``winlab host setup``: make this host ready for labs. May be run again at any time; then it mends what is missing."""
+"""``winlab host setup``: make this host ready for labs. May be run again at any time, to repair what is missing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["setup", "teardown"]
 
 
 def require_root(command: str) -> None:
-    """See that root runs this.
+    """Check that root runs this.
 
-    :raises AccessError: somebody else does.
+    :raises AccessError: another user does.
     """
     if os.geteuid() != 0:
         raise AccessError(
@@ -32,13 +32,13 @@ def require_root(command: str) -> None:
 
 
 def setup(progress: Progress, *, external_cidr: str | None = None, install: bool = False) -> HostFacts:
-    """Make this host ready for labs, and record what it is like in /etc/winlab/host.yaml.
+    """Make this host ready for labs, and record the facts about it in /etc/winlab/host.yaml.
 
     :param external_cidr: the subnet of the external bridge; None: the recorded one, or the first free one.
     :param install: install missing packages first.
     :raises AccessError: not run by root.
     :raises ConflictError: the subnet is in use, or another OVN, switch or pool is in the way.
-    :raises HostError: something is not installed, or does not start.
+    :raises HostError: something is not installed or does not start.
     """
     require_root("winlab host setup")
     known = _known(progress)
@@ -90,7 +90,7 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
         progress.say(f"KVM does not work here, guests will be emulated (slow): {kvm.why}")
     found = HostFacts(
         external_cidr=cidr,
-        # at boot the network may be late; then the name servers of the last time are the better guess
+        # at boot the network may be late; then the previous name servers are the better guess
         resolvers=facts.find_resolvers(otherwise=known.resolvers),
         accelerator="kvm" if kvm.works else "tcg",
         datapath=datapath,
@@ -109,7 +109,7 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
 
 
 def _known(progress: Progress) -> HostFacts:
-    """The facts of an earlier setup. A file that can't be used is written anew, so it is no reason to stop."""
+    """The facts of an earlier setup. An unusable file is ignored: setup writes it again."""
     try:
         return facts.read_facts()
     except UsageError as error:

@@ -21,7 +21,7 @@ def virsh(*words: str, check: bool = True, stdin: str | None = None) -> Result:
 
 
 def pool_xml() -> str:
-    """The pool as libvirt wants it. The folder can be passed through but not listed, as libvirt's own images folder."""
+    """The pool's XML. The folder can be traversed but not listed, like libvirt's own images folder."""
     return f"""\
 <pool type='dir'>
   <name>{settings.POOL}</name>
@@ -39,9 +39,9 @@ def pool_path(xml: str) -> str:
 
 
 def ensure_pool(record: Record, progress: Progress) -> None:
-    """Have the pool, running and started with libvirt.
+    """Make sure that the pool exists, runs, and is started with libvirt.
 
-    :raises ConflictError: a pool of that name is elsewhere.
+    :raises ConflictError: a pool of that name has another folder.
     """
     there = virsh("pool-dumpxml", settings.POOL, check=False)
     if there.returncode == 0 and pool_path(there.stdout) != str(settings.POOL_PATH):
@@ -88,10 +88,10 @@ def undo_pool(record: Record, progress: Progress) -> None:
 def ensure_kvm_mode(record: Record, progress: Progress, path: Path = KVM) -> None:
     """Open /dev/kvm to the group that QEMU runs in.
 
-    Where no udev ran it belongs to root alone. libvirt then probes QEMU again at every look-up of its capabilities, and
+    Without udev it belongs to root alone. libvirt then probes QEMU again at every look-up of its capabilities, and
     starting any guest takes a minute.
 
-    :raises HostError: there is no group ``kvm``; the distribution's QEMU package makes it.
+    :raises HostError: there is no group ``kvm``, which the distribution's QEMU package creates.
     """
     if not path.exists():
         return

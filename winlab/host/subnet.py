@@ -23,13 +23,13 @@ CANDIDATES = (
     "192.168.240.0/20",
 )
 
-# A route as wide as this is a default route in disguise (a VPN's 0.0.0.0/1), not a network in use.
+# A route this wide is a default route in disguise (a VPN's 0.0.0.0/1), not a network in use.
 WIDE = 7
 
 
 @dataclass(frozen=True)
 class Used:
-    """A network that the host already reaches, and how: shown to the person as it is."""
+    """A network that the host already reaches, and how; shown to the user unchanged."""
 
     network: IPv4Network
     device: str
@@ -39,7 +39,7 @@ class Used:
 def used_networks(
     routes: Iterable[Mapping[str, Any]], links: Iterable[Mapping[str, Any]], own_bridge: str
 ) -> list[Used]:
-    """The IPv4 networks in the output of ``ip -j route show table all`` and ``ip -j addr``, but our bridge's own."""
+    """The IPv4 networks in ``ip -j route show table all`` and ``ip -j addr``, except our bridge's own."""
     found = []
     for route in routes:
         device = str(route.get("dev", route.get("type", "")))
@@ -59,7 +59,7 @@ def used_networks(
 
 
 def used_here(own_bridge: str) -> list[Used]:
-    """The IPv4 networks that this host uses now, but for those of *own_bridge*."""
+    """The IPv4 networks that this host uses now, except those of *own_bridge*."""
     routes = json.loads(run(["ip", "-j", "route", "show", "table", "all"], timeout=20).stdout or "[]")
     links = json.loads(run(["ip", "-j", "addr"], timeout=20).stdout or "[]")
     return used_networks(routes, links, own_bridge)
@@ -79,9 +79,9 @@ def collision(cidr: str, used: Iterable[Used]) -> Used | None:
 
 
 def check_cidr(text: str) -> str:
-    """The subnet that a person asked for, in its usual form.
+    """The requested subnet, in its usual form.
 
-    :raises UsageError: it is not an IPv4 network of private use with 256 to 65536 addresses.
+    :raises UsageError: it is not a private IPv4 network with 256 to 65536 addresses.
     """
     try:
         network = IPv4Network(text)
@@ -99,9 +99,9 @@ def check_cidr(text: str) -> str:
 
 
 def choose(asked: str | None, recorded: str | None, used: Iterable[Used]) -> str:
-    """The external subnet: the recorded one, else the one asked for, else the first free candidate.
+    """The external subnet: the recorded one, otherwise the requested one, otherwise the first free candidate.
 
-    :raises ConflictError: the one asked for (or every candidate) is in use, or another is recorded already.
+    :raises ConflictError: the requested one (or every candidate) is in use, or another is already recorded.
     """
     used = list(used)
     if asked is not None:

@@ -1,4 +1,4 @@
-"""``winlab host teardown``: undo what setup did, exactly that, and leave everything else alone."""
+"""``winlab host teardown``: undo exactly what setup did, and leave everything else alone."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from winlab.run import run
 
 
 def teardown(progress: Progress, *, force: bool = False) -> None:
-    """Undo what setup did on this host. Twice in a row is fine. Services that are down are started for it.
+    """Undo what setup did on this host. May be run again. Stopped services are started for it.
 
-    :param force: remove what is left of labs as well: their virtual machines, disks and networks.
+    :param force: also remove remaining labs: their virtual machines, disks and networks.
     :raises AccessError: not run by root.
     :raises ConflictError: there are labs, and *force* is not given.
-    :raises HostError: a service that is needed can't be started. Nothing was undone then.
+    :raises HostError: a required service can't be started. Nothing was undone then.
     """
     if os.geteuid() != 0:
         raise AccessError("'winlab host teardown' must be run by root.", cure="Run 'sudo winlab host teardown'.")
@@ -64,7 +64,7 @@ def needed(changes: Changes) -> list[str]:
     found = []
     if changes.pool:
         found.append("libvirt")
-    # The controller removes its patch ports when the external switch goes, also from bridges of others.
+    # The controller removes its patch ports when the external switch is removed, also from foreign bridges.
     if changes.bridges or changes.mapping or changes.ovs_ids or changes.switch:
         found.append("ovs")
     if changes.switch or changes.connection:
@@ -75,9 +75,9 @@ def needed(changes: Changes) -> list[str]:
 
 
 def _start(record: Record, progress: Progress) -> list[str]:
-    """Start the services that must run to undo what is recorded; those that were down, as after a reboot.
+    """Start those services that must run to undo what is recorded and are down, as after a reboot.
 
-    :raises HostError: one can't be started. Then all is as it was, the record as well.
+    :raises HostError: one can't be started. Nothing has changed then, the record included.
     """
     before = record.changes.model_copy(deep=True)
     again: list[str] = []
@@ -99,9 +99,9 @@ def _start(record: Record, progress: Progress) -> list[str]:
 
 
 def _leave_what_others_use(record: Record, again: list[str], progress: Progress) -> None:
-    """Let services that setup started go on where somebody else uses them by now.
+    """Let services that setup started keep running if somebody else uses them by now.
 
-    :param again: services that were down until a moment ago; nobody uses those.
+    :param again: services that were just started; nobody uses those.
     """
 
     def leave(service: str, why: str) -> None:
@@ -112,7 +112,7 @@ def _leave_what_others_use(record: Record, again: list[str], progress: Progress)
     ours = set(record.changes.bridges)
     if "ovn-central" in used and labs.foreign_rows():
         leave("ovn-central", "OVN's databases go on: they have switches or routers that are not winlab's")
-        # The controller can't go on without the external_ids that setup gave it, but with those of others.
+        # The controller can keep running with others' external_ids, but not without the ones from setup.
         if "ovn-host" in used and "ovs" in used and "ovn-remote" in fabric.ovs_ids():
             leave("ovn-host", "OVN's controller goes on: it was told about OVN by somebody else")
             ours -= {settings.INTEGRATION_BRIDGE}
@@ -141,7 +141,7 @@ def _restore_files(record: Record) -> None:
     if daemons.has_systemd() and changes.files:
         run(["systemctl", "daemon-reload"], check=False, timeout=60)
     record.remove()
-    # The deepest first; one that holds something of somebody else's stays.
+    # The deepest first; a folder with anything else in it stays.
     for name in sorted(changes.folders, key=len, reverse=True):
         path = Path(name)
         if path.is_dir() and not any(path.iterdir()):

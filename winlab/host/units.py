@@ -10,8 +10,8 @@ UNIT = Path("/etc/systemd/system/winlab-host.service")
 TMPFILES = Path("/etc/tmpfiles.d/winlab.conf")
 DROP_IN = Path("/etc/systemd/system/ovn-ovsdb-server-nb.service.d/winlab.conf")
 
-# The network first, for the host's name servers are recorded (man systemd.special, network-online.target).
-# Firewalls and Docker first, so that their chains are there; OVS and OVN, so that there is something to talk to.
+# After the network, because setup records the host's name servers (man systemd.special, network-online.target).
+# After firewalls and Docker, so that their chains exist; after OVS and OVN, so that they can be configured.
 AFTER = (
     *("network-online.target", "nftables.service", "ufw.service", "firewalld.service", "docker.service"),
     *("openvswitch-switch.service", "openvswitch.service", "ovn-central.service", "ovn-northd.service"),
@@ -21,7 +21,7 @@ AFTER = (
 
 
 def unit_text(python: str) -> str:
-    """The systemd unit that runs setup at boot, by the interpreter that runs now.
+    """The systemd unit that runs setup at boot, with the current interpreter.
 
     It follows a restart of Open vSwitch (PartOf): on the userspace datapath the bridge loses its address with it.
     """
@@ -55,7 +55,7 @@ def tmpfiles_text(owner: str = "root") -> str:
 
 
 def drop_in_text(umask: str) -> str:
-    """The drop-in that lets ovsdb-server make a socket that the group can write to."""
+    """The drop-in that lets ovsdb-server create a socket that the group can write to."""
     return (
         f"# Written by 'winlab host setup': the group could not open winlab's socket else.\n[Service]\nUMask={umask}\n"
     )

@@ -1,4 +1,4 @@
-"""Fetches published images over http(s) or from a local file, and lets nothing through that is not the real one.
+"""Fetches published images over http(s) or from a local file, and accepts only files with the right digest.
 
 - The file gets its final name only when its digest is right.
 - A broken transfer is resumed where it stopped (``Range`` with ``If-Range``, RFC 9110 sections 13.1.5 and 14), by the
@@ -30,7 +30,7 @@ from winlab.events import Progress
 
 BLOCK = 1024 * 1024
 TRIES = 5  # in a row without a single new byte
-TRIES_UNSEEN = 3  # the same, when the server was never reached: nobody waits long for a missing network
+TRIES_UNSEEN = 3  # the same if the server was never reached: don't wait long for a missing network
 TIMEOUT = httpx.Timeout(15.0, read=60.0)
 RETRY_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _HTML = (b"<!doctype", b"<html", b"<head", b"<?xml")
@@ -69,10 +69,10 @@ def fetch(
 ) -> str:
     """Bring the published image *download* to *target* and return its SHA-256.
 
-    :param part: where the unfinished file lies between tries and runs (same file system as *target*).
-    :param source: a local file to take instead; it must have the same digest.
+    :param part: where the unfinished file is kept between tries and runs (same file system as *target*).
+    :param source: a local file to use instead; it must have the same digest.
     :param pause: seconds before the second try; doubled for each further one.
-    :raises TransferError: not reachable, not there, not the right file (both digests are shown).
+    :raises TransferError: unreachable, missing, or the wrong file (the message has both digests).
     :raises NotFoundError: the local file does not exist.
     :raises HostError: the disk is full.
     """
@@ -126,7 +126,7 @@ def _full(error: OSError, place: Path) -> HostError:
 def check_space(folder: Path, needed: int) -> None:
     """Make sure that *folder* has room for *needed* bytes.
 
-    :raises HostError: it has not.
+    :raises HostError: it does not.
     """
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -167,7 +167,7 @@ def _copy(download: Download, source: Path, target: Path, progress: Progress) ->
 
 
 class _LostError(Exception):
-    """The transfer broke off in a way that may mend by itself."""
+    """The transfer failed in a way that a retry may cure."""
 
 
 @dataclass
@@ -188,7 +188,7 @@ class _Transfer:
         return self.part.with_name(self.part.name + ".json")
 
     def _drop(self) -> None:
-        """Throw away what came so far."""
+        """Discard what has arrived so far."""
         self.part.unlink(missing_ok=True)
         self._notes.unlink(missing_ok=True)
         self.digests = _Digests(self.download)
@@ -201,7 +201,7 @@ class _Transfer:
         with httpx.Client(follow_redirects=True, timeout=TIMEOUT, verify=_trust()) as client:
             while True:
                 try:
-                    if not self.digests.size or self.digests.problem():  # else all had come, but for the last step
+                    if not self.digests.size or self.digests.problem():  # else all had arrived, but for the last step
                         self._attempt(client)
                 except (_LostError, httpx.HTTPError) as error:
                     failures = 1 if self.digests.size > best else failures + 1
@@ -228,7 +228,7 @@ class _Transfer:
         return self.digests.sha256.hexdigest()
 
     def _take_up(self) -> None:
-        """Go on from what an earlier run left, if it was from the same place."""
+        """Resume what an earlier run left, if it was from the same place."""
         self.digests = _Digests(self.download)
         if not self.part.exists():
             return
@@ -240,7 +240,7 @@ class _Transfer:
                 self.digests.add(block)
 
     def _validator(self) -> str | None:
-        """The strong ETag, or the date, of what came so far ("" if the server gave none); None if from elsewhere."""
+        """The strong ETag or date of what has arrived ("" if the server gave none); None if from elsewhere."""
         try:
             notes = json.loads(self._notes.read_text(encoding="utf-8"))
             return str(notes["validator"]) if notes["url"] == self.url else None
@@ -248,7 +248,7 @@ class _Transfer:
             return None
 
     def _attempt(self, client: httpx.Client) -> None:
-        """Ask for what is missing and write it down.
+        """Request what is missing and write it to disk.
 
         :raises _LostError: worth another try.
         """
@@ -338,7 +338,7 @@ class _Transfer:
     def _wait(self, error: Exception, failures: int) -> None:
         """Sleep before the next try.
 
-        :raises TransferError: it makes no sense, or was tried often enough.
+        :raises TransferError: a retry is pointless, or there were enough.
         """
         host = urlsplit(self.url).netloc
         if _is_tls(error):

@@ -28,7 +28,7 @@ PREFIX = "base-kubernetes-"
 
 
 class Payload:
-    """A payload CD, decided: ``volume`` is its name in the pool."""
+    """A planned payload CD: ``volume`` is its name in the pool."""
 
     def __init__(self, system: System, obtained: Iterable[Obtained], plugins: Iterable[Program]) -> None:
         self.system = system
@@ -56,7 +56,7 @@ class Payload:
 
     @property
     def size(self) -> int:
-        """About how many bytes the CD has."""
+        """The approximate size of the CD in bytes."""
         return sum(len(c) if isinstance(c, bytes) else c.stat().st_size for c in self.files.values())
 
     def write(self, path: Path) -> None:
@@ -65,7 +65,7 @@ class Payload:
 
 
 def _crc32(path: Path) -> int:
-    """A checksum that a guest works out quickly, even an emulated one."""
+    """A checksum that even an emulated guest computes quickly."""
     check = 0
     with path.open("rb") as file:
         while piece := file.read(1 << 20):

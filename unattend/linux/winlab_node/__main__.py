@@ -1,4 +1,4 @@
-"""Runs the verb that is named on the command line."""
+"""Runs the verb named on the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from winlab_node.node import Settings
 
-VERBS = {  # the function of each, and the module that is loaded for it
+VERBS = {  # the module and function of each
     "status": ("status", "status"),
     "prepare": ("prepare", "prepare"),
     "run-kubeadm": ("kubeadm", "run_kubeadm"),
@@ -35,7 +35,7 @@ def verb(name: str) -> Callable[[Node, Settings], Settings]:
 
 
 def main(arguments: list[str], text: str, node: Node) -> int:
-    """Run a verb; its exit code."""
+    """Run a verb and return its exit code."""
     try:
         if len(arguments) != 1 or arguments[0] not in VERBS:
             raise NodeError(f"usage: node.pyz {' | '.join(VERBS)}")
@@ -57,7 +57,7 @@ def main(arguments: list[str], text: str, node: Node) -> int:
 
 
 def start() -> int:
-    """Run the verb of the command line; its exit code."""
+    """Run the verb on the command line and return its exit code."""
     return main(sys.argv[1:], "" if sys.stdin.isatty() else sys.stdin.read(), Node())
 
 

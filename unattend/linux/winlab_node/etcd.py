@@ -1,4 +1,4 @@
-"""etcd's members, by this controller's member."""
+"""etcd's members, through the member on this controller."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 ENDPOINT = ("127.0.0.1", 2379)
 KEYS = "etc/kubernetes/pki/etcd"
-SECONDS = 120  # a member is taken out when a majority knows it
+SECONDS = 120  # removing a member takes a majority
 
 
 def forget_member(node: Node, settings: Settings) -> Settings:
-    """Take a controller, by its address, out of etcd's members; asked of another one, where etcd runs.
+    """Remove a controller, by its address, from etcd's members; run on another controller, where etcd runs.
 
-    A member that is gone counts for etcd's majority until then. By etcd's own HTTP interface (etcd.io, "gRPC gateway"):
+    Until then a dead member counts for etcd's majority. Uses etcd's HTTP interface (etcd.io, "gRPC gateway"), because
     its command-line program is not on every node.
     """
     peer = f"https://{settings['address']}:2380"
@@ -33,7 +33,7 @@ def forget_member(node: Node, settings: Settings) -> Settings:
             try:
                 ask(node, "remove", {"ID": row["ID"]})
                 break
-            except NodeError as error:  # it refuses for 5 s after it has met a member
+            except NodeError as error:  # it refuses for 5 s after it has connected to a member
                 if "unhealthy cluster" not in str(error) or time.monotonic() > end:
                     raise
                 time.sleep(1)
@@ -41,9 +41,9 @@ def forget_member(node: Node, settings: Settings) -> Settings:
 
 
 def ask(node: Node, verb: str, question: Settings) -> Settings:
-    """Ask etcd something about its members.
+    """Send etcd a request about its members.
 
-    :raises NodeError: it refuses, or does not answer.
+    :raises NodeError: it refuses or does not answer.
     """
     keys = node.path(KEYS)
     context = ssl.create_default_context(cafile=str(keys / "ca.crt"))

@@ -1,4 +1,4 @@
-"""Programs: their digests, taken once and recorded, and how they are copied from the CD."""
+"""Programs: their digests, computed once and recorded, and copying them from the CD."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def digest_of(path: Path) -> str:
 
 
 class Record:
-    """Digests of files with their sizes and times, kept in the node: hashing is what takes an emulated CPU longest."""
+    """Digests of files with their sizes and times, kept in the node: hashing is slow on an emulated CPU."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -36,7 +36,7 @@ class Record:
             self._known = json.loads(node.path(self._path).read_text())
 
     def sha256(self, path: Path) -> str:
-        """A file's digest, from the record if the file is still the one of then; empty if there is none."""
+        """A file's digest, from the record if the file is unchanged; empty if there is no file."""
         try:
             stat = path.stat()
         except OSError:
@@ -47,12 +47,12 @@ class Record:
         return str(row[2])
 
     def install(self, source: Path, target: Path, sha256: str, crc32: int | None = None) -> None:
-        """Copy a program, and see on the way that what is read is right.
+        """Copy a program, and check its content on the way.
 
-        winlab checked the SHA-256 of what it put on the CD. Here *crc32* will do, by which a fault in between shows: an
-        emulated CPU works out some 10 MB of SHA-256 a second, and a node has half a gigabyte to copy.
+        winlab checked the SHA-256 of what it put on the CD. Here *crc32* is enough to detect damage in between: an
+        emulated CPU hashes about 10 MB/s with SHA-256, and a node has half a gigabyte to copy.
 
-        :raises NodeError: it is not what it should be.
+        :raises NodeError: the content is wrong.
         """
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(f".{target.name}.winlab-new")
@@ -71,11 +71,11 @@ class Record:
             new.unlink()
             raise NodeError(f"'{source.name}' on winlab's CD is not what payload.json says: its checksum differs.")
         new.chmod(0o755)
-        new.replace(target)  # a program that runs keeps its old file
+        new.replace(target)  # a running program keeps its old file
         stat = target.stat()
         self._known[str(target)] = [stat.st_size, stat.st_mtime_ns, sha256]
 
     def keep(self) -> None:
-        """Write the record, once what it is about is safe on the disk."""
+        """Write the record, after the recorded files are safely on disk."""
         os.sync()
         self._node.write(self._path, json.dumps(self._known))

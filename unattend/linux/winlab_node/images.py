@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from winlab_node.node import Settings
 
-PINNED = "io.cri-containerd.pinned=pinned"  # the kubelet's clean-up leaves such images alone
+PINNED = "io.cri-containerd.pinned=pinned"  # the kubelet's garbage collection leaves such images alone
 
 
 def load(node: Node, settings: Settings) -> Settings:
@@ -22,7 +22,7 @@ def load(node: Node, settings: Settings) -> Settings:
 
 
 def import_from(node: Node, cd: Path, wanted: list[str] | None) -> bool:
-    """Import the CD's images that containerd has not (of *wanted*, if given); it checks every blob's digest."""
+    """Import the CD's images (or *wanted*) that containerd lacks; it checks every blob's digest."""
     archives = sorted((cd / "images").glob("*.tar"))
     if not archives:
         return False
@@ -45,8 +45,8 @@ def import_from(node: Node, cd: Path, wanted: list[str] | None) -> bool:
 
 
 def archive_images(path: Path) -> dict[str, str]:
-    """The images of an OCI archive: digests by names. Docker's older archives have no index: nothing is known."""
-    import tarfile  # here: it loads much, and a CD may have no images
+    """The images of an OCI archive: digests by name. Empty for Docker's older archives, which have no index."""
+    import tarfile  # here: it is slow to load, and a CD may have no images
 
     try:
         with tarfile.open(path) as archive:

@@ -1,4 +1,4 @@
-"""What the kubelet and the pods need of the kernel, the swap and the disks."""
+"""Kernel settings, swap and disks as the kubelet and the pods need them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SYSCTLS = {
     "net.bridge.bridge-nf-call-ip6tables": "1",
     "net.ipv4.ip_forward": "1",
 }
-# systemd-networkd would remove routes that CNI plug-ins and winlab made when it is restarted
+# otherwise a restart of systemd-networkd would remove routes of CNI plug-ins and winlab
 NETWORKD = "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n"
 
 
 def tune(node: Node) -> bool:
-    """Modules, sysctls, no swap, and a networkd that leaves others' routes alone; whether something changed."""
+    """Set modules, sysctls, no swap, and a networkd that keeps foreign routes. Returns whether something changed."""
     changed = node.write("etc/modules-load.d/winlab.conf", "".join(f"{name}\n" for name in MODULES))
     missing = [name for name in MODULES if not node.path(f"sys/module/{name}").exists()]
     if missing:
@@ -39,7 +39,7 @@ def tune(node: Node) -> bool:
 
 
 def mount_store(node: Node) -> bool:
-    """Mount the disk that has containerd's store with the images in it, where winlab gave the node one."""
+    """Mount the disk that has containerd's store with the images in it, if winlab gave the node one."""
     if not any(
         _ext4_label(node.path("dev") / block.name) == STORE_LABEL for block in node.path("sys/block").glob("sd*")
     ):
@@ -69,7 +69,7 @@ def _ext4_label(device: Path) -> bytes:
 
 
 def _no_swap(node: Node) -> bool:
-    """The kubelet refuses to start with swap on."""
+    """Turn swap off: the kubelet refuses to start with it."""
     changed = False
     table = node.path("etc/fstab")
     if table.exists():

@@ -17,7 +17,7 @@ SECRET = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b|\b[0-9a-f]{64}\b")  # bootst
 
 
 def run_kubeadm(node: Node, settings: Settings) -> Settings:
-    """Run kubeadm and pass on what it says; the configuration is on the disk only meanwhile, for root alone."""
+    """Run kubeadm and pass on its output; the configuration is on disk only meanwhile, readable by root alone."""
     arguments, configuration = settings["arguments"], settings.get("configuration", "")
     if not arguments or not all(isinstance(word, str) for word in arguments):
         raise NodeError("settings.arguments must be a list of words, a command of kubeadm first.")
@@ -33,7 +33,7 @@ def run_kubeadm(node: Node, settings: Settings) -> Settings:
     if configuration:
         node.write(place, configuration, 0o600)
         command += ["--config", str(node.path(place))]
-    open_talk = arguments[0] in ("token", "certs")  # whoever asks for a token is to see it; no log is
+    open_talk = arguments[0] in ("token", "certs")  # the caller must see a token that it asked for, a log must not
     log = node.path(LOG)
     log.parent.mkdir(parents=True, exist_ok=True)
     last: list[str] = []
@@ -62,9 +62,9 @@ def run_kubeadm(node: Node, settings: Settings) -> Settings:
 
 
 def _is_done(node: Node, about: dict[str, str]) -> bool:
-    """Whether this init or join was done before.
+    """Whether this init or join was already done.
 
-    :raises NodeError: kubeadm would meet something else than a clean node.
+    :raises NodeError: the node is not clean, so kubeadm would fail.
     """
     noted = node.note("kubeadm", {})
     if noted.get("state") == "begun":

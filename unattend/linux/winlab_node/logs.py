@@ -1,4 +1,4 @@
-"""What to read when a node does not become Ready."""
+"""The logs to read when a node does not become Ready."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def logs(node: Node, settings: Settings) -> Settings:
-    """The last lines of what matters when a node does not become Ready. Changes nothing."""
+    """The last lines of the logs that matter when a node does not become Ready. Changes nothing."""
     count = int(settings.get("lines", 60))
     if not 1 <= count <= 10000:
         raise NodeError(f"settings.lines is {count}, not between 1 and 10000.")

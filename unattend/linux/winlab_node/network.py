@@ -1,4 +1,4 @@
-"""Routes to other nodes' pods, and what leaves under the node's address."""
+"""Routes to other nodes' pods, and source NAT to the node's address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from winlab_node.node import Settings
 
-ROUTES_PROTOCOL = "171"  # by which winlab's routes are known; no routing daemon in rtnetlink.h has it
+ROUTES_PROTOCOL = "171"  # marks winlab's routes; not used by any routing daemon in rtnetlink.h
 MASQUERADE_UNIT = """\
 [Unit]
 Description=winlab: pods talk to the outside under the node's address
@@ -42,7 +42,7 @@ WantedBy=multi-user.target
 
 
 def routes(node: Node, settings: Settings) -> Settings:
-    """Have these routes and this translation of sources, and no others of winlab's, now and after a restart."""
+    """Set these routes and this source NAT, and remove winlab's others, now and after a restart."""
     translated = _masquerade(node, settings.get("masquerade"))
     try:
         wanted = {str(ipaddress.IPv4Network(r["to"])): str(ipaddress.IPv4Address(r["via"])) for r in settings["routes"]}
@@ -66,9 +66,9 @@ def routes(node: Node, settings: Settings) -> Settings:
 
 
 def masquerade(source: str, exceptions: list[str]) -> str:
-    """A ruleset for nft(8): what *source* sends to others than *exceptions* leaves under the node's address.
+    """A ruleset for nft(8): packets from *source*, except to *exceptions*, leave with the node's address.
 
-    Made, emptied and filled in one go, so that loading it again changes nothing.
+    Created, flushed and filled in one transaction, so that loading it again changes nothing.
     """
     return (
         "table ip winlab\n"
@@ -83,7 +83,7 @@ def masquerade(source: str, exceptions: list[str]) -> str:
 
 
 def _masquerade(node: Node, wanted: Settings | None) -> bool:
-    """Have this translation, or none of winlab's, now and after a restart."""
+    """Set this source NAT, or remove winlab's, now and after a restart."""
     unit, file = "winlab-masquerade.service", "var/lib/winlab/masquerade.nft"
     if wanted is None:
         if not node.path(file).exists():

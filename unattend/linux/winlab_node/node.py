@@ -1,4 +1,4 @@
-"""The node: its files below a root, how commands are run in it, and what winlab noted in it."""
+"""The node: its files below a root, how commands are run in it, and winlab's notes in it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import os
 import subprocess  # noqa: TID251 - this runs in guests, where there is no winlab
 from pathlib import Path
 
-TYPE_CHECKING = False  # instead of typing's, whose loading takes an emulated CPU a while
+TYPE_CHECKING = False  # instead of typing's, which is slow to load on an emulated CPU
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     Settings = dict[str, Any]
-    Ended = tuple[int, str]  # a command's exit code and what it said
+    Ended = tuple[int, str]  # a command's exit code and its output
 
 PROGRAMS, PLUGINS, NETWORKS = "usr/local/bin", "opt/cni/bin", "etc/cni/net.d"
-ORIGINAL = ".winlab-original"  # the end of the name under which ``push`` keeps a program
+ORIGINAL = ".winlab-original"  # suffix of the name under which ``push`` keeps a program
 
 
 class NodeError(Exception):
@@ -25,7 +25,7 @@ class NodeError(Exception):
 
 
 def run(command: list[str], text: str = "", heard: Callable[[str], None] | None = None) -> Ended:
-    """Run a command with *text* as its input; what it says on both outputs, line by line to *heard*, too."""
+    """Run a command with *text* as input. Returns its exit code and both outputs; *heard* gets each line, too."""
     pipe = subprocess.PIPE
     merged = subprocess.STDOUT
     with subprocess.Popen(
@@ -61,7 +61,7 @@ class Node:
         return self.root / name.lstrip("/")
 
     def call(self, *command: str, text: str = "", fine: tuple[int, ...] = (0,)) -> str:
-        """Run a command; what it printed.
+        """Run a command and return its output.
 
         :raises NodeError: it failed.
         """
@@ -72,11 +72,11 @@ class Node:
         return output
 
     def follow(self, command: list[str], heard: Callable[[str], None]) -> int:
-        """Run a command and hear it line by line; its exit code."""
+        """Run a command, report its output line by line, and return its exit code."""
         return self._runner(command, "", heard)[0]
 
     def write(self, name: str, content: str, mode: int = 0o644) -> bool:
-        """Write a file, whole or not at all; whether something changed."""
+        """Write a file, whole or not at all. Returns whether something changed."""
         path = self.path(name)
         with contextlib.suppress(OSError):
             if path.read_bytes() == content.encode() and path.stat().st_mode & 0o777 == mode:
@@ -91,12 +91,12 @@ class Node:
         return True
 
     def note(self, name: str, default: Any) -> Any:
-        """What winlab noted in this node before."""
+        """What winlab recorded in this node before."""
         try:
             return json.loads(self.path(f"var/lib/winlab/{name}.json").read_text())
         except (OSError, ValueError):
             return default
 
     def keep(self, name: str, value: Any) -> None:
-        """Note something for a later run."""
+        """Record something for a later run."""
         self.write(f"var/lib/winlab/{name}.json", json.dumps(value))

@@ -17,14 +17,14 @@ LABEL = b"WINLAB_K8S"
 
 @contextlib.contextmanager
 def payload(node: Node, seconds: float = 40.0) -> Iterator[Path]:
-    """The payload CD, mounted while it is used: a mounted CD can't be taken out of its drive.
+    """The payload CD, mounted only while it is used: a mounted CD can't be ejected.
 
     :raises NodeError: there is none, even after *seconds*.
     """
     place = node.path("run/winlab/payload")
     place.mkdir(parents=True, exist_ok=True)
     if f" {place} " in node.path("proc/self/mounts").read_text():
-        node.call("umount", "-l", str(place))  # a run before was killed; what it started may still read there
+        node.call("umount", "-l", str(place))  # an earlier run was killed; its children may still read there
     end = time.monotonic() + seconds
     while (device := drive(node)) is None:
         if time.monotonic() > end:
@@ -41,7 +41,7 @@ def drive(node: Node) -> Path | None:
     """The drive with the payload CD, by the label in its primary volume descriptor: udev may be late."""
     for block in sorted(node.path("sys/block").glob("sr*")):
         device = node.path("dev") / block.name
-        with contextlib.suppress(OSError), device.open("rb", buffering=0) as disc:  # no disc: an OSError
+        with contextlib.suppress(OSError), device.open("rb", buffering=0) as disc:  # an empty drive raises OSError
             disc.seek(16 * 2048)
             sector = disc.read(2048)
             if sector[1:6] == b"CD001" and sector[40:72].rstrip(b" \0") == LABEL:

@@ -1,4 +1,4 @@
-"""Everything that a node has before kubeadm."""
+"""Everything that a node needs before kubeadm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOCKET = "run/containerd/containerd.sock"
 
 
 def prepare(node: Node, settings: Settings) -> Settings:
-    """Bring everything that a node has before kubeadm: kernel settings, programs, files, services, images."""
+    """Install everything that a node needs before kubeadm: kernel settings, programs, files, services, images."""
     files, services = settings["files"], settings["services"]
     record = Record(node)
     for name in files:
@@ -50,7 +50,7 @@ def prepare(node: Node, settings: Settings) -> Settings:
 
 
 def _check_units(node: Node, files: dict[str, Settings], programs: dict[str, Settings]) -> None:
-    """A unit that starts one of our programs must know where it is."""
+    """Check that units start winlab's programs from where they are installed."""
     for name, row in files.items():
         for program in re.findall(r"^ExecStart=(/\S+)", row["content"], re.MULTILINE):
             path = Path(program)
@@ -59,12 +59,12 @@ def _check_units(node: Node, files: dict[str, Settings], programs: dict[str, Set
 
 
 def _copy(node: Node, record: Record, cd: Path, listed: dict[str, dict[str, Settings]]) -> list[str]:
-    """The programs and plug-ins that were not yet there as they are on the CD."""
+    """Copy the programs and plug-ins that are missing or differ from the CD's, and return their paths."""
     touched = []
     for part, source, folder in (("programs", "programs", PROGRAMS), ("cni", "cni", PLUGINS)):
         for name, row in listed[part].items():
             target = node.path(f"{folder}/{name}")
-            if target.with_name(name + ORIGINAL).exists():  # what was pushed stays
+            if target.with_name(name + ORIGINAL).exists():  # keep a pushed program
                 continue
             if record.sha256(target) != row["sha256"]:
                 say(f"copying {name}")
@@ -74,7 +74,7 @@ def _copy(node: Node, record: Record, cd: Path, listed: dict[str, dict[str, Sett
 
 
 def _services(node: Node, services: list[str], touched: list[str]) -> None:
-    """Enable services and start them, those whose files changed anew. The kubelet has nothing to do before the join."""
+    """Enable services; start them, or restart them if their files changed. The kubelet is idle before the join."""
     if any(name.startswith("etc/systemd/") for name in touched):
         node.call("systemctl", "daemon-reload")
     node.call("systemctl", "enable", *services)

@@ -1,4 +1,4 @@
-"""A program, swapped with another."""
+"""Replaces a program by another build."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def push(node: Node, settings: Settings) -> Settings:
-    """Swap a program with the one on the CD under push/, or bring the original back."""
+    """Replace a program by the one on the CD under push/, or restore the original."""
     name, record = settings["program"], Record(node)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", name):
         raise NodeError(f"'{name}' is no name of a program.")
@@ -36,7 +36,7 @@ def push(node: Node, settings: Settings) -> Settings:
             if digest == record.sha256(target):
                 return {"changed": False, "sha256": digest}
             if not original.exists():
-                os.link(target, original)  # the new one takes the name, not the file
+                os.link(target, original)  # the new program takes over the name, not the file
             record.install(source, target, digest)
     if name in ("kubelet", "containerd"):
         node.call("systemctl", "restart", name)

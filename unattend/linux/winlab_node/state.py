@@ -17,11 +17,11 @@ def service(node: Node, *names: str) -> list[str]:
 
 
 def joined(node: Node) -> bool:
-    """Whether the node is part of a cluster: kubeadm ended well, and the kubelet has its certificate."""
+    """Whether the node is part of a cluster: kubeadm succeeded, and the kubelet has its certificate."""
     there = node.path(KUBELET_CONF).exists() and node.path(CLIENT).exists()
     return there and not started(node)
 
 
 def started(node: Node) -> bool:
-    """Whether kubeadm began to make this a node and has not ended well."""
+    """Whether kubeadm began to make this a node and did not succeed."""
     return bool(node.note("kubeadm", {}).get("state") == "begun")

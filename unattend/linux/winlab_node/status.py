@@ -48,7 +48,7 @@ def _programs(node: Node) -> list[Path]:
 
 
 def _same_programs(node: Node, record: Record) -> bool:
-    """Whether all that ``prepare`` brought last is there as it was."""
+    """Whether everything that ``prepare`` last installed is unchanged."""
     wanted = node.note("prepared", {})
     return bool(wanted) and all(
         record.sha256(node.path(name)) == digest or node.path(name + ORIGINAL).exists()

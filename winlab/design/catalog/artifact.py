@@ -1,4 +1,4 @@
-"""What can be asked of a source of artifacts, and what it answers. Pure."""
+"""What a source of artifacts can be asked for, and what it returns. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ContainerImage:
 
     @property
     def file(self) -> str:
-        """The name of the archive: the reference, with what no file's name can hold replaced."""
+        """The name of the archive: the reference, with characters that file names can't hold replaced."""
         return self.reference.replace("/", "_").replace(":", "_").replace("@", "_") + ".tar"
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ Artifact = Program | ContainerImage | Manifest
 
 @dataclass(frozen=True)
 class Obtained:
-    """An artifact at hand: a local file, read-only, whose SHA-256 was checked; ``origin`` says where it came from."""
+    """An available artifact: a local read-only file whose SHA-256 was checked; ``origin`` says where it came from."""
 
     artifact: Artifact
     path: Path
@@ -82,16 +82,16 @@ class Source(Protocol):
     name: str
 
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
-        """What of *wanted* this source can never give, with the reasons. Quick; nothing is fetched or made."""
+        """The parts of *wanted* that this source can never provide, with reasons. Quick; fetches and builds nothing."""
 
     def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
-        """Fetch or make one artifact, or take it from the cache.
+        """Fetch or build one artifact, or take it from the cache.
 
-        :raises WinlabError: it can't be had, or is not what it should be; the message names the artifact.
+        :raises WinlabError: it is unavailable or not as expected; the message names the artifact.
         """
 
     def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
-        """Fetch or make several, in the order in which they were asked for; quicker than one by one.
+        """Fetch or build several, returned in the order given; quicker than one by one.
 
         :raises WinlabError: as :meth:`obtain`.
         """

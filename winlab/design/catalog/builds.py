@@ -12,8 +12,8 @@ Rows ``builds`` of an extension's ``pins.yaml``::
         entrypoint: [/metrics-server]
         user: "65534"
 
-The module is taken in the version of the program or image that is asked for, from Go's module proxy, which gives its
-sums; all that its own go.mod pins is pinned.
+The module's version is that of the requested program or image. It comes from Go's module proxy, which provides its
+sums; everything that its own go.mod pins is pinned.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pinned artifacts: where each publisher has them, and the digest that they must have.
+"""Pinned artifacts: where each publisher offers them, and their required digests.
 
 Rows of ``images/kubernetes/known-good.yaml`` and of each extension's ``pins.yaml``.
 
@@ -13,9 +13,9 @@ Rows of ``images/kubernetes/known-good.yaml`` and of each extension's ``pins.yam
     manifests:
     - {project: calico, version: v3.32.1, name: tigera-operator.yaml, url: https://..., sha256: ...}
 
-A row whose digest nobody could know when it was written says so: a program or manifest names the file of digests
-that its publisher has beside it (``sums_url``), an image leaves out ``digest`` and is taken by its tag. The
-publisher's TLS certificate is then all that vouches for it, until a lab's lock file holds what came.
+The digest may be unknown when a row is written. A program or manifest then names the publisher's file of digests
+(``sums_url``); an image omits ``digest`` and is fetched by its tag. Only the publisher's TLS certificate vouches for
+such an artifact, until a lab's lock file records its digest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Row(BaseModel):
 
 
 class FilePin(_Row):
-    """A published file, and exactly one of its digests or the place where its publisher lists them."""
+    """A published file, with either one of its digests or the place where its publisher lists them."""
 
     url: str = Field(pattern=_URL)
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
@@ -54,9 +54,9 @@ class FilePin(_Row):
 
 
 class ProgramPin(FilePin):
-    """A program; ``member`` is its path inside the ``.tar.gz``, ``.tgz`` or ``.zip`` that the URL brings.
+    """A program; ``member`` is its path inside the ``.tar.gz``, ``.tgz`` or ``.zip`` at the URL.
 
-    The digest is that of the file that the URL brings. Several programs of one archive are several rows.
+    The digest is that of the downloaded file. Several programs of one archive are several rows.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", description="without .exe")
@@ -66,7 +66,7 @@ class ProgramPin(FilePin):
 
     @property
     def artifact(self) -> Program:
-        """The program as sources are asked for it."""
+        """The program to ask sources for."""
         return Program(self.name, self.version, self.os)
 
 
@@ -90,7 +90,7 @@ class ImagePin(_Row):
 
     @property
     def artifact(self) -> ContainerImage:
-        """The image as sources are asked for it."""
+        """The image to ask sources for."""
         return ContainerImage(self.reference, self.os)
 
 
@@ -103,7 +103,7 @@ class ManifestPin(FilePin):
 
     @property
     def artifact(self) -> Manifest:
-        """The manifest as sources are asked for it."""
+        """The manifest to ask sources for."""
         return Manifest(self.project, self.version, self.name)
 
 
@@ -134,9 +134,9 @@ class Pins(_Row):
         yield from self.manifests
 
     def with_those_of(self, others: Iterable[Pins]) -> Pins:
-        """These rows and those of *others*; the same row may be in several.
+        """These rows and those of *others*; a row may occur in several of them.
 
-        :raises HostError: two rows of one artifact differ.
+        :raises HostError: two rows for the same artifact differ.
         """
         rows: dict[Artifact, ProgramPin | ImagePin | ManifestPin] = {}
         for pin in (pin for pins in (self, *others) for pin in pins):

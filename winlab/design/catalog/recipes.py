@@ -1,8 +1,8 @@
 """The catalog: which images there are (images/*.yaml).
 
 A recipe either downloads a published image (``download``) or names the builder that makes one (``build``). A builder is
-an entry point of the group ``winlab.image_builders``, winlab's own or another package's: a module with two functions,
-so that nothing else needs to know what it makes, or how:
+an entry point of the group ``winlab.image_builders``, winlab's own or another package's. It is a module with two
+functions, so that nothing else needs to know what it makes, or how:
 
 - ``fingerprint(recipe) -> str``: a digest of everything besides the recipe that the result depends on;
 - ``build(request) -> None``: writes the image to ``request.output``.
@@ -27,7 +27,7 @@ BUILDERS = "winlab.image_builders"  # the group of entry points
 
 
 class Download(BaseModel):
-    """A published image: where it is, and the SHA-256 (SHA-512 where the publisher gives only that) it must have."""
+    """A published image: where it is, and its required SHA-256 (SHA-512 if the publisher gives only that)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,13 +44,13 @@ class Download(BaseModel):
 
 
 class Evaluation(Download):
-    """An evaluation medium that Microsoft offers: after 180 days it asks for a licence."""
+    """An evaluation medium from Microsoft: after 180 days it asks for a licence."""
 
     file: str = Field(description="what Microsoft calls it; its links don't say")
 
 
 class Build(BaseModel):
-    """An image that is made here: the builder that makes it, and its options."""
+    """An image that is built locally: its builder, and the builder's options."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,13 +71,13 @@ class Recipe(BaseModel):
     user: str = Field(default="", description="whom ssh logs in as")
     usual_seconds: int = Field(default=300, description="how long it takes to make or fetch it, roughly")
     usual_boot_seconds: int | None = Field(default=None, description="from power-on to ready, where it differs")
-    # Windows media: names of install.wim's images start so
+    # Windows media: prefix of the names of install.wim's images
     windows: Literal["2019", "2022", "2025"] | None = None
     stand_in: bool = Field(default=False, description="not the system it names, but a stand-in for rehearsals")
     virtio_drivers: str | None = Field(
         default=None, description="the folder of the media that is laid out as virtio-win; Microsoft's have none"
     )
-    memory_mib: int | None = None  # suggested for a node, where the role's default is too much
+    memory_mib: int | None = None  # suggested for a node if the role's default is too much
     disk_gib: int | None = None
     cni: str | None = Field(default=None, description="the CNI profile where the spec names none")
     download: Download | None = None
@@ -98,7 +98,7 @@ class Recipe(BaseModel):
 class BuildRequest:
     """What a builder gets. ``output`` does not exist yet; ``workdir`` is empty and removed afterwards.
 
-    ``packages`` is for the builder to fill: what it took of the distribution, with the versions.
+    The builder fills ``packages``: what it used of the distribution, with versions.
     """
 
     recipe: Recipe
@@ -106,7 +106,7 @@ class BuildRequest:
     output: Path
     workdir: Path
     progress: Progress
-    mirror: str | None = None  # URL of a mirror of the distribution's archive; None: what the host itself uses
+    mirror: str | None = None  # URL of a mirror of the distribution's archive; None: the host's own
     packages: dict[str, str] = field(default_factory=dict)
 
 
@@ -151,7 +151,7 @@ def systems() -> list[str]:
 def get(name: str) -> Recipe:
     """The recipe *name*. Read once: recipes ship with winlab.
 
-    :raises NotFoundError: there is none; the message lists those there are.
+    :raises NotFoundError: there is none; the message lists the known ones.
     """
     if name not in names():
         raise NotFoundError(f"There is no image named '{name}'.", cure=f"Choose one of: {', '.join(names())}.")
@@ -159,7 +159,7 @@ def get(name: str) -> Recipe:
 
 
 def evaluations() -> list[tuple[str, Evaluation]]:
-    """All evaluation media that are known, with the names of their recipes."""
+    """All known evaluation media, with the names of their recipes."""
     return [(name, one) for name in names() for one in get(name).evaluations]
 
 
@@ -168,12 +168,12 @@ def _entry_point(build: Build) -> EntryPoint | None:
 
 
 def has_builder(recipe: Recipe) -> bool:
-    """Whether what makes *recipe*'s image is installed; true for one that is not built."""
+    """Whether the builder of *recipe*'s image is installed; true if the image is not built."""
     return recipe.build is None or _entry_point(recipe.build) is not None
 
 
 def builder(recipe: Recipe) -> Builder:
-    """The module that makes *recipe*'s image.
+    """The module that builds *recipe*'s image.
 
     :raises HostError: it is not installed; the cure names the package.
     """

@@ -52,7 +52,7 @@ R = TypeVar("R", bound=Releases)
 def read(path: Path, model: type[R]) -> R:
     """Read a file of releases, once.
 
-    :raises HostError: it is not what it should be; the message names the field.
+    :raises HostError: the file is invalid; the message names the field.
     """
     try:
         return model.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})

@@ -18,7 +18,7 @@ from winlab.design.catalog.pins import Pins
 from winlab.errors import UsageError
 
 FILE = "known-good.yaml"
-OLDEST_MINOR = 31  # the first with kubeadm.k8s.io/v1beta4, which is what winlab writes
+OLDEST_MINOR = 31  # the first with kubeadm.k8s.io/v1beta4, which winlab writes
 _NAME = re.compile(r"v?1\.([0-9]+)(?:\.([0-9]+(?:-[a-z]+\.[0-9]+)?))?")
 _PLAIN = r"^[0-9]+\.[0-9]+\.[0-9]+$"
 _WITH_V = r"^v[0-9]+\.[0-9]+\.[0-9]+$"
@@ -59,7 +59,7 @@ class Versions(_Model):
 
 
 class WindowsRules(_Model):
-    """What is known of the builds of one release of Windows Server."""
+    """What is known about the builds of one release of Windows Server."""
 
     build: int
     minimum: str
@@ -85,9 +85,9 @@ class KnownGood(_Model):
 
 
 def load(path: Path | None = None) -> KnownGood:
-    """Read the file of known-good combinations; without *path* the one that comes with winlab, read once.
+    """Read the file of known-good combinations; without *path* the one that ships with winlab, read once.
 
-    :raises UsageError: the file is not what it should be; the message names the field.
+    :raises UsageError: the file is invalid; the message names the field.
     """
     return _own() if path is None else _read(path)
 
@@ -112,8 +112,8 @@ def names() -> list[str]:
 def get(name: str | None = None, *, allow_untested: bool = False) -> Versions:
     """The known-good versions by their name (``1.36``, ``v1.36``, ``v1.36.3``); None: the default.
 
-    :param allow_untested: take any Kubernetes version (``v1.36.1``), with all else from the nearest combination; the
-        result says that it is not known good.
+    :param allow_untested: accept any Kubernetes version (``v1.36.1``), with all else from the nearest combination;
+        the result is marked as not known good.
     :raises UsageError: there is no such combination; the message names the nearest one.
     """
     wanted = name or load().default
@@ -151,7 +151,7 @@ def get(name: str | None = None, *, allow_untested: bool = False) -> Versions:
 
 
 def nearest(minor: int, minors: Iterable[int]) -> int:
-    """The one of *minors* that is nearest to *minor*; of two equally near the newer."""
+    """The one of *minors* nearest to *minor*; the newer one in a tie."""
     return min(minors, key=lambda other: (abs(other - minor), -other))
 
 
@@ -161,9 +161,9 @@ def _nearest(minor: int) -> Versions:
 
 
 def build_number(text: str) -> tuple[int, int]:
-    """``20348.2762``, with or without ``10.0.`` before it, as numbers.
+    """``20348.2762``, with or without a leading ``10.0.``, as numbers.
 
-    :raises UsageError: it is no build.
+    :raises UsageError: it is not a build number.
     """
     found = re.fullmatch(r"(?:10\.0\.)?([0-9]{5})\.([0-9]+)", text.strip())
     if not found:
@@ -172,5 +172,5 @@ def build_number(text: str) -> tuple[int, int]:
 
 
 def summary(row: Versions) -> str:
-    """What people ask for first, in a few words."""
+    """The main versions, in a few words."""
     return f"Kubernetes {row.kubernetes}, containerd {row.containerd}"

@@ -19,7 +19,7 @@ from winlab.design.cni.model import PodNetwork
 from winlab.design.cni.profile import Profile
 from winlab.errors import HostError, UsageError
 
-ELSEWHERE = Elsewhere()  # nobody chooses it: it is what Linux workers of a cluster made elsewhere have
+ELSEWHERE = Elsewhere()  # can't be chosen: Linux workers of a cluster made elsewhere have it
 
 
 @cache
@@ -65,7 +65,7 @@ def get(name: str) -> Profile:
 
 
 def read() -> None:
-    """Have every profile and its file in memory: plan making reads nothing.
+    """Load every profile and its file into memory, so that plan making reads nothing.
 
     :raises HostError: a profile can't be loaded, or its file can't be used.
     """
@@ -74,7 +74,7 @@ def read() -> None:
 
 
 def daemon_sets() -> tuple[str, ...]:
-    """The names of the DaemonSets by which any profile runs on the nodes."""
+    """The names of the DaemonSets that run the profiles on the nodes."""
     return tuple(dict.fromkeys(name for profile in profiles().values() for name in profile.daemon_sets))
 
 
@@ -89,7 +89,7 @@ def _choosable(name: str) -> str:
 
 
 class _Choices:
-    """Puts the profiles' names into a JSON Schema, when it is made."""
+    """Puts the profiles' names into a JSON Schema when it is generated."""
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {**handler(core), "enum": names()}
@@ -113,7 +113,7 @@ def require_rehearsal(profile: Profile) -> None:
 
 
 def require_support(profile: Profile, os: System, release: str = "") -> None:
-    """Refuse a profile that can't run with this system at all.
+    """Refuse a profile that can't run on this system at all.
 
     :raises UsageError: it can't.
     """
@@ -135,7 +135,7 @@ def network(
 ) -> PodNetwork:
     """The pods' network for a profile, with its encapsulation.
 
-    What is wrong with it, :func:`winlab.design.cni.checks.check` says.
+    Not validated here; :func:`winlab.design.cni.checks.check` does that.
     """
     return PodNetwork(
         profile=profile.name,

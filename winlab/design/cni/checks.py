@@ -1,4 +1,4 @@
-"""What can be wrong with a pod network, said before anything is touched. Pure."""
+"""What can be wrong with a pod network, reported before anything is touched. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 def check(profile: Profile, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> None:
-    """See that the network can work with these nodes.
+    """Check that the network can work with these nodes.
 
     :raises UsageError: it can't; the message names all problems, each with its cure.
     """
@@ -46,7 +46,7 @@ def check(profile: Profile, network: PodNetwork, nodes: Sequence[NodeNetwork]) -
 
 
 def problems(profile: Profile, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Problem]:
-    """All that is wrong with the network; empty: nothing."""
+    """All problems of the network; empty if there are none."""
     cidrs = {
         "pods": network.pod_cidr,
         "services": network.service_cidr,

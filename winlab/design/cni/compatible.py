@@ -1,4 +1,4 @@
-"""Whether a release of Windows Server and a CNI profile go with the versions of a cluster. Pure."""
+"""Whether a Windows Server release and a CNI profile work with the versions of a cluster. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from winlab.errors import UsageError
 
 
 def check(chosen: Versions, windows_release: str, build: str | None, profile: str) -> None:
-    """Refuse a release of Windows Server or a CNI profile that does not go with the versions.
+    """Refuse a Windows Server release or a CNI profile that does not work with the versions.
 
     :param windows_release: ``2019``, ``2022`` or ``2025``.
-    :param build: the build of the medium (``20348.2762``, ``10.0.20348.2762``); None: not known yet.
+    :param build: the build of the medium (``20348.2762``, ``10.0.20348.2762``); None if not known yet.
     :param profile: the CNI profile.
-    :raises UsageError: they don't; every reason is given, and the nearest combination that does.
+    :raises UsageError: they don't; the message gives every reason and the nearest combination that works.
     """
     known = versions.load().windows
     rules = known.get(windows_release)
@@ -37,7 +37,7 @@ def check(chosen: Versions, windows_release: str, build: str | None, profile: st
 
 
 def _profiles(row: Versions, release: str) -> list[str]:
-    """The profiles that are known to go with this minor version on this release, in the registry's order."""
+    """The profiles known to work with this minor version on this release, in the registry's order."""
     return [name for name, one in cni.profiles().items() if one.known.goes(name, row.name, release)]
 
 
@@ -49,7 +49,7 @@ def _no_profile(chosen: Versions, release: str) -> str:
 
 
 def _instead(chosen: Versions, release: str, profile: str) -> str:
-    """The nearest combination that has both, else what can be changed."""
+    """The nearest combination that has both, otherwise what can be changed."""
     rows = sorted(versions.load().combinations, key=lambda row: (abs(row.minor - chosen.minor), -row.minor))
     for row in rows:
         if profile in _profiles(row, release):

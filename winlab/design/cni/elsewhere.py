@@ -10,7 +10,7 @@ from winlab.errors import WinlabError
 
 
 class Elsewhere(Profile):
-    """winlab brings the reference plug-ins, which such DaemonSets expect on a node, and no configuration."""
+    """winlab installs the reference plug-ins, which such DaemonSets expect on a node, but no configuration."""
 
     name = "elsewhere"
 
@@ -21,7 +21,7 @@ class Elsewhere(Profile):
     def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:
         """There is none.
 
-        :raises WinlabError: always; :meth:`windows_support` has refused such a node before.
+        :raises WinlabError: always; :meth:`windows_support` has already refused such a node.
         """
         raise WinlabError(
             f"'{node.name}' can't have the CNI profile '{network.profile}'.",

@@ -1,4 +1,4 @@
-"""What ``pins.yaml`` of a CNI profile says beside versions and pins: which Windows it goes with. Pure.
+"""Which Windows a CNI profile works with, from its ``pins.yaml``. Pure.
 
 ::
 
@@ -18,7 +18,7 @@ from winlab.design.catalog.versions import build_number
 
 
 class BadBuilds(BaseModel):
-    """Builds of Windows, the first to the last, that are known to break a profile."""
+    """A range of Windows builds that are known to break a profile."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,5 +38,5 @@ class Known(Releases):
     refused: tuple[BadBuilds, ...] = ()
 
     def goes(self, profile: str, minor: Minor, release: str) -> bool:
-        """Whether the profile is known to go with this minor version of Kubernetes on this release of Windows."""
+        """Whether the profile is known to work with this minor version of Kubernetes on this release of Windows."""
         return release in self.windows.get(profile, {}).get(minor, ())

@@ -1,4 +1,4 @@
-"""What the CNI profiles speak of: the network of the pods, the nodes' share of it, and what follows from it. Pure."""
+"""The types of the CNI profiles: the pod network, the nodes' parts of it, and what follows from it. Pure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class NodeNetwork:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the API server answers without any service network: a controller's address."""
+    """Where the API server answers without a service network: a controller's address."""
 
     host: str
     port: int = 6443
@@ -79,7 +79,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Patch:
-    """A merge patch of an object that something else makes; it can be applied only once the object is there."""
+    """A merge patch for an object that something else creates; it can be applied only once the object exists."""
 
     resource: str
     name: str
@@ -96,7 +96,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Masquerade:
-    """What a Linux node does for pods that talk to the outside: source *source*, unless to one of *exceptions*."""
+    """Source NAT on a Linux node: for packets from *source*, except those to one of *exceptions*."""
 
     source: str
     exceptions: tuple[str, ...]
@@ -104,7 +104,7 @@ class Masquerade:
 
 @dataclass(frozen=True)
 class ProxyNetwork:
-    """What kube-proxy has to know on Windows: the HNS network, and on an overlay its source address.
+    """What kube-proxy needs on Windows: the HNS network, and on an overlay its source address.
 
     The address is either decided here (``source_vip``) or that of an HNS endpoint on the node (``source_endpoint``).
     """
@@ -122,7 +122,7 @@ class HnsEndpoint(TypedDict):
 
 
 class HnsNetwork(TypedDict):
-    """An HNS network that winlab makes; ``node_address`` tells which adapter it takes."""
+    """An HNS network that winlab makes; ``node_address`` identifies the adapter it uses."""
 
     type: Literal["L2Bridge"]
     name: str
@@ -142,7 +142,7 @@ class Support:
 
 @dataclass(frozen=True)
 class ConfigMapEntry:
-    """A question to a cluster made elsewhere: the YAML or JSON document under a key of a ConfigMap."""
+    """A query to a cluster made elsewhere: the YAML or JSON document under a key of a ConfigMap."""
 
     namespace: str
     name: str
@@ -151,7 +151,7 @@ class ConfigMapEntry:
 
 @dataclass(frozen=True)
 class AllObjects:
-    """A question to a cluster made elsewhere: all objects of a kind, such as ``ippools.crd.projectcalico.org``."""
+    """A query to a cluster made elsewhere: all objects of a kind, such as ``ippools.crd.projectcalico.org``."""
 
     resource: str
 
@@ -161,7 +161,7 @@ Question = ConfigMapEntry | AllObjects
 
 @dataclass(frozen=True)
 class Unreadable:
-    """The answer to a question that the cluster does not answer, and why."""
+    """The result of a query that the cluster does not answer, and why."""
 
     why: str
 
@@ -173,8 +173,8 @@ Answer = Object | list[Object] | Unreadable
 class Recognized:
     """What connects the pods of a cluster made elsewhere.
 
-    ``profile`` is None where the cluster uses the profile's project in a way that Windows nodes can't take part in;
-    ``note`` says what was seen.
+    ``profile`` is None if the cluster uses the profile's project in a way that Windows nodes can't take part in;
+    ``note`` says what was found.
     """
 
     profile: str | None

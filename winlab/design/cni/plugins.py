@@ -3,7 +3,7 @@
 Field names: plugins/main/bridge/bridge.go, plugins/ipam/host-local/backend/allocator/config.go, plugins/meta/portmap,
 pkg/hns/netconf_windows.go and plugins/main/windows/{win-bridge,win-overlay}; policies: hcn/hcnpolicy.go of
 Microsoft/hcsshim. With ``apiVersion`` 2 (HCN, which containerd needs) a policy is ``{"Type": ..., "Settings": {...}}``;
-one written in the older form is dropped by the plug-in without a word.
+the plug-in silently drops a policy in the older form.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def linux_programs(versions: Versions) -> list[Program]:
 def linux(node: NodeNetwork, mtu: int) -> str:
     """bridge, host-local and portmap for a Linux node's pods.
 
-    ``ipMasq`` stays off: the plug-in would translate everything that leaves the node's own pod CIDR, so that pods of
-    other nodes saw the node's address.
+    ``ipMasq`` stays off: the plug-in would translate everything that leaves the node's own pod CIDR, and pods of
+    other nodes would see the node's address.
 
     :raises WinlabError: the node has no pod CIDR yet.
     """
@@ -67,7 +67,7 @@ def windows(
     """
     routed = [network.service_cidr]
     if plugin == "win-bridge":
-        routed.append(f"{node.address}/32")  # else a pod does not reach its own node
+        routed.append(f"{node.address}/32")  # otherwise a pod can't reach its own node
     return _conflist(
         {
             "type": plugin,

@@ -1,7 +1,7 @@
-"""What every CNI profile can be asked. Pure: profiles render, others apply.
+"""The interface of every CNI profile. Pure: profiles render, others apply.
 
 A profile is a folder under winlab/design/cni/ with ``PROFILES`` in its ``__init__.py`` and a ``pins.yaml``; or the same
-in a package of its own, with an entry point of the group ``winlab.cni``. docs/cni.md tells how to write one.
+in a package of its own, with an entry point of the group ``winlab.cni``. docs/cni.md explains how to write one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WINDOWS_RELEASES = ("2019", "2022", "2025")
 
 
 class Profile(ABC):
-    """One way of connecting pods, for both systems. What a profile does not need is empty."""
+    """One way of connecting pods, on both systems. Methods that a profile does not need return nothing."""
 
     name: str
     encapsulation: Encapsulation = "none"
@@ -55,7 +55,7 @@ class Profile(ABC):
     # --- what is known of its releases
 
     def load(self) -> Known:
-        """Read its file, if that was not done before: its versions, pins and known-good releases of Windows.
+        """Read its file once: its versions, pins and known-good releases of Windows.
 
         :raises HostError: the file can't be used.
         """
@@ -93,7 +93,7 @@ class Profile(ABC):
         return []
 
     def patches(self, nodes: Sequence[NodeNetwork]) -> list[Patch]:  # noqa: ARG002
-        """Changes of objects that the profile's own controllers make, once they are there."""
+        """Changes to objects that the profile's own controllers create, applied once they exist."""
         return []
 
     # --- what is given to the nodes
@@ -113,7 +113,7 @@ class Profile(ABC):
         return {}
 
     def hns_network(self, network: PodNetwork, node: NodeNetwork) -> HnsNetwork | None:  # noqa: ARG002
-        """The HNS network that winlab has to make on a Windows node; None: something else makes it.
+        """The HNS network that winlab has to make on a Windows node; None if something else makes it.
 
         :raises WinlabError: the profile needs the node's pod CIDR, and there is none yet.
         """
@@ -121,19 +121,19 @@ class Profile(ABC):
 
     @abstractmethod
     def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:
-        """What kube-proxy on this Windows node has to be told.
+        """What kube-proxy on this Windows node needs.
 
         :raises WinlabError: the profile needs the node's pod CIDR, and there is none yet.
         """
 
     def windows_features(self) -> tuple[str, ...]:
-        """The features that Install-WindowsFeature is given."""
+        """The features to install with Install-WindowsFeature."""
         return ("Containers",)
 
     # --- the way of the packets
 
     def masquerade(self, network: PodNetwork) -> Masquerade | None:  # noqa: ARG002
-        """What winlab has to set up on Linux nodes; None: something else translates the sources."""
+        """The source NAT that winlab has to set up on Linux nodes; None if something else does that."""
         return None
 
     def routes(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> dict[str, list[Route]]:  # noqa: ARG002
@@ -151,18 +151,18 @@ class Profile(ABC):
         return []
 
     def router_snat(self, network: PodNetwork) -> tuple[str, ...]:  # noqa: ARG002
-        """Inner networks, beside the lab's own, whose sources the lab's router translates on the way out."""
+        """Inner networks, besides the lab's own, for which the lab's router does source NAT on the way out."""
         return ()
 
     def pod_mtu(self, network: PodNetwork, os: System) -> int:
-        """The largest packet of a pod in bytes. On Windows HNS decides, and winlab can only know it."""
+        """The MTU of a pod in bytes. On Windows HNS decides it; winlab can't change it."""
         linux = network.mtu - (VXLAN_OVERHEAD if network.encapsulation == "vxlan" else 0)
         return HNS_MTU if os == "windows" else linux
 
     # --- a cluster made elsewhere
 
     def questions(self, daemon_sets: Mapping[str, str]) -> Sequence[Question]:  # noqa: ARG002
-        """What has to be read of a cluster with these DaemonSets (names, and their namespaces) to recognize it."""
+        """What to read from a cluster with these DaemonSets (names, and their namespaces) to recognize it."""
         return ()
 
     def recognize(
@@ -170,7 +170,7 @@ class Profile(ABC):
         daemon_sets: Mapping[str, str],  # noqa: ARG002
         answers: Mapping[Question, Answer],  # noqa: ARG002
     ) -> Recognized | None:
-        """Whether the cluster's pods are connected by this profile's project; None: it is not that project."""
+        """How this profile's project connects the cluster's pods; None if it does not."""
         return None
 
     # --- what can be relied on
@@ -191,5 +191,5 @@ class Profile(ABC):
         return self.windows_support(release)
 
     def own_problems(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Problem]:  # noqa: ARG002
-        """What this profile alone objects to."""
+        """Problems that only this profile has."""
         return []

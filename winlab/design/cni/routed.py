@@ -1,4 +1,4 @@
-"""What ``l3`` and ``host-gw`` have in common: reference plug-ins, and pod addresses that are seen on the wire. Pure."""
+"""What ``l3`` and ``host-gw`` share: reference plug-ins, and pod addresses that are visible on the wire. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Routed(Profile):
         }
 
     def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:  # noqa: ARG002
-        """winlab's l2bridge; on an l2bridge kube-proxy takes the node's own address as source."""
+        """winlab's l2bridge, on which kube-proxy uses the node's own address as source."""
         return ProxyNetwork(plugins.NETWORK)
 
     def exceptions(self, network: PodNetwork) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from winlab.errors import UsageError
 
 
 class AddonPlan(BaseModel):
-    """One add-on, decided: its settings as in the spec, the versions of its parts, and what has to be obtained."""
+    """A planned add-on: its settings as in the spec, the versions of its parts, and what has to be obtained."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,7 +48,7 @@ def decide(wanted: Mapping[str, AddonSettings], lab: PlannedLab, minor: int) -> 
 
 
 def manifests(row: AddonPlan, lab: PlannedLab) -> list[Object]:
-    """What the API server is given for one add-on of a lab."""
+    """The objects to apply for one add-on of a lab."""
     one = addon.registry()[row.name]
     return one.manifests(one.Settings.model_validate(row.settings), lab, row.versions)
 

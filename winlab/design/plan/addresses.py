@@ -8,10 +8,10 @@ import uuid
 
 from winlab.errors import UsageError
 
-NAMESPACE = uuid.UUID("6f1f6e0c-7a0e-5d0b-9c1e-3b0d6c1a57ab")  # winlab's own; any constant will do
+NAMESPACE = uuid.UUID("6f1f6e0c-7a0e-5d0b-9c1e-3b0d6c1a57ab")  # winlab's own; any constant would do
 BLOCK = 16  # external addresses are handed out in blocks of this size; a lab's router takes the first
-PROBER = 9  # by which OVN asks whether API servers are there
-CONTROL_PLANE = 10  # the load balancer's, where there are several controllers
+PROBER = 9  # OVN's source address for health checks of API servers
+CONTROL_PLANE = 10  # the load balancer's, if there are several controllers
 FIRST_CONTROLLER = 11  # places of workers: winlab.design.spec.pools
 
 
@@ -34,15 +34,15 @@ def inner(cidr: str, offset: int) -> str:
 def external_block(external_cidr: str, lab: str, addresses: int, chosen: int | None) -> list[str]:
     """The external addresses of a lab: one for its router, then one a node.
 
-    A lab takes one block of 16, or as many neighbouring ones as it needs. Which, follows from its name, so that a plan
-    needs no running host; whether it is free, ``create`` sees. Block 0 holds the host's own address, the last one the
+    A lab takes one block of 16, or as many adjacent ones as it needs. Its name decides which, so that a plan needs no
+    running host; ``create`` checks that the block is free. Block 0 holds the host's own address and the last one the
     broadcast address: neither is handed out.
 
     :raises UsageError: *chosen* is outside the network, or the network is too small.
     """
     network = ipaddress.IPv4Network(external_cidr)
     need = -(-addresses // BLOCK)
-    last = network.num_addresses // BLOCK - 1 - need  # the last block that may come first
+    last = network.num_addresses // BLOCK - 1 - need  # the last block that a lab may start at
     if last < 1:
         raise UsageError(
             f"The external network {external_cidr} is too small for a lab of {addresses} addresses.",

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 API_PORT = 6443
 DOMAIN = "cluster.local"
-WITH_WINDOWS, LINUX_ALONE = "calico-vxlan", "l3"  # the profiles where neither spec nor image names one
+WITH_WINDOWS, LINUX_ALONE = "calico-vxlan", "l3"  # the profiles used if neither spec nor image names one
 
 
 def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: str) -> ClusterPlan:
     """Decide everything about the cluster.
 
     :param router: the external address of the lab's router.
-    :raises UsageError: the versions, the Windows release, the CNI profile or the networks don't go together.
+    :raises UsageError: the versions, the Windows release, the CNI profile or the networks don't fit together.
     """
     chosen = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
     releases = sorted({node.windows.release for node in nodes if node.windows is not None})
@@ -68,18 +68,18 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
 
 
 def _check_support(nodes: Sequence[NodePlan], profile: str) -> None:
-    """See that nobody is known to fail with the profile on these systems, whichever versions were chosen.
+    """Check that the profile is not known to fail on these systems, with any versions.
 
-    :raises UsageError: it is known not to work.
+    :raises UsageError: it is known to fail.
     """
     for node in nodes:
         cni.require_support(cni.get(profile), node.os, node.windows.release if node.windows is not None else "")
 
 
 def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, foreign: ForeignCluster) -> ClusterPlan:
-    """What workers alone have to know of the cluster made elsewhere that they join.
+    """What workers need to know about the cluster made elsewhere that they join.
 
-    :raises UsageError: no known versions go with the cluster's, or its pod network can't be had on these nodes.
+    :raises UsageError: no known versions fit the cluster's, or these nodes can't take part in its pod network.
     """
     chosen = versions.get(_not_newer(spec, foreign), allow_untested=spec.kubernetes.untested)
     profile = _joined_profile(spec, nodes, foreign)
@@ -113,7 +113,7 @@ def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, for
 
 
 def _not_newer(spec: Spec, foreign: ForeignCluster) -> str:
-    """The version that was asked for, else the newest known one that is not newer than the API server."""
+    """The requested version, otherwise the newest known one that is not newer than the API server."""
     if spec.kubernetes.version is not None:
         return spec.kubernetes.version
     for name in versions.names():  # the newest first
@@ -127,7 +127,7 @@ def _not_newer(spec: Spec, foreign: ForeignCluster) -> str:
 
 
 def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignCluster) -> str:
-    """The cluster's own profile; where winlab does not know it, the one that was asked for, or that the image needs."""
+    """The cluster's own profile; if winlab does not know it, the requested one or the one that the image needs."""
     asked = spec.network.cni
     if foreign.cni is not None and asked not in (None, foreign.cni):
         raise UsageError(
@@ -149,13 +149,13 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
 
 
 def _suggested(nodes: Sequence[NodePlan]) -> str | None:
-    """The profile that the image of a Windows node asks for; None if none does."""
+    """The profile that the image of a Windows node requires; None if none does."""
     asked = (recipes.get(node.image).cni for node in nodes if node.os == "windows")
     return next((name for name in asked if name is not None), None)
 
 
 def _check_rehearsal(nodes: Sequence[NodePlan], profile: str) -> None:
-    """Refuse a profile that the stand-in can't take part in: its nodes would wait for ever."""
+    """Refuse a profile that the stand-in can't take part in: its nodes would wait forever."""
     if any(node.os == "windows" and recipes.get(node.image).build is not None for node in nodes):
         cni.require_rehearsal(cni.get(profile))
 

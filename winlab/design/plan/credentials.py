@@ -38,7 +38,7 @@ class Credentials(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    identity: str  # of the nodes they were made for
+    identity: str  # identifies the nodes that they were made for
     administrator_password: str
     ssh_key: str
     ssh_key_public: str
@@ -73,7 +73,7 @@ def password(length: int = 20) -> str:
 
 
 def identity(plan: Plan) -> str:
-    """What the nodes' credentials depend on: their names, systems and addresses; as a digest."""
+    """A digest of what the nodes' credentials depend on: their names, systems and addresses."""
     rows = [f"{node.name} {node.os} {node.address} {node.floating}" for node in plan.nodes]
     return hashlib.sha256("\n".join([plan.network.domain, *rows]).encode()).hexdigest()[:16]
 
@@ -93,7 +93,7 @@ def generate(plan: Plan) -> Credentials:
 
 
 def masked(plan: Plan) -> Credentials:
-    """The same shape with marks in place of secrets, for ``winlab plan --render``."""
+    """The same structure with placeholders for secrets, for ``winlab plan --render``."""
     return Credentials(
         identity=identity(plan),
         administrator_password="<administrator password>",  # noqa: S106
@@ -129,7 +129,7 @@ def _ssh_key(comment: str) -> tuple[str, str]:
 def _rsa() -> RSAPrivateKey:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    # RSA, because WinRM's listener is documented and widely used with it
+    # RSA, because it is documented and widely used for WinRM's listener
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
@@ -151,7 +151,7 @@ def _certificate_builder(subject: str, issuer: x509.Name | None, key: RSAPrivate
         .issuer_name(issuer or name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # a guest's clock may be behind: Windows takes the hardware clock for local time at first
+        # a guest's clock may be behind: at first Windows assumes that the hardware clock has local time
         .not_valid_before(now - datetime.timedelta(days=2))
         .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
     )

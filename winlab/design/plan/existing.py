@@ -1,4 +1,4 @@
-"""What a plan has to know of a cluster made elsewhere, which workers of ours join."""
+"""What a plan needs to know about a cluster made elsewhere that winlab's workers join."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class ForeignCluster:
-    """What is known of a cluster made elsewhere.
+    """What is known about a cluster made elsewhere.
 
-    ``advertised`` is the URL of its API server in its own cluster-info, which nodes use: kubeadm goes on with it,
-    whatever server it was given (k8s.io/kubernetes, cmd/kubeadm/app/discovery/discovery.go). ``server`` says where that
-    leads to, if the person knows better than the lab's name servers. ``ca`` is its CA (PEM), ``cni`` the profile that
-    its pod network is, None where it is none that winlab knows; ``cni_note`` says what was seen.
+    ``advertised`` is the URL of the API server in the cluster's own cluster-info, which nodes use. kubeadm continues
+    with it, whichever server it was given (k8s.io/kubernetes, cmd/kubeadm/app/discovery/discovery.go). ``server`` is
+    the address that it resolves to, if the user gave one in place of the lab's name servers. ``ca`` is the cluster's CA
+    (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note`` says what was found.
     """
 
     server: str
@@ -35,7 +35,7 @@ class ForeignCluster:
 
     @property
     def external(self) -> str:
-        """Host and port to which that leads."""
+        """Host and port that it resolves to."""
         return urlsplit(self.server).netloc
 
     @property

@@ -1,4 +1,4 @@
-"""The facts about a host that a plan depends on. ``winlab host setup`` finds them out (:mod:`winlab.host.facts`)."""
+"""The facts about a host that a plan depends on. ``winlab host setup`` gathers them (:mod:`winlab.host.facts`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class HostFacts(BaseModel):
 
     @property
     def scale(self) -> float:
-        """How much slower than on hardware a guest runs here, roughly (docs/evidence.md): for usual times, limits."""
+        """Roughly how much slower than on hardware a guest runs (docs/evidence.md); for usual times and limits."""
         return 1.0 if self.accelerator == "kvm" else TCG_SCALE
 
     @property

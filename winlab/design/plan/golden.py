@@ -1,8 +1,8 @@
 """Golden images: Windows installed once per set of inputs, generalized by sysprep, and cloned by labs. Pure.
 
-The key is a digest of all that decides what is in the image; what differs from clone to clone (name, address, password,
-CPUs, memory) is not in it. Kubernetes' own programs are in the image only to save time: a clone compares them with its
-payload CD.
+The key is a digest of everything that decides the image's content. What differs between clones (name, address,
+password, CPUs, memory) is not part of it. Kubernetes' own programs are in the image only to save time: a clone compares
+them with its payload CD.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from winlab.design.plan.stock import Stock
 from winlab.design.spec.pools import FIRST_PLACES
 from winlab.errors import UsageError
 
-LAB = "golden-"  # how the names of labs begin that make golden images
+LAB = "golden-"  # prefix of the names of labs that make golden images
 MACHINE = "golden"  # the name of the machine that is installed
 PLACE = FIRST_PLACES[0]  # its place in the network
-# What a clone is told by its own answer file, or what the key covers in another way
+# What a clone gets from its own answer file, or what the key covers in another way
 OWN = {
     *("computer_name", "golden", "medium", "own_medium", "drivers", "own_drivers", "openssh"),
     *("scripts", "files", "extra_drivers", "template"),
@@ -29,13 +29,15 @@ OWN = {
 
 
 def key(node: WindowsNode, stock: Stock) -> str:
-    """The 16 hex digits that name the golden image of a Windows node that is installed by itself."""
+    """The 16 hex digits that name the golden image of a Windows node, which is planned without one."""
     return sha256_of(inputs(node, stock))[:16]
 
 
 def _made_elsewhere(node: WindowsNode, stock: Stock) -> str | None:
-    """The key of the newest golden image in the cache that only its medium can tell from the one which the node would
-    need, where no medium is given or in the cache; None if there is none, or a medium says which one it is."""
+    """The key of the newest cached golden image that would suit the node, if no medium is given or cached.
+
+    The medium is then the only possible difference. None if there is no such image, or if the medium is known.
+    """
     recipe = recipes.get(node.image)
     if recipe.build or recipe.download or node.windows.own_medium or node.image in stock.media:
         return None
@@ -47,7 +49,7 @@ def _made_elsewhere(node: WindowsNode, stock: Stock) -> str | None:
 
 
 def inputs(node: WindowsNode, stock: Stock) -> dict[str, Any]:
-    """All that decides what is in the golden image; a product key is among it."""
+    """Everything that decides the content of the golden image, a product key included."""
     windows = node.windows
     return {
         "image": node.image,
@@ -61,13 +63,13 @@ def inputs(node: WindowsNode, stock: Stock) -> dict[str, Any]:
 
 
 def told(node: WindowsNode, stock: Stock) -> dict[str, Any]:
-    """The inputs as the image's manifest tells them: of a product key only that there was one."""
+    """The inputs as the image's manifest has them; it records only that there was a product key."""
     found = inputs(node, stock)
     return {**found, "windows": {**found["windows"], "product_key": bool(found["windows"]["product_key"])}}
 
 
 def files(windows: WindowsPlan) -> Iterator[tuple[str, str]]:
-    """The files that come into the image, by what they are, each with its SHA-256; a template's text is elsewhere."""
+    """The files that go into the image, by what they are, each with its SHA-256; without a template's text."""
     for name, sha256 in (("drivers", windows.drivers), ("OpenSSH", windows.openssh)):
         if sha256 is not None:
             yield name, sha256
@@ -92,7 +94,7 @@ def key_of(volume: str) -> str | None:
 
 
 def clone(node: NodePlan, stock: Stock) -> NodePlan:
-    """The node as a clone of its golden image; Linux nodes stay as they are."""
+    """The node as a clone of its golden image; Linux nodes are unchanged."""
     if not isinstance(node, WindowsNode):
         return node
     name = _made_elsewhere(node, stock) or key(node, stock)
@@ -106,11 +108,11 @@ def clone(node: NodePlan, stock: Stock) -> NodePlan:
 
 
 def builders(plan: Plan, installed: Sequence[NodePlan]) -> tuple[Plan, ...]:
-    """The plans of the labs in which the golden images of *plan*'s Windows nodes are made, one for each image.
+    """The plans of the labs that make the golden images of *plan*'s Windows nodes, one for each image.
 
-    Each has one machine. They share neither names nor external addresses with one another and with *plan*.
+    Each has one machine. They share neither names nor external addresses with each other or with *plan*.
 
-    :param installed: the plan's workers as they would be installed by themselves.
+    :param installed: the plan's workers as they would be installed without golden images.
     """
     by_name = {node.name: node for node in installed if isinstance(node, WindowsNode)}
     made: dict[str, Plan] = {}
@@ -127,12 +129,12 @@ def builders(plan: Plan, installed: Sequence[NodePlan]) -> tuple[Plan, ...]:
 
 
 def _lab(key_: str, others: set[str]) -> str:
-    """The name of the lab that makes the image with this key: as short as tells it from *others*."""
+    """The name of the lab that makes the image with this key: as short as possible, but unlike *others*."""
     return next(name for digits in range(8, 17) if (name := f"{LAB}{key_[:digits]}") not in others)
 
 
 def _outside(plan: Plan, lab: str, taken: set[str]) -> list[str]:
-    """External addresses for the router and the machine of a builder. Several names may lead to the same block."""
+    """External addresses for a builder's router and machine. Several names may lead to the same block."""
     for number in range(1, 100):
         name = lab if number == 1 else f"{lab}-{number}"
         found = addresses.external_block(plan.host.external_cidr, name, 2, None)

@@ -1,4 +1,4 @@
-"""Decides the plan: everything that will exist, before anything is touched. Pure, and the same for the same input."""
+"""Makes the plan: everything that will exist, before anything is touched. Pure: the same input, the same plan."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from winlab.design.plan.existing import ForeignCluster
 
 LAB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?")  # a domain's name stays under 64 characters
-RESERVED = {"host", "external"}  # of the host's own rows and switch; base volumes begin with "base-"
+RESERVED = {"host", "external"}  # the host's own rows and switch; base volumes begin with "base-"
 DNS_ZONE = "winlab.internal"  # ICANN reserved .internal for private use
 
 
 def check_lab_name(lab: str, *, own: bool = False) -> str:
     """Return *lab* if it can be a lab's name.
 
-    :param own: also if it is the name of a lab in which winlab makes a golden image.
-    :raises UsageError: it can't; the message says which can.
+    :param own: also accept the name of a lab in which winlab makes a golden image.
+    :raises UsageError: it can't; the message says which names can.
     """
     if lab in RESERVED or lab.startswith("base-") or (lab.startswith(golden.LAB) and not own):
         raise UsageError(
@@ -47,7 +47,7 @@ def check_lab_name(lab: str, *, own: bool = False) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Return *prefix* if workers can be called so, with a number behind it; Windows' names have at most 15 characters.
+    """Return *prefix* if it can begin workers' names, before a number; Windows' names have at most 15 characters.
 
     :raises UsageError: they can't.
     """
@@ -63,9 +63,9 @@ def check_prefix(prefix: str) -> str:
 def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignCluster | None = None) -> Plan:
     """Decide every name, address and size of the lab. Reads nothing: the same arguments give the same plan.
 
-    :param stock: what is at hand for this spec (:func:`winlab.supply.images.stock.take`).
+    :param stock: what is available for this spec (:func:`winlab.supply.images.stock.take`).
     :param foreign: a cluster made elsewhere that the workers are to join; the lab has no controllers then.
-    :raises UsageError: the spec can't be had on this host (networks overlap, external network too small).
+    :raises UsageError: the spec is impossible on this host (networks overlap, external network too small).
     """
     check_lab_name(lab)
     if spec.network.mtu > 1500:
@@ -117,7 +117,7 @@ def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignC
 def base_volume(recipe: Recipe, stock: Stock, medium: str = "") -> str:
     """The name of the volume that holds an image: by its key in the cache, or by its medium's content.
 
-    :param medium: the SHA-256 of the medium that is installed from, where it is known.
+    :param medium: the SHA-256 of the installation medium, if it is known.
     """
     suffix = "qcow2" if recipe.format == "qcow2" else "iso"
     known = stock.images.get(recipe.name) or medium or "media-not-given"
@@ -233,10 +233,10 @@ def _windows(row: Pool, recipe: Recipe, name: str, stock: Stock) -> WindowsPlan:
 
 
 def _default_drivers(row: Pool, recipe: Recipe, stock: Stock) -> str | None:
-    """The catalog's virtio drivers where the spec names none.
+    """The catalog's virtio drivers if the spec names none.
 
-    Not on SATA, nor for media that bring their own. A medium that the spec names may come from where nothing can be
-    fetched: it gets them only if the spec asks for a virtio bus.
+    Not on SATA, nor for media with drivers of their own. A medium that the spec names may be used without internet
+    access: it gets them only if the spec asks for a virtio bus.
     """
     if row.bus == "sata" or recipe.build is not None or (row.media is not None and row.bus is None):
         return None

@@ -1,6 +1,6 @@
-"""The plan's types: a whole lab as frozen values. Pure; :mod:`winlab.design.plan.make` decides what is in them.
+"""The plan's types: a whole lab as frozen values. Pure; :mod:`winlab.design.plan.make` fills them in.
 
-A plan holds no path of any host: files that a spec names are known by their content (:class:`Material`).
+A plan holds no paths of a host: files that a spec names are identified by their content (:class:`Material`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Model(BaseModel):
 
 
 class VolumePlan(_Model):
-    """A storage volume. ``backing`` is the volume under it; ``capacity_mib`` is None where the content decides."""
+    """A storage volume. ``backing`` is the volume under it; ``capacity_mib`` is None if the content decides."""
 
     name: str
     role: Literal["disk", "seed", "answer", "media", "base"]
@@ -39,7 +39,7 @@ class WindowsPlan(_Model):
 
     ``medium``, ``drivers`` and ``openssh`` are SHA-256 digests: of the installation medium (empty if none is known),
     the virtio drivers and OpenSSH's archive. ``own_medium`` and ``own_drivers`` say whether the spec itself names them.
-    ``golden`` is the key of the golden image that the node is a clone of.
+    ``golden`` is the key of the golden image that the node is cloned from.
     """
 
     computer_name: str
@@ -65,8 +65,8 @@ class WindowsPlan(_Model):
     def lasting(self) -> dict[str, Any]:
         """What identifies it while its lab stands.
 
-        Contents count where the spec itself names a medium or drivers, names where it adds something. What the cache
-        decides does not count: which catalog medium, which published drivers, which golden image.
+        A medium or drivers that the spec names count by content, additions by name. What the cache decides does not
+        count: which catalog medium, which published drivers, which golden image.
         """
         plain = self.model_dump(
             mode="json",
@@ -86,8 +86,11 @@ class WindowsPlan(_Model):
 
 
 class _Node(_Model):
-    """What all machines have. ``port`` is the UUID of the port in OVN, ``address`` the inner one, ``floating`` the one
-    by which the host reaches it. ``pool`` is empty for controllers."""
+    """What all machines have.
+
+    ``port`` is the UUID of the port in OVN, ``address`` the inner address, and ``floating`` the one by which the host
+    reaches the machine. ``pool`` is empty for controllers.
+    """
 
     name: str
     role: Literal["controller", "worker"]
@@ -121,7 +124,7 @@ class _Node(_Model):
         raise ValueError(f"{self.name} has no {role} volume")
 
     def _lasting(self) -> dict[str, Any]:
-        # names of base volumes follow the cache, and a clone's disk stands on one; names of nodes have the pool's
+        # names of base volumes depend on the cache, and a clone's disk uses one; nodes' names include the pool's
         volumes = [volume.model_dump(exclude={"backing"}) for volume in self.volumes if volume.role != "base"]
         return {**self.model_dump(mode="json", exclude={"volumes", "windows", "pool"}), "volumes": volumes}
 
@@ -137,7 +140,7 @@ class LinuxNode(_Node):
         return self._lasting()
 
     def without_secrets(self) -> LinuxNode:
-        """The node as it may be shown."""
+        """The node without secrets."""
         return self
 
 
@@ -149,7 +152,7 @@ class WindowsNode(_Node):
 
     @property
     def is_clone(self) -> bool:
-        """Whether its disk stands on a golden image."""
+        """Whether its disk is based on a golden image."""
         return self.windows.golden is not None
 
     def lasting(self) -> dict[str, Any]:
@@ -157,7 +160,7 @@ class WindowsNode(_Node):
         return {**self._lasting(), "windows": self.windows.lasting()}
 
     def without_secrets(self) -> WindowsNode:
-        """The node with a mark in place of its product key."""
+        """The node with a placeholder for its product key."""
         if self.windows.product_key is None:
             return self
         return self.changed(product_key="<product key>")
@@ -173,8 +176,8 @@ NodePlan: TypeAlias = LinuxNode | WindowsNode
 class ClusterPlan(_Model):
     """Kubernetes in the lab. ``endpoint`` is the API server for nodes, ``external`` the same for the host.
 
-    ``components`` are the versions of the CNI profile's own parts. ``names`` are all addresses that the API server's
-    certificate is for; ``source`` is a checkout of Kubernetes to build from, in place of the published version.
+    ``components`` are the versions of the CNI profile's own parts. ``names`` are all addresses in the API server's
+    certificate; ``source`` is a checkout of Kubernetes to build from, in place of the published version.
     """
 
     versions: Versions
@@ -195,12 +198,12 @@ class ClusterPlan(_Model):
         return {**self.versions.by_name, **self.components}
 
     def lasting(self) -> dict[str, Any]:
-        """What identifies the cluster while it stands: of a checkout only that there is one."""
+        """What identifies the cluster while it stands; of a checkout only whether there is one."""
         return {**self.model_dump(mode="json", exclude={"source"}), "source": self.source is not None}
 
 
 class NetworkPlan(_Model):
-    """The lab's switch and router, and their leg outside."""
+    """The lab's switch and router, and the router's external side."""
 
     switch: str
     router: str
@@ -218,9 +221,9 @@ class NetworkPlan(_Model):
 
 
 class Plan(_Model):
-    """A whole lab, decided.
+    """A whole lab.
 
-    ``builders`` are the labs that make the golden images of the Windows nodes, one each. Of such a lab, ``golden`` is
+    ``builders`` are the labs that make the golden images of the Windows nodes, one each. For such a lab, ``golden`` is
     the key of its image.
     """
 
@@ -237,8 +240,8 @@ class Plan(_Model):
     def digest(self) -> str:
         """Identifies the lab: 16 hex digits of the SHA-256 over what lasts while it stands.
 
-        So a lab is carried on by a newer winlab with newer images, after a move of the cache, with a renamed medium.
-        The host's abilities (found at every boot) and resolvers don't count either.
+        So ``create`` can continue a lab with a newer winlab and newer images, a moved cache or a renamed medium.
+        The host's abilities (checked at every boot) and resolvers don't count either.
         """
         lasting = {
             "lab": self.lab,
@@ -251,22 +254,22 @@ class Plan(_Model):
 
     @property
     def components(self) -> dict[str, str]:
-        """The versions of what extensions bring, by name: the CNI profile's parts, and the add-ons'."""
+        """The versions of extensions' parts, by name: the CNI profile's and the add-ons'."""
         return dict(self.cluster.components, **{name: one for row in self.addons for name, one in row.versions.items()})
 
     @property
     def joins(self) -> bool:
-        """Whether these are workers alone, for a cluster made elsewhere."""
+        """Whether the lab has only workers, for a cluster made elsewhere."""
         return all(node.role == "worker" for node in self.nodes)
 
     @property
     def alias(self) -> tuple[str, str] | None:
-        """The name of the API server of a cluster made elsewhere and the address it leads to, if the user gave one."""
+        """The API server's name in a cluster made elsewhere and the address that the user gave for it, if any."""
         name, address = (where.rpartition(":")[0] for where in (self.cluster.endpoint, self.cluster.external))
         return (name, address) if self.joins and name != address else None
 
     def without_secrets(self) -> Plan:
-        """The plan as it may be shown: marks in place of product keys."""
+        """The plan without secrets: placeholders for product keys."""
         return self.model_copy(
             update={
                 "nodes": tuple(node.without_secrets() for node in self.nodes),
@@ -279,7 +282,7 @@ class Plan(_Model):
         return tuple(node for node in self.nodes if isinstance(node, WindowsNode))
 
     def clones(self, golden: str | None = None) -> tuple[WindowsNode, ...]:
-        """The nodes whose disks stand on a golden image, or on the one with this key."""
+        """The nodes whose disks are based on a golden image, or on the one with this key."""
         return tuple(node for node in self.windows_nodes() if node.is_clone and golden in (None, node.windows.golden))
 
     def pools(self) -> tuple[str, ...]:
@@ -287,7 +290,7 @@ class Plan(_Model):
         return tuple(dict.fromkeys(node.pool for node in self.nodes if node.pool))
 
     def labels(self, node: NodePlan) -> dict[str, str]:
-        """The labels that Kubernetes' node is to have: the pool's, where there are several to choose from."""
+        """The labels for the Kubernetes node: the pool's, if the lab has several pools."""
         return {POOL_LABEL: node.pool} if node.pool and len(self.pools()) > 1 else {}
 
     def node(self, name: str) -> NodePlan:

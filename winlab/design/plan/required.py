@@ -1,4 +1,4 @@
-"""Which artifacts a lab needs, by what its plan says. Pure."""
+"""Which artifacts a lab needs, according to its plan. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONTAINERD = {
     "linux": ("containerd", "containerd-shim-runc-v2", "ctr"),
     "windows": ("containerd", "ctr", WINDOWS_SHIM),
 }
-# A node becomes Ready without them: a tool for people, and what starts containers of Windows, which has no source in Go
+# A node becomes Ready without them: crictl is for users; the shim starts Windows' containers and has no source in Go
 OPTIONAL = frozenset({"crictl", WINDOWS_SHIM})
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
 REGISTRY = "registry.k8s.io"
@@ -30,7 +30,7 @@ REGISTRY = "registry.k8s.io"
 
 @dataclass(frozen=True)
 class Payload:
-    """What the payload CD for one system holds; ``programs`` go to the nodes' search path, ``plugins`` are CNI's."""
+    """The content of one system's payload CD; ``programs`` go to the nodes' search path, ``plugins`` are CNI's."""
 
     os: System
     programs: tuple[Program, ...]
@@ -44,7 +44,7 @@ class Payload:
 
 
 def payloads(plan: Plan) -> list[Payload]:
-    """One payload for each system that the lab's nodes run."""
+    """One payload for each operating system in the lab."""
     return [
         Payload(system, _programs(plan, system), _plugins(plan, system), _images(plan, system))
         for system in ("linux", "windows")
@@ -58,7 +58,7 @@ def kubectl(versions: Versions) -> Program:
 
 
 def node_images(plan: Plan, *, controller: bool) -> list[str]:
-    """The references of the images that a Linux node gets before it joins; workers do without the control plane's."""
+    """The references of the images that a Linux node gets before it joins; workers don't need the control plane's."""
     names = [image.reference for image in _images(plan, "linux") if "/agnhost:" not in image.reference]
     if controller:
         return names
@@ -66,11 +66,11 @@ def node_images(plan: Plan, *, controller: bool) -> list[str]:
 
 
 def every(plan: Plan) -> list[Artifact]:
-    """Everything that the lab needs; :func:`optional` says what can be done without."""
+    """Everything that the lab needs; :func:`optional` says what is not essential."""
     found: dict[Artifact, None] = {}
     for payload in payloads(plan):
         found.update(dict.fromkeys(payload.artifacts))
-    found[kubectl(plan.cluster.versions)] = None  # no node may run Linux in a lab that joins another's cluster
+    found[kubectl(plan.cluster.versions)] = None  # a lab that joins a cluster made elsewhere may have no Linux node
     for row in plan.addons:
         found.update(dict.fromkeys(artifact for artifact in row.artifacts if isinstance(artifact, Manifest)))
     if not plan.joins:
@@ -79,7 +79,7 @@ def every(plan: Plan) -> list[Artifact]:
 
 
 def pins(plan: Plan) -> Pins:
-    """Where the publishers have what the lab may need.
+    """The pins of what the lab may need.
 
     :raises HostError: a file of pins can't be used, or two disagree.
     """
@@ -88,7 +88,7 @@ def pins(plan: Plan) -> Pins:
 
 
 def builds(plan: Plan) -> list[GoBuild]:
-    """How the parts of the lab's extensions are built, where they say it."""
+    """How the parts of the lab's extensions are built, for those that say so."""
     return [build for releases in _extensions(plan) for build in releases.builds]
 
 
@@ -106,7 +106,7 @@ def optional(artifact: Artifact) -> bool:
 
 
 def _is_pause(image: ContainerImage) -> bool:
-    # it has Windows' own layers, which nobody can build; without it the node is Ready, and runs no pods
+    # it contains Windows' own layers, which can't be built; without it the node is Ready, but runs no pods
     return image.os == "windows" and "/pause:" in image.reference
 
 
@@ -136,7 +136,7 @@ def _images(plan: Plan, system: System) -> tuple[ContainerImage, ...]:
     if plan.joins:
         names = [name for name in names if name.partition(":")[0] not in (*CONTROL_PLANE, "coredns/coredns")]
     own = [ContainerImage(f"{REGISTRY}/{name}", system) for name in names]
-    if plan.joins:  # what else runs there, runs in the versions that the cluster itself names
+    if plan.joins:  # the cluster itself decides the versions of everything else that runs there
         return tuple(own)
     own += [image for image in cni.get(plan.cluster.profile).images(plan.cluster.releases) if image.os == system]
     own += [one for row in plan.addons for one in row.artifacts if isinstance(one, ContainerImage) and one.os == system]

@@ -1,4 +1,4 @@
-"""What is at hand, as a value: all that plan making has to know of caches, media and the spec's own files.
+"""What is available, as a value: all that plan making needs to know about caches, media and the spec's own files.
 
 :func:`winlab.supply.images.stock.take` reads it, once; nothing in winlab.design reads anything.
 """
@@ -18,14 +18,14 @@ class _Model(BaseModel):
 
 
 class Material(_Model):
-    """A file that goes into nodes, known by its content and its name; in a folder, its path below that folder."""
+    """A file for nodes, identified by its content and its name; in a folder, by its path below that folder."""
 
     name: str
     sha256: str
 
 
 class Template(_Model):
-    """A Jinja template of the user's own: the text of the file ``name``, and of those beside it that it refers to."""
+    """A user's own Jinja template: the text of the file ``name``, and of those in its folder that it refers to."""
 
     name: str
     texts: Mapping[str, str]
@@ -40,13 +40,13 @@ class GoldenImage(_Model):
 
 
 class Stock(_Model):
-    """What is at hand.
+    """What is available.
 
-    ``images`` are the cache's keys (64 hex digits) of images that are built or published, by recipe; ``media`` the
-    SHA-256 of the newest medium in the cache, by recipe; ``drivers`` that of the virtio drivers: the cache's newest,
-    else the published ones. ``golden`` is ordered by age, the oldest first. ``files`` has what the spec's paths lead
-    to: one material for a file, one for each file below a folder. ``paths`` says where the content with a SHA-256 is
-    on this host. ``scripts`` is a digest of winlab's own templates and scripts for Windows, which come into golden
+    ``images`` are the cache's keys (64 hex digits) of images that are built or published, by recipe. ``media`` has the
+    SHA-256 of the newest medium in the cache, by recipe. ``drivers`` is that of the virtio drivers: the cache's newest,
+    otherwise the published ones. ``golden`` is ordered by age, the oldest first. ``files`` has the materials at the
+    spec's paths: one for a file, one for each file below a folder. ``paths`` says where the content with a SHA-256 is
+    on this host. ``scripts`` is a digest of winlab's own templates and scripts for Windows, which go into golden
     images.
     """
 
@@ -70,7 +70,7 @@ class Stock(_Model):
     def require(self, sha256: str) -> Path:
         """Where the file with this content is on this host.
 
-        :raises NotFoundError: it is not here any more.
+        :raises NotFoundError: it no longer exists.
         """
         if sha256 not in self.paths:
             raise NotFoundError(

@@ -1,6 +1,6 @@
-"""Tags: what every object carries, so that the truth can be read back from the objects themselves.
+"""Tags: every object carries them, so that the state can be read back from the objects themselves.
 
-A domain carries an element in its metadata, an OVN row carries external_ids. There is no database of winlab's own.
+A domain carries an element in its metadata, an OVN row carries external_ids. winlab has no database of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 if TYPE_CHECKING:
     from winlab.design.plan.model import NodePlan, Plan
 
-NAMESPACE = "urn:winlab:"  # of the tag in a domain's metadata, whatever its version
+NAMESPACE = "urn:winlab:"  # of the tag in a domain's metadata, in every version
 XMLNS = f"{NAMESPACE}domain:1"
 KEY = "winlab"  # in external_ids: the lab's name
-HOST = "host"  # the name in tags of what `winlab host setup` made, which is no lab's
+HOST = "host"  # the name in tags of objects that `winlab host setup` made, which belong to no lab
 KEY_PLAN = "winlab-plan"
 KEY_NODE = "winlab-node"
-# Tables of OVN's northbound database whose rows stand by themselves and carry external_ids: ovn-nb(5)
+# Tables of OVN's northbound database with independent rows that carry external_ids: ovn-nb(5)
 TABLES = (
     *("Logical_Switch", "Logical_Router", "DHCP_Options", "DNS", "Address_Set", "Port_Group", "Load_Balancer"),
     *("HA_Chassis_Group", "Meter"),
@@ -63,7 +63,7 @@ def element(plan: Plan, node: NodePlan) -> etree._Element:
 
 
 def read(domain_xml: str) -> Tag | None:
-    """The tag in a domain's XML; None where it has none, so is not ours."""
+    """The tag in a domain's XML; None if it has none, and so is not winlab's."""
     found = etree.fromstring(domain_xml.encode()).find(f"metadata/{{{XMLNS}}}node")
     if found is None:
         return None
@@ -74,7 +74,7 @@ def read(domain_xml: str) -> Tag | None:
 
 
 def lab_of(domain_xml: str) -> str | None:
-    """The lab whose tag a domain's XML carries, in whatever version of the tag; None if it carries none."""
+    """The lab whose tag a domain's XML carries, in any version of the tag; None if it carries none."""
     metadata = etree.fromstring(domain_xml.encode()).find("metadata")
     for tag in metadata if metadata is not None else ():
         if isinstance(tag.tag, str) and tag.tag.startswith(f"{{{NAMESPACE}"):

@@ -1,1 +1,1 @@
-"""What guests, libvirt and OVN are given, as values, text and bytes. Pure: nothing here touches a host."""
+"""The input of guests, libvirt and OVN as values, text and bytes. Pure: nothing here touches a host."""

@@ -1,7 +1,7 @@
-"""What a Windows node is given: the files of its answer ISO.
+"""The files of a Windows node's answer ISO.
 
-Source of the format: Microsoft's Unattended Windows Setup Reference. The scripts are the same bytes for every node;
-what differs between nodes is in node.json.
+Source of the format: Microsoft's Unattended Windows Setup Reference. The scripts are identical for every node;
+differences are in node.json.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPENSSH = "winlab/OpenSSH-Win64.zip"
 def answer_xml(node: NodePlan, administrator_password: str) -> str:
     """The node's Autounattend.xml.
 
-    :raises UsageError: the person's own template can't be used.
+    :raises UsageError: the user's own template can't be used.
     """
     assert node.windows is not None
     windows = node.windows

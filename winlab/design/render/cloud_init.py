@@ -1,4 +1,4 @@
-"""What a Linux node is given: cloud-init's NoCloud seed.
+"""A Linux node's seed for cloud-init (NoCloud).
 
 Source: cloud-init's documentation of NoCloud and of network configuration version 2. Interfaces are matched by MAC
 address; a match by name is dropped silently by one of cloud-init's renderers.
@@ -36,7 +36,7 @@ def seed_files(plan: Plan, node: NodePlan, credentials: Credentials) -> dict[str
                 "match": {"macaddress": node.mac},
                 "set-name": "eth0",
                 "dhcp4": True,
-                # so that short names of other nodes resolve; a word, says cloud-init's schema
+                # so that short names of other nodes resolve; cloud-init's schema wants a string
                 "dhcp4-overrides": {"use-domains": "true"},
                 "mtu": plan.network.mtu,
             }

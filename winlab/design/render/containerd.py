@@ -17,7 +17,7 @@ from winlab.design.render.kubeadm import SOCKETS
 
 CNI_BIN = {"linux": "/opt/cni/bin", "windows": "C:/opt/cni/bin"}
 CNI_CONF = {"linux": "/etc/cni/net.d", "windows": "C:/etc/cni/net.d"}
-CNI_DIRS_SINCE = (2, 1)  # `bin_dirs`; before `bin_dir`, and both together are an error
+CNI_DIRS_SINCE = (2, 1)  # `bin_dirs`; older versions use `bin_dir`, and both together are an error
 
 # github.com/containerd/containerd, containerd.service
 UNIT = """\

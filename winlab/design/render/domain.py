@@ -1,7 +1,7 @@
 """The libvirt domain of a node.
 
 Sources: libvirt's domain format (validated against the schema of 9.0), and the settings that virt-manager gives to
-Windows guests. What differs between Linux and Windows, KVM and TCG, kernel and userspace datapath is decided here.
+Windows guests. The differences between Linux and Windows, KVM and TCG, kernel and userspace datapath are decided here.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from winlab.design.plan.model import NodePlan, Plan, VolumePlan
 # QEMU before 10 under TCG faults in cmpxchg16b when a guest has two CPUs. Windows refuses to boot without the
 # instruction, so only Linux guests do without it.
 FIXED_CX16 = 10
-# What Linux can do without, and what an emulator pays for at every page fault and every copy from a program
+# CPU features that Linux can do without, and that cost an emulator time at every page fault and every user copy
 NEEDLESS = ("la57", "smap")
-# Translated code, and what QEMU can have at most. With less, a control plane's programs push each other out, and all is
-# translated again and again; it takes memory only as it fills
+# QEMU's cache of translated code, at its maximum. In a smaller one a control plane's programs evict each other and are
+# translated over and over; it takes memory only as it fills
 TB_CACHE_MIB = {"controller": 2048, "worker": 1024}
 
 PAYLOAD_DRIVE = {"linux": ("sdb", "scsi"), "windows": ("sdd", "sata")}  # target and bus of the drive for winlab's CDs
@@ -32,7 +32,7 @@ HYPERV = ("relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "stime
 
 
 def serial_log(lab: str, node: str) -> str:
-    """The name of the volume that a node's serial port is logged to. In the pool, so that no root is needed to read."""
+    """The name of the volume that a node's serial port is logged to. In the pool, so that reading needs no root."""
     return f"{lab}.{node}.serial.log"
 
 
@@ -107,7 +107,7 @@ def _clock(*, kvm: bool, windows: bool) -> etree._Element:
         X.timer(name="rtc", tickpolicy="catchup"),
         X.timer(name="pit", tickpolicy="delay"),
         X.timer(name="hpet", present="no"),
-        # Windows is told to take the clock for UTC (specialize, in the answer file), wherever the host is
+        # the answer file (specialize) makes Windows read the clock as UTC, whatever the host's time zone
         offset="utc",
     )
     if windows and kvm:
@@ -130,7 +130,7 @@ def _devices(plan: Plan, node: NodePlan, vnc_password: str, pool: Path) -> etree
     else:
         # a disk, not a CD: Debian's cloud kernel has no AHCI; cloud-init goes by the label
         devices.append(_disk(pool, node.volume("seed"), "disk", "vdb", "virtio"))
-        drive, on = PAYLOAD_DRIVE["linux"]  # empty until there is something to put in
+        drive, on = PAYLOAD_DRIVE["linux"]  # empty until a CD is inserted
         devices.append(X.disk(X.target(dev=drive, bus=on), X.readonly(), type="file", device="cdrom"))
     log = pool / serial_log(plan.lab, node.name)
     devices.extend(
@@ -163,7 +163,7 @@ def _disk(
         driver.set("discard", "unmap")
     disk = X.disk(
         driver,
-        # by path, not by pool and volume: for those libvirt's AppArmor helper makes no rules
+        # by path: libvirt's AppArmor helper makes no rules for disks by pool and volume
         X.source(file=str(pool / volume.name)),
         X.target(dev=target, bus=bus),
         type="file",
@@ -185,7 +185,7 @@ def _interface(plan: Plan, node: NodePlan) -> etree._Element:
         type="bridge",
     )
     if node.nic == "virtio" and plan.host.datapath == "netdev":
-        # With these on, the userspace datapath loses every TCP connection that is translated (NAT)
+        # With these on, the userspace datapath loses every TCP connection that goes through NAT
         off = {"csum": "off", "tso4": "off", "tso6": "off", "ecn": "off", "ufo": "off"}
         interface.append(X.driver(X.host(gso="off", **off), X.guest(**off)))
     interface.append(X.mtu(size=str(plan.network.mtu)))

@@ -1,4 +1,4 @@
-"""Writing out what guests and libvirt would be given, one folder a node, secrets replaced by marks."""
+"""Writes the files that guests and libvirt would get, one folder per node, with placeholders for secrets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _machines(plan: Plan) -> dict[str, bytes]:
     for row in plan.addons:
         text = yaml.safe_dump_all(addons.manifests(row, plan), sort_keys=False)
         found[f"cluster/addons/{row.name}.yaml"] = text.encode()
-    for builder in plan.builders:  # the machines that golden images are made in
+    for builder in plan.builders:  # the machines in which golden images are made
         name = builder.nodes[0].name
         place = name if len(plan.builders) == 1 else builder.lab
         found.update({f"{place}/{path.removeprefix(f'{name}/')}": one for path, one in _machines(builder).items()})
@@ -48,7 +48,7 @@ def _machines(plan: Plan) -> dict[str, bytes]:
 
 
 def write(plan: Plan, folder: Path) -> list[Path]:
-    """Write the files of :func:`files` into *folder*; their paths.
+    """Write the files of :func:`files` into *folder*, and return their paths.
 
     :raises UsageError: the folder can't be written, or holds something else.
     """

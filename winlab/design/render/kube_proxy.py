@@ -1,6 +1,6 @@
 """kube-proxy on Windows: a native service, with its command line and configuration. Pure.
 
-On Linux kubeadm runs kube-proxy as a DaemonSet from the KubeProxyConfiguration in winlab/cluster/kubeadm.py.
+On Linux kubeadm runs kube-proxy as a DaemonSet from the KubeProxyConfiguration in winlab/design/render/kubeadm.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GATES_UNTIL = 33  # WinDSR and WinOverlay are locked since 1.34, and an unknown 
 
 
 def arguments() -> tuple[str, ...]:
-    """The flags of kube-proxy.exe as a service; all else is in the configuration."""
+    """The flags of kube-proxy.exe as a service; everything else is in the configuration."""
     return ("--windows-service", "--v=2", f"--config={CONFIG}")
 
 
@@ -31,9 +31,9 @@ def config(
 ) -> str:
     """The KubeProxyConfiguration of the Windows node *node*.
 
-    :param address: the node's own.
+    :param address: the node's own address.
     :param network: the HNS network that the CNI profile uses.
-    :param source_vip: for an overlay: the node's address in it, by which services are reached.
+    :param source_vip: for an overlay: the node's address in it, the source of traffic to services.
     """
     winkernel: dict[str, object] = {"networkName": network, "enableDSR": True}
     if source_vip is not None:

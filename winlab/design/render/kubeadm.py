@@ -1,7 +1,7 @@
 """kubeadm's configuration files, kubeadm.k8s.io/v1beta4, for the first controller, further ones, and workers. Pure.
 
 Field names: k8s.io/kubernetes cmd/kubeadm/app/apis/kubeadm/v1beta4, k8s.io/kubelet config/v1beta1 and k8s.io/kube-proxy
-config/v1alpha1; tests compare every field that is written with the lists in tests/data/config-fields.json.
+config/v1alpha1; tests compare every written field with the lists in tests/data/config-fields.json.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SOCKETS: Mapping[System, str] = {
     "windows": "npipe:////./pipe/containerd-containerd",
 }
 RESOLV_CONF = "/run/systemd/resolve/resolv.conf"  # not systemd-resolved's stub on 127.0.0.53: CoreDNS would ask itself
-TOKEN_LIFE = "2h0m0s"  # noqa: S105 - as long as kubeadm keeps the certificates that a further controller fetches
-# What one CPU in an emulator takes (facts: rehearsal.md, section 2), with room for a busy host
+TOKEN_LIFE = "2h0m0s"  # noqa: S105 - as long as kubeadm keeps the certificates for further controllers
+# Measured times on one emulated CPU, with a margin for a busy host
 SLOW_TIMEOUTS = {
     "controlPlaneComponentHealthCheck": "15m0s",
     "kubeletHealthCheck": "10m0s",
@@ -31,28 +31,28 @@ SLOW_TIMEOUTS = {
     "tlsBootstrap": "10m0s",
     "discovery": "10m0s",
 }
-# A rehearsal's etcd may lose its data with the host, never a real lab's
+# A rehearsal's etcd may lose its data if the host fails, a real lab's never
 SLOW_ETCD = {"unsafe-no-fsync": "true", "heartbeat-interval": "500", "election-timeout": "5000"}
-# A leader that can't renew its lease within 10 s ends itself, and a starved CPU is often that late. Without any
-# election the controller manager ends itself, too, when the API server is not there 10 s after its start
+# A leader that can't renew its lease within 10 s exits, and a starved CPU is often that late. Without leader
+# election the controller manager exits, too, if the API server does not answer 10 s after its start
 SLOW_LEASE = {
     "leader-elect-lease-duration": "60s",
     "leader-elect-renew-deadline": "45s",
     "leader-elect-retry-period": "5s",
 }
-# When it does end itself, the next start must not wait for its own old lease. Alpha, and a lab lives with that
+# If it does exit, the next start must not wait for its own old lease. Alpha, which is acceptable in a lab
 RELEASE_LEASE = {"feature-gates": "ControllerManagerReleaseLeaderElectionLockOnExit=true"}
 RELEASE_LEASE_SINCE = 36  # the minor version
 SLOW_IGNORED = ["NumCPU", "Mem"]
 PATCHES = "/etc/kubernetes/patches"
-# kubeadm has the kubelet ask etcd, API server and scheduler every second whether they are ready, and the kubelet end
-# them after 80 s without an answer. Emulated, the questions alone take a quarter of a CPU, and answers can be late
+# By kubeadm's settings the kubelet probes etcd, API server and scheduler every second, and kills them after 80 s
+# without an answer. In an emulator the probes alone take a quarter of a CPU, and answers can be late
 SLOW_PROBES = {
     "livenessProbe": {"periodSeconds": 30, "timeoutSeconds": 60},
     "readinessProbe": {"periodSeconds": 20, "timeoutSeconds": 60},
 }
-# The API server makes much garbage while it starts: collecting it less often takes a fifth off its CPU time until it is
-# ready (measured with 1.36.3: 2.4 s to 2.0 s, outside an emulator), for 120 MB more memory (go.dev/doc/gc-guide)
+# The API server makes much garbage while it starts. Less frequent collection cuts its CPU time until it is ready by a
+# fifth (1.36.3, outside an emulator: 2.4 s to 2.0 s), for 120 MB more memory (go.dev/doc/gc-guide)
 SLOW_GARBAGE = {"name": "GOGC", "value": "400"}
 READY_PROBED = ("etcd", "kube-apiserver", "kube-scheduler")
 
@@ -74,16 +74,16 @@ WINDOWS_TAINT = Taint("os", "NoSchedule", "windows")
 
 @dataclass(frozen=True)
 class Cluster:
-    """What all nodes share. ``endpoint`` is the API server's host:port; ``emulated``: no KVM, everything is slow."""
+    """What all nodes share. ``endpoint`` is the API server's host:port; ``emulated`` means no KVM: all is slow."""
 
     versions: Versions
     endpoint: str
-    names: tuple[str, ...]  # all addresses and names that people and nodes use for the API server
+    names: tuple[str, ...]  # all addresses and names that users and nodes have for the API server
     pod_cidr: str
     service_cidr: str
     domain: str = "cluster.local"
     proxy_mode: Literal["nftables", "iptables"] = "nftables"
-    preloaded: bool = False  # the images are in the nodes already, and are never pulled
+    preloaded: bool = False  # the images are already in the nodes and are never pulled
     emulated: bool = False
 
 
@@ -100,7 +100,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Credentials:
-    """What lets a node join: secrets of a short life."""
+    """What lets a node join: short-lived secrets."""
 
     token: str = field(repr=False)
     ca_hashes: tuple[str, ...]  # "sha256:..." of the cluster CA's public key
@@ -108,12 +108,12 @@ class Credentials:
 
 
 def controller_taints(linux_workers: int) -> tuple[Taint, ...] | None:
-    """The taints of controllers: none where no other Linux node could run CoreDNS and the like."""
+    """The taints of controllers: none if no other Linux node could run CoreDNS and the like."""
     return None if linux_workers else ()
 
 
 def worker_taints(os: System) -> tuple[Taint, ...] | None:
-    """The taints of workers: what does not ask for Windows stays away from it."""
+    """The taints of workers: only pods that ask for Windows run on it."""
     return (WINDOWS_TAINT,) if os == "windows" else None
 
 
@@ -151,7 +151,7 @@ def join_worker(cluster: Cluster, node: Node, credentials: Credentials) -> str:
 
 
 def patches(cluster: Cluster) -> dict[str, str]:
-    """What kubeadm is to change in its own static pods and its CoreDNS: files by their paths on a controller.
+    """kubeadm's patches for its own static pods and its CoreDNS: files by their paths on a controller.
 
     (kubernetes.io/docs/setup/production-environment/tools/kubeadm/control-plane-flags, "Customizing with patches";
     ``corednsdeployment`` since 1.32)
@@ -188,7 +188,7 @@ def _registration(cluster: Cluster, node: Node) -> dict[str, Any]:
         "criSocket": SOCKETS[node.os],
         "imagePullPolicy": "Never" if cluster.preloaded else "IfNotPresent",
     }
-    if node.os == "linux":  # a native Windows service never sees these: winlab/cluster/kubelet.py gives it its flags
+    if node.os == "linux":  # a native Windows service never sees these; its flags come from render/kubelet.py
         extra = {"node-ip": node.address}
         if node.labels:
             extra["node-labels"] = ",".join(f"{key}={value}" for key, value in node.labels.items())
@@ -237,13 +237,13 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
 
 
 def _kubelet(cluster: Cluster) -> dict[str, Any]:
-    """What kubeadm gives to the kubelets of all nodes; on Windows it empties resolvConf itself."""
+    """The configuration that kubeadm gives to all kubelets; on Windows kubeadm empties resolvConf itself."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "cgroupDriver": "systemd",
         "clusterDomain": cluster.domain,
-        "failSwapOn": False,  # Windows' pagefile is none of its business, and a lab's guests are small
+        "failSwapOn": False,  # it need not care about Windows' pagefile, and a lab's guests are small
         "resolvConf": RESOLV_CONF,
     }
 

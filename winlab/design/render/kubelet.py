@@ -49,15 +49,15 @@ def drop_in() -> str:
 
 
 def windows_arguments(node: Node) -> tuple[str, ...]:
-    """The flags of kubelet.exe as a service, every one after the program's name.
+    """The flags of kubelet.exe as a service, without the program's name.
 
-    A native service does not read kubeadm-flags.env, so that all which kubeadm would write there is here. The same
-    flags are right for all minors from 1.31 on: ``--pod-infra-container-image``, which older recipes have, is fatal
-    since 1.35, and needed by none of these (containerd pins the sandbox's image).
+    A native service does not read kubeadm-flags.env, so everything that kubeadm would write there is here. The same
+    flags work for all minor versions from 1.31 on. ``--pod-infra-container-image``, which older guides have, is fatal
+    since 1.35 and not needed since 1.31 (containerd pins the sandbox's image).
     """
     arguments = [
         "--windows-service",
-        "--windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS",  # else busy pods starve it: Kubernetes' own CI
+        "--windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS",  # else busy pods starve it; as in Kubernetes' own CI
         "--v=2",
         f"--hostname-override={node.name}",
         f"--node-ip={node.address}",
@@ -66,7 +66,7 @@ def windows_arguments(node: Node) -> tuple[str, ...]:
         "--bootstrap-kubeconfig=C:/etc/kubernetes/bootstrap-kubelet.conf",
         "--kubeconfig=C:/etc/kubernetes/kubelet.conf",
         f"--container-runtime-endpoint={SOCKETS['windows']}",
-        # the cluster's configuration is Linux's: what Windows has not is taken back here
+        # the cluster's configuration is for Linux: these settings undo what Windows lacks
         "--cgroups-per-qos=false",
         "--enforce-node-allocatable=",
         "--resolv-conf=",
@@ -86,7 +86,7 @@ def windows_command(node: Node) -> str:
 def service_command(log: str, program: str, arguments: tuple[str, ...]) -> str:
     """A service's command line, with the program's output in a log file of at most 50 MiB, old ones kept a week.
 
-    :raises ValueError: an argument would not arrive as it is.
+    :raises ValueError: an argument would not arrive unchanged.
     """
     words = (RUNNER, f"--log-file={log}", *ROTATION, program, *arguments)
     if bad := [word for word in words if any(char in word for char in ' \t"')]:

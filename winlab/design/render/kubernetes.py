@@ -1,7 +1,7 @@
-"""The files of a whole cluster, for ``winlab plan --render``: what its nodes and its API server will be given. Pure.
+"""All files for a cluster's nodes and its API server, for ``winlab plan --render``. Pure.
 
-Tokens and certificates come later: marks in their form stand for them, so that kubeadm reads the files. Pod networks
-are those that a controller manager gives when the nodes join in the order of the plan.
+Tokens and certificates come later. Placeholders of the right form stand for them, so that kubeadm accepts the files.
+Pod networks are those that a controller manager assigns when the nodes join in the plan's order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from winlab.design.plan.model import NodePlan, Plan, WindowsNode
 from winlab.design.render import kubeadm, nodes
 
 # kubeadm checks the form of a token, of a CA's digest and of a certificate key
-TOKEN = "tokent.tokentokentokent"  # noqa: S105 - the mark of one
+TOKEN = "tokent.tokentokentokent"  # noqa: S105 - a placeholder
 MARKS = kubeadm.Credentials(TOKEN, (f"sha256:{'0' * 64}",))
 KEYED_MARKS = kubeadm.Credentials(TOKEN, (f"sha256:{'0' * 64}",), "0" * 64)
 KUBECONFIG = "<kubeconfig with the token of kube-proxy's service account>"
@@ -28,7 +28,7 @@ KUBECONFIG = "<kubeconfig with the token of kube-proxy's service account>"
 def files(plan: Plan) -> dict[str, bytes]:
     """All files by path: ``cluster/objects.yaml``, ``<node>/kubernetes/...``, ``<node>/scripts/<n>-<script>.json``.
 
-    The scripts' settings are whole; files that are part of them stand beside them by their names, too.
+    The scripts' settings are complete; files among them are also written next to them, under their own names.
     """
     objects = yaml.safe_dump_all(nodes.objects(plan), sort_keys=False)
     found = {"cluster/objects.yaml": objects} if objects else {}
@@ -72,7 +72,7 @@ def _calls(
 
 
 def _texts(call: contract.Call[Any]) -> Iterator[tuple[str, str]]:
-    """The files among a script's settings, by their names."""
+    """The files among a script's settings, by name."""
     if isinstance(call, contract.Prepare):
         for path, file in call.files.items():
             yield path.lstrip("/"), file.content

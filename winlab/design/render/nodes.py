@@ -1,6 +1,6 @@
-"""What nodes are given for Kubernetes: kubeadm's view of the lab, and the settings of scripts in nodes. Pure.
+"""What nodes get for Kubernetes: kubeadm's view of the lab, and the settings of scripts in nodes. Pure.
 
-Steps run these calls, ``winlab plan --render`` writes them.
+Steps run these calls; ``winlab plan --render`` writes them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from winlab.design.render import containerd as containerd_files
 from winlab.design.render import kube_proxy, kubeadm, runtime_classes
 from winlab.design.render import kubelet as kubelet_files
 
-MACHINE = "winlab.internal/machine"  # a label: by it destroy knows the lab's nodes in a cluster made elsewhere
+MACHINE = "winlab.internal/machine"  # a label, by which destroy finds the lab's nodes in a cluster made elsewhere
 
 
 def cluster(plan: Plan) -> kubeadm.Cluster:
-    """What kubeadm is told about the cluster."""
+    """The cluster as kubeadm's configuration needs it."""
     return kubeadm.Cluster(
         versions=plan.cluster.versions,
         endpoint=plan.cluster.endpoint,
@@ -37,7 +37,7 @@ def cluster(plan: Plan) -> kubeadm.Cluster:
 
 
 def member(plan: Plan, node: NodePlan) -> kubeadm.Node:
-    """What kubeadm is told about a node."""
+    """A node as kubeadm's configuration needs it."""
     linux_workers = sum(one.os == "linux" and one.role == "worker" for one in plan.nodes)
     taints = kubeadm.controller_taints(linux_workers) if node.role == "controller" else kubeadm.worker_taints(node.os)
     labels = plan.labels(node) | ({MACHINE: node.uuid} if plan.joins else {})
@@ -47,7 +47,7 @@ def member(plan: Plan, node: NodePlan) -> kubeadm.Node:
 def objects(plan: Plan) -> list[dict[str, Any]]:
     """The cluster's objects: runtime classes, and those of the CNI profile, unless the cluster is made elsewhere."""
     found = runtime_classes.objects(sorted({node.windows.release for node in plan.windows_nodes()}))
-    if plan.joins:  # its network is its own affair
+    if plan.joins:  # it manages its own network
         return found
     host, _, port = plan.cluster.endpoint.rpartition(":")
     profile, endpoint = cni.get(plan.cluster.profile), Endpoint(host, int(port))
@@ -55,12 +55,12 @@ def objects(plan: Plan) -> list[dict[str, Any]]:
 
 
 def parts(plan: Plan) -> list[NodeNetwork]:
-    """All nodes, as CNI profiles know them before they have pod networks."""
+    """All nodes for CNI profiles, before they have pod networks."""
     return [NodeNetwork(node.name, node.os, node.address) for node in plan.nodes]
 
 
 def prepare(plan: Plan, node: NodePlan) -> contract.Prepare:
-    """Everything that a Linux node has before kubeadm."""
+    """Install everything that a Linux node needs before kubeadm."""
     texts = {
         "/etc/systemd/system/containerd.service": containerd_files.unit(),
         "/etc/systemd/system/kubelet.service": kubelet_files.unit(),
@@ -78,16 +78,16 @@ def prepare(plan: Plan, node: NodePlan) -> contract.Prepare:
 
 
 def init(plan: Plan, node: NodePlan, token: str, certificate_key: str | None = None) -> contract.RunKubeadm:
-    """The first controller makes the cluster.
+    """Make the cluster, on the first controller.
 
-    :param certificate_key: by which certificates are kept for further controllers.
+    :param certificate_key: the key that encrypts the certificates kept for further controllers.
     """
     text = kubeadm.init(cluster(plan), member(plan, node), token, certificate_key)
     return contract.RunKubeadm(arguments=["init"], configuration=text)
 
 
 def join(plan: Plan, node: NodePlan, credentials: kubeadm.Credentials) -> contract.RunKubeadm:
-    """A further Linux node joins."""
+    """Join a further Linux node."""
     make = kubeadm.join_controller if node.role == "controller" else kubeadm.join_worker
     return contract.RunKubeadm(arguments=["join"], configuration=make(cluster(plan), member(plan, node), credentials))
 
@@ -109,7 +109,7 @@ def kubelet(plan: Plan, node: WindowsNode) -> contract.Kubelet:
 
 
 def windows_join(plan: Plan, node: WindowsNode, credentials: kubeadm.Credentials) -> contract.Join:
-    """A Windows node joins."""
+    """Join a Windows node."""
     text = kubeadm.join_worker(cluster(plan), member(plan, node), credentials)
     return contract.Join(configuration=text, name=node.name)
 
@@ -128,7 +128,7 @@ def cni_files(plan: Plan, node: NodePlan, share: NodeNetwork) -> contract.Cni:
 
 
 def routes(plan: Plan, node: NodePlan, shares: Sequence[NodeNetwork]) -> contract.Routes | None:
-    """The routes to other nodes' pods that a node has itself; None where the lab's router has them."""
+    """The routes to other nodes' pods on a node itself; None if the lab's router has them."""
     profile = cni.get(plan.cluster.profile)
     masquerade = profile.masquerade(network(plan))
     if masquerade is None:

@@ -1,6 +1,6 @@
-"""RuntimeClasses for Windows: a pod that names one lands on nodes of that build, whatever the taint. Pure.
+"""RuntimeClasses for Windows: a pod that names one runs on nodes of that build, despite the taint. Pure.
 
-Source: Kubernetes' guide for Windows containers (taints, tolerations, RuntimeClass), whose label is the build that the
+Source: Kubernetes' guide for Windows containers (taints, tolerations, RuntimeClass). Its label is the build that the
 kubelet reports.
 """
 
@@ -14,7 +14,7 @@ HANDLER = "runhcs-wcow-process"  # containerd's own name for process isolation
 
 
 def objects(releases: Sequence[str]) -> list[dict[str, Any]]:
-    """One RuntimeClass for each release of Windows Server: ``windows-2022``."""
+    """One RuntimeClass for each release of Windows Server, such as ``windows-2022``."""
     return [
         {
             "apiVersion": "node.k8s.io/v1",

@@ -12,9 +12,9 @@ from winlab.design.plan.stock import Template
 
 
 def unattend_password(password: str, element: str) -> str:
-    """A password as answer files hide it: base64 of UTF-16LE of the password and the element's name.
+    """A password as answer files obfuscate it: base64 of UTF-16LE of the password and the element's name.
 
-    Source: what Windows System Image Manager writes; obfuscation only.
+    Source: what Windows System Image Manager writes. It is not encryption.
     """
     return base64.b64encode((password + element).encode("utf-16-le")).decode()
 
@@ -22,7 +22,7 @@ def unattend_password(password: str, element: str) -> str:
 def environment(system: str, own: Template | None = None) -> Environment:
     """Jinja's environment for ``linux`` or ``windows``. XML is escaped; a missing variable is an error.
 
-    :param own: a template of the user's own; it finds winlab's with ``winlab/`` before the names.
+    :param own: the user's own template; it refers to winlab's with the prefix ``winlab/``.
     """
     ours = DictLoader(
         {
@@ -46,9 +46,9 @@ def environment(system: str, own: Template | None = None) -> Environment:
 
 
 def references(text: str) -> list[str]:
-    """The templates beside it that a template of the user's own refers to; none if it is no template."""
+    """The templates in its folder that a user's own template refers to; none if it is not a template."""
     try:
         found = meta.find_referenced_templates(Environment(autoescape=True).parse(text))
         return [name for name in found if name is not None and not name.startswith("winlab/")]
     except TemplateError:
-        return []  # rendering says what is wrong with it
+        return []  # rendering reports the error

@@ -1,8 +1,8 @@
-"""The lab's rows in OVN's northbound database, as values. Pure; winlab/net/ovn.py writes them.
+"""The lab's rows in OVN's northbound database, as values. Pure; winlab/adapters/overlay writes them.
 
-One logical switch with DHCP (fixed leases) and DNS, one router with source NAT out, and for each node an external
-address that comes in: ``dnat_and_snat``. So the host needs neither routes nor root for a lab, and two labs may use the
-same inner addresses. Source: ovn-nb(5).
+One logical switch with DHCP (fixed leases) and DNS, one router with source NAT, and for each node an external address
+(``dnat_and_snat``). So the host needs neither routes nor root for a lab, and two labs may use the same inner addresses.
+Source: ovn-nb(5).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SwitchPort:
 
 @dataclass(frozen=True)
 class RouterPort:
-    """A logical router port. ``network`` is address/prefix; ``gateway`` says whether it needs a gateway chassis."""
+    """A logical router port. ``network`` is address/prefix; ``gateway`` tells whether it needs a gateway chassis."""
 
     name: str
     mac: str
@@ -54,8 +54,8 @@ class Nat:
 class Balancer:
     """A load balancer for TCP: ``vip`` and ``backends`` are address:port.
 
-    OVN asks each backend whether it is there (``ports``: its address and logical port) from the address ``prober``,
-    and sends nobody to one that is not.
+    OVN checks the health of each backend (``ports``: its address and logical port) from the address ``prober``, and
+    sends no connections to one that does not answer.
     """
 
     name: str
@@ -130,9 +130,9 @@ def topology(plan: Plan) -> Topology:
             (("router-port", outside), ("nat-addresses", "router")),
         ),
         default_route=net.external_gateway,
-        # A service or pod that nobody knows (yet) must not be looked for outside, where somebody may have its address:
-        # seen with CoreDNS, which was quicker than kube-proxy and met a stranger at 10.96.0.1. In a cluster made
-        # elsewhere the pods that this router does not know are outside.
+        # Packets to a service or pod that is not known yet must not leave: a host outside may have its address. CoreDNS
+        # once started before kube-proxy was ready and reached a foreign 10.96.0.1. In a cluster made elsewhere the
+        # pods that this router does not know are outside.
         discarded=(plan.cluster.service_cidr, *(() if plan.joins else (plan.cluster.pod_cidr,))),
         balancers=_balancers(plan),
         chassis=plan.host.chassis,
@@ -146,7 +146,7 @@ def topology(plan: Plan) -> Topology:
 
 
 def _balancers(plan: Plan) -> tuple[Balancer, ...]:
-    """Several controllers share one API address inside and one outside, without a proxy machine."""
+    """The load balancers of several controllers: one API address inside and one outside, without a proxy machine."""
     controllers = [node for node in plan.nodes if node.role == "controller"]
     if len(controllers) < 2:
         return ()
@@ -165,7 +165,7 @@ def _node_port(plan: Plan, node: NodePlan) -> SwitchPort:
 
 
 def _names(plan: Plan) -> dict[str, str]:
-    """The records of OVN's DNS: each node by its short and its full name, and backwards."""
+    """The records of OVN's DNS: each node by its short and its full name, and the reverse records."""
     records = {}
     for node in plan.nodes:
         records[node.name] = node.address

@@ -1,4 +1,4 @@
-"""A spec before it is checked: plain values, changes to them, and where each one came from."""
+"""A spec before validation: plain values, changes to them, and where each one came from."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OF_A_SPEC = re.compile(r"([a-z_]+(?:\.[a-z0-9_]+)*): (.*)", re.DOTALL)  # "worke
 class Change:
     """A value for a field from outside the spec's file.
 
-    ``words`` is how the user gave it. ``everywhere`` is false for variables, which often stand in a profile: they say
-    nothing to labs without Windows or without the add-on that they are for.
+    ``words`` is how the user gave it. ``everywhere`` is false for variables, which are often set in a shell profile:
+    they don't apply to labs without Windows, or without the add-on that they are for.
     """
 
     path: str
@@ -44,9 +44,9 @@ class Draft:
     _changed: dict[Place, Change] = field(default_factory=dict)
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Make the changes in this order, but first those that say which pools run Windows.
+        """Make the changes in this order, but first those that decide which pools run Windows.
 
-        :raises UsageError: a path leads into a value without fields, or to a pool that is not there.
+        :raises UsageError: a path leads into a value without fields, or to a pool that does not exist.
         """
         for change in sorted(changes, key=lambda one: one.path != "workers" and not one.path.endswith(".os")):
             for place, holder, name in self._targets(change):
@@ -54,7 +54,7 @@ class Draft:
                 self._changed[place] = change
 
     def rehearse(self, stand_in: Callable[[str], str]) -> None:
-        """Give each Windows pool the image of stand-in media in place of its own image and medium."""
+        """Replace each Windows pool's image and medium by the image of stand-in media."""
         for _, pool in self._pools():
             image = _image(pool)
             if image in recipes.systems() and recipes.get(image).os == "windows":
@@ -62,11 +62,11 @@ class Draft:
                 pool.pop("media", None)
 
     def pool_names(self) -> list[str]:
-        """What the pools under ``workers`` are called."""
+        """The names of the pools under ``workers``."""
         return [_name(number, pool) for number, pool in self._pools()]
 
     def explained(self, error: ValidationError) -> UsageError:
-        """What pydantic found, with the place of each problem in words."""
+        """pydantic's errors, with the place of each problem in words."""
         problems = dict.fromkeys(self._problem(item) for item in error.errors())
         return UsageError(
             f"The spec is not valid ({len(problems)} problem{'s' if len(problems) > 1 else ''}).",
@@ -94,7 +94,7 @@ class Draft:
         return f"{source}: {self._shown(place)}: {message}" if place else f"{source}: {message}"
 
     def _shown(self, place: Place) -> str:
-        """The path of a field, as ``--set`` takes it: pools by their names."""
+        """The path of a field, as ``--set`` takes it: pools by name."""
         parts = [str(part) for part in place]
         if place[0] == "workers" and len(place) > 1:
             names = {number: _name(number, pool) for number, pool in self._pools()}
@@ -110,10 +110,10 @@ class Draft:
         return [(number, pool) for number, pool in enumerate(listed) if isinstance(pool, dict)]
 
     def _targets(self, change: Change) -> Iterator[tuple[Place, dict[str, Any], str]]:
-        """Where the change has its effect: the place, the mapping that holds it, and the name in there."""
+        """Where the change applies: the place, the mapping that holds it, and the name in that mapping."""
         path = change.path.split(".")
         if path[0] == "addons" and not change.everywhere and path[1] not in (self.raw.get("addons") or {}):
-            return  # a variable changes an add-on that the spec's file has, and turns none on
+            return  # a variable changes an add-on in the spec's file, but does not turn one on
         if path[0] != "workers" or len(path) == 1:
             yield _leaf(self.raw, (), path, change)
             return
@@ -133,7 +133,7 @@ class Draft:
         elif _for_windows(change):
             chosen = [(number, pool) for number, pool in pools if not _is_linux(_image(pool))]
             if not chosen and change.everywhere:
-                chosen = pools  # refused when the spec is checked, with the reason
+                chosen = pools  # refused when the spec is validated, with the reason
         else:
             chosen = pools
         listed = isinstance(self.raw["workers"], list)
@@ -158,7 +158,7 @@ def _leaf(
 
 
 def _for_windows(change: Change) -> bool:
-    """Whether the change is for all pools, of a field that only Windows has."""
+    """Whether the change sets, for all pools, a field that only Windows has."""
     section, _, name = change.path.rpartition(".")
     return section == "workers" and name in windows_only()
 
@@ -176,7 +176,7 @@ def _is_linux(image: str) -> bool:
 
 
 def _line(node: yaml.Node, place: Place) -> int | None:
-    """The line (from 1) of the key that *place* names, or of its nearest parent that is there."""
+    """The line (from 1) of the key that *place* names, or of its nearest existing parent."""
     line: int | None = None
     for key in place:
         if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
@@ -187,6 +187,6 @@ def _line(node: yaml.Node, place: Place) -> int | None:
             if found is None:
                 break
             line, node = found[0].start_mark.line + 1, found[1]
-        elif not (isinstance(node, yaml.MappingNode) and key == 0):  # one pool without a list is the first of them
+        elif not (isinstance(node, yaml.MappingNode) and key == 0):  # a single pool without a list is the first one
             break
     return line

@@ -1,4 +1,4 @@
-"""How a field of the spec is declared: once, with all that its flag, variable, schema and documentation need."""
+"""How a field of the spec is declared: once, with all data for its flag, variable, schema and documentation."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def option(
 
     :param says: what the field means: a sentence without a full stop.
     :param example: a value as a spec has it.
-    :param unit: of plain numbers: ``MiB``. A size may be written with a unit of its own.
-    :param flag: the command line's own flag for the field, where there is one besides ``--set``.
-    :param otherwise: what happens where the field is left out and *default* does not say it.
-    :param systems: ``WINDOWS`` or ``LINUX`` where only nodes with that system have the field.
+    :param unit: the unit of plain numbers: ``MiB``. A size may be written with its own unit.
+    :param flag: the field's own command-line flag, if there is one besides ``--set``.
+    :param otherwise: what happens if the field is left out and *default* does not say it.
+    :param systems: ``WINDOWS`` or ``LINUX`` if only nodes with that system have the field.
     :param limits: pydantic's: ``ge``, ``le``, ``pattern``.
     """
     given = {UNIT: unit, FLAG: flag, DEFAULT: otherwise, SYSTEMS: systems}
     extra: dict[str, Any] = {key: value for key, value in given.items() if value}
-    if unit == MIB:  # pydantic can't tell: such a field is an integer or a text
+    if unit == MIB:  # pydantic can't: such a field is an integer or a string
         extra.update(minimum=limits["ge"], maximum=limits["le"])
     return Field(default, description=says, examples=[example], json_schema_extra=extra, **limits)
 

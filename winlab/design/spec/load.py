@@ -1,7 +1,7 @@
-"""Reading a spec: from a shorthand, a name in specs/ or a YAML file, with what flags and variables change in it.
+"""Reads a spec from a shorthand, a name in specs/ or a YAML file, and applies flags and variables.
 
-What is set in several places is taken from the first of: ``--set``, a flag of its own, a ``WINLAB_*`` variable, the
-spec's file, the default. Errors name the place, with the line.
+A value that is set in several places comes from the first of: ``--set``, the field's own flag, a ``WINLAB_*`` variable,
+the spec's file, the default. Errors name the place, with the line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from winlab.errors import UsageError
 SHORTHAND = re.compile(r"(\d+)-(\d+)-(\d+)")
 CHANGE = re.compile(r"[a-z_]+(\.[a-z0-9_-]+)*")
 M = TypeVar("M", bound=BaseModel)
-REHEARSAL = "windows-rehearsal"  # plays every release of Windows that has no stand-in of its own
+REHEARSAL = "windows-rehearsal"  # stands in for every release of Windows without a stand-in of its own
 
 
 def names() -> list[str]:
@@ -39,7 +39,7 @@ def path_of(name: str) -> Path:
 
 
 def summary(name: str) -> str:
-    """The comment at the top of the spec *name* in specs/, without what it tells editors."""
+    """The comment at the top of the spec *name* in specs/, without its lines for editors."""
     lines = path_of(name).read_text(encoding="utf-8").splitlines()
     comments = [line.removeprefix("#").strip() for line in itertools.takewhile(lambda one: one.startswith("#"), lines)]
     return " ".join(line for line in comments if not line.startswith("yaml-language-server:"))
@@ -97,7 +97,7 @@ def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path]:
         )
     try:
         if path.exists() and not path.is_file():
-            raise OSError("it is not a file")  # a device or a pipe would be waited for
+            raise OSError("it is not a file")  # reading a device or a pipe would block
         text = path.read_text(encoding="utf-8")
         raw = yaml.safe_load(text)
         nodes = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -125,7 +125,7 @@ def _variables(spec: type[BaseModel], environment: Mapping[str, str]) -> list[Ch
 def _flags(draft: Draft, os: str | None, iso: str | Path | None) -> list[Change]:
     """What the flags for the workers set.
 
-    :raises UsageError: there are several pools, so that a flag doesn't tell which one it means.
+    :raises UsageError: there are several pools, so it is not clear which one a flag means.
     """
     medium = str(Path(iso).expanduser().resolve()) if iso else None
     pools = draft.pool_names()
@@ -156,12 +156,12 @@ def _parsed(change: str) -> Change:
 def _value(text: str, whose: str) -> Any:
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that there is not
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date
         raise UsageError(f"{whose} is not YAML.", why=str(error)) from error
 
 
 def _rehearsal(image: str) -> str:
-    """The image of stand-in media that plays *image*: one of the same release, where there is one."""
+    """The image of stand-in media for *image*: one of the same release, if there is one."""
     asked = recipes.get(image)
     if asked.build is not None:
         return image

@@ -145,14 +145,14 @@ class Spec(Model):
         rehearse: bool = False,
         environment: Mapping[str, str] | None = None,
     ) -> Spec:
-        """The spec that *source* means: controllers-workers-hypervisors, a name in specs/, or a YAML file.
+        """Load the spec *source*: controllers-workers-hypervisors, a name in specs/, or a YAML file.
 
         :param changes: ``path=value``, as ``--set`` takes them.
-        :param os: the workers' system, an image from images/, where there is one pool.
-        :param iso: a Windows Server ISO for the workers, where there is one pool.
-        :param rehearse: stand-in media take the place of Windows in every pool; Linux pools stay.
-        :param environment: where ``WINLAB_*`` variables are looked up; default: the process's own.
-        :raises UsageError: nothing is touched; the message says what, in which line, and the cure.
+        :param os: the workers' system, an image from images/, if there is one pool.
+        :param iso: a Windows Server ISO for the workers, if there is one pool.
+        :param rehearse: stand-in media replace Windows in every pool; Linux pools are unchanged.
+        :param environment: where ``WINLAB_*`` variables are looked up; default: the process's environment.
+        :raises UsageError: the spec is invalid; the message says what, in which line, and the cure.
         """
         return load(cls, source, changes, os=os, iso=iso, rehearse=rehearse, environment=environment)
 

@@ -1,7 +1,7 @@
-"""The table of all fields of the spec: one row a field, made from its declaration.
+"""The table of all fields of the spec: one row per field, made from its declaration.
 
 The row gives the field's flag, its environment variable, what ``winlab spec explain`` says, and its line in
-docs/specs.md. The functions are told the spec's model, :class:`winlab.design.spec.Spec`, which uses them itself.
+docs/specs.md. The functions take the spec's model as an argument: :class:`winlab.design.spec.Spec` itself uses them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Option:
     default: str
     unit: str
     systems: str
-    flag: str  # empty: --set alone
+    flag: str  # empty: only --set
     variable: str  # empty: lists have none
     example: str  # as YAML
 
@@ -48,13 +48,13 @@ class Option:
 
 
 def options(spec: type[BaseModel]) -> tuple[Option, ...]:
-    """All fields, in the order of the spec, with those of all add-ons that are installed."""
+    """All fields, in the order of the spec, including those of all installed add-ons."""
     return tuple(_walk(spec, "", {}, installed=True))
 
 
 @cache
 def own(spec: type[BaseModel]) -> tuple[Option, ...]:
-    """All fields but those of add-ons: no add-on is loaded."""
+    """All fields except those of add-ons; loads no add-on."""
     return tuple(_walk(spec, "", {}, installed=False))
 
 
@@ -64,9 +64,9 @@ def sections(spec: type[BaseModel]) -> dict[str, str]:
 
 
 def find(spec: type[BaseModel], path: str) -> tuple[Option, ...]:
-    """The field *path*, or all fields of the section *path*; all there are if it is empty.
+    """The field *path*, or all fields of the section *path*; all fields if it is empty.
 
-    :raises UsageError: there is neither; the message suggests similar ones.
+    :raises UsageError: neither exists; the message suggests similar ones.
     """
     found = tuple(row for row in options(spec) if not path or row.path == path or row.path.startswith(f"{path}."))
     if found:
@@ -79,7 +79,7 @@ def find(spec: type[BaseModel], path: str) -> tuple[Option, ...]:
 
 
 def fields_beside(spec: type[BaseModel], path: str) -> list[str]:
-    """The names of all fields of the section that *path* is in, sorted; *path* need not be there itself."""
+    """The names of all fields of the section that *path* is in, sorted; *path* itself need not exist."""
     model = spec
     for name in path.split(".")[:-1]:
         field = model.model_fields.get(name)
@@ -137,7 +137,7 @@ def _row(path: str, field: FieldInfo, schema: dict[str, Any], above: dict[str, A
 
 
 def _values(schema: dict[str, Any], unit: str) -> str:
-    """What can stand there, in words."""
+    """The allowed values, in words."""
     if unit == MIB:
         return f"{_size(schema['minimum'])} to {_size(schema['maximum'])}"
     kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
@@ -156,7 +156,7 @@ def _values(schema: dict[str, Any], unit: str) -> str:
 
 
 def _size(mib: int) -> str:
-    """``512MiB``, ``4GiB``, ``1TiB``: as short as a spec may write it."""
+    """The shortest form in a spec: ``512MiB``, ``4GiB``, ``1TiB``."""
     return f"{mib >> 20}TiB" if mib % (1 << 20) == 0 else human(mib).replace(" ", "")
 
 
@@ -180,7 +180,7 @@ def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:
-    """The section that a field is, or is a list of; that of add-ons depends on which are installed."""
+    """The section that a field is, or is a list of; the section of add-ons depends on which are installed."""
     found = next((one.section for one in field.metadata if hasattr(one, "section")), None)
     return found or _model_of(field.annotation)
 

@@ -14,9 +14,9 @@ from winlab.design.spec.fields import LINUX, SYSTEMS, WINDOWS, Model, of, option
 from winlab.design.spec.sizes import Mib
 from winlab.design.spec.systems import AnySystem, LinuxSystem, require_linux, system
 
-NAME = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")  # with "-60" behind it a Windows name, of 15 characters at most
-FIRST = "node"  # what the first pool is called unless it is named
-LINUX_POOL = "linux"  # what `linux_workers` is called
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")  # followed by "-60" a Windows name, of 15 characters at most
+FIRST = "node"  # default name of the first pool
+LINUX_POOL = "linux"  # name of the pool `linux_workers`
 LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)+$"  # en-US, sr-Latn-RS
 Edition = Literal["standard-core", "standard-desktop", "datacenter-core", "datacenter-desktop"]
 
@@ -185,7 +185,7 @@ class Pool(Model):
     @field_validator("*")
     @classmethod
     def _only_windows_has_it(cls, value: Any, info: ValidationInfo) -> Any:
-        """Of the fields that are given; validators don't see defaults. ``os`` stands before all of them."""
+        """Checks the given fields; validators don't see defaults. ``os`` precedes all of them."""
         image = info.data.get("os")
         if value is not None and info.field_name in windows_only() and image and system(image).os != "windows":
             raise ValueError(f"only Windows workers have it, '{image}' is Linux")
@@ -231,7 +231,7 @@ def windows_only() -> frozenset[str]:
 
 
 def places(pools: Sequence[Pool]) -> dict[str, range]:
-    """Where in the lab's network the nodes of each pool may stand, counted from the network's own address."""
+    """The places of each pool's nodes in the lab's network, counted from the network's own address."""
     given: dict[str, range] = {}
     others = [pool.name for pool in pools if pool.name != LINUX_POOL]
     for number, name in enumerate(others):

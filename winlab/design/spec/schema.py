@@ -1,4 +1,4 @@
-"""The JSON Schema of specs, by which editors check and complete them: specs/spec.schema.json."""
+"""The JSON Schema of specs, with which editors check and complete them: specs/spec.schema.json."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from winlab.design.spec.model import Spec
 
-FILE = "spec.schema.json"  # in specs/, beside those whose first line names it
+FILE = "spec.schema.json"  # in specs/, whose files name it in their first line
 
 
 def schema() -> dict[str, Any]:
@@ -21,12 +21,12 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """The schema as specs/spec.schema.json holds it."""
+    """The text of specs/spec.schema.json."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _tidy(value: Any) -> Any:
-    """Without what only repeats: titles made of names, limits under pydantic's names, defaults of whole sections."""
+    """Remove repetition: titles made of names, limits under pydantic's names, defaults of whole sections."""
     if isinstance(value, dict):
         return {key: _tidy(one) for key, one in value.items() if not _repeats(key, one)}
     return [_tidy(one) for one in value] if isinstance(value, list) else value

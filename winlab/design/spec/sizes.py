@@ -1,4 +1,4 @@
-"""Sizes as people write them (``2GiB``, ``512 MiB``, ``8G``) and as winlab counts them (MiB)."""
+"""Sizes as users write them (``2GiB``, ``512 MiB``, ``8G``) and as winlab counts them (MiB)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNITS = {
 
 
 def parse_mib(value: Any) -> Any:
-    """``"2GiB"`` → 2048. A plain number counts MiB. What isn't a size raises ValueError with an example."""
+    """``"2GiB"`` → 2048. A plain number counts MiB. Anything else raises ValueError with an example."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError("should be a size such as 2GiB or 512MiB")
     match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", str(value))

@@ -1,4 +1,4 @@
-"""The systems that nodes can run, as fields of the spec name them: by their images."""
+"""The systems that nodes can run; fields of the spec name them by their images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from winlab.design.catalog.recipes import Recipe
 
 @dataclass(frozen=True)
 class _Suggested:
-    """The known images in the JSON Schema: an editor suggests them and takes others, too."""
+    """The known images in the JSON Schema: an editor suggests them, and accepts others, too."""
 
     linux: bool
 
@@ -30,7 +30,7 @@ LinuxSystem = Annotated[str, _Suggested(linux=True)]
 def system(name: str) -> Recipe:
     """The recipe of the image *name*.
 
-    :raises ValueError: there is none, or nodes can't run it.
+    :raises ValueError: there is no such image, or nodes can't run it.
     """
     known = recipes.systems()
     if name not in known:

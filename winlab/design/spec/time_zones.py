@@ -7,19 +7,19 @@ from functools import lru_cache
 from pathlib import Path
 
 EXAMPLE = "W. Europe Standard Time"
-NO_SUMMER_TIME = "_dstoff"  # Microsoft's reference of the answer file, TimeZone: without changing to summer time
+NO_SUMMER_TIME = "_dstoff"  # never changes to summer time (Microsoft's answer file reference, TimeZone)
 
 
 @lru_cache
 def zones() -> dict[str, tuple[str, ...]]:
-    """All of Windows' names, each with the IANA names of the zone that stands for it."""
+    """All of Windows' names, each with the IANA names of its zone."""
     lines = Path(__file__).with_suffix(".txt").read_text(encoding="ascii").splitlines()
     rows = (line.partition(" =") for line in lines if not line.startswith("#"))
     return {name: tuple(iana.split()) for name, _, iana in rows}
 
 
 def problem(name: str) -> str | None:
-    """What to say of a name that Windows does not know, with the names that may be meant; None if it knows it."""
+    """The message for a name that Windows does not know, with suggestions; None if it knows the name."""
     plain = name.removesuffix(NO_SUMMER_TIME)
     if plain in zones():
         return None

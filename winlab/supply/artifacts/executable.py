@@ -1,4 +1,4 @@
-"""Tells whether a file is a program for a system on amd64. Reads the file's first bytes; starts nothing."""
+"""Checks that a file is a program for a system on amd64. Reads the file's first bytes; starts nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PE_AMD64 = 0x8664
 
 
 def problem(path: Path, os: System) -> str | None:
-    """Why the file is no program for *os* on amd64, as a sentence; None if it is one.
+    """Why the file is not a program for *os* on amd64, as a sentence; None if it is one.
 
     :raises OSError: it can't be read.
     """
@@ -26,7 +26,7 @@ def problem(path: Path, os: System) -> str | None:
 
 
 def wrong(path: Path, program: Program) -> str | None:
-    """The same for a program that is asked for; the sentence names it."""
+    """The same for a requested program; the sentence names it."""
     why = problem(path, program.os)
     return f"{program}: {why}" if why else None
 

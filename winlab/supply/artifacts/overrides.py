@@ -1,4 +1,4 @@
-"""Programs of the person's own in place of a source's: ``--kubelet``, ``--kubeadm``, ``--kube-proxy``."""
+"""The user's own programs in place of a source's: ``--kubelet``, ``--kubeadm``, ``--kube-proxy``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from winlab.events import Progress
 from winlab.supply.artifacts import executable, store
 from winlab.supply.artifacts.oci import write
 
-Replaced = Program | ContainerImage  # an image, in which the program of its name is replaced
+Replaced = Program | ContainerImage  # in an image, the program of the same name is replaced
 PLACE = "/usr/local/bin"  # of the program in a component's image (build/server-image of Kubernetes)
 
 
 class OverriddenSource:
-    """A source, but for the programs that the person brings as files."""
+    """A source in which the user's files replace programs."""
 
     def __init__(self, source: Source, overrides: Mapping[Replaced, Path]) -> None:
         """Make the source.
 
-        :raises UsageError: a file is not there, or no program for its system on amd64.
+        :raises UsageError: a file does not exist or is not a program for its system on amd64.
         """
         for replaced, path in overrides.items():
             check(replaced, path)
@@ -32,13 +32,13 @@ class OverriddenSource:
         self._overrides = dict(overrides)
 
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
-        """As the source under it, for what is not brought; an image is its source's, but for the program."""
+        """As the underlying source, for what is not replaced; an image comes from it, except for the program."""
         return self._source.cannot([one for one in wanted if not self._is_brought(one)])
 
     def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
-        """The file that was brought, as it is now, copied into the cache; else what the source gives.
+        """The user's file in its current state, copied into the cache; otherwise the source's artifact.
 
-        :raises UsageError: the file is not there any more, or has become something else.
+        :raises UsageError: the file no longer exists or is no longer such a program.
         :raises WinlabError: as the source.
         """
         return self.obtain_all([artifact], progress)[0]
@@ -83,9 +83,9 @@ class OverriddenSource:
 
 
 def meant(name: str, path: Path, wanted: Iterable[Artifact]) -> Replaced:
-    """What of *wanted* the file *path* stands in for: the program *name* of the system that the file is for.
+    """The part of *wanted* that the file *path* replaces: the program *name* for the file's system.
 
-    :raises UsageError: the file is no program, or the lab takes none of that name and system.
+    :raises UsageError: the file is not a program, or the lab uses none of that name and system.
     """
     systems: tuple[System, ...] = ("linux", "windows")
     try:
@@ -111,7 +111,7 @@ def meant(name: str, path: Path, wanted: Iterable[Artifact]) -> Replaced:
 
 
 def check(replaced: Replaced, path: Path) -> None:
-    """See that *path* can stand in for a program, or for the one in an image.
+    """Check that *path* can replace a program, or the one in an image.
 
     :raises UsageError: it can't; nothing was touched.
     """
@@ -132,6 +132,6 @@ def _component(image: ContainerImage) -> str:
 
 
 def _copy(path: Path, copy: Path) -> tuple[Path, str]:
-    """A copy, so that the digest is of what goes in, even if it is rebuilt meanwhile; and its SHA-256."""
+    """A copy and its SHA-256, so that the digest is right even if the file is rebuilt meanwhile."""
     shutil.copyfile(path, copy)
     return copy, files.sha256(copy)

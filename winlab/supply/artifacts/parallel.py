@@ -1,4 +1,4 @@
-"""Obtains several artifacts at once: waiting for one server does not hold up the others."""
+"""Obtains several artifacts at once, so that waiting for one server does not delay the others."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ AT_ONCE = 3
 
 
 class _StoppedError(Exception):
-    """Another one failed, or the person interrupted."""
+    """Another one failed, or the user interrupted."""
 
 
 class _Voice:
-    """Says what one of several is doing, with the share of all that is done; stops its job when told to."""
+    """Reports what one of several jobs does, with the overall fraction; stops the job on request."""
 
     def __init__(self, progress: Progress, stop: threading.Event, done: Callable[[], float]) -> None:
         self._progress = progress
@@ -37,10 +37,10 @@ def obtain(
     together: Callable[[Artifact], object],
     progress: Progress,
 ) -> list[Obtained]:
-    """Call *one* for each artifact, a few at once, and return what it gives in the order of *artifacts*.
+    """Call *one* for each artifact, a few at once, and return the results in the order of *artifacts*.
 
-    :param together: artifacts for which this is the same come with one file: they are obtained one after the other.
-    :raises WinlabError: the first failure; the others are stopped where they are.
+    :param together: artifacts with the same value come in one file: they are obtained one after the other.
+    :raises WinlabError: the first failure; the others are stopped.
     """
     groups: dict[object, list[Artifact]] = {}
     for artifact in dict.fromkeys(artifacts):
@@ -60,7 +60,7 @@ def obtain(
         try:
             done, _ = wait(jobs, return_when=FIRST_EXCEPTION)
         finally:
-            stop.set()  # only now: else all are done anyhow
+            stop.set()  # only now: without a failure all are done anyway
             for waiting in jobs:
                 waiting.cancel()
     failures = [error for job_done in done if (error := job_done.exception())]

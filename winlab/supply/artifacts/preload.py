@@ -1,9 +1,9 @@
-"""containerd's store, made on the host with the images in it already, as a disk for Linux nodes.
+"""containerd's store, made on the host with the images in it, as a disk for Linux nodes.
 
-Importing an image means to hash and unpack it; an emulated CPU takes minutes for what the host does in seconds. So the
-host runs the very containerd that the nodes will run, on a folder, imports the images, and makes a file system of it.
-Nodes get an overlay over that disk and mount it as /var/lib/containerd. Where the host can't do it (it needs root or a
-user namespace, and a file system for overlays below), nodes import from the payload CD themselves.
+Importing an image means hashing and unpacking it, which takes minutes on an emulated CPU but seconds on the host. So
+the host runs the nodes' containerd on a folder, imports the images, and makes a file system of the folder. Nodes get an
+overlay over that disk and mount it as /var/lib/containerd. Some hosts can't do this: it needs root or a user namespace,
+and a file system that can be below an overlay. There, nodes import from the payload CD themselves.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from winlab.run import run, stream
 from winlab.supply.payload import PREFIX
 
 LABEL = "WINLAB_STORE"
-SIZE_GIB = 16  # of the file system, for what comes later, too; the file is as large as its content
-VERSION = 1  # of how it is made
-# containerd is stopped by its own signal and waited for: only then its database is whole
+SIZE_GIB = 16  # of the file system, with room for later images; the file is as large as its content
+VERSION = 1  # increment when it is made differently
+# containerd is stopped by a signal and waited for: only then is its database complete
 _SCRIPT = """
 set -eu
 work=$1 containerd=$2 ctr=$3
@@ -80,7 +80,7 @@ def make(images: Sequence[Obtained], containerd: Path, ctr: Path, target: Path, 
     """
     assert all(isinstance(image.artifact, ContainerImage) for image in images)
     script = _SCRIPT.replace("@LABEL@", LABEL).replace("@SIZE@", str(SIZE_GIB))
-    # as another user than root: a namespace in which this user is root, with the ids that /etc/subuid gives
+    # without root: a namespace in which this user is root, with the ids from /etc/subuid
     inside = [] if os.geteuid() == 0 else ["unshare", "--map-auto", "--map-root-user", "--mount"]
     archives = [image.path for image in sorted(images, key=lambda one: one.artifact.file)]
     command: list[str | Path] = [*inside, "setpriv", "--pdeathsig=TERM", "sh", "-c", script, "sh"]

@@ -1,4 +1,4 @@
-"""Chooses the one source that a lab's artifacts come from, before anything starts, and says why."""
+"""Chooses the one source of a lab's artifacts, before anything starts, and says why."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ PROBE_SECONDS = 3.0
 
 
 class Builder(Source, Protocol):
-    """The source ``build``, which may turn out to be out of reach."""
+    """The source ``build``, which may turn out to be impossible."""
 
     def unready(self, wanted: Sequence[Artifact]) -> str | None:
-        """Why what the cache lacks of *wanted* can't be built on this machine as it is; None if it may be."""
+        """Why this machine can't build the parts of *wanted* that are not cached; None if no reason is known."""
 
 
 def unreachable(url: str) -> str | None:
-    """Why *url* can't be had, or None if its server answers and has it; at most a few seconds.
+    """Why *url* is unavailable, or None if its server answers and has it. Takes at most a few seconds.
 
-    A server that answers the method HEAD with 401 or 405 is there: registries want a token first.
+    A server that answers HEAD with 401 or 405 counts as available: registries require a token first.
     """
     host = urlsplit(url).netloc
     try:
@@ -59,18 +59,18 @@ def choose(
     settled: bool = False,
     probe: Callable[[str], str | None] = unreachable,
 ) -> tuple[Source, str]:
-    """The source of everything *wanted*, and why it was taken: a sentence for the person.
+    """The source of everything *wanted*, and why it was chosen: a sentence for the user.
 
-    By default (*kind* None) the first that can give everything: the bundle or the mirror that was named, and nothing
-    else then; a bundle in the cache; upstream, where the cache already has it all or its server answers; a build.
-    What the person named is not replaced by another. An *optional* artifact that the source lacks is no reason
-    against it; :meth:`Source.cannot` tells the caller which to leave out.
+    By default (*kind* None) this is the first source that can provide everything. The order is: a bundle in the cache;
+    upstream, if the cache already has everything or its server answers; a build. If the user named a bundle or a
+    mirror, only that one is considered. An *optional* artifact that the source lacks does not count against it;
+    :meth:`Source.cannot` tells the caller which to leave out.
 
-    :param build: makes the source ``build``; called only if it comes to that.
+    :param build: makes the source ``build``; called only if needed.
     :param mirror: a URL or folder, see :class:`UpstreamSource`.
-    :param settled: most likely nothing will be obtained, so that a build is not asked whether it could begin.
+    :param settled: most likely nothing will be obtained, so a build is not checked for whether it could begin.
     :raises UsageError: *kind*, *bundle_path* and *mirror* do not fit together, or one of them can't be used.
-    :raises NotFoundError: no source can give everything; the message says for each one why.
+    :raises NotFoundError: no source can provide everything; the message says why for each one.
     """
     _check(kind, bundle_path, mirror)
     needed = [artifact for artifact in wanted if artifact not in set(optional)]
@@ -95,9 +95,9 @@ def choose(
 
 
 def _check(kind: Kind | None, bundle_path: Path | None, mirror: str | None) -> None:
-    """See that what was asked for fits together.
+    """Check that the requested options fit together.
 
-    :raises UsageError: it does not.
+    :raises UsageError: they don't.
     """
     if kind == "mirror" and not mirror:
         raise UsageError("The source 'mirror' needs its address.", cure="Give it with --mirror URL.")
@@ -111,7 +111,7 @@ def _check(kind: Kind | None, bundle_path: Path | None, mirror: str | None) -> N
 
 @dataclass
 class _Search:
-    """Tries the sources in turn and keeps why each was passed over."""
+    """Tries the sources in turn and records why each was skipped."""
 
     needed: Sequence[Artifact]
     pins: Pins
@@ -123,7 +123,7 @@ class _Search:
         self.passed: list[str] = []  # the same in few words
 
     def bundle_named(self, path: Path) -> tuple[Source, str] | None:
-        """The bundle that the person named. What is wrong with the file itself is raised."""
+        """The bundle that the user named. Problems with the file itself are raised."""
         source = BundleSource(path)
         if self._lacks(f"bundle '{path}'", source, "the bundle lacks something"):
             return None

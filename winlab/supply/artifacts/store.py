@@ -1,18 +1,18 @@
-"""The artifacts' part of the cache: what was fetched or made once is kept, by a key that stands for its inputs.
+"""The artifacts' part of the cache: what was fetched or made once is kept, under a key derived from its inputs.
 
 ::
 
     <cache>/artifacts/              settings.cache_dir(); belongs to one user
     ├── files/<key>/                a finished artifact; appears all at once, by a rename
     │   ├── kubelet.exe             read-only
-    │   └── manifest.json           artifact, origin, digest, size, when and how long it took
+    │   └── manifest.json           artifact, origin, digest, size, when it was made and how long that took
     ├── downloads/                  unfinished downloads, which the next try resumes
-    ├── tools/                      what building needs and the machine has not (Go)
-    ├── staging/                    folders of work; swept when their makers are gone, however they ended
+    ├── tools/                      what building needs and the machine lacks (Go)
+    ├── staging/                    work folders; swept when their processes have ended, however they ended
     └── locks/<key>.lock            held while an artifact is fetched or made
 
-A source works so: ``lookup``; if nothing, ``locked`` and ``lookup`` again; then fetch or make in a ``workspace`` and
-``keep``.
+A source calls ``lookup``; if that finds nothing, ``locked`` and ``lookup`` again; then it fetches or makes the artifact
+in a ``workspace`` and calls ``keep``.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Entry:
 
 
 def key(inputs: Mapping[str, object]) -> str:
-    """The 64 hex digits that stand for *inputs*: plain JSON values that decide the artifact's bytes."""
+    """The 64 hex digits that identify *inputs*: plain JSON values that decide the artifact's bytes."""
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def lookup(key: str) -> Obtained | None:
-    """The artifact of that key if the cache has it; None if not, or if its file is not whole."""
+    """The artifact with that key; None if it is not cached or its file is incomplete."""
     entry = _read(_folder("files") / key)
     return entry.obtained if entry else None
 
@@ -65,10 +65,10 @@ def lookup(key: str) -> Obtained | None:
 def keep(
     key: str, artifact: Artifact, file: Path, origin: str, *, move: bool = False, seconds: float = 0.0
 ) -> Obtained:
-    """Put *file* into the cache as *artifact*; whoever was first with this key wins.
+    """Put *file* into the cache as *artifact*; the first one with this key wins.
 
-    :param origin: where it came from, for people: a URL, a bundle's path, ``built from k8s.io/kubernetes v1.36.3``.
-    :param move: take the file away from where it is; else it is copied.
+    :param origin: where it came from, for users: a URL, a bundle's path, ``built from k8s.io/kubernetes v1.36.3``.
+    :param move: move the file; otherwise it is copied.
     :param seconds: how long fetching or making took.
     :raises HostError: there is no space.
     :raises AccessError: the cache can't be written, or *file* not read.
@@ -84,7 +84,7 @@ def keep(
             manifest = _manifest(artifact, target, origin, seconds)
             (target.parent / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
             target.chmod(0o555 if isinstance(artifact, Program) else 0o444)
-            # After a power cut the rename must not be there without the data.
+            # After a power failure the rename must not exist without the data.
             for path in (target, target.parent / "manifest.json", target.parent):
                 files.sync(path)
             return _publish(target.parent, _folder("files") / key)
@@ -93,15 +93,15 @@ def keep(
 
 
 def entries() -> list[Entry]:
-    """All whole artifacts in the cache, by what they are and age (oldest first)."""
+    """All complete artifacts in the cache, sorted by what they are and age (oldest first)."""
     found = [entry for folder in _folder("files").iterdir() if (entry := _read(folder))]
     return sorted(found, key=lambda entry: (entry.obtained.artifact.file, str(entry.obtained.artifact), entry.made))
 
 
 def prune(keep: set[str]) -> int:
-    """Remove all artifacts whose keys are not in *keep*, and all leftovers; the freed space in bytes.
+    """Remove all artifacts whose keys are not in *keep*, and all leftovers. Returns the freed space in bytes.
 
-    What another winlab is fetching or making at this moment is left alone.
+    What another winlab is currently fetching or making is left alone.
     """
     freed = _sweep()
     for path in [*_folder("files").iterdir(), *_folder("downloads").iterdir()]:
@@ -111,7 +111,7 @@ def prune(keep: set[str]) -> int:
         with locks.attempt(_lock(name)) as mine:
             if mine:
                 freed += _remove(path)
-    if not any(_folder("staging").iterdir()):  # nobody builds
+    if not any(_folder("staging").iterdir()):  # no build is running
         freed += sum(_remove(path) for path in tools().iterdir())
     return freed
 
@@ -127,7 +127,7 @@ def locked(key: str, progress: Progress, what: str) -> Iterator[None]:
 def workspace() -> Iterator[Path]:
     """A folder for work, on the cache's file system; gone afterwards, and swept later if this process is killed."""
     with ExitStack() as held:
-        with locks.briefly(_lock("staging")):  # a folder that is not locked yet must not be taken for a leftover
+        with locks.briefly(_lock("staging")):  # a folder that is not locked yet must not be mistaken for a leftover
             folder = Path(tempfile.mkdtemp(dir=_folder("staging")))
             held.enter_context(locks.folder(folder))
         try:
@@ -138,12 +138,12 @@ def workspace() -> Iterator[Path]:
 
 
 def part(key: str, name: str) -> Path:
-    """Where an unfinished download of that key lies between tries and runs."""
+    """Where an unfinished download of that key is kept between tries and runs."""
     return _folder("downloads") / f"{key}.{name}.part"
 
 
 def tools() -> Path:
-    """The folder of what building needs and the machine has not."""
+    """The folder of what building needs and the machine lacks."""
     return _folder("tools")
 
 
@@ -170,7 +170,7 @@ def _publish(folder: Path, final: Path) -> Obtained:
                 raise
             if entry := _read(final):  # another winlab was first
                 return entry.obtained
-            _remove(final)  # not whole
+            _remove(final)  # incomplete
             continue
         files.sync(final.parent)
         entry = _read(final)
@@ -194,9 +194,9 @@ def _read(folder: Path) -> Entry | None:
 
 
 def _folder(name: str) -> Path:
-    """A folder of the store, made if it is not there.
+    """A folder of the store, created if missing.
 
-    :raises AccessError: it can't be made.
+    :raises AccessError: it can't be created.
     """
     folder = settings.cache_dir() / "artifacts" / name
     try:
@@ -226,11 +226,11 @@ def _lock(name: str) -> Path:
 
 
 def _sweep() -> int:
-    """Remove the work of those who are gone; the freed bytes."""
+    """Remove the work of processes that have ended. Returns the freed bytes."""
     freed = 0
     with locks.briefly(_lock("staging")):
         for folder in _folder("staging").iterdir():
-            # not there: its owner has just finished; not ours: its owner is at work
+            # missing: its owner has just finished; not ours: its owner is at work
             with suppress(FileNotFoundError), locks.folder(folder) as mine:
                 if mine:
                     freed += _remove(folder)
@@ -238,7 +238,7 @@ def _sweep() -> int:
 
 
 def _remove(path: Path) -> int:
-    """Remove a file or folder, read-only ones too (Go's module cache is); the bytes that it took on disk."""
+    """Remove a file or folder, even a read-only one (as Go's module cache). Returns the bytes that it took on disk."""
     if not path.is_dir():
         freed = path.stat().st_blocks * 512 if path.exists() else 0
         path.unlink(missing_ok=True)
@@ -249,6 +249,6 @@ def _remove(path: Path) -> int:
         for name in names:
             with suppress(FileNotFoundError):
                 freed += (Path(folder) / name).lstat().st_blocks * 512
-    # A program whose winlab was killed may be writing there at this moment; what is left then, the next sweep takes.
+    # A program whose winlab was killed may still be writing there; the next sweep removes what is left.
     shutil.rmtree(path, ignore_errors=True)
     return freed

@@ -1,4 +1,4 @@
-"""Takes single files out of ``.tar.gz``, ``.tgz`` and ``.zip``. No name in an archive decides where a file goes."""
+"""Extracts single files from ``.tar.gz``, ``.tgz`` and ``.zip``. Names in an archive never decide where a file goes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _BLOCK = 1024 * 1024
 
 
 def members(archive: Path, wanted: Mapping[str, Path]) -> set[str]:
-    """Write the plain files *wanted* (path in the archive → where to) and return the paths that were there.
+    """Write the plain files *wanted* (path in the archive → where to) and return the paths that were found.
 
     A leading ``./`` in the archive's names makes no difference.
 
-    :raises TransferError: the archive is broken, or a wanted member is no plain file.
-    :raises UsageError: it is of another kind.
+    :raises TransferError: the archive is broken, or a wanted member is not a plain file.
+    :raises UsageError: it is another kind of archive.
     """
     targets = {_clean(name): (name, target) for name, target in wanted.items()}
     try:
@@ -39,7 +39,7 @@ def members(archive: Path, wanted: Mapping[str, Path]) -> set[str]:
 
 
 def _untar(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
-    """Read it once from its beginning: a compressed one can't be searched cheaply."""
+    """Read it once from the beginning: seeking in a compressed archive is expensive."""
     found: set[str] = set()
     with tarfile.open(archive, "r|gz") as packed:
         for entry in packed:

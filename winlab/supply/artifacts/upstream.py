@@ -1,6 +1,8 @@
-"""The sources ``upstream`` and ``mirror``: artifacts as their projects publish them, each compared with its
-pinned digest, or where none is known with the digest that its publisher gives (see
-:mod:`winlab.design.catalog.pins`)."""
+"""The sources ``upstream`` and ``mirror``: artifacts as their projects publish them.
+
+Each is compared with its pinned digest or, without one, with the digest that its publisher gives
+(:mod:`winlab.design.catalog.pins`).
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,11 @@ LARGEST_SUMS = 1024 * 1024  # bytes; a list of digests is far smaller
 class UpstreamSource:
     """Fetches pinned artifacts from their publishers, or from a mirror of them.
 
-    A mirror is a URL that takes the place of scheme and host (``https://mirror.example/pub`` +
-    ``/v1.36.3/bin/linux/amd64/kubelet``), and for container images a registry on the same host that has each image
+    A mirror is a URL that replaces scheme and host (``https://mirror.example/pub`` +
+    ``/v1.36.3/bin/linux/amd64/kubelet``). For container images it is a registry on the same host that has each image
     under its registry's name (:meth:`winlab.supply.artifacts.oci.registry.Reference.place`). It can also be a folder
-    that holds files by their base names and images as OCI archives (:attr:`ContainerImage.file`); an image that is
-    pinned must be there with the digest of its pin, as ``skopeo copy --all`` keeps it.
+    that holds files by their base names and images as OCI archives (:attr:`ContainerImage.file`). A pinned image must
+    have the digest of its pin there, as ``skopeo copy --all`` keeps it.
     """
 
     def __init__(self, pins: Pins, mirror: str | None = None, *, pause: float = 1.0) -> None:
@@ -53,16 +55,16 @@ class UpstreamSource:
         self._pause = pause
 
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
-        """What of *wanted* no row of the pins names."""
+        """The parts of *wanted* without a row in the pins."""
         return {artifact: "it is not published, or not pinned" for artifact in wanted if self._pin(artifact) is None}
 
     def at_hand(self, artifact: Artifact) -> bool:
-        """Whether the cache has it: nothing needs to be fetched."""
+        """Whether it is cached, so that nothing needs to be fetched."""
         pin = self._pin(artifact)
         return pin is not None and store.lookup(self._key(pin)) is not None
 
     def probe_url(self, wanted: Iterable[Artifact]) -> str | Path | None:
-        """Where the first file of *wanted* that the cache does not have would come from; None if all are there."""
+        """Where the first file of *wanted* that is not cached would come from; None if all are cached."""
         for artifact in wanted:
             pin = self._pin(artifact)
             if pin is None or self.at_hand(artifact):
@@ -77,8 +79,8 @@ class UpstreamSource:
     def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
         """Fetch one artifact, or take it from the cache.
 
-        :raises NotFoundError: it is not pinned, or not there.
-        :raises TransferError: it can't be reached, or is not what it should be (digest, architecture).
+        :raises NotFoundError: it is not pinned or does not exist.
+        :raises TransferError: it is unreachable or not as expected (digest, architecture).
         :raises HostError: the disk is full.
         """
         pin = self._pin(artifact)
@@ -88,7 +90,7 @@ class UpstreamSource:
         if there := store.lookup(key):
             return there
         rows = self._beside(pin)
-        with store.locked(self._key(rows[0]), progress, f"{artifact}"):  # one name for all that one file brings
+        with store.locked(self._key(rows[0]), progress, f"{artifact}"):  # one name for all that is in one file
             if there := store.lookup(key):
                 return there
             with store.workspace() as work, self._named(artifact):
@@ -97,21 +99,21 @@ class UpstreamSource:
                 return self._file(pin, rows, work, progress)
 
     def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
-        """As :meth:`obtain`, for several; a few at once."""
+        """As :meth:`obtain`, for several, a few at once."""
         return parallel.obtain(artifacts, self.obtain, self._file_of, progress)
 
     def _file_of(self, artifact: Artifact) -> str:
-        """Artifacts for which this is the same come with one file."""
+        """Artifacts with the same value come in one file."""
         pin = self._pin(artifact)
         return pin.url if isinstance(pin, FilePin) else str(artifact)
 
     def vouched(self, wanted: Iterable[Artifact]) -> int:
-        """For how many of *wanted* nothing but the place itself says that they are what they should be."""
+        """How many of *wanted* have no digest, so that only their location vouches for them."""
         pins = (self._pin(artifact) for artifact in wanted)
         return sum(pin is not None and _digest(pin) is None for pin in pins)
 
     def _key(self, pin: ProgramPin | ImagePin | ManifestPin) -> str:
-        """The store's key: what was pinned, wherever it was taken from; without a digest of its own it counts where."""
+        """The store's key: the pin, regardless of the location; without a digest the location counts, too."""
         place = {"mirror": self.mirror} if self.mirror and _digest(pin) is None else {}
         if isinstance(pin, ImagePin):
             return store.key({"pinned": "image", **pin.model_dump(mode="json"), **place})
@@ -133,7 +135,7 @@ class UpstreamSource:
         return place.parent if isinstance(place, Path) else None
 
     def _beside(self, pin: ProgramPin | ImagePin | ManifestPin) -> list[ProgramPin | ImagePin | ManifestPin]:
-        """All rows that come with the same file: an archive is fetched once."""
+        """All rows that come from the same file: an archive is fetched once."""
         if not isinstance(pin, ProgramPin) or pin.member is None:
             return [pin]
         same = (pin.url, pin.sha256, pin.sha512, pin.sums_url)
@@ -143,7 +145,7 @@ class UpstreamSource:
 
     @contextmanager
     def _named(self, artifact: Artifact) -> Iterator[None]:
-        """Let every failure of a transfer begin with the artifact's name."""
+        """Prefix every transfer error with the artifact's name."""
         try:
             yield
         except (TransferError, NotFoundError) as error:
@@ -191,13 +193,13 @@ class UpstreamSource:
             raise TransferError(f"{place} brings a wrong {pin.artifact}.", why=why)
         kept: dict[ProgramPin, Obtained] = {}
         for row, file in files.items():
-            if row is pin or not executable.wrong(file, row.artifact):  # another is refused when it is asked for
+            if row is pin or not executable.wrong(file, row.artifact):  # a wrong one is refused when it is requested
                 seconds = time.monotonic() - begun
                 kept[row] = store.keep(self._key(row), row.artifact, file, str(place), move=True, seconds=seconds)
         return kept[pin]
 
     def _download(self, pin: FilePin) -> Download:
-        """What the download must be: as pinned, or as the publisher's own list of digests says."""
+        """The expected download: as pinned, or with the digest in the publisher's own list."""
         if pin.sums_url is None:
             return Download(url=pin.url, sha256=pin.sha256, sha512=pin.sha512)
         place = download.rewrite(pin.sums_url, self.mirror)
@@ -211,7 +213,7 @@ class UpstreamSource:
     def _text(self, url: str) -> str:
         """A small text.
 
-        :raises TransferError: it can't be had.
+        :raises TransferError: it can't be fetched.
         """
         for attempt in range(download.TRIES_UNSEEN):
             try:
@@ -268,15 +270,15 @@ class _Asset(BaseModel):
 
 
 class _Release(BaseModel):
-    """What GitHub's API says of a release, as far as it matters here."""
+    """What GitHub's API says about a release, as far as it matters here."""
 
     assets: list[_Asset]
 
 
 def listed_digest(text: str, name: str) -> str | None:
-    """The SHA-256 or SHA-512 of *name* in a publisher's list, else None.
+    """The SHA-256 or SHA-512 of *name* in a publisher's list, or None.
 
-    A list is a bare digest, or lines ``DIGEST  [*]NAME``, or what GitHub's API says of a release: its assets have
+    A list is a bare digest, or lines ``DIGEST  [*]NAME``, or GitHub's API response for a release: its assets have
     ``"digest": "sha256:..."`` (docs.github.com, REST API, releases).
     """
     if text.startswith("{"):
@@ -302,7 +304,7 @@ def _digest(pin: ProgramPin | ImagePin | ManifestPin) -> str | None:
 
 
 def _members(archive: Path, rows: list[ProgramPin], work: Path) -> dict[ProgramPin, Path]:
-    """Take the rows' members out of the archive; those that are in it."""
+    """Extract the rows' members from the archive; return those that are in it."""
     wanted = {row.member: work / f"{number}.member" for number, row in enumerate(rows) if row.member}
     found = unpack.members(archive, wanted)
     return {row: wanted[row.member] for row in rows if row.member in found}

@@ -1,4 +1,4 @@
-"""What the network sources share: an HTTP client, its words for failures, and addresses that are fit to be shown."""
+"""What the network sources share: an HTTP client, descriptions of its errors, and addresses that are safe to show."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from winlab.errors import UsageError
 
 
 def client(seconds: float = 15.0) -> httpx.Client:
-    """A client that follows redirections, honours the proxy variables and trusts what the host trusts.
+    """A client that follows redirects, honours the proxy variables and trusts the CAs that the host trusts.
 
     :param seconds: the longest wait for a connection; an answer may take four times as long.
     """
     context = httpx.create_ssl_context()
-    context.load_default_certs()  # where a company's CA would be
+    context.load_default_certs()  # may include a company's CA
     return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(seconds, read=4 * seconds), verify=context)
 
 
 def reason(error: Exception) -> str:
-    """What *error* means, in words: httpx's own may be empty."""
+    """*error* in words: httpx's own text may be empty."""
     return str(error) or type(error).__name__
 
 
 def is_tls(error: BaseException | None) -> bool:
-    """Whether the server's certificate was the trouble: no further try helps."""
+    """Whether the server's certificate was the problem: then a retry is no help."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return True
@@ -35,9 +35,9 @@ def is_tls(error: BaseException | None) -> bool:
 
 
 def check_mirror(mirror: str) -> None:
-    """See that the mirror's address can be shown in messages and logs.
+    """Check that the mirror's address can be shown in messages and logs.
 
-    :raises UsageError: it holds a user's name or password.
+    :raises UsageError: it contains a user name or password.
     """
     try:
         host = urlsplit(mirror).netloc

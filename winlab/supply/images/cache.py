@@ -10,7 +10,7 @@
     ├── staging/<key>/              where an image is being made; swept when its maker is gone
     └── locks/<key>.lock            held while an image is made, so that two winlabs don't make the same one
 
-The key is a digest of all that decides the image's bytes: format, and either the published digest or the build's
+The key is a digest of everything that decides the image's bytes: format, and either the published digest or the build's
 options and its builder's fingerprint. Names, summaries and mirrors don't count.
 """
 
@@ -74,7 +74,7 @@ def key(recipe: Recipe) -> str:
 
 
 def lookup(recipe: Recipe) -> Image | None:
-    """*recipe*'s image if the cache has it; None if not, or if its file is not whole."""
+    """*recipe*'s image; None if it is not cached or its file is incomplete."""
     if recipe.download is None and recipe.build is None:
         return None
     return _read(_folder("images") / key(recipe), recipe)
@@ -86,7 +86,7 @@ def obtain(recipe: Recipe, progress: Progress, *, mirror: str | None = None, sou
     :param mirror: for a download, a URL or folder as :func:`winlab.supply.download.rewrite` says; for a build, the URL
         of the distribution's archive.
     :param source: a local copy of a published image; it must have the published digest.
-    :raises WinlabError: whatever download or builder say; the cache is as it was before.
+    :raises WinlabError: an error of the download or builder; the cache is unchanged.
     """
     name = key(recipe)
     if image := lookup(recipe):
@@ -111,12 +111,12 @@ def keep(
     progress: Progress,
     more: Callable[[], dict[str, Any]] = dict,
 ) -> Image:
-    """An image that is neither built nor published for all: a medium of somebody's own, or one with terms to accept.
+    """An image that is neither built nor freely published: a user's own medium, or one with terms to accept.
 
     :param name: its key, 64 hex digits.
     :param fill: writes the image to a path that does not exist yet; gives its SHA-256 and where it came from.
-    :param more: what stands in the manifest besides; asked for when the image is there.
-    :raises WinlabError: whatever *fill* says; the cache is as it was before.
+    :param more: further content of the manifest; called when the image exists.
+    :raises WinlabError: an error of *fill*; the cache is unchanged.
     """
 
     def make(staging: Path) -> Image:
@@ -130,18 +130,18 @@ def keep(
 
 
 def manifest(image: Image) -> dict[str, Any]:
-    """All that the manifest of an image in the cache says."""
+    """The whole manifest of a cached image."""
     found: dict[str, Any] = json.loads((image.path.parent / "manifest.json").read_text(encoding="utf-8"))
     return found
 
 
 def unfinished(name: str, file: str) -> Path:
-    """Where the download of *file* for the image of this key lies between tries and runs."""
+    """Where the download of *file* for the image with this key is kept between tries and runs."""
     return _folder("downloads") / f"{name}.{file}.part"
 
 
 def entries() -> list[Image]:
-    """All whole images in the cache, by name and age (oldest first)."""
+    """All complete images in the cache, sorted by name and age (oldest first)."""
     folders = sorted(_folder("images").iterdir(), key=lambda path: path.stat().st_mtime)
     images = [image for folder in folders if (image := _read(folder, None))]
     return sorted(images, key=lambda image: image.recipe.name)
@@ -175,12 +175,12 @@ def prune(keep: set[str]) -> int:
 
 
 def _anew(recipe: Recipe, name: str, progress: Progress, make: Callable[[Path], Image]) -> Image:
-    """Have *make* make an image in a folder of its own, unless another winlab has made it meanwhile."""
+    """Call *make* for an image in a folder of its own, unless another winlab has made it meanwhile."""
     with locks.held(_lock(name), progress, "making this image"):
         if image := _read(_folder("images") / name, recipe):
             return image
         staging = _folder("staging") / name
-        _remove(staging)  # of one that was killed: the lock is ours
+        _remove(staging)  # left by a killed process: we hold the lock
         _sweep()
         try:
             return make(staging)
@@ -191,7 +191,7 @@ def _anew(recipe: Recipe, name: str, progress: Progress, make: Callable[[Path], 
 def _make(
     recipe: Recipe, name: str, staging: Path, progress: Progress, mirror: str | None, source: Path | None
 ) -> Image:
-    """Make the image in *staging* and move it to its place; the lock is ours."""
+    """Make the image in *staging* and move it to its place; the caller holds the lock."""
     begun = time.time()
     packages: dict[str, str] = {}
     work = staging / "work"
@@ -236,11 +236,11 @@ def _finish(
     }
     (staging / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     output.chmod(0o444)
-    # After a power cut the rename must not be there without the data.
+    # After a power failure the rename must not exist without the data.
     for path in (output, staging / "manifest.json", staging):
         files.sync(path)
     final = _folder("images") / name
-    _remove(final)  # only there if it was not whole
+    _remove(final)  # exists only if it was incomplete
     staging.rename(final)
     files.sync(final.parent)
     image = _read(final, recipe)
@@ -262,9 +262,9 @@ def _read(folder: Path, recipe: Recipe | None) -> Image | None:
 
 
 def _folder(name: str) -> Path:
-    """A folder of the cache, made if it is not there.
+    """A folder of the cache, created if missing.
 
-    :raises AccessError: it can't be made.
+    :raises AccessError: it can't be created.
     """
     folder = settings.cache_dir() / name
     try:
@@ -312,7 +312,7 @@ def _remove(path: Path) -> int:
         try:
             shutil.rmtree(path)
         except OSError as error:
-            # A builder whose winlab was killed cleans up at this same moment.
+            # A builder whose winlab was killed may be cleaning up concurrently.
             if error.errno not in (errno.ENOENT, errno.ENOTEMPTY) or time.monotonic() > limit:
                 raise
             time.sleep(0.2)

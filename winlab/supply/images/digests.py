@@ -1,10 +1,10 @@
-"""What files hold, as SHA-256: large ones are read once, and remembered by path, size, time and inode.
+"""SHA-256 digests of files: those of large files are cached by path, size, time and inode.
 
 ::
 
     <cache>/digests.json    {"/srv/server.iso": [size, mtime in ns, inode, "<sha256>"], ...}
 
-Nothing depends on the memory: without it files are read again.
+Nothing depends on this cache: without it files are read again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Golden images in the cache of images: beside a disk's manifest they have facts of their own."""
+"""Golden images in the cache of images: besides a disk's manifest they have facts of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from winlab.supply.images.cache import Image
 
 @dataclass(frozen=True)
 class Golden:
-    """A golden image: its key, its file, and what its manifest says of it."""
+    """A golden image: its key, its file, and the facts in its manifest."""
 
     key: str
     image: Image
@@ -33,7 +33,7 @@ class Golden:
 
     @property
     def days_left(self) -> int | None:
-        """For how many days its evaluation runs on; None for a licence without an end."""
+        """The remaining days of its evaluation; None for a licence that does not expire."""
         ends = self.facts.get("evaluation_ends")
         return None if ends is None else (datetime.fromisoformat(ends) - datetime.now(UTC)).days
 
@@ -54,12 +54,12 @@ def entries() -> list[Golden]:
 
 
 def find(key: str) -> Golden | None:
-    """The golden image with this key; None if the cache has it not."""
+    """The golden image with this key; None if it is not cached."""
     return next((one for one in entries() if one.key == key), None)
 
 
 def keep(node: NodePlan, key: str, fill: Callable[[Path], dict[str, Any]], progress: Progress) -> Golden:
-    """Bring a golden image into the cache.
+    """Put a golden image into the cache.
 
     :param fill: writes the disk to a path that does not exist yet; gives the facts for the manifest.
     """

@@ -1,4 +1,4 @@
-"""What is in the cache of images, for people: what each image is, whether it is stale, and taking images along."""
+"""The cache of images as users see it: what each image is, whether it is stale, and export and import."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Item:
 
     @property
     def key(self) -> str:
-        """What people call it by."""
+        """Its short name for users."""
         return self.image.key[:SHORT]
 
     @property
@@ -46,7 +46,7 @@ class Item:
 
     @property
     def golden(self) -> Golden | None:
-        """The image as a golden one; None if it is none."""
+        """The image as a golden one; None if it is not golden."""
         facts = self.manifest.get("golden")
         return None if facts is None else Golden(str(facts["key"]), self.image, facts)
 
@@ -59,7 +59,7 @@ class Item:
 
     @property
     def state(self) -> str:
-        """What speaks against it; empty if nothing does."""
+        """Why it is stale; empty if it is not."""
         found = self.golden
         if found is not None:
             notes = []
@@ -90,7 +90,7 @@ def items() -> list[Item]:
 
 
 def find(what: str) -> Item:
-    """The image that *what* names: a key as far as it is clear, or the name of a recipe that has one image alone.
+    """The image that *what* names: an unambiguous prefix of a key, or the name of a recipe with a single image.
 
     :raises NotFoundError: there is none.
     :raises UsageError: there are several.
@@ -112,7 +112,7 @@ def find(what: str) -> Item:
 def export(item: Item, to: Path, progress: Progress) -> None:
     """Write an image with its manifest to one file, for another machine's cache.
 
-    :raises UsageError: the file is there, or can't be written.
+    :raises UsageError: the file exists or can't be written.
     """
     if to.exists():
         raise UsageError(f"'{to}' is there already.", cure="Remove it, or choose another name with --to.")
@@ -141,7 +141,7 @@ def _plain(row: tarfile.TarInfo) -> tarfile.TarInfo:
 def bring(path: Path, progress: Progress) -> Item:
     """Take an exported image into the cache; its digest is checked.
 
-    :raises UsageError: the file is no such image.
+    :raises UsageError: the file is not such an image.
     :raises TransferError: it is damaged.
     """
     try:

@@ -1,4 +1,4 @@
-"""Whether Windows can be installed from what the person has, found out before anything is touched."""
+"""Checks that Windows can be installed from the user's media, before anything is touched."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FAMILIES = {"ServerStandard": "standard", "ServerDatacenter": "datacenter"}  # b
 
 
 def check(plan: Plan, stock: Stock, *, consent: bool = False, joins: bool = True, offline: bool = False) -> None:
-    """See that all media can be had and answer all of Setup's questions.
+    """Check that all media are available and answer all of Setup's questions.
 
     :param consent: the terms of Microsoft's evaluation media were accepted, so that they may be fetched.
-    :param offline: everything is to come from a bundle: nothing is fetched, and Windows must want nothing either.
+    :param offline: everything comes from a bundle: nothing is fetched, and Windows must not need the internet either.
     :param joins: the machines will be nodes of a cluster, which not every build of Windows can be.
-    :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
+    :raises WinlabError: a medium is missing or unsuitable; nothing was touched.
     """
     checked = []
     for node in plan.windows_nodes():
@@ -54,10 +54,10 @@ def check(plan: Plan, stock: Stock, *, consent: bool = False, joins: bool = True
 
 
 def _check_drivers(node: WindowsNode, stock: Stock, *, offline: bool) -> None:
-    """Look into the virtio drivers, if they are here.
+    """Check the virtio drivers, if they are on this host.
 
     :raises UsageError: they are not for this Windows, or there is a bus without drivers for it.
-    :raises NotFoundError: they would have to be fetched, and nothing may be.
+    :raises NotFoundError: they would have to be fetched, but downloads are forbidden.
     """
     file = windows_media.drivers_file(node.windows, stock)
     if file is None:
@@ -73,7 +73,7 @@ def _check_drivers(node: WindowsNode, stock: Stock, *, offline: bool) -> None:
 
 
 def _check_offline(plan: Plan) -> None:
-    """See that Windows will want nothing from the internet while it is installed.
+    """Check that Windows will need nothing from the internet during installation.
 
     :raises UsageError: it will; nothing was touched.
     """
@@ -95,9 +95,9 @@ def _check_offline(plan: Plan) -> None:
 
 
 def require_source(recipe: Recipe, *, offline: bool = False) -> None:
-    """See that the image can be had without the person's own medium.
+    """Check that the image is available without a medium of the user's own.
 
-    :raises NotFoundError: it can't; the message names the ways on.
+    :raises NotFoundError: it isn't; the message names alternatives.
     """
     if recipe.download is None and recipe.build is None and offline:
         raise NotFoundError(
@@ -115,9 +115,9 @@ def require_source(recipe: Recipe, *, offline: bool = False) -> None:
 
 
 def check_build(plan: Plan, node: WindowsNode, image: WimImage) -> None:
-    """See that the build of Windows on a medium goes with the cluster's versions and network.
+    """Check that the build of Windows on a medium works with the cluster's versions and network.
 
-    Media that don't tell it, and those that will be updated, are taken as they are.
+    Media that don't state it, and those that will be updated, are accepted.
 
     :raises UsageError: it doesn't; the message names what does.
     """
@@ -128,7 +128,7 @@ def check_build(plan: Plan, node: WindowsNode, image: WimImage) -> None:
 
 
 def check_medium(node: WindowsNode, medium: Path) -> WimImage:
-    """See that Setup will find all answers on this medium: the image, its language, a product key or none.
+    """Check that Setup will find all answers on this medium: the image, its language, a product key or none.
 
     :returns: the image that will be installed.
     :raises UsageError: it won't; the message says what to change.
@@ -159,8 +159,7 @@ def check_medium(node: WindowsNode, medium: Path) -> WimImage:
 
 
 def with_key(node: WindowsNode, medium: Path) -> WindowsNode:
-    """The node with the product key that Setup is to get: the person's own; on volume media without one Microsoft's
-    public client setup key of the edition.
+    """The node with the product key for Setup: the user's own, or on volume media Microsoft's public client setup key.
 
     Beside an answer file Setup ignores the EI.cfg that makes a medium one of volume licences
     (https://learn.microsoft.com/windows-hardware/manufacture/desktop/windows-setup-edition-configuration-and-product-id-files--eicfg-and-pidtxt).
@@ -176,9 +175,9 @@ def with_key(node: WindowsNode, medium: Path) -> WindowsNode:
 
 
 def _check_key(node: WindowsNode, medium: Path, chosen: WimImage, channel: str | None) -> None:
-    """What is wrong here would be asked by Setup on the screen, and nobody would answer.
+    """Check the product key: on an error Setup would wait for an answer on the screen.
 
-    :raises UsageError: the key and the medium don't go together.
+    :raises UsageError: the key does not fit the medium.
     """
     key, recipe = node.windows.product_key, recipes.get(node.image)
     family = FAMILIES.get(chosen.edition.removesuffix("Eval"))

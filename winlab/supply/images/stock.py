@@ -1,4 +1,4 @@
-"""Takes stock: reads all that a plan has to know of caches, media and the spec's own files, once.
+"""Takes stock: reads all that a plan needs to know about caches, media and the spec's own files, once.
 
 Afterwards plan making and rendering read nothing (:mod:`winlab.design.plan.stock`).
 """
@@ -23,9 +23,9 @@ from winlab.supply.images import cache, digests, golden, windows_media
 
 
 def take(spec: Spec, progress: Progress | None = None) -> Stock:
-    """What is at hand for this spec. Changes nothing but the memory of large files' digests.
+    """What is available for this spec. Changes nothing but the cache of large files' digests.
 
-    :raises UsageError: a file that the spec names is not there, or can't be read.
+    :raises UsageError: a file that the spec names is missing or can't be read.
     """
     voice = progress or Quiet()
     _read_catalog()
@@ -62,7 +62,7 @@ def scripts() -> str:
 
 
 def _read_catalog() -> None:
-    """Have the data that ships with winlab in memory, where the design looks it up."""
+    """Load the data that ships with winlab into memory, where the design looks it up."""
     for name in recipes.names():
         recipes.get(name)
     versions.load()
@@ -72,7 +72,7 @@ def _read_catalog() -> None:
 
 
 def _files(pools: Sequence[Pool]) -> Iterator[Path]:
-    """The files that a spec names; a template is known by its text."""
+    """The files that a spec names; a template is identified by its text."""
     for pool in pools:
         yield from filter(None, (pool.media, pool.drivers, pool.openssh, *pool.scripts))
 
@@ -107,7 +107,7 @@ def own_template(path: Path) -> Template:
 
 
 def _material(path: Path, progress: Progress) -> Material:
-    # a lab that stands can be carried on without the medium that it was installed from
+    # an existing lab can be continued without its installation medium
     if not path.exists() and (known := digests.remembered(path)) is not None:
         return Material(name=path.name, sha256=known)
     return Material(name=path.name, sha256=digests.sha256(path, progress))

@@ -1,4 +1,4 @@
-"""Windows media in the cache: ISOs that a person brought, and Microsoft's evaluation media."""
+"""Windows media in the cache: the user's own ISOs, and Microsoft's evaluation media."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from winlab.supply.media import drivers as driver_iso
 from winlab.supply.media import inspection
 
 DRIVERS = "virtio-win"  # the recipe of the virtio drivers
-NOWHERE = "https://nowhere.invalid"  # for what comes from a mirror or a local file alone
+NOWHERE = "https://nowhere.invalid"  # for what comes only from a mirror or a local file
 
 
 def key(sha256: str) -> str:
@@ -29,7 +29,7 @@ def key(sha256: str) -> str:
 
 
 def at_hand(node: WindowsNode, stock: Stock) -> Path | None:
-    """The medium that a node is installed from, if it is here: the one that the spec names, or the cache's."""
+    """The installation medium of a node, if it is on this host: the one that the spec names, or the cache's."""
     if node.windows.own_medium:
         return stock.paths.get(node.windows.medium)
     recipe = recipes.get(node.image)
@@ -38,7 +38,7 @@ def at_hand(node: WindowsNode, stock: Stock) -> Path | None:
 
 
 def drivers() -> str | None:
-    """The SHA-256 of the catalog's virtio drivers: those that came last into the cache, else the published ones."""
+    """The SHA-256 of the catalog's virtio drivers: the newest in the cache, otherwise the published ones."""
     recipe = recipes.get(DRIVERS)
     image = find(recipe)
     if image is not None:
@@ -49,7 +49,7 @@ def drivers() -> str | None:
 def drivers_file(windows: WindowsPlan, stock: Stock) -> Path | None:
     """Where the virtio drivers of a node are, or will be in the cache; None if it has none.
 
-    :raises NotFoundError: the file that the spec names is not here any more.
+    :raises NotFoundError: the file that the spec names no longer exists.
     """
     if windows.drivers is None:
         return None
@@ -74,7 +74,7 @@ def takes_published(windows: WindowsPlan) -> bool:
 
 
 def find(recipe: Recipe) -> Image | None:
-    """The medium for *recipe* that came last into the cache; None if there is none."""
+    """The newest medium for *recipe* in the cache; None if there is none."""
     there = [
         image
         for image in cache.entries()
@@ -84,9 +84,9 @@ def find(recipe: Recipe) -> Image | None:
 
 
 def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> Image:
-    """Take an ISO into the cache: a copy, so that the person's own stays what it is.
+    """Copy the user's ISO into the cache.
 
-    :param sha256: what it must have, as whoever offers it says.
+    :param sha256: its required digest, from its publisher.
     :raises UsageError: it is not what *recipe* needs, or has another digest.
     """
     if recipe.windows is not None:
@@ -117,11 +117,11 @@ def _check_release(recipe: Recipe, path: Path) -> None:
 def pull(
     recipe: Recipe, evaluation: Evaluation, progress: Progress, *, mirror: str | None = None, source: Path | None = None
 ) -> Image:
-    """Fetch an evaluation medium into the cache; what broke off is carried on. Its terms must have been accepted.
+    """Fetch an evaluation medium into the cache, or resume that. Its terms must have been accepted.
 
     :param mirror: a URL or folder that has the file by Microsoft's name for it, in place of Microsoft's own site.
     :param source: a local copy; it must have the same digest.
-    :raises TransferError: it can't be had, or is not the file with the known digest.
+    :raises TransferError: it can't be fetched, or is not the file with the known digest.
     """
     # Microsoft's links have no file names
     url = f"{NOWHERE}/{evaluation.file}" if mirror else evaluation.url

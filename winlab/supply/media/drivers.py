@@ -22,7 +22,7 @@ TARGET = "drv"  # on one medium only: a driver reachable twice was reported to s
 
 
 def check(iso_path: Path) -> None:
-    """See that an ISO has virtio drivers for at least one release of Windows Server.
+    """Check that an ISO has virtio drivers for at least one release of Windows Server.
 
     :raises UsageError: it has none, or can't be read.
     """

@@ -1,9 +1,9 @@
-"""One self-contained, unattended installation ISO, for use where winlab is not.
+"""One self-contained, unattended installation ISO, for use without winlab.
 
-It is built afresh from the medium's files, never by changing the medium: pycdlib and others damage Microsoft's images
-when they rewrite them (boot image cut to 512 bytes, install.wim altered without a word). Everything is in UDF, files
-over 4 GiB too; the boot catalog has the BIOS image and the UEFI image that asks for no key. boot/bootfix.bin, which
-asks under BIOS, is left out.
+It is built from scratch from the medium's files. Changing a medium in place is not safe: pycdlib and others damage
+Microsoft's images when they rewrite them (boot image cut to 512 bytes, install.wim silently altered). Everything is in
+UDF, files over 4 GiB too; the boot catalog has the BIOS image and the UEFI image that asks for no key.
+boot/bootfix.bin, which asks under BIOS, is left out.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ LARGEST = (1 << 32) - 1  # bytes of a file that Windows reads from an ISO 9660 t
 
 
 def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
-    """The user's own things by their paths on the answer ISO.
+    """The user's own files by their paths on the answer ISO.
 
-    :raises UsageError: something is not what it should be.
-    :raises NotFoundError: a file is not here any more.
+    :raises UsageError: a file is unsuitable.
+    :raises NotFoundError: a file no longer exists.
     """
     found: dict[str, Path] = {}
     for number, script in enumerate(windows.scripts, 1):

@@ -1,6 +1,6 @@
 """What a Windows installation medium is, read in place: in a second, whatever its size, and without mounting it.
 
-Everything that is wrong with it is told at once, in words and with a cure; the report says what is right.
+All problems are reported at once, in words and with a cure; the report also says what is right.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AGAIN = "Get the ISO again and compare its SHA-256."
 
 @dataclass(frozen=True)
 class Problem:
-    """Something for which winlab can't install from the medium, and the cure."""
+    """A reason why winlab can't install from the medium, and the cure."""
 
     what: str
     cure: str
@@ -77,9 +77,9 @@ class Report:
         return self.images[0].is_evaluation if self.images else None
 
     def require_usable(self) -> None:
-        """See that winlab can install from it.
+        """Check that winlab can install from it.
 
-        :raises UsageError: it can't; all that is wrong is named.
+        :raises UsageError: it can't; the message names all problems.
         """
         if self.problems:
             raise UsageError(
@@ -89,15 +89,15 @@ class Report:
             )
 
     def has(self, path: str) -> bool:
-        """Whether there is such a file; Windows does not tell capital letters."""
+        """Whether there is such a file; case does not matter, as on Windows."""
         return any(one.path.lower() == path for one in self.files)
 
 
 def inspect(path: Path, progress: Progress | None = None) -> Report:
     """Read a medium.
 
-    :param progress: if given, the SHA-256 is worked out, too, which takes as long as the file is read.
-    :raises UsageError: it can't be read at all, or is no ISO image; the message says what it is instead.
+    :param progress: if given, the SHA-256 is computed, too, which takes as long as reading the file.
+    :raises UsageError: it can't be read at all, or is not an ISO image; the message says what it is instead.
     """
     with windows_iso.opened(path) as iso:
         report = Report(path, path.stat().st_size, iso.pvd.volume_identifier.decode("ascii", "replace").strip())
@@ -201,7 +201,7 @@ def _contents(report: Report) -> None:
 
 
 def _ends(report: Report) -> None:
-    """Whether all files are in the medium as a whole: a download that broke off is the most common damage.
+    """Whether the medium has all files completely: a truncated download is the most common damage.
 
     (Where the descriptors at the medium's end are lost, it can't be opened, and :func:`windows_iso.opened` says so.)
     """

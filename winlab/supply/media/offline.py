@@ -1,9 +1,8 @@
-"""Reading files of a Windows that does not answer, from its disk: the machine is not asked, nor changed.
+"""Reads files of a Windows that does not answer, from its disk, without using or changing the machine.
 
-The disk is fetched from the pool as libvirt gives it, and that of a clone put on a copy of its base which may be read
-(in the pool only root and QEMU may read). The NTFS partitions are found in its partition table (UEFI
-specification 5.3, "GPT"; MBR), and ntfscat of ntfs-3g reads the files. A machine that runs goes on writing: what is
-read then may be a moment old.
+The disk is downloaded from the pool through libvirt; that of a clone is put on a readable copy of its base (in the pool
+only root and QEMU may read). The NTFS partitions are found in its partition table (UEFI specification 5.3, "GPT"; MBR),
+and ntfscat of ntfs-3g reads the files. A running machine keeps writing, so the result may be slightly old.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ LARGEST = 64 << 20  # bytes of a log that are kept
 
 
 def check_tools() -> None:
-    """See that what reads NTFS is installed, before gigabytes are fetched for it.
+    """Check that ntfscat is installed, before gigabytes are fetched for it.
 
     :raises HostError: it is not.
     """
@@ -43,11 +42,10 @@ def put_on(disk: Path, base: Path, kind: str) -> None:
 
 
 def read(disk: Path, names: Sequence[str], work: Path) -> dict[str, bytes]:
-    """The files *names* (``Windows/Panther/setuperr.log``) that the qcow2 file *disk* has; those that are not there are
-    left out.
+    """Those of the files *names* (``Windows/Panther/setuperr.log``) that exist on the qcow2 file *disk*.
 
-    :param work: a folder for what is in between: up to twice the disk's content.
-    :raises HostError: it has no room for that.
+    :param work: a folder for temporary files: up to twice the disk's content.
+    :raises HostError: it has no room for them.
     """
     measured = run.run(["qemu-img", "measure", "--output", "json", "-O", "qcow2", "-f", "qcow2", disk])
     check_space(work, 2 * int(json.loads(measured.stdout)["required"]))

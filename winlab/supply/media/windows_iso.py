@@ -41,7 +41,7 @@ class BootEntry:
 def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
     """An ISO image, to read in.
 
-    :raises UsageError: it is none, or can't be read; the message says what it is instead.
+    :raises UsageError: it is not one, or can't be read; the message says what it is instead.
     """
     iso = pycdlib.PyCdlib()
     try:

@@ -36,13 +36,13 @@ OPERATOR_IMAGE = "quay.io/tigera/operator"
 LINUX_IMAGES = ("node", "cni", "typha", "kube-controllers")
 WINDOWS_IMAGES = ("node-windows", "cni-windows")
 OPERATOR_NAMESPACE = "tigera-operator"  # made by tigera-operator.yaml
-HNS_NETWORK = "Calico"  # whatever the encapsulation
+HNS_NETWORK = "Calico"  # with any encapsulation
 POOLS = AllObjects("ippools.crd.projectcalico.org")
-BLOCK_PREFIX = 26  # Calico's own unit of addresses; with strictAffinity a node has whole ones
+BLOCK_PREFIX = 26  # Calico's block size; with strictAffinity a block belongs to one node
 
 
 class Calico(Profile):
-    """What both ways of Calico have in common."""
+    """What both Calico profiles have in common."""
 
     bgp: Literal["Enabled", "Disabled"]
     pool: Literal["VXLAN", "None"]
@@ -51,7 +51,7 @@ class Calico(Profile):
         "and its Windows half needs a real HNS and HostProcess containers."
     )
 
-    proxy_mode = "iptables"  # Calico's rules are iptables' own, and kube-proxy's are to stand beside them
+    proxy_mode = "iptables"  # Calico writes iptables rules, and kube-proxy's must coexist with them
     daemon_sets = ("calico-node", "calico-node-windows")
     pins = Path(__file__).with_name("pins.yaml")
 
@@ -79,7 +79,7 @@ class Calico(Profile):
         endpoint: Endpoint,
         versions: Versions,  # noqa: ARG002
     ) -> list[Object]:
-        """The API server's address, which the operator demands for Windows, and then the Installation."""
+        """The API server's address, which the operator requires for Windows, and then the Installation."""
         return [_endpoint(endpoint), self._installation(network, nodes)]
 
     def _installation(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> Object:
@@ -91,7 +91,7 @@ class Calico(Profile):
                 {
                     "cidr": network.pod_cidr,
                     "blockSize": BLOCK_PREFIX,
-                    # not VXLANCrossSubnet, Calico's usual: with it the Windows half never appears, and nothing says why
+                    # not Calico's usual VXLANCrossSubnet: with it the Windows half never appears, without an error
                     "encapsulation": self.pool,
                     "natOutgoing": "Enabled",
                     "nodeSelector": "all()",
@@ -103,13 +103,13 @@ class Calico(Profile):
             "cni": {"type": "Calico", "ipam": {"type": "Calico"}},
             "serviceCIDRs": [network.service_cidr],
             "calicoNetwork": calico,
-            # the parts for policies on layer 7: no lab needs them, and each is another image to carry
+            # the parts for layer 7 policies: labs don't need them, and each is another image to carry
             "flexVolumePath": "None",
             "kubeletVolumePluginPath": "None",
         }
         if any(node.os == "windows" for node in nodes):
             calico["windowsDataplane"] = "HNS"
-            # must be containerd's own folders; without windowsDataplane the operator refuses this part
+            # must be containerd's own folders; the operator refuses this part without windowsDataplane
             spec["windowsNodes"] = {
                 "cniBinDir": "/opt/cni/bin",
                 "cniConfigDir": "/etc/cni/net.d",
@@ -123,17 +123,17 @@ class Calico(Profile):
         }
 
     def patches(self, nodes: Sequence[NodeNetwork]) -> list[Patch]:
-        """Windows can't share a block of addresses among nodes; the operator waits for this before it goes on."""
+        """Windows nodes can't share a block of addresses; the operator waits for this setting before it goes on."""
         if not any(node.os == "windows" for node in nodes):
             return []
         return [Patch("ipamconfigs.crd.projectcalico.org", "default", {"spec": {"strictAffinity": True}})]
 
     def questions(self, daemon_sets: Mapping[str, str]) -> Sequence[Question]:
-        """The IP pools say how packets travel."""
+        """The IP pools, which say how packets travel."""
         return (POOLS,) if "calico-node" in daemon_sets else ()
 
     def recognize(self, daemon_sets: Mapping[str, str], answers: Mapping[Question, Answer]) -> Recognized | None:
-        """By its DaemonSet, and by what the IP pools in use have in common."""
+        """Recognized by its DaemonSet, and by what the IP pools in use have in common."""
         if "calico-node" not in daemon_sets:
             return None
         pools = answers[POOLS]
@@ -155,7 +155,7 @@ class Calico(Profile):
         )
 
     def windows_support(self, release: str) -> Support:
-        """Calico 3.32 has images for 2019 and 2022 (metadata.mk); 2025 is asked for in calico#11691."""
+        """Calico 3.32 has images for 2019 and 2022 (metadata.mk); 2025 is requested in calico#11691."""
         if release == "2022":
             return Support("supported", "Calico and Kubernetes test it; take build 20348.2762 or later (KB5044281).")
         if release == "2019":
@@ -166,7 +166,7 @@ class Calico(Profile):
 
 
 class CalicoVxlan(Calico):
-    """Pods' packets in VXLAN; nothing of them is seen outside the nodes."""
+    """Pods' packets travel in VXLAN; pod addresses are not visible outside the nodes."""
 
     name = "calico-vxlan"
     pods = "Calico / Calico, HNS overlay"
@@ -178,7 +178,7 @@ class CalicoVxlan(Calico):
     pool = "VXLAN"
 
     def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:  # noqa: ARG002
-        """Calico's overlay; the source address is that of the endpoint which Calico makes for the node."""
+        """Calico's overlay; the source address is that of the endpoint that Calico makes for the node."""
         return ProxyNetwork(HNS_NETWORK, source_endpoint="Calico_ep")
 
     def own_problems(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Problem]:  # noqa: ARG002
@@ -189,7 +189,7 @@ class CalicoVxlan(Calico):
 
 
 class CalicoBgp(Calico):
-    """Pods' packets as they are; nodes tell each other the routes by BGP. All nodes are on one switch."""
+    """Pods' packets are not encapsulated; nodes exchange routes by BGP. All nodes are on one switch."""
 
     name = "calico-bgp"
     pods = "Calico / Calico, HNS l2bridge"
@@ -198,7 +198,7 @@ class CalicoBgp(Calico):
     pool = "None"
 
     def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:  # noqa: ARG002
-        """Calico's l2bridge; there kube-proxy takes the node's own address as source."""
+        """Calico's l2bridge, on which kube-proxy uses the node's own address as source."""
         return ProxyNetwork(HNS_NETWORK)
 
     def windows_features(self) -> tuple[str, ...]:

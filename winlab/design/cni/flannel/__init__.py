@@ -55,7 +55,7 @@ class FlannelVxlan(Profile):
         "and its Windows half needs a real HNS and HostProcess containers."
     )
 
-    # the last one is that of other recipes for flannel, which a joined cluster may have
+    # the last one comes from other flannel manifests, which a joined cluster may use
     daemon_sets = ("kube-flannel-ds", "kube-flannel-ds-windows", "kube-flannel-ds-windows-amd64")
     pins = Path(__file__).with_name("pins.yaml")
 
@@ -64,13 +64,13 @@ class FlannelVxlan(Profile):
         return [*plugins.programs(versions, "win-overlay"), Program("flanneld", versions["flannel"], "windows")]
 
     def images(self, versions: Versions) -> list[ContainerImage]:
-        """flanneld for Linux, and Microsoft's base for HostProcess containers (22 kB, for any build of Windows)."""
+        """flanneld for Linux, and Microsoft's base image for HostProcess containers (22 kB, for any Windows build)."""
         return [ContainerImage(_image(versions), "linux"), ContainerImage(HOST_PROCESS_IMAGE, "windows")]
 
     def manifests(
         self, network: PodNetwork, nodes: Sequence[NodeNetwork], endpoint: Endpoint, versions: Versions
     ) -> list[Object]:
-        """Namespace, rights, one configuration for both systems, and a DaemonSet for each that the lab has."""
+        """Namespace, rights, one configuration for both systems, and a DaemonSet for each system in the lab."""
         made = [*_account(), _configuration(network), _daemon_set("linux", endpoint, _image(versions))]
         if any(node.os == "windows" for node in nodes):
             made.append(_daemon_set("windows", endpoint, HOST_PROCESS_IMAGE))
@@ -86,7 +86,7 @@ class FlannelVxlan(Profile):
         return {plugins.FILE: text}
 
     def proxy_network(self, network: PodNetwork, node: NodeNetwork) -> ProxyNetwork:
-        """flanneld's overlay, and the second address of the node's pod CIDR, which host-local keeps free for this."""
+        """flanneld's overlay, and the second address of the node's pod CIDR, which host-local keeps free for it."""
         return ProxyNetwork(hns_name(network), source_vip=str(node.pods[2]))
 
     def exceptions(self, network: PodNetwork) -> tuple[str, ...]:
@@ -94,11 +94,11 @@ class FlannelVxlan(Profile):
         return (network.pod_cidr, network.service_cidr)
 
     def questions(self, daemon_sets: Mapping[str, str]) -> Sequence[Question]:
-        """Its configuration, in whatever namespace its DaemonSet is."""
+        """Its configuration, in the namespace of its DaemonSet."""
         return [_entry(namespace) for name, namespace in daemon_sets.items() if name.startswith("kube-flannel")][:1]
 
     def recognize(self, daemon_sets: Mapping[str, str], answers: Mapping[Question, Answer]) -> Recognized | None:
-        """By its DaemonSet, and by the backend in its configuration, which must be one that Windows has, too."""
+        """Recognized by its DaemonSet and its configured backend, which Windows must support, too."""
         asked = self.questions(daemon_sets)
         if not asked:
             return None
@@ -117,7 +117,7 @@ class FlannelVxlan(Profile):
         return Recognized(self.name, f"flannel with {needed}")
 
     def windows_support(self, release: str) -> Support:
-        """Since April 2025 nobody but RKE2 keeps flannel on Windows together."""
+        """Since April 2025 nobody but RKE2 maintains flannel on Windows."""
         if release == "2025":
             return Support("refused", "Nobody is known to run flannel on Windows Server 2025.")
         return Support(
@@ -198,7 +198,7 @@ def _daemon_set(os: System, endpoint: Endpoint, image: str) -> Object:
         "env": [
             {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
             {"name": "NODE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
-            # past kube-proxy, which on Windows can't begin before flanneld has made the HNS network
+            # not by way of kube-proxy: on Windows it can't start before flanneld has made the HNS network
             {"name": "KUBERNETES_SERVICE_HOST", "value": endpoint.host},
             {"name": "KUBERNETES_SERVICE_PORT", "value": str(endpoint.port)},
         ],

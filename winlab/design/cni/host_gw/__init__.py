@@ -10,21 +10,21 @@ from winlab.design.cni.routed import Routed
 
 
 class HostGateway(Routed):
-    """Every node is the gateway of its pods for its neighbours; all are on one switch, and the router knows nothing."""
+    """Every node is its pods' gateway for the other nodes. All are on one switch; the router has no pod routes."""
 
     name = "host-gw"
     carrier = "each node"
     pins = Path(__file__).with_name("pins.yaml")
 
     def routes(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> dict[str, list[Route]]:  # noqa: ARG002
-        """The pods of all others by the others' addresses."""
+        """A route to each other node's pods, by that node's address."""
         return {
             node.name: sorted(Route(str(other.pods), other.address) for other in nodes if other.name != node.name)
             for node in nodes
         }
 
     def masquerade(self, network: PodNetwork) -> Masquerade | None:
-        """The router has no route to pods, so that what goes out must carry the node's address."""
+        """The router has no route to pods, so outgoing packets must carry the node's address."""
         return Masquerade(network.pod_cidr, self.exceptions(network))
 
 

@@ -10,18 +10,18 @@ from winlab.design.cni.routed import Routed
 
 
 class L3(Routed):
-    """Nodes know nothing but their default route; the router is the top of the rack."""
+    """Nodes have only their default route; the router is the top of the rack."""
 
     name = "l3"
     carrier = "the lab's OVN router"
     pins = Path(__file__).with_name("pins.yaml")
 
     def router_routes(self, network: PodNetwork, nodes: Sequence[NodeNetwork]) -> list[Route]:  # noqa: ARG002
-        """Each node's pods by its address."""
+        """A route to each node's pods, by the node's address."""
         return sorted(Route(str(node.pods), node.address) for node in nodes)
 
     def router_snat(self, network: PodNetwork) -> tuple[str, ...]:
-        """All pods of Linux nodes go out with their own address (Windows translates its own)."""
+        """The pod network: Linux pods leave with their own addresses (Windows translates its own)."""
         return (network.pod_cidr,)
 
 

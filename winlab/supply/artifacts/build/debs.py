@@ -1,7 +1,7 @@
-"""Files from Debian packages for images that we build: unpacked without installing anything, on any distribution.
+"""Files from Debian packages for images that winlab builds: unpacked without installing, on any distribution.
 
-mmdebstrap fetches the packages with all that they depend on and unpacks them (mmdebstrap(1), variant "extract"); of
-that only programs and libraries are taken.
+mmdebstrap fetches the packages with all dependencies and unpacks them (mmdebstrap(1), variant "extract"). Only
+programs and libraries are used.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from winlab.supply.artifacts.oci.write import File
 from winlab.events import Progress
 from winlab.supply.images.apt import VARIABLE, debian_mirror
 
-SUITE = "trixie"  # that of the Linux guests; its nft speaks what their kernel does
+SUITE = "trixie"  # that of the Linux guests; its nft matches their kernel
 MERGED = ("bin", "sbin", "lib", "lib64")  # links into usr, which the package base-files would bring
-# Character sets that no program here asks for, and what only builds and shells need
+# Character sets that these programs don't use, and files that only builds and shells need
 UNWANTED = ("*/gconv/*", "*/audit/*", "*/perl*", "*/systemd/*", "*/locale/*", "*/bash-completion/*", "*/valgrind/*")
 
 
 def fetch(packages: tuple[str, ...], work: Path, progress: Progress) -> list[File]:
-    """The programs and libraries of *packages* and of all that they depend on.
+    """The programs and libraries of *packages* and of all their dependencies.
 
     :param work: a folder for the unpacked packages.
     :raises CommandError: the archive can't be reached, or has no such packages.
@@ -38,7 +38,7 @@ def fetch(packages: tuple[str, ...], work: Path, progress: Progress) -> list[Fil
         "--pdeathsig=TERM",
         "mmdebstrap",
         "--variant=extract",
-        # Nothing is run of what is unpacked, so that nobody needs to be root or to look like it; root has its own way.
+        # Nothing of what is unpacked is run, so neither root nor fake root is needed; root itself uses another mode.
         *([] if os.geteuid() == 0 else ["--mode=chrootless"]),
         "--architectures=amd64",
         "--format=tar",
@@ -53,7 +53,7 @@ def fetch(packages: tuple[str, ...], work: Path, progress: Progress) -> list[Fil
     run.stream(
         command,
         lambda _line: None,
-        env={"TMPDIR": str(work)},  # goes with the work folder, whatever ends this
+        env={"TMPDIR": str(work)},  # removed with the work folder, however this ends
         cure=f"Is {mirror} reachable ({VARIABLE} names another), and is debian-archive-keyring installed?",
     )
     with tarfile.open(tar) as archive:

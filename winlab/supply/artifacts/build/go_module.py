@@ -1,7 +1,7 @@
 """Builds programs from published Go modules, as their projects build them: same pinned versions, same stamps.
 
-A published module can't be built alone in another place: what its go.mod pins must be said again in a module of our
-own, which requires it. That is written here, from the module's own go.mod.
+A published module can't be built alone elsewhere: a module of our own must require it and repeat the pins of its
+go.mod. This code writes that module from the published module's go.mod.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class GoModule:
 
 @dataclass(frozen=True)
 class Target:
-    """What to compile of a module: packages by their import paths, for which system, and how."""
+    """What to compile from a module: packages by import path, for which system, and how."""
 
     packages: tuple[str, ...]
     os: System
     tags: tuple[str, ...] = ()
-    cgo: bool = False  # linked statically then, too
+    cgo: bool = False  # also linked statically
 
 
 def program(package: str) -> str:
-    """How ``go build`` names the program of *package*: its last element that is no version (cmd/go, help build)."""
+    """How ``go build`` names the program of *package*: by its last non-version element (cmd/go, help build)."""
     path = PurePosixPath(package)
     return path.parent.name if re.fullmatch(r"v[0-9]+", path.name) else path.name
 
@@ -61,8 +61,8 @@ def wrapper(gomod: Mapping[str, Any], version: str) -> str:
 
     Replacements by other modules are repeated; those by local folders stand for modules that are published with the
     release. Kubernetes publishes v1.36.3's "staging" modules as v0.36.3
-    (https://github.com/kubernetes/kubernetes/blob/master/staging/README.md); the others already require themselves by
-    the release's own version (etcd). What is never published (sample-*, marked by a version 0.0.0) is left out.
+    (https://github.com/kubernetes/kubernetes/blob/master/staging/README.md); others (etcd) already require them in the
+    release's own version. Modules that are never published (sample-*, with version 0.0.0) are left out.
     """
     path = gomod["Module"]["Path"]
     pins = {item["Path"]: item["Version"] for item in gomod.get("Require") or []}
@@ -88,12 +88,12 @@ def compile_all(
     work: Path,
     progress: Progress,
 ) -> tuple[dict[str, Path], Go]:
-    """Compile *target*'s packages, all in one run of ``go build``; programs by package, and the Go that was used.
+    """Compile *target*'s packages in one run of ``go build``. Returns programs by package, and the Go that was used.
 
-    :param stamps: gives the values of variables to set (``-X``), for the time of the release (RFC 3339, UTC).
+    :param stamps: returns the values of variables to set (``-X``), given the release's time (RFC 3339, UTC).
     :param work: an empty folder.
     :raises TransferError: modules can't be fetched.
-    :raises UsageError: the local checkout is none of this module.
+    :raises UsageError: the local checkout is not one of this module.
     :raises HostError: no Go, compiler, library or space.
     :raises CommandError: it does not compile; the compiler's last lines are shown.
     """
@@ -118,7 +118,7 @@ def compile_all(
     say = _Teller(module, target, progress)
 
     def build(go: Go) -> Go:
-        # Guests boot beside it; and whatever ends winlab, even kill -9, ends the build, too.
+        # Low priority, as guests boot at the same time; and whatever ends winlab, even kill -9, ends the build, too.
         words = ["setpriv", "--pdeathsig=TERM", "nice", "-n", "10", str(go.program), *command, f"-o={out}/"]
         run.stream([*words, *target.packages], say.line, env=environment, cwd=where)
         return go
@@ -130,7 +130,7 @@ def compile_all(
 
 
 def check_source(module: GoModule) -> None:
-    """See that the local checkout is one of the module.
+    """Check that the local checkout is one of the module.
 
     :raises UsageError: it is not.
     """
@@ -153,14 +153,14 @@ def check_source(module: GoModule) -> None:
 
 
 def check_published(module: GoModule) -> None:
-    """See that a Go is at hand for the module, and that its proxy (or Go's cache) has the version. Quick.
+    """Check that a suitable Go is available, and that the proxy (or Go's cache) has the module's version. Quick.
 
     :raises HostError: there is no Go.
-    :raises TransferError: the version can't be had.
+    :raises TransferError: the version is not available.
     """
     toolchain.require("1.21")
     go = next(iter(toolchain.here()), None)
-    if module.source is not None or go is None:  # which Go it needs is told by a Go
+    if module.source is not None or go is None:  # it takes a Go to find out which Go is needed
         return
     command = [str(go.program), "list", "-m", "-json", f"{module.path}@{module.version}"]
     with tempfile.TemporaryDirectory(prefix="winlab-") as folder:
@@ -174,7 +174,7 @@ def check_published(module: GoModule) -> None:
 
 
 def check_c(tags: tuple[str, ...]) -> None:
-    """See that C code, which only runc has, can be compiled and linked statically with what these tags need.
+    """Check that C code, which only runc has, can be compiled and linked statically with what these tags need.
 
     :raises HostError: it can't; the cure names the packages.
     """
@@ -186,7 +186,7 @@ def check_c(tags: tuple[str, ...]) -> None:
     if not lacking:
         libraries = ["libc.a", *(["libseccomp.a"] if "seccomp" in tags else [])]
         for library in libraries:
-            # gcc answers with a path if it finds the file, else with the bare name
+            # gcc prints a path if it finds the file, otherwise the bare name
             if "/" not in run.run(["gcc", f"-print-file-name={library}"]).stdout:
                 lacking.append(library)
     if lacking:
@@ -198,12 +198,12 @@ def check_c(tags: tuple[str, ...]) -> None:
 
 
 def _environment(flags: str, *, own: bool) -> dict[str, str]:
-    """Go's variables; the person's own GOFLAGS would bend the build, proxies and caches are theirs to choose."""
+    """Go's variables. The user's GOFLAGS are dropped, as they would change the build; proxies and caches are kept."""
     return {**toolchain.LOCAL, "GO111MODULE": "on", "GOFLAGS": flags, **({"GOWORK": "off"} if own else {})}
 
 
 def _with_go(action: Callable[[Go], T], progress: Progress, needed: str = "1.21") -> T:
-    """Do it with the first toolchain that is new enough: Go itself says which is."""
+    """Do it with the first toolchain that is new enough, according to Go itself."""
     while True:
         go = toolchain.find(needed, progress)
         try:
@@ -217,7 +217,7 @@ def _with_go(action: Callable[[Go], T], progress: Progress, needed: str = "1.21"
 
 
 def _prepare(module: GoModule, folder: Path, progress: Progress) -> tuple[str, str]:
-    """Fetch the module and write the go.mod that requires it; the time of the release, and the Go that it needs.
+    """Fetch the module and write the go.mod that requires it. Returns the release's time and the required Go.
 
     :raises TransferError: it can't be fetched.
     """
@@ -250,7 +250,7 @@ def _unpublished(module: GoModule, why: str, error: WinlabError) -> TransferErro
 
 
 def _reason(result: run.Result) -> str:
-    """What ``go mod download -json`` gives as the error."""
+    """The error from ``go mod download -json``."""
     try:
         return str(json.loads(result.stdout)["Error"])
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Which Go module each program is built from, and how: what the projects' own build scripts say. Pure."""
+"""Which Go module each program is built from, and how, as in the projects' own build scripts. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ OWN = Path(__file__).resolve().parent / "go"  # small programs of winlab's own
 class Part:
     """A module, the packages of its programs for each system, and how they are compiled.
 
-    ``stamps`` gives the variables to set, for a version and the time of its release; ``own`` is the folder of a
-    module that comes with winlab.
+    ``stamps`` returns the variables to set, given a version and the time of its release; ``own`` is the folder of a
+    module that ships with winlab.
     """
 
     module: str
@@ -31,9 +31,9 @@ class Part:
 
 
 def _kubernetes_stamps(version: str, time: str) -> dict[str, str]:
-    """As hack/lib/version.sh does; "archive" is its word for sources without git, whose commit nobody knows.
+    """As hack/lib/version.sh does; "archive" is its word for sources without git, whose commit is unknown.
 
-    Without gitVersion kubeadm takes itself for v0.0.0.
+    Without gitVersion kubeadm would report v0.0.0.
     """
     major, minor = [*version.removeprefix("v").split("."), ""][:2]
     values = {
@@ -46,7 +46,7 @@ def _kubernetes_stamps(version: str, time: str) -> dict[str, str]:
     }
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     stamps = {f"{package}.{name}": value for package in packages for name, value in values.items()}
-    return stamps | {"main.Version": version}  # agnhost's; no other program has such a variable
+    return stamps | {"main.Version": version}  # agnhost's; the other programs have no such variable
 
 
 def _under(base: str, *names: str) -> dict[str, str]:
@@ -74,13 +74,13 @@ PARTS = (
             "linux": _under(f"{_CONTAINERD}/cmd", "containerd", "ctr", "containerd-shim-runc-v2"),
             "windows": _under(f"{_CONTAINERD}/cmd", "containerd", "ctr"),
         },
-        # as its Makefile; the revision is not known from a module
+        # as its Makefile; a module does not tell the revision
         lambda version, _: {f"{_CONTAINERD}/version.Version": version, f"{_CONTAINERD}/version.Revision": ""},
     ),
     Part(
         _RUNC,
         {"linux": {"runc": _RUNC}},
-        lambda _version, _time: {},  # it has its version in it
+        lambda _version, _time: {},  # its version is in its source
         tags=("seccomp", "urfave_cli_no_docs", "netgo", "osusergo"),  # its Makefile's target "static"
         cgo=True,
     ),

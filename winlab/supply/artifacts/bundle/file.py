@@ -5,8 +5,8 @@ A bundle is an uncompressed tar archive, so that ``tar -tf`` and ``tar -xf`` rea
     bundle.json        first: the version of the format, what it was made for, and a row for each file
     files/<sha256>     the files, each once, in the order of the rows
 
-The rows hold each file's SHA-256 and size, so the digest of ``bundle.json`` (:attr:`Bundle.digest`) stands for all that
-is in it. The same members give the same bytes. A file is checked whenever it is taken out; :func:`verify` checks all.
+The rows hold each file's SHA-256 and size, so the digest of ``bundle.json`` (:attr:`Bundle.digest`) covers the whole
+bundle. The same members give the same bytes. A file is checked whenever it is extracted; :func:`verify` checks all.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BLOCK = 1024 * 1024
 
 
 def folder() -> Path:
-    """Where the default choice of a source looks for bundles; made if it is not there."""
+    """Where the default choice of a source looks for bundles; created if missing."""
     path = settings.cache_dir() / "bundles"
     path.mkdir(parents=True, exist_ok=True)
     return path
@@ -57,11 +57,11 @@ def write(
     inputs: Mapping[str, Any],
     progress: Progress,
 ) -> Bundle:
-    """Write a bundle to *path*, all at once by a rename; what was there is replaced.
+    """Write a bundle to *path*, atomically by a rename; an existing file is replaced.
 
-    :param members: artifacts and catalog images, which go in, and media of the person's own, which are only listed.
+    :param members: artifacts and catalog images, which go in, and the user's own media, which are only listed.
     :param inputs: what the bundle is made for (plain JSON values): the spec, the versions.
-    :raises TransferError: a member is not (any more) what it was when it was obtained; it is named.
+    :raises TransferError: a member has changed since it was obtained; the message names it.
     :raises HostError: there is no space, or *path* can't be written.
     """
     every = list(members)
@@ -121,7 +121,7 @@ def _write(file: BinaryIO, contents: Contents, places: Mapping[str, Path], total
 
 
 def _add_header(archive: tarfile.TarFile, name: str, size: int) -> None:
-    """Write a member's header; its content is written by the caller, block by block, as it is checked."""
+    """Write a member's header; the caller writes its content, block by block, while checking it."""
     member = tarfile.TarInfo(name)
     member.size = size
     member.mode = 0o444
@@ -139,7 +139,7 @@ def _pad(archive: tarfile.TarFile, file: BinaryIO, size: int) -> None:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose structure was checked. ``digest`` stands for all that is in it."""
+    """A bundle whose structure was checked. ``digest`` covers all of its content."""
 
     path: Path
     contents: Contents
@@ -155,9 +155,9 @@ class Bundle:
         return next((row for row in self.contents.media if row.key == key), None)
 
     def take(self, row: FileRow, target: Path | None, progress: Progress) -> None:
-        """Copy a file out to *target*, checked; only check it if *target* is None.
+        """Copy a file to *target* and check it; only check it if *target* is None.
 
-        :raises TransferError: the file is not what its row says: the bundle was altered or cut.
+        :raises TransferError: the file does not match its row: the bundle was altered or truncated.
         :raises HostError: *target* can't be written.
         """
         sha256, left = hashlib.sha256(), row.size
@@ -184,11 +184,11 @@ class Bundle:
 
 
 def open_bundle(path: Path) -> Bundle:
-    """Open a bundle and check its structure: quick, the files themselves are not read.
+    """Open a bundle and check its structure. Quick: the files themselves are not read.
 
     :raises NotFoundError: there is no such file.
-    :raises UsageError: it is no bundle, or of a version of the format that this winlab does not know.
-    :raises TransferError: it is cut, or something is missing in it, or too much.
+    :raises UsageError: it is not a bundle, or this winlab does not know the version of its format.
+    :raises TransferError: it is truncated, or files are missing or superfluous.
     """
     try:
         with path.open("rb") as file:
@@ -275,7 +275,7 @@ def verify(path: Path, progress: Progress) -> Bundle:
 
 
 def check_kind(artifact: Artifact, file: Path, place: str) -> None:
-    """See that a file is the kind of thing that it is said to be, for amd64.
+    """Check that a file is of the kind that its row says, for amd64.
 
     :raises TransferError: it is not; the message names the artifact.
     """

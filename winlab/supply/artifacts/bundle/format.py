@@ -23,7 +23,7 @@ class _Row(BaseModel):
 
 
 class FileRow(_Row):
-    """A file in the bundle: its member is named by its SHA-256, so equal files are there once."""
+    """A file in the bundle: its member is named by its SHA-256, so equal files are stored once."""
 
     sha256: _Hex
     size: int = Field(ge=0, description="bytes")
@@ -79,8 +79,10 @@ class ManifestRow(FileRow):
 
 
 class MediaRow(FileRow):
-    """An image of winlab's catalog (qcow2, raw, iso), as the cache has it: its recipe and key, and the distribution's
-    packages in one that was built."""
+    """An image of winlab's catalog (qcow2, raw, iso) from the cache: its recipe and key.
+
+    A built image also has the distribution's packages in it.
+    """
 
     key: _Hex
     recipe: Recipe
@@ -88,7 +90,7 @@ class MediaRow(FileRow):
 
 
 class OwnMediaRow(_Row):
-    """A medium that is the person's own (Windows): not in the bundle, only named, with what it must be."""
+    """The user's own medium (Windows): not in the bundle, only listed with its digest."""
 
     name: str
     sha256: _Hex
@@ -132,7 +134,7 @@ class Contents(_Row):
 
 
 def artifact_row(obtained: Obtained) -> ProgramRow | ImageRow | ManifestRow:
-    """The row of an artifact at hand."""
+    """The row of an available artifact."""
     artifact: Artifact = obtained.artifact
     common: dict[str, Any] = {"sha256": obtained.sha256, "size": obtained.size, "origin": obtained.origin}
     if isinstance(artifact, Program):
@@ -149,7 +151,7 @@ def media_row(image: Image) -> MediaRow:
 
 
 def what(row: FileRow) -> str:
-    """What a row is, for messages."""
+    """A row's description, for messages."""
     if isinstance(row, MediaRow):
         return f"image '{row.recipe.name}'"
     return str(row.artifact) if isinstance(row, ProgramRow | ImageRow | ManifestRow) else row.member

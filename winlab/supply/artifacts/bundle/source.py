@@ -1,4 +1,4 @@
-"""The source ``bundle``; and the way of a bundle's images (qcow2, iso) into the cache of images."""
+"""The source ``bundle``; and copying a bundle's images (qcow2, iso) into the cache of images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from winlab.supply.images import cache
 
 
 class BundleSource:
-    """Takes artifacts out of a bundle; nothing needs a network."""
+    """Takes artifacts out of a bundle; needs no network."""
 
     name = "bundle"
 
@@ -29,11 +29,11 @@ class BundleSource:
         self.bundle = open_bundle(path)
 
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
-        """What of *wanted* is not in the bundle."""
+        """The parts of *wanted* that are not in the bundle."""
         return {artifact: "it is not in the bundle" for artifact in wanted if self.bundle.row(artifact) is None}
 
     def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
-        """Take one artifact out, or from the cache where it was taken out before.
+        """Take one artifact from the bundle, or from the cache if it was taken before.
 
         :raises NotFoundError: the bundle does not have it.
         :raises TransferError: it is damaged, or for another kind of machine.
@@ -51,12 +51,12 @@ class BundleSource:
             return store.keep(key, artifact, file, str(self.bundle.path), move=True)
 
     def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
-        """As :meth:`obtain`, for several: one after the other, since they share one disk."""
+        """As :meth:`obtain`, for several: one after the other, because they share one disk."""
         return [self.obtain(artifact, progress) for artifact in artifacts]
 
 
 def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.Image:
-    """Bring the catalog image *key* out of the bundle into the cache, where ``cache.lookup`` finds it.
+    """Copy the catalog image *key* from the bundle into the cache, where ``cache.lookup`` finds it.
 
     :raises NotFoundError: the bundle does not have it.
     :raises TransferError: it is damaged.
@@ -95,14 +95,14 @@ def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.Image:
         }
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         file.chmod(0o444)
-        for path in (file, folder / "manifest.json", folder):  # after a power cut, no rename without the data
+        for path in (file, folder / "manifest.json", folder):  # after a power failure, no rename without the data
             files.sync(path)
         try:
             folder.rename(final)
         except OSError as error:
             if not final.is_dir():
                 raise HostError(f"The cache '{final.parent}' can't be written.", why=str(error)) from error
-            # another winlab was first, or what is there is not whole: then it is not found below
+            # another winlab was first, or the existing entry is incomplete: then it is not found below
     found = next((image for image in cache.entries() if image.key == key), None)
     if found is None:
         raise HostError(

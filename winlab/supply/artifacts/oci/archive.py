@@ -22,13 +22,13 @@ from winlab.errors import TransferError, UsageError
 from winlab.supply.artifacts.oci import layout
 
 BLOCK = 1 << 20
-SMALL = 4 << 20  # bytes; documents are smaller, layers are read past
+SMALL = 4 << 20  # bytes; documents are smaller, layers are skipped
 NAME = "io.containerd.image.name"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
 INDEXES = (layout.INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
-_BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError)  # how tarfile says that an archive is broken
+_BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError)  # what tarfile raises for a broken archive
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ class Blob:
 
     @property
     def descriptor(self) -> dict[str, Any]:
-        """As manifests refer to it."""
+        """The descriptor by which manifests refer to it."""
         return {"mediaType": self.kind, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True)
 class Found:
-    """An image in an archive, for one platform; all its parts are there and right.
+    """An image in an archive, for one platform; all its parts are present and valid.
 
-    ``references`` are the full names that the archive gives it; ``roots`` are the digests of its manifest and of the
-    indexes that lead to it.
+    ``references`` are its full names in the archive; ``roots`` are the digests of its manifest and of the indexes that
+    lead to it.
     """
 
     references: tuple[str, ...]
@@ -68,18 +68,18 @@ class Found:
 def inspect(path: Path) -> list[Found]:
     """The images in the archive *path*, every blob checked.
 
-    :raises TransferError: it is damaged or cut off.
-    :raises UsageError: it is no archive of container images, or can't be read.
+    :raises TransferError: it is damaged or truncated.
+    :raises UsageError: it is not an archive of container images, or can't be read.
     """
     return _Archive(path).images()
 
 
 def verify(path: Path, image: ContainerImage, digest: str | None = None) -> None:
-    """See that *path* is an OCI archive that ``ctr images import`` will take as *image*, for amd64.
+    """Check that *path* is an OCI archive that ``ctr images import`` will import as *image*, for amd64.
 
     :param digest: the published digest (``sha256:...``) of its manifest or index.
     :raises TransferError: it is damaged, or another image.
-    :raises UsageError: it is no archive of container images, or can't be read.
+    :raises UsageError: it is not an archive of container images, or can't be read.
     """
     archive = _Archive(path)
     found = archive.images()
@@ -105,8 +105,8 @@ def convert(path: Path, target: Path, os: System, *, work: Path, reference: str 
     """Write the image in *path*, for amd64, as a plain OCI archive to *target*.
 
     :param work: an empty folder on a file system with room for it.
-    :param reference: the name that it gets; if the archive has several images, the one that has this name is taken.
-    :raises TransferError: the archive is damaged or cut off.
+    :param reference: the name that it gets; if the archive has several images, the one with this name is used.
+    :raises TransferError: the archive is damaged or truncated.
     :raises UsageError: it has no such image, or several, or the image has no name.
     """
     blobs, manifest, name = extract(path, os, work=work, reference=reference)
@@ -124,9 +124,9 @@ def pack(target: Path, blobs: layout.Blobs, manifest: bytes, os: System, name: s
 
 
 def extract(path: Path, os: System, *, work: Path, reference: str = "") -> tuple[layout.Blobs, bytes, str]:
-    """Take the image in *path*, for amd64, apart: its configuration and layers, its manifest, its name.
+    """Extract the image in *path*, for amd64: its configuration and layers, its manifest, its name.
 
-    Parameters and errors as of :func:`convert`.
+    Parameters and errors are those of :func:`convert`.
     """
     archive = _Archive(path)
     found = archive.images()
@@ -154,7 +154,7 @@ def extract(path: Path, os: System, *, work: Path, reference: str = "") -> tuple
 
 
 def full_name(reference: str) -> str:
-    """A name as Docker's people say it (``nginx``) in full (``docker.io/library/nginx:latest``).
+    """The full name (``docker.io/library/nginx:latest``) of Docker's short one (``nginx``).
 
     As https://pkg.go.dev/github.com/distribution/reference#ParseDockerRef.
     """
@@ -169,7 +169,7 @@ def full_name(reference: str) -> str:
 
 @dataclass
 class _Archive:
-    """An archive that was read once, from begin to end: digests of all files, contents of the small ones."""
+    """An archive that was read once, from beginning to end: digests of all files, contents of the small ones."""
 
     path: Path
     files: dict[str, Blob] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class _Archive:
     def _members(self) -> Iterator[tuple[str, tarfile.TarInfo, Iterator[bytes]]]:
         """All members in order, with their contents.
 
-        :raises WinlabError: what tarfile says, in words.
+        :raises WinlabError: an error of tarfile, in words.
         """
         begun = False
         try:
@@ -275,7 +275,7 @@ class _Archive:
         digest = str(entry["digest"])
         name = _blob(digest)
         if not top and (name not in self.files or entry.get("platform", {}).get("os") == "unknown"):
-            return  # another platform that was not saved, or a statement about how it was built
+            return  # another platform that was not saved, or a build attestation
         document = self._json(name)
         roots |= {digest}
         kind = entry.get("mediaType") or document.get("mediaType")
@@ -284,7 +284,7 @@ class _Archive:
                 yield from self._resolve(child, roots, top=False)
             return
         if kind not in MANIFESTS:
-            return  # no image: a signature, a chart
+            return  # not an image: a signature, a chart
         parts = [self._part(item) for item in [document["config"], *document["layers"]]]
         yield self._found(parts[0], _blob(parts[0].digest), tuple(parts[1:]), (), self.small[name], roots)
 
@@ -350,7 +350,7 @@ def _digest(name: str) -> str:
 
 
 def _layer_kind(head: bytes) -> str:
-    """The media type of a layer, by how it begins (RFC 1952, RFC 8878)."""
+    """The media type of a layer, by its first bytes (RFC 1952, RFC 8878)."""
     if head.startswith(b"\x1f\x8b"):
         return f"{LAYER}+gzip"
     return f"{LAYER}+zstd" if head.startswith(b"\x28\xb5\x2f\xfd") else LAYER

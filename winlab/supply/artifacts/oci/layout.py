@@ -1,4 +1,4 @@
-"""An OCI image layout that is being gathered: blobs in a folder, written out as one tar archive.
+"""An OCI image layout under construction: blobs in a folder, written out as one tar archive.
 
 https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 """
@@ -18,11 +18,11 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 class WrongBlobError(Exception):
-    """A blob is not what its digest says; another try may bring the right one."""
+    """A blob does not match its digest; another try may succeed."""
 
 
 class Blobs:
-    """Blobs by their digests (``sha256:...``), each checked, each a file in *folder*."""
+    """Blobs by digest (``sha256:...``), each checked, each a file in *folder*."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,22 +32,22 @@ class Blobs:
         return self.folder / digest.removeprefix("sha256:")
 
     def has(self, digest: str) -> bool:
-        """Whether the blob is there."""
+        """Whether the blob exists."""
         return self.path(digest).exists()
 
     def add(self, digest: str, content: bytes) -> None:
-        """Put in a small blob whose digest was checked."""
+        """Add a small blob whose digest was checked."""
         self.path(digest).write_bytes(content)
 
     def add_index(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
-        """Put in an index of *entries*; its descriptor."""
+        """Add an index of *entries* and return its descriptor."""
         content = _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         self.add(digest, content)
         return self.descriptor(digest, INDEX)
 
     def descriptor(self, digest: str, kind: str) -> dict[str, Any]:
-        """The descriptor of a blob that is there."""
+        """The descriptor of an existing blob."""
         return {"mediaType": kind, "digest": digest, "size": self.path(digest).stat().st_size}
 
     def read_json(self, digest: str) -> dict[str, Any]:
@@ -56,9 +56,9 @@ class Blobs:
 
     @contextmanager
     def receive(self, digest: str, size: int) -> Iterator[Callable[[bytes], None]]:
-        """Take a blob in block by block; it is there when all came and is right.
+        """Add a blob block by block; it exists once it is complete and its digest matches.
 
-        :raises WrongBlobError: it is not; nothing is left of it.
+        :raises WrongBlobError: it does not match; nothing is left of it.
         """
         partial = self.path(digest).with_suffix(".partial")
         sha256 = hashlib.sha256()

@@ -1,13 +1,13 @@
 """Pulls a container image from a registry into an OCI archive, without a container engine.
 
-What is spoken is the OCI distribution specification 1.1 (https://github.com/opencontainers/distribution-spec) and, for
+The protocol is the OCI distribution specification 1.1 (https://github.com/opencontainers/distribution-spec) and, for
 registries that ask for it, the anonymous token flow of https://distribution.github.io/distribution/spec/auth/token/.
 The archive is an OCI image layout (https://github.com/opencontainers/image-spec/blob/main/image-layout.md) in a tar
-file, with the annotation ``io.containerd.image.name`` from which containerd takes the image's name at import.
+file. On import containerd takes the image's name from the annotation ``io.containerd.image.name``.
 
-Of an index only the images for the wanted system on amd64 are taken. For Linux that is one. For Windows there is one
-for each build of Windows, and ``os_build`` picks one; else all are taken under an index of their own, and containerd
-picks the one that its kernel can run.
+Of an index only the images for the wanted system on amd64 are pulled. For Linux that is one. For Windows there is one
+for each build of Windows, and ``os_build`` selects one. Otherwise all are pulled, with an index of their own, and
+containerd selects the one that its kernel can run.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from winlab.supply.artifacts.oci import layout
 from winlab.supply.download import RETRY_STATUS, check_space
 
 TRIES = 4
-LONGEST_PAUSE = 60.0  # seconds, whatever a registry asks for
-LARGEST_MANIFEST = 8 * 1024 * 1024  # the specification asks registries to take 4 MiB
+LONGEST_PAUSE = 60.0  # seconds, even if a registry asks for more
+LARGEST_MANIFEST = 8 * 1024 * 1024  # the specification asks registries to accept 4 MiB
 _INDEXES = (layout.INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -44,7 +44,7 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True)
 class Reference:
-    """A full reference in its parts: ``registry/name:tag@digest``; the tag is ``latest`` where none is given."""
+    """The parts of a full reference, ``registry/name:tag@digest``; the default tag is ``latest``."""
 
     registry: str
     name: str
@@ -55,7 +55,7 @@ class Reference:
     def parse(cls, text: str) -> Reference:
         """Read a reference.
 
-        :raises UsageError: it is not one, or does not name its registry.
+        :raises UsageError: it is malformed or does not name its registry.
         """
         found = _REFERENCE.fullmatch(text)
         registry = found["registry"] if found else ""
@@ -70,8 +70,8 @@ class Reference:
         """Base URL and repository to ask: the registry itself, or the mirror's host.
 
         A mirror's host has the registry's name as the first part of the path (``https://mirror.example/v2/docker.io/
-        library/nginx/...``), as pull-through caches and copies made by skopeo have it. ``/v2/`` stands at the root of
-        a host by the specification, so a path in the mirror's URL does not count here.
+        library/nginx/...``), as with pull-through caches and copies made by skopeo. The specification puts ``/v2/`` at
+        the root of a host, so a path in the mirror's URL is ignored here.
         """
         official = self.registry in ("docker.io", "index.docker.io")
         name = f"library/{self.name}" if official and "/" not in self.name else self.name
@@ -92,15 +92,15 @@ def pull(
     mirror: str | None = None,
     pause: float = 1.0,
 ) -> None:
-    """Bring *image* to *target* as an OCI archive.
+    """Pull *image* to *target* as an OCI archive.
 
     :param work: an empty folder on *target*'s file system, for the blobs.
-    :param digest: what the image's index, or its manifest for this system, must have; None: whatever the tag names.
-    :param os_build: Windows: take only images whose ``os.version`` begins so (``10.0.20348``).
+    :param digest: required digest of the image's index or its manifest for this system; None: whatever the tag names.
+    :param os_build: Windows: pull only images whose ``os.version`` begins with this (``10.0.20348``).
     :param mirror: http(s) URL of a mirror, see :meth:`Reference.place`.
-    :param pause: seconds before the second try; doubled for each further one, unless the registry names a time.
+    :param pause: seconds before the second try; doubled for each further one, unless the registry says otherwise.
     :raises NotFoundError: the registry has no such image, or none for this system on amd64.
-    :raises TransferError: it can't be reached, refuses, or sends what does not have its digest.
+    :raises TransferError: it is unreachable, refuses, or sends content that does not match its digest.
     :raises HostError: the disk is full.
     """
     reference = Reference.parse(image.reference)
@@ -152,7 +152,7 @@ class _Pull:
         layers = {part["digest"]: part for _, body in manifests for part in [body["config"], *body["layers"]]}
         self.total = sum(int(part["size"]) for part in layers.values())
         check_space(target.parent, 2 * self.total)  # the blobs, and the archive made of them
-        for _, body in manifests:  # first the small ones, which say what the image is for
+        for _, body in manifests:  # small ones first: they say which platform the image is for
             self._blob(body["config"])
             _check_platform(self.image, self.blobs.path(body["config"]["digest"]).read_bytes())
         for part in layers.values():
@@ -162,7 +162,7 @@ class _Pull:
         layout.write(target, self.blobs, root, self.image.reference)
 
     def _manifest(self, wanted: str) -> dict[str, Any]:
-        """The index or manifest by tag or digest; with ``digest`` and ``mediaType`` set as they were found."""
+        """The index or manifest by tag or digest, with ``digest`` and ``mediaType`` set as found."""
         accept = ", ".join((*_INDEXES, *_MANIFESTS))
         response = self._ask(f"{self.url}/manifests/{wanted}", accept)
         try:
@@ -195,7 +195,7 @@ class _Pull:
         return {**document, "mediaType": kind, "digest": found}
 
     def _blob(self, part: dict[str, Any]) -> None:
-        """Bring one blob to disk, if it is not there."""
+        """Fetch one blob to disk, if it is missing."""
         if self.blobs.has(part["digest"]):
             return
         for attempt in range(TRIES):
@@ -219,7 +219,7 @@ class _Pull:
         try:
             response = self._ask(f"{self.url}/blobs/{part['digest']}", None)
         except NotFoundError:
-            if not part.get("urls"):  # layers of Windows that only Microsoft may hand out say where
+            if not part.get("urls"):  # layers of Windows that only Microsoft may distribute have URLs
                 raise
             response = self._ask(str(part["urls"][0]), None)
         try:
@@ -242,7 +242,7 @@ class _Pull:
         time.sleep(seconds)
 
     def _ask(self, url: str, accept: str | None) -> httpx.Response:
-        """An open answer with status 200; the caller closes it."""
+        """An open response with status 200; the caller closes it."""
         for attempt in range(TRIES):
             wait = self.pause * 2**attempt
             try:
@@ -274,7 +274,7 @@ class _Pull:
         )
 
     def _send(self, url: str, accept: str | None) -> httpx.Response:
-        headers = {"Accept-Encoding": "identity"}  # a digest is of the bytes as they are kept
+        headers = {"Accept-Encoding": "identity"}  # digests are of the stored bytes
         if accept:
             headers["Accept"] = accept
         if self.token:
@@ -292,9 +292,9 @@ class _Pull:
         )
 
     def _log_in(self, response: httpx.Response) -> None:
-        """Get a token for reading, as the answer 401 says.
+        """Get a token for reading, as the 401 response says.
 
-        :raises TransferError: the registry wants a user, or gives no token.
+        :raises TransferError: the registry requires a user, or returns no token.
         """
         response.close()
         challenge = response.headers.get("www-authenticate", "")
@@ -319,9 +319,9 @@ class _Pull:
 
 
 def _check_shape(document: dict[str, Any], kind: str) -> None:
-    """See that a manifest has what is read from it.
+    """Check that a manifest has all fields that are read from it.
 
-    :raises KeyError, TypeError, ValueError: it has not.
+    :raises KeyError, TypeError, ValueError: it does not.
     """
     parts: list[dict[str, Any]] = []
     if kind in _INDEXES:
@@ -336,7 +336,7 @@ def _check_shape(document: dict[str, Any], kind: str) -> None:
 def _choose(image: ContainerImage, entries: list[dict[str, Any]], os_build: str | None) -> list[dict[str, Any]]:
     """The index's entries for the image's system on amd64.
 
-    :raises NotFoundError: there is none; the message lists those there are.
+    :raises NotFoundError: there is none; the message lists the existing ones.
     """
     there: list[str] = []
     chosen = []
@@ -355,7 +355,7 @@ def _choose(image: ContainerImage, entries: list[dict[str, Any]], os_build: str 
 
 
 def _check_platform(image: ContainerImage, config: bytes) -> None:
-    """See that the image is for its system on amd64: its own configuration says so, whatever an index says.
+    """Check that the image is for its system on amd64, by its own configuration rather than an index.
 
     :raises TransferError: it is not.
     """

@@ -22,7 +22,7 @@ EPOCH = "1970-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class File:
-    """A file of an image: its absolute path there, and a local file, or bytes; or ``link``, where it points."""
+    """A file of an image: its absolute path there, and a local file, bytes, or the target of a ``link``."""
 
     path: str
     content: Path | bytes = b""
@@ -32,7 +32,7 @@ class File:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of an image that is no plain ``rwxr-xr-x`` one, or has no files."""
+    """A folder of an image with another mode than ``rwxr-xr-x``, or without files."""
 
     path: str
     mode: int = 0o755
@@ -81,9 +81,9 @@ def write(target: Path, reference: str, items: Iterable[File | Folder], config: 
 
 
 def add_layer(source: Path, target: Path, image: ContainerImage, items: Iterable[File | Folder], *, work: Path) -> None:
-    """Write the image in the archive *source*, with one more layer of *items*, to *target*.
+    """Write the image in the archive *source*, with an additional layer of *items*, to *target*.
 
-    :param work: an empty folder with room for all of it.
+    :param work: an empty folder with room for the whole image.
     :raises WinlabError: as :func:`winlab.supply.artifacts.oci.archive.extract`.
     """
     blobs, raw, name = extract(source, image.os, work=work, reference=image.reference)
@@ -99,7 +99,7 @@ def add_layer(source: Path, target: Path, image: ContainerImage, items: Iterable
 
 
 def _layer(blobs: layout.Blobs, items: Iterable[File | Folder]) -> str:
-    """Put in a layer; its digest."""
+    """Add a layer and return its digest."""
     scratch = blobs.folder / "layer"
     _write_layer(scratch, items)
     with scratch.open("rb") as file:
@@ -116,7 +116,7 @@ def _add(blobs: layout.Blobs, document: object) -> str:
 
 
 def _write_layer(target: Path, items: Iterable[File | Folder]) -> None:
-    """Write the layer: sorted, root's, without times; folders come before what is in them."""
+    """Write the layer: sorted, owned by root, without times; folders precede their content."""
     entries: dict[str, File | Folder] = {}
     for item in items:
         for parent in PurePosixPath(item.path).parents:
