@@ -55,7 +55,7 @@ def run(
         cast(Any, conn),
         cast(Any, pool),
         Pace(1.0, Durations("tcg")),
-        sources or Sources(),
+        sources=sources or Sources(),
         guests=guests or (None if guest is None else lambda _: guest),
     )
 

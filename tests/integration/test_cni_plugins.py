@@ -62,7 +62,7 @@ else:
 def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the reference plug-ins for Linux, built from their module."""
     chosen = versions.get(None)
-    wanted = [program for program in cni.get("l3").programs(chosen) if program.os == "linux"]
+    wanted = [program for program in cni.get("l3").programs(chosen.by_name) if program.os == "linux"]
     folder = tmp_path_factory.mktemp("plugins")
     source = BuildSource(chosen.kubernetes)
     for program in wanted:  # the first compiles, with all of its module in Go's cache the others are quick

@@ -17,6 +17,7 @@ import pytest
 from winlab import run
 from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.ovn import Northbound
+from winlab.design.plan.model import Plan
 from winlab.design.render.topology import topology
 from winlab.errors import ConflictError, HostError
 from winlab.events import Quiet
@@ -117,7 +118,7 @@ def northbound(database: Database) -> Iterator[Northbound]:
         yield found
 
 
-def make(lab: str, source: str = "1-0-1", *changes: str) -> plans.Plan:
+def make(lab: str, source: str = "1-0-1", *changes: str) -> Plan:
     return plans.make(plans.KVM, source, *changes, lab=lab)
 
 
