@@ -1,0 +1,1 @@
+"""The source build: programs and container images compiled here from Go modules."""
