@@ -148,7 +148,7 @@ def test_an_image_of_one_s_own_is_loaded(labs: Labs) -> None:
 def test_locked(labs: Labs, winlab: Winlab, golden: Golden, bundle: Path, tmp_path: Path) -> None:
     """A lock made from the bundle holds for the lab that came from it; a drift is refused, and named."""
     spec, lock = tmp_path / "lab.yaml", tmp_path / "winlab.lock"
-    spec.write_text("controllers: {count: 1}\nworkers: {count: 1}\nhypervisors: 1\n")
+    spec.write_text("workers: {count: 1}\naddons: {metrics-server: {}}\n")  # what SPEC_A says
     words = ("--spec", str(spec), "--rehearse", *golden.flags, "--bundle", str(bundle))
     winlab.ok("lock", *words)
     winlab.ok("lock", *words, "--check")
