@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
+
+# how long an example takes says how busy the machine is
+hypothesis.settings.register_profile("winlab", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("winlab")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from winlab import run
-from winlab.supply.artifacts.oci.write import File
 from winlab.events import Progress
+from winlab.supply.artifacts.oci.write import File
 from winlab.supply.images.apt import VARIABLE, debian_mirror
 
 SUITE = "trixie"  # that of the Linux guests; its nft matches their kernel

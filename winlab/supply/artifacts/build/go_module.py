@@ -15,11 +15,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from winlab import run
-from winlab.supply.artifacts.build import toolchain
 from winlab.design.catalog.artifact import System
-from winlab.supply.artifacts.build.toolchain import Go
 from winlab.errors import HostError, TransferError, UsageError, WinlabError
 from winlab.events import Progress
+from winlab.supply.artifacts.build import toolchain
+from winlab.supply.artifacts.build.toolchain import Go
 from winlab.supply.download import check_space
 
 KUBERNETES = "k8s.io/kubernetes"

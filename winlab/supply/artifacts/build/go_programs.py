@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab.supply.artifacts.build.go_module import KUBERNETES
 from winlab.design.catalog.artifact import Program, System
 from winlab.design.catalog.builds import GoBuild
+from winlab.supply.artifacts.build.go_module import KUBERNETES
 
 OWN = Path(__file__).resolve().parent / "go"  # small programs of winlab's own
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab.supply.artifacts.build import debs
-from winlab.supply.artifacts.oci import write
 from winlab.design.catalog.artifact import ContainerImage, Program
 from winlab.design.catalog.builds import GoBuild
-from winlab.supply.artifacts.oci.write import Config, File, Folder
-from winlab.supply.artifacts.build.go_programs import tag
 from winlab.events import Progress
+from winlab.supply.artifacts.build import debs
+from winlab.supply.artifacts.build.go_programs import tag
+from winlab.supply.artifacts.oci import write
+from winlab.supply.artifacts.oci.write import Config, File, Folder
 
 LAYOUT = 1  # increment when images are made differently, so that cached ones are not used
 BIN = "/usr/local/bin"

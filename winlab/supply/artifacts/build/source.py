@@ -10,15 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import files, run
-from winlab.supply.artifacts.build import images as build_images, debs, toolchain
-from winlab.supply.artifacts import store
-from winlab.supply.artifacts.build.go_module import GoModule, Target, check_c, check_published, check_source, compile_all
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program, System
 from winlab.design.catalog.builds import GoBuild
-from winlab.supply.artifacts.build.go_programs import PARTS, Part, of_extension, part, systems, tag
-from winlab.supply.artifacts.build.toolchain import Go
 from winlab.errors import NotFoundError, UsageError, WinlabError
 from winlab.events import Progress
+from winlab.supply.artifacts import store
+from winlab.supply.artifacts.build import debs, toolchain
+from winlab.supply.artifacts.build import images as build_images
+from winlab.supply.artifacts.build.go_module import (
+    GoModule,
+    Target,
+    check_c,
+    check_published,
+    check_source,
+    compile_all,
+)
+from winlab.supply.artifacts.build.go_programs import PARTS, Part, of_extension, part, systems, tag
+from winlab.supply.artifacts.build.toolchain import Go
 
 _UNTRIED = "its Go modules were out of reach where winlab was made, so that a build of it was never seen to work"
 _UNBUILT = {"crictl": _UNTRIED, "containerd-shim-runhcs-v1": _UNTRIED, "flannel": _UNTRIED}

