@@ -44,9 +44,9 @@ from winlab.operations import (
 from winlab.operations.create import Until
 from winlab.operations.join import Joining
 from winlab.operations.lock import Renewed
-from winlab.operations.logs import Report
+from winlab.operations.logs import NodeDiagnostics
 from winlab.operations.look import NodeStatus
-from winlab.operations.push import Pushed
+from winlab.operations.push import PushedProgram
 from winlab.operations.reach import Screen
 from winlab.site import Site
 from winlab.steps.payload import Origin
@@ -359,7 +359,7 @@ class Lab:
         return Node(self.name, name, self.site)
 
     @_at_site
-    def logs(self, node: str = "", lines: int = 60) -> list[Report]:
+    def logs(self, node: str = "", lines: int = 60) -> list[NodeDiagnostics]:
         """Conditions, events and the last lines of the logs of one node, or of all of them.
 
         :param lines: how many lines of each log, at most 10,000.
@@ -403,7 +403,7 @@ class Lab:
         return kubeconfig.publish(self.name, use=use)
 
     @_at_site
-    def push(self, node: str, binary: str, *, restore: bool = False, listener: Listener = ignore) -> Pushed:
+    def push(self, node: str, binary: str, *, restore: bool = False, listener: Listener = ignore) -> PushedProgram:
         """Replace a program on a running node with your own build, or restore the original.
 
         :param binary: the file, whose name says what it replaces; with *restore*, only the name.

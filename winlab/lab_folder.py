@@ -32,23 +32,23 @@ from winlab.errors import ConflictError, NotFoundError, WinlabError
 from winlab.events import Event, StepChecking, StepProgress
 
 
-class LabState:
+class LabFolder:
     """The folder of one lab. It is not created until something is written."""
 
     def __init__(self, lab: str) -> None:
         self.lab = lab
-        self.folder = settings.state_dir() / "labs" / lab
-        self.ssh_key = self.folder / "id_ed25519"
-        self.known_hosts = self.folder / "known_hosts"
-        self.ca = self.folder / "ca.pem"
-        self.journal = self.folder / "journal.jsonl"
-        self.kubeconfig = self.folder / "kubeconfig"
-        self.kubectl = self.folder / "kubectl"
+        self.path = settings.state_dir() / "labs" / lab
+        self.ssh_key = self.path / "id_ed25519"
+        self.known_hosts = self.path / "known_hosts"
+        self.ca = self.path / "ca.pem"
+        self.journal = self.path / "journal.jsonl"
+        self.kubeconfig = self.path / "kubeconfig"
+        self.kubectl = self.path / "kubectl"
 
     def make(self) -> None:
         """Make the folder, for its owner alone."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.folder.chmod(0o700)
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path.chmod(0o700)
 
     def write(self, path: Path, text: str, mode: int = 0o600) -> None:
         """Write a file in the folder atomically; it is never readable by others, not even briefly."""
@@ -60,7 +60,7 @@ class LabState:
 
         :raises NotFoundError: this account does not have them, so it can't log in.
         """
-        path = self.folder / "credentials.json"
+        path = self.path / "credentials.json"
         try:
             return Credentials.model_validate_json(path.read_text())
         except FileNotFoundError as error:
@@ -89,7 +89,7 @@ class LabState:
             made = self.credentials()
         else:
             made = credentials.generate(plan)
-            self.write(self.folder / "credentials.json", made.model_dump_json(indent=1))
+            self.write(self.path / "credentials.json", made.model_dump_json(indent=1))
         self.write(self.ssh_key, made.ssh_key)
         self.write(self.ca, made.ca_certificate, 0o644)
         lines = [
@@ -119,7 +119,7 @@ class LabState:
         :raises ConflictError: another winlab is working on it.
         """
         self.make()
-        lock = self.folder / "lock"
+        lock = self.path / "lock"
         with locks.attempt(lock) as mine:
             if not mine:
                 holder = lock.read_text(encoding="ascii", errors="replace").strip()
@@ -132,8 +132,8 @@ class LabState:
 
     def remove(self) -> None:
         """Remove the folder and everything in it."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
+        if self.path.exists():
+            shutil.rmtree(self.path)
 
 
 def labs() -> list[str]:

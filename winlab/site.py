@@ -11,10 +11,10 @@ from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import connection
 from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import Pool
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.facts import HostFacts
 from winlab.host import facts as recorded
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 
 
 class Site:
@@ -78,15 +78,15 @@ class Site:
         """
         return ovn.connect(self.places.northbound)
 
-    def pool(self, conn: Connection) -> Pool:
+    def pool(self, conn: Connection) -> StoragePool:
         """The storage pool.
 
         :raises HostError: there is none.
         """
-        return Pool(conn, self.pool_name)
+        return StoragePool(conn, self.pool_name)
 
     @contextmanager
-    def storage(self) -> Iterator[tuple[Connection, Pool]]:
+    def storage(self) -> Iterator[tuple[Connection, StoragePool]]:
         """A connection to the hypervisor and its storage pool, for the length of a with-block.
 
         :raises HostError: libvirt does not answer, or has no such pool.
@@ -94,10 +94,10 @@ class Site:
         with self.connected() as conn:
             yield conn, self.pool(conn)
 
-    def folder(self, lab: str) -> LabState:
+    def folder(self, lab: str) -> LabFolder:
         """A lab's local folder."""
         with self.in_use():
-            return LabState(lab)
+            return LabFolder(lab)
 
     def folders(self) -> list[str]:
         """The labs that have a local folder."""

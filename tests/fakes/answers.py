@@ -9,7 +9,7 @@ from winlab.design import contract
 from winlab.design.contract import Call, R
 
 ABSENT = {"service": "absent"}
-FRESH: dict[type[contract.Result], dict[str, Any]] = {
+FRESH: dict[type[contract.CallResult], dict[str, Any]] = {
     contract.Changed: {"changed": True},
     contract.Joined: {"changed": True, "joined": True},
     contract.Sealing: {"build": "20348.2762", "evaluation_minutes": None, "rearms": 5},

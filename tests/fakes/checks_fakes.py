@@ -12,7 +12,7 @@ import answers
 import yaml
 
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.checks.means import Means
+from winlab.checks.access import Access
 from winlab.checks.model import CheckFailed
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
@@ -220,7 +220,7 @@ class Clock:
         self.now += seconds
 
 
-def means(cluster: Cluster, **more: Any) -> Means:
+def access(cluster: Cluster, **more: Any) -> Access:
     """Ways to reach the fake lab; each can be replaced."""
     clock = Clock()
 
@@ -249,7 +249,7 @@ def means(cluster: Cluster, **more: Any) -> Means:
     def script(to: Tag, call: Call[R]) -> R:
         return answers.result(call, given["script"](to, call.script, call.settings(to.os)), to.node)
 
-    return Means(**{**given, "script": script})
+    return Access(**{**given, "script": script})
 
 
 def refuse(*_args: Any) -> Any:

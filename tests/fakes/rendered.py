@@ -22,7 +22,7 @@ from winlab.design.render import containerd, kube_proxy, kubeadm, kubelet
 
 FIELDS = Path(__file__).parent / "data" / "config-fields.json"
 TOKEN = "abcdef.0123456789abcdef"
-CREDENTIALS = kubeadm.Credentials(TOKEN, ("sha256:" + "0a" * 32,), "0b" * 32)
+CREDENTIALS = kubeadm.JoinCredentials(TOKEN, ("sha256:" + "0a" * 32,), "0b" * 32)
 POD_CIDR = "10.244.0.0/16"
 
 
@@ -73,7 +73,7 @@ def _parsed(text: str) -> Any:
     return yaml.safe_load(text)
 
 
-def clusters(versions: Versions) -> Iterator[tuple[str, kubeadm.Cluster]]:
+def clusters(versions: Versions) -> Iterator[tuple[str, kubeadm.ClusterSettings]]:
     """Each kind of cluster."""
     for name, slow, mode in (
         ("", False, "nftables"),
@@ -82,7 +82,7 @@ def clusters(versions: Versions) -> Iterator[tuple[str, kubeadm.Cluster]]:
     ):
         yield (
             name,
-            kubeadm.Cluster(
+            kubeadm.ClusterSettings(
                 versions,
                 "10.77.0.10:6443",
                 ("10.77.0.10", "192.0.2.1", "controller-1"),
@@ -96,9 +96,9 @@ def clusters(versions: Versions) -> Iterator[tuple[str, kubeadm.Cluster]]:
 
 
 LABELS = {"winlab.dev/lab": "a", "example.com/disk": "ssd"}
-CONTROLLER = kubeadm.Node("controller-1", "10.77.0.11", taints=kubeadm.controller_taints(linux_workers=0))
-LINUX = kubeadm.Node("linux-1", "10.77.0.151", labels=LABELS)
-WINDOWS = kubeadm.Node("node-1", "10.77.0.101", "windows", LABELS, kubeadm.worker_taints("windows"))
+CONTROLLER = kubeadm.Member("controller-1", "10.77.0.11", taints=kubeadm.controller_taints(linux_workers=0))
+LINUX = kubeadm.Member("linux-1", "10.77.0.151", labels=LABELS)
+WINDOWS = kubeadm.Member("node-1", "10.77.0.101", "windows", LABELS, kubeadm.worker_taints("windows"))
 
 
 def kubeadm_files(versions: Versions, os: System) -> dict[str, str]:
@@ -109,7 +109,7 @@ def kubeadm_files(versions: Versions, os: System) -> dict[str, str]:
             found[f"join-windows{suffix}"] = kubeadm.join_worker(cluster, WINDOWS, CREDENTIALS)
             continue
         found[f"init{suffix}"] = kubeadm.init(cluster, CONTROLLER, TOKEN, CREDENTIALS.certificate_key)
-        found[f"init-tainted{suffix}"] = kubeadm.init(cluster, kubeadm.Node("controller-1", "10.77.0.11"), TOKEN)
+        found[f"init-tainted{suffix}"] = kubeadm.init(cluster, kubeadm.Member("controller-1", "10.77.0.11"), TOKEN)
         found[f"join-controller{suffix}"] = kubeadm.join_controller(cluster, CONTROLLER, CREDENTIALS)
         found[f"join-linux{suffix}"] = kubeadm.join_worker(cluster, LINUX, CREDENTIALS)
     return found

@@ -15,7 +15,7 @@ from winlab.engine import wait
 from winlab.engine.durations import Durations
 from winlab.engine.run import Pace, Run, Sources
 from winlab.engine.step import Step
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def run(
     """
     return Played(
         plan,
-        cast(LabState, folder) or LabState(plan.lab),
+        cast(LabFolder, folder) or LabFolder(plan.lab),
         cast(Any, conn),
         cast(Any, pool),
         Pace(1.0, Durations("tcg")),

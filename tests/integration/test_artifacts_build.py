@@ -20,7 +20,7 @@ from winlab.supply.artifacts.build import debs, toolchain
 from winlab.supply.artifacts.build.source import BuildSource
 from winlab.supply.artifacts.oci import archive as oci
 from winlab.supply.artifacts.oci import write
-from winlab.supply.artifacts.oci.write import Config, File
+from winlab.supply.artifacts.oci.write import Config, LayerFile
 
 MODULE = "github.com/containernetworking/plugins"
 LINUX = [Program(name, "1.9.1", "linux") for name in ("bridge", "host-local", "loopback", "portmap")]
@@ -158,7 +158,7 @@ def test_debian_packages_work_in_an_image(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     files = debs.fetch(("nftables", "iptables"), work, Quiet())
-    links = [File(f"/usr/sbin/{name}", link="xtables-nft-multi") for name in ("iptables", "iptables-restore")]
+    links = [LayerFile(f"/usr/sbin/{name}", link="xtables-nft-multi") for name in ("iptables", "iptables-restore")]
     image = ContainerImage("winlab.test/nft:1", "linux")
     blobs = tmp_path / "blobs"
     blobs.mkdir()

@@ -17,26 +17,26 @@ NAME = "base-winlab-it-0123456789abcdef.iso"
 @pytest.fixture
 def content(host: None, tmp_path: Path) -> Iterator[Path]:
     from winlab.adapters.vm.connection import connected
-    from winlab.adapters.vm.volumes import MARKER, Pool
+    from winlab.adapters.vm.volumes import MARKER, StoragePool
 
     path = tmp_path / "content"
     path.write_bytes(os.urandom(64 << 20))
     yield path
     with connected() as conn:
         for name in (NAME, NAME + MARKER):
-            Pool(conn).delete(name)
+            StoragePool(conn).delete(name)
 
 
 def test_the_second_waits_for_the_first(content: Path) -> None:
     from winlab.adapters.vm.connection import connected
-    from winlab.adapters.vm.volumes import Pool
+    from winlab.adapters.vm.volumes import StoragePool
 
     barrier = threading.Barrier(2)
     said: list[str] = []
 
     def upload(_number: int) -> str:
         with connected() as conn:
-            pool = Pool(conn)
+            pool = StoragePool(conn)
             barrier.wait()
             pool.upload_base(NAME, content, lambda text, _fraction: said.append(text))
             assert pool.is_complete(NAME)
@@ -51,11 +51,11 @@ def test_the_second_waits_for_the_first(content: Path) -> None:
 def test_what_a_killed_winlab_left_is_taken_over(content: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from winlab.adapters.vm import volumes
     from winlab.adapters.vm.connection import connected
-    from winlab.adapters.vm.volumes import Pool
+    from winlab.adapters.vm.volumes import StoragePool
 
     monkeypatch.setattr(volumes, "ABANDONED", 2.0)
     with connected() as conn:
-        pool = Pool(conn)
+        pool = StoragePool(conn)
         half = content.with_name("half")
         half.write_bytes(content.read_bytes()[: 1 << 20])
         pool.upload(NAME, half)  # a volume without its marker
@@ -67,11 +67,11 @@ def test_what_a_killed_winlab_left_is_taken_over(content: Path, monkeypatch: pyt
 def test_a_volume_is_compared_with_a_file(content: Path) -> None:
     """Also where it breaks off at once: the connection is as good as before."""
     from winlab.adapters.vm.connection import connected
-    from winlab.adapters.vm.volumes import Pool
+    from winlab.adapters.vm.volumes import StoragePool
 
     whole = content.read_bytes()
     with connected() as conn:
-        pool = Pool(conn)
+        pool = StoragePool(conn)
         pool.upload_base(NAME, content, lambda *_: None)
         other = content.with_name("other")
         for piece, same in (

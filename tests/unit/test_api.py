@@ -84,7 +84,7 @@ def test_methods_take_the_places_of_their_site(tmp_path: Path, monkeypatch: pyte
     seen: list[Path] = []
 
     def execute(lab: str, node: str, site: Site, command: Any, stdout: Any, stderr: Any, via: Any) -> int:
-        seen.extend((settings.cache_dir(), settings.state_dir(), site.folder(lab).folder))
+        seen.extend((settings.cache_dir(), settings.state_dir(), site.folder(lab).path))
         stdout(b"ni")
         stdout(b"ce\xff")
         stderr(b"!")

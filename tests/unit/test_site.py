@@ -33,7 +33,7 @@ def test_what_is_given_comes_before_the_environment(monkeypatch: pytest.MonkeyPa
     site.overlay()
     assert asked == ["test:///other", "unix:/x"]
     assert site.facts is plans.KVM
-    assert site.folder("a").folder == tmp_path / "labs/a"
+    assert site.folder("a").path == tmp_path / "labs/a"
     assert site.folders() == []
     site.folder("a").make()
     assert site.folders() == ["a"]

@@ -9,14 +9,14 @@ from typing import Literal
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import Pool
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.errors import WinlabError
 
 Overlay = Callable[[], AbstractContextManager[Northbound]]
 Kind = Literal["domain", "network", "volume"]
 
 
-def labs(conn: Connection, overlay: Overlay, pool: Pool) -> dict[str, list[domains.Machine]]:
+def labs(conn: Connection, overlay: Overlay, pool: StoragePool) -> dict[str, list[domains.Machine]]:
     """Every lab with its machines, sorted; also those of which only network rows or volumes are left.
 
     :raises HostError: libvirt or OVN does not answer.
@@ -31,7 +31,7 @@ def labs(conn: Connection, overlay: Overlay, pool: Pool) -> dict[str, list[domai
 
 
 def remove(
-    lab: str, conn: Connection, overlay: Overlay, pool: Callable[[], Pool], gone: Callable[[Kind, str], None]
+    lab: str, conn: Connection, overlay: Overlay, pool: Callable[[], StoragePool], gone: Callable[[Kind, str], None]
 ) -> list[WinlabError]:
     """Remove the lab's machines, then its network, then its volumes. Base volumes stay; twice in a row is fine.
 

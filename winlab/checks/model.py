@@ -36,7 +36,7 @@ class NotApplicable(Exception):
 
 
 @dataclass(frozen=True)
-class Result:
+class RowResult:
     """How one check ended, and what was seen. ``source`` and ``target`` are display names."""
 
     id: str
@@ -54,12 +54,12 @@ class Report:
 
     suite: str
     lab: str
-    results: tuple[Result, ...]
+    results: tuple[RowResult, ...]
     begun: float
     seconds: float
 
     @property
-    def failed(self) -> tuple[Result, ...]:
+    def failed(self) -> tuple[RowResult, ...]:
         """The results that make the whole fail."""
         return tuple(result for result in self.results if result.outcome is Outcome.FAILED)
 
@@ -138,7 +138,7 @@ class Stage:
         """Report that the step failed."""
         self._tell(StepFailed(step=self._step, seconds=self.seconds, failure=failure))
 
-    def conclude(self, results: Iterable[Result]) -> None:
+    def conclude(self, results: Iterable[RowResult]) -> None:
         """Report that checks are over, and which ones failed."""
         failed = [result for result in results if result.outcome is Outcome.FAILED]
         if failed:

@@ -8,7 +8,7 @@ from datetime import datetime
 from winlab.checks import pods
 from winlab.checks.model import CheckFailed, NotApplicable, said
 from winlab.checks.objects import BUILD, OS, Object, label, name_of, node_problem, pod_problem
-from winlab.checks.world import World
+from winlab.checks.testpods import TestPods
 from winlab.errors import WinlabError
 
 SANDBOX = "FailedCreatePodSandBox"
@@ -17,7 +17,7 @@ NO_HANDLER = ("no runtime for", "no runtime handler")
 LEASE_WAIT, LEASE_LOOKS = 12.0, 4  # seconds between looks; the kubelet renews its lease every 10
 
 
-def labels(world: World) -> str:
+def labels(testpods: TestPods) -> str:
     """Every Windows node is Ready and has the labels of its system and its build."""
 
     def check(node: Object) -> str:
@@ -29,10 +29,10 @@ def labels(world: World) -> str:
             raise CheckFailed(f"it has no label {BUILD}")
         return label(node, BUILD)
 
-    return _each(world, check)
+    return _each(testpods, check)
 
 
-def taint(world: World) -> str:
+def taint(testpods: TestPods) -> str:
     """Every Windows node has the taint that keeps away pods not made for Windows."""
 
     def check(node: Object) -> str:
@@ -41,26 +41,26 @@ def taint(world: World) -> str:
             raise CheckFailed(f"it lacks os=windows:NoSchedule; it has {[found.get('key') for found in taints]}")
         return "os=windows:NoSchedule"
 
-    return _each(world, check)
+    return _each(testpods, check)
 
 
-def address(world: World) -> str:
+def address(testpods: TestPods) -> str:
     """Every Windows node reports the address that the lab gave it."""
 
     def check(node: Object) -> str:
         told = [a["address"] for a in node["status"].get("addresses", []) if a["type"] == "InternalIP"]
-        wanted = next(tag.address for tag in world.windows if tag.node == name_of(node))
+        wanted = next(tag.address for tag in testpods.windows if tag.node == name_of(node))
         if told != [wanted]:
             raise CheckFailed(f"it tells {', '.join(told) or 'no address'} instead of {wanted}")
         return wanted
 
-    return _each(world, check)
+    return _each(testpods, check)
 
 
-def kubelet(world: World) -> str:
+def kubelet(testpods: TestPods) -> str:
     """Every Windows node has the version of Kubernetes that the lab's Linux nodes have, and containerd."""
-    ours = {tag.node for tag in world.tags if tag.os == "linux"}  # a cluster made elsewhere may have a newer one
-    others = {_info(node, "kubeletVersion") for node in world.cluster.of("Node") if name_of(node) in ours}
+    ours = {tag.node for tag in testpods.tags if tag.os == "linux"}  # a cluster made elsewhere may have a newer one
+    others = {_info(node, "kubeletVersion") for node in testpods.cluster.of("Node") if name_of(node) in ours}
 
     def check(node: Object) -> str:
         version, runtime = _info(node, "kubeletVersion"), _info(node, "containerRuntimeVersion")
@@ -70,19 +70,19 @@ def kubelet(world: World) -> str:
             raise CheckFailed(f"its runtime is '{runtime}'")
         return f"{version}, {runtime}"
 
-    return _each(world, check)
+    return _each(testpods, check)
 
 
-def lease(world: World) -> str:
+def lease(testpods: TestPods) -> str:
     """Every Windows node's kubelet renews its lease while we look."""
-    before = _leases(world)
-    if any(_renewed(before, tag.node) is None for tag in world.windows):
-        missing = [tag.node for tag in world.windows if _renewed(before, tag.node) is None]
+    before = _leases(testpods)
+    if any(_renewed(before, tag.node) is None for tag in testpods.windows):
+        missing = [tag.node for tag in testpods.windows if _renewed(before, tag.node) is None]
         raise CheckFailed(f"no lease of {', '.join(missing)}")
     for _ in range(LEASE_LOOKS):
-        world.means.sleep(LEASE_WAIT)
-        after = _leases(world)
-        if all(_renewed(after, tag.node) != _renewed(before, tag.node) for tag in world.windows):
+        testpods.access.sleep(LEASE_WAIT)
+        after = _leases(testpods)
+        if all(_renewed(after, tag.node) != _renewed(before, tag.node) for tag in testpods.windows):
             break
 
     def check(node: Object) -> str:
@@ -91,30 +91,30 @@ def lease(world: World) -> str:
             raise CheckFailed(f"its lease was renewed at {first} for the last time")
         return f"renewed {(last - first).total_seconds():.0f} s later"
 
-    return _each(world, check)
+    return _each(testpods, check)
 
 
-def runtime_classes(world: World) -> str:
+def runtime_classes(testpods: TestPods) -> str:
     """There is a RuntimeClass for every Windows node's build, and it brings the toleration."""
 
     def check(node: Object) -> str:
-        found = pods.runtime_class(node, world.cluster.of("RuntimeClass"))
+        found = pods.runtime_class(node, testpods.cluster.of("RuntimeClass"))
         if found is None:
             raise CheckFailed(f"none has the handler {pods.WINDOWS_HANDLER} and the build {label(node, BUILD)}")
         if not _tolerates(found.get("scheduling", {}).get("tolerations", [])):
             raise CheckFailed(f"{name_of(found)} does not bring the toleration for os=windows")
         return name_of(found)
 
-    return _each(world, check)
+    return _each(testpods, check)
 
 
-def windows_pod(world: World, pod: str) -> str:
+def windows_pod(testpods: TestPods, pod: str) -> str:
     """A Windows pod was let in, scheduled to its node and handed to containerd there.
 
     In a rehearsal it ends when containerd asks Windows for a network namespace; the check expects that event.
     """
-    seat = world.seat(pod)
-    found = world.own.named("Pod", pod)
+    seat = testpods.seat(pod)
+    found = testpods.own.named("Pod", pod)
     if found is None:
         raise CheckFailed(f"the pod {pod} was not made")
     spec = found["spec"]
@@ -127,29 +127,29 @@ def windows_pod(world: World, pod: str) -> str:
     problem = pod_problem(found)
     if not problem:
         return f"{by}, and it runs"
-    sandbox = [event for event in world.own.warnings("Pod", pod) if event.get("reason") == SANDBOX]
-    if not world.standin or not sandbox:
-        raise CheckFailed(f"{by}, and does not run: {world.cause(pod, problem)}")
+    sandbox = [event for event in testpods.own.warnings("Pod", pod) if event.get("reason") == SANDBOX]
+    if not testpods.standin or not sandbox:
+        raise CheckFailed(f"{by}, and does not run: {testpods.cause(pod, problem)}")
     message = str(sandbox[-1].get("message", ""))
     if any(words in message for words in NO_HANDLER):
         raise CheckFailed(f"{by}, and containerd does not know the handler: {said(Exception(message))}")
     return f"{by}, up to containerd, which says: {said(Exception(message))}"
 
 
-def routes(world: World) -> str:
+def routes(testpods: TestPods) -> str:
     """OVN's router knows the way to every node's pod network.
 
     :raises NotApplicable: it knows none, so the profile is not l3; other rows check that pods reach each other.
     """
     try:
-        there = world.means.routes()
+        there = testpods.access.routes()
     except WinlabError as error:
         raise CheckFailed(said(error)) from error
     if not there:
         raise NotApplicable("OVN has no such routes: this lab's CNI profile has its own ways")
-    addresses = {tag.node: tag.address for tag in world.tags}
+    addresses = {tag.node: tag.address for tag in testpods.tags}
     missing = []
-    for node in world.cluster.of("Node"):
+    for node in testpods.cluster.of("Node"):
         network, wanted = node["spec"].get("podCIDR"), addresses.get(name_of(node))
         if network is None or there.get(network) != wanted:
             missing.append(f"{network or 'no pod network'} of {name_of(node)} goes to {there.get(network or '')}")
@@ -158,15 +158,15 @@ def routes(world: World) -> str:
     return f"{len(there)} networks"
 
 
-def _each(world: World, check: Callable[[Object], str]) -> str:
+def _each(testpods: TestPods, check: Callable[[Object], str]) -> str:
     """Check every Windows node.
 
     :raises CheckFailed: it fails for one or more nodes; all of them are named.
     """
     seen, failures = [], []
-    for tag in world.windows:
+    for tag in testpods.windows:
         try:
-            seen.append(f"{tag.node}: {check(world.node(tag))}")
+            seen.append(f"{tag.node}: {check(testpods.node(tag))}")
         except CheckFailed as failed:
             failures.append(f"{tag.node}: {failed}")
     if failures:
@@ -186,9 +186,9 @@ def _tolerates(tolerations: list[Object]) -> bool:
     )  # fmt: skip
 
 
-def _leases(world: World) -> list[Object]:
+def _leases(testpods: TestPods) -> list[Object]:
     try:
-        found = world.means.kubectl.get("leases.coordination.k8s.io", "--namespace=kube-node-lease")
+        found = testpods.access.kubectl.get("leases.coordination.k8s.io", "--namespace=kube-node-lease")
     except WinlabError as error:
         raise CheckFailed(said(error)) from error
     return list(found.get("items", []))

@@ -14,8 +14,8 @@ from winlab.adapters.kube.workloads import condition, workload_problem
 from winlab.addons import record
 from winlab.addons.api import Addon, Check, Cluster
 from winlab.checks import windows_gates
-from winlab.checks.means import Means
-from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Stage, choose, is_standin, said
+from winlab.checks.access import Access
+from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, RowResult, Stage, choose, is_standin, said
 from winlab.checks.objects import (
     Objects,
     label,
@@ -72,7 +72,7 @@ class Gate:
 def run(
     lab: str,
     tags: Sequence[Tag],
-    means: Means,
+    access: Access,
     tell: Listener,
     *,
     only: str | None = None,
@@ -86,36 +86,36 @@ def run(
     """
     chosen = chosen_gates(only)
     gates = [gate for gate in GATES if chosen is None or gate.id in chosen]
-    unknown = _AddonGates(tags, means, chosen)
-    began, begun = time.time(), means.clock()
-    told = Stage(tell, f"{len(gates)} gates", means.clock)
+    unknown = _AddonGates(tags, access, chosen)
+    began, begun = time.time(), access.clock()
+    told = Stage(tell, f"{len(gates)} gates", access.clock)
     results = {gate.id: result for gate in gates if (result := _left_out(gate, tags)) is not None}
-    looker = _Looker(tags, means)
+    looker = _Looker(tags, access)
     while (pending := [gate for gate in gates if gate.id not in results]) or unknown:
         view = looker.look(pending)
-        waited = means.clock() - begun
-        if found := unknown.find(give_up=waited >= (unknown.seconds * means.scale if timeout is None else timeout)):
+        waited = access.clock() - begun
+        if found := unknown.find(give_up=waited >= (unknown.seconds * access.scale if timeout is None else timeout)):
             gates += found
             results |= {gate.id: result for gate in found if (result := _left_out(gate, tags)) is not None}
             pending += [gate for gate in found if gate.id not in results]
         last: dict[str, str] = {}
         for gate in pending:
             outcome, detail = _judge(gate, view)
-            over = waited >= (gate.seconds * means.scale if timeout is None else timeout)
+            over = waited >= (gate.seconds * access.scale if timeout is None else timeout)
             if outcome is Outcome.FAILED and not over:
                 last[gate.id] = detail
                 continue
             if outcome is Outcome.FAILED:
                 detail = looker.explain(gate, view, detail)
-            results[gate.id] = Result(gate.id, gate.title, gate.where, "", outcome, detail, waited)
+            results[gate.id] = RowResult(gate.id, gate.title, gate.where, "", outcome, detail, waited)
         if last:
             first = next(iter(last))
             told.say(f"{first}: {last[first]}", len(results) / len(gates))
         if last or unknown:
-            means.sleep(LOOK)
+            access.sleep(LOOK)
     ordered = tuple(results[gate.id] for gate in gates)
     told.conclude(ordered)
-    return Report("readiness", lab, ordered, began, means.clock() - begun)
+    return Report("readiness", lab, ordered, began, access.clock() - begun)
 
 
 def chosen_gates(only: str | None) -> set[str] | None:
@@ -131,8 +131,8 @@ class _AddonGates:
 
     seconds = 300.0  # for the API server to answer, as for R1
 
-    def __init__(self, tags: Sequence[Tag], means: Means, chosen: set[str] | None) -> None:
-        self._cluster = Cluster(means.kubectl, tuple(tags))
+    def __init__(self, tags: Sequence[Tag], access: Access, chosen: set[str] | None) -> None:
+        self._cluster = Cluster(access.kubectl, tuple(tags))
         self._only = None if chosen is None else [name for name in registry() if name in chosen]
         self._unknown = self._only is None or bool(self._only)
 
@@ -180,7 +180,7 @@ def _not_there() -> str:
     raise NotApplicable("the lab does not have this add-on")
 
 
-def _left_out(gate: Gate, tags: Sequence[Tag]) -> Result | None:
+def _left_out(gate: Gate, tags: Sequence[Tag]) -> RowResult | None:
     windows = [tag for tag in tags if tag.os == "windows"]
     if (gate.asks or gate.windows) and not windows:
         outcome, why = Outcome.NOT_APPLICABLE, "the lab has no Windows node"
@@ -188,7 +188,7 @@ def _left_out(gate: Gate, tags: Sequence[Tag]) -> Result | None:
         outcome, why = Outcome.REHEARSAL, "the Windows node is the stand-in, which has no Windows kernel"
     else:
         return None
-    return Result(gate.id, gate.title, gate.where, "", outcome, why)
+    return RowResult(gate.id, gate.title, gate.where, "", outcome, why)
 
 
 def _judge(gate: Gate, view: View) -> tuple[Outcome, str]:
@@ -203,17 +203,17 @@ def _judge(gate: Gate, view: View) -> tuple[Outcome, str]:
 class _Looker:
     """Looks at the cluster, and at Windows nodes no more often than necessary."""
 
-    def __init__(self, tags: Sequence[Tag], means: Means) -> None:
+    def __init__(self, tags: Sequence[Tag], access: Access) -> None:
         self._tags = tuple(tags)
-        self._means = means
+        self._access = access
         self._told: dict[tuple[str, str], tuple[float, Any]] = {}  # when, and what
 
     def look(self, gates: Sequence[Gate]) -> View:
         """One look, at only what these gates need."""
         view = View(self._tags)
         try:
-            view.readyz = self._means.kubectl.run("get", "--raw=/readyz?verbose")
-            view.objects = Objects.look(self._means.kubectl, KINDS)
+            view.readyz = self._access.kubectl.run("get", "--raw=/readyz?verbose")
+            view.objects = Objects.look(self._access.kubectl, KINDS)
         except WinlabError as error:
             view.problem = said(error)
         for tag in [tag for tag in self._tags if tag.os == "windows"]:
@@ -223,14 +223,14 @@ class _Looker:
                 view.kernels[tag.node] = self._ask(tag, "kernel", windows_gates.kernel)
         return view
 
-    def _ask(self, tag: Tag, what: str, ask: Callable[[Means, Tag], Found]) -> Found | str:
+    def _ask(self, tag: Tag, what: str, ask: Callable[[Access, Tag], Found]) -> Found | str:
         when, known = self._told.get((tag.node, what), (float("-inf"), ""))
         told: Found | str = known
-        now = self._means.clock()
+        now = self._access.clock()
         if now - when < SLOW_LOOK:
             return told
         try:
-            told = ask(self._means, tag)
+            told = ask(self._access, tag)
         except (WinlabError, CheckFailed) as error:
             told = said(error)
         self._told[tag.node, what] = (now, told)
@@ -242,7 +242,7 @@ class _Looker:
         if not about:
             return detail
         try:
-            found = self._means.kubectl.get("events", "--all-namespaces", "--field-selector=type=Warning")
+            found = self._access.kubectl.get("events", "--all-namespaces", "--field-selector=type=Warning")
         except WinlabError:
             return detail
         events = Objects({"kind": "Event", **item} for item in found.get("items", []))

@@ -8,7 +8,7 @@ from typing import Any
 
 from lxml import etree
 
-from winlab.checks.model import Outcome, Report, Result
+from winlab.checks.model import Outcome, Report, RowResult
 
 COLUMNS = ["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"]
 # what XML 1.0 can't hold: https://www.w3.org/TR/xml/#charsets
@@ -82,7 +82,7 @@ def junit(report: Report) -> bytes:
     return text
 
 
-def _case(suite: etree._Element, report: Report, result: Result) -> None:
+def _case(suite: etree._Element, report: Report, result: RowResult) -> None:
     way = " -> ".join(part for part in (result.source, result.target) if part)
     case = etree.SubElement(
         suite,

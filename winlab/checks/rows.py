@@ -15,7 +15,7 @@ from winlab.checks import node_rows
 from winlab.checks.model import CheckFailed, Outcome, said
 from winlab.checks.objects import node_problem, pod_problem
 from winlab.checks.pods import PORT
-from winlab.checks.world import OUTSIDE, World
+from winlab.checks.testpods import OUTSIDE, TestPods
 from winlab.errors import WinlabError
 
 REBOOT_SECONDS = 900.0  # for a Windows node to go down, come back and be Ready, with its pods
@@ -45,50 +45,50 @@ class Case:
     source: str
     target: str
     needs: tuple[Need, ...]
-    run: Callable[[World, Case], str]
+    run: Callable[[TestPods, Case], str]
     pods: tuple[str, ...] = ()
     otherwise: Literal[Outcome.FAILED, Outcome.RECORDED, Outcome.UNSUPPORTED] = Outcome.FAILED
 
-    def unmet(self, world: World) -> tuple[Outcome, str] | None:
+    def unmet(self, testpods: TestPods) -> tuple[Outcome, str] | None:
         """Why the row can't be run in this lab, as an outcome and in words; None if it can."""
-        linux = {tag.node for tag in world.tags if tag.os == "linux"}
+        linux = {tag.node for tag in testpods.tags if tag.os == "linux"}
         for need in self.needs:
             if need is Need.LINUX and not linux:
                 return Outcome.NOT_APPLICABLE, "the lab has no Linux node"
-            if need is Need.WINDOWS and not world.windows:
+            if need is Need.WINDOWS and not testpods.windows:
                 return Outcome.NOT_APPLICABLE, "the lab has no Windows node"
-            if need is Need.KERNEL and world.standin:
+            if need is Need.KERNEL and testpods.standin:
                 return Outcome.REHEARSAL, "the Windows node is the stand-in, which runs no pods"
             if need is Need.TWO_LINUX and len(linux) < 2:
                 return Outcome.NOT_APPLICABLE, "the lab has no second Linux node"
-            if need is Need.ASKED and self.id not in world.asked_for:
+            if need is Need.ASKED and self.id not in testpods.asked_for:
                 return Outcome.NOT_APPLICABLE, f"it restarts a node: only with --only {self.id}"
-            if need is Need.OUTSIDE and not world.has_outside:
+            if need is Need.OUTSIDE and not testpods.has_outside:
                 return Outcome.NOT_APPLICABLE, f"this host itself has no way out to {OUTSIDE[0]}"
         return None
 
 
-def pod_to_pod(world: World, case: Case) -> str:
+def pod_to_pod(testpods: TestPods, case: Case) -> str:
     """A pod asks another at its own address."""
-    seen = world.ask(case.source, world.ip(case.target), case.target)
-    same = world.seat(case.source).node == world.seat(case.target).node
-    return f"{seen}, both on {world.seat(case.source).node}" if same else seen
+    seen = testpods.ask(case.source, testpods.ip(case.target), case.target)
+    same = testpods.seat(case.source).node == testpods.seat(case.target).node
+    return f"{seen}, both on {testpods.seat(case.source).node}" if same else seen
 
 
-def pod_to_service(world: World, case: Case) -> str:
+def pod_to_service(testpods: TestPods, case: Case) -> str:
     """A pod asks another at its service's address."""
-    return world.ask(case.source, world.vip(case.target), case.target)
+    return testpods.ask(case.source, testpods.vip(case.target), case.target)
 
 
-def pod_to_name(world: World, case: Case) -> str:
+def pod_to_name(testpods: TestPods, case: Case) -> str:
     """A pod asks another at its service's full name."""
-    return world.ask(case.source, world.fqdn(case.target), case.target)
+    return testpods.ask(case.source, testpods.fqdn(case.target), case.target)
 
 
-def outside_name(world: World, case: Case) -> str:
+def outside_name(testpods: TestPods, case: Case) -> str:
     """A pod resolves an outside name."""
     try:
-        world.connect_outside(case.source)
+        testpods.connect_outside(case.source)
     except CheckFailed as failed:
         # the name is resolved first; TIMEOUT and REFUSED concern the next row
         if "TIMEOUT" not in str(failed) and "REFUSED" not in str(failed):
@@ -96,91 +96,91 @@ def outside_name(world: World, case: Case) -> str:
     return f"{OUTSIDE[0]} was resolved"
 
 
-def outside_tcp(world: World, case: Case) -> str:
+def outside_tcp(testpods: TestPods, case: Case) -> str:
     """A pod opens a TCP connection to the outside."""
-    return world.connect_outside(case.source)
+    return testpods.connect_outside(case.source)
 
 
-def node_to_pod(world: World, case: Case) -> str:
+def node_to_pod(testpods: TestPods, case: Case) -> str:
     """The API server, a process of a Linux node, asks a pod at its own address."""
-    address = f"{world.ip(case.target)}:{PORT}"
-    return world.named(world.persist(lambda: world.get(case.target, "hostname")), case.target, address)
+    address = f"{testpods.ip(case.target)}:{PORT}"
+    return testpods.named(testpods.persist(lambda: testpods.get(case.target, "hostname")), case.target, address)
 
 
-def node_port(world: World, case: Case, at: str) -> str:
+def node_port(testpods: TestPods, case: Case, at: str) -> str:
     """This host asks a pod's service at a node's port."""
-    world.ip(case.target)
-    url = f"http://{world.seat(at).tag.floating}:{world.node_port(case.target)}/hostname"
-    return world.named(world.persist(lambda: world.means.fetch(url)), case.target, url)
+    testpods.ip(case.target)
+    url = f"http://{testpods.seat(at).tag.floating}:{testpods.node_port(case.target)}/hostname"
+    return testpods.named(testpods.persist(lambda: testpods.access.fetch(url)), case.target, url)
 
 
-def logs_and_exec(world: World, case: Case) -> str:
+def logs_and_exec(testpods: TestPods, case: Case) -> str:
     """The API server reaches the kubelet, port 10250, for a pod's log and for a command in it."""
-    world.ip(case.target)
-    log = world.persist(lambda: world.logs(case.target))
+    testpods.ip(case.target)
+    log = testpods.persist(lambda: testpods.logs(case.target))
     if "HTTP server" not in log:  # "Started HTTP server on port 80"
         raise CheckFailed(f"the log of {case.target} lacks its first line: {log.strip()[:120] or 'it is empty'}")
-    version = world.execute(case.target, "--version").strip()
+    version = testpods.execute(case.target, "--version").strip()
     if "version" not in version:
         raise CheckFailed(f"'agnhost --version' in {case.target} printed: {version[:120] or 'nothing'}")
     return f"a log of {len(log.splitlines())} lines, and '{version}'"
 
 
-def transfer(world: World, case: Case) -> str:
+def transfer(testpods: TestPods, case: Case) -> str:
     """Each of two pods fetches more than a mebibyte from the other: what a wrong MTU or checksum breaks."""
-    there = world.transfer(case.source, case.target)
-    back = world.transfer(case.target, case.source)
+    there = testpods.transfer(case.source, case.target)
+    back = testpods.transfer(case.target, case.source)
     return f"{there} bytes from {case.target}, {back} from {case.source}, undamaged"
 
 
-def windows_node_to_service(world: World, case: Case) -> str:
+def windows_node_to_service(testpods: TestPods, case: Case) -> str:
     """A Windows node itself, not a pod, asks a service and its own NodePort."""
-    world.ip(case.target)
-    tag = world.seat("windows-1").tag
-    addresses = (f"{world.vip(case.target)}:{PORT}", f"{tag.address}:{world.node_port(case.target)}")
+    testpods.ip(case.target)
+    tag = testpods.seat("windows-1").tag
+    addresses = (f"{testpods.vip(case.target)}:{PORT}", f"{tag.address}:{testpods.node_port(case.target)}")
     for address in addresses:
         url = f"http://{address}/hostname"
         try:
             # curl.exe has been part of Windows since build 17063
-            answer = world.means.execute(tag, ["curl.exe", "--silent", "--show-error", "--max-time", "10", url])
+            answer = testpods.access.execute(tag, ["curl.exe", "--silent", "--show-error", "--max-time", "10", url])
         except WinlabError as error:
             raise CheckFailed(f"{url} from {tag.node}: {said(error)}") from error
-        world.named(answer, case.target, url)
+        testpods.named(answer, case.target, url)
     return f"{' and '.join(addresses)} answered"
 
 
-def reboot(world: World, case: Case) -> str:
+def reboot(testpods: TestPods, case: Case) -> str:
     """Restart the Windows node, wait until it and its pods are back, and repeat rows 1 to 6."""
-    tag = world.seat("windows-1").tag
-    before = world.node(tag)["status"]["nodeInfo"]["bootID"]
+    tag = testpods.seat("windows-1").tag
+    before = testpods.node(tag)["status"]["nodeInfo"]["bootID"]
     try:
-        world.means.execute(tag, ["shutdown.exe", "/r", "/t", "5"])
+        testpods.access.execute(tag, ["shutdown.exe", "/r", "/t", "5"])
     except WinlabError as error:
         raise CheckFailed(f"{tag.node} can't be restarted: {said(error)}") from error
-    begun = world.means.clock()
+    begun = testpods.access.clock()
     problem = "it has not gone down"
-    while world.means.clock() - begun < REBOOT_SECONDS * world.means.scale:
-        world.means.sleep(10 * world.means.scale)
+    while testpods.access.clock() - begun < REBOOT_SECONDS * testpods.access.scale:
+        testpods.access.sleep(10 * testpods.access.scale)
         try:
-            node = world.means.kubectl.get("node", tag.node)
-            world.look()
+            node = testpods.access.kubectl.get("node", tag.node)
+            testpods.look()
         except WinlabError as error:
             problem = said(error)
             continue
         if node["status"]["nodeInfo"]["bootID"] == before:
             continue
-        found = [world.own.named("Pod", name) for name in case.pods]
+        found = [testpods.own.named("Pod", name) for name in case.pods]
         problem = node_problem(node) or "; ".join(pod_problem(pod) for pod in found if pod and pod_problem(pod))
         if not problem:
             break
     else:
         raise CheckFailed(f"{tag.node} is not back as it was: {problem}")
-    seconds = world.means.clock() - begun
+    seconds = testpods.access.clock() - begun
     failures = []
     for row in ROWS:
         if row.id in ("1", "2", "3", "4", "5", "6"):
             try:
-                row.run(world, row)
+                row.run(testpods, row)
             except CheckFailed as failed:
                 failures.append(f"row {row.id}: {failed}")
     if failures:
@@ -188,13 +188,13 @@ def reboot(world: World, case: Case) -> str:
     return f"{tag.node} was back after {seconds:.0f} s, and rows 1 to 6 hold"
 
 
-def windows_pod(world: World, case: Case) -> str:
+def windows_pod(testpods: TestPods, case: Case) -> str:
     """See :func:`winlab.checks.node_rows.windows_pod`."""
-    return node_rows.windows_pod(world, case.target)
+    return node_rows.windows_pod(testpods, case.target)
 
 
-def _facts(check: Callable[[World], str]) -> Callable[[World, Case], str]:
-    return lambda world, _case: check(world)
+def _facts(check: Callable[[TestPods], str]) -> Callable[[TestPods, Case], str]:
+    return lambda testpods, _case: check(testpods)
 
 
 WINDOWS = (Need.WINDOWS,)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from winlab.checks import pods
-from winlab.checks.means import Means
-from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, Result, Stage, choose, said
+from winlab.checks.access import Access
+from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, RowResult, Stage, choose, said
 from winlab.checks.node_rows import SANDBOX
 from winlab.checks.objects import Object, Objects, name_of, pod_problem, pull_trouble
 from winlab.checks.pods import NAMESPACE, Seat
 from winlab.checks.rows import ROWS, Case, Need
-from winlab.checks.world import World
+from winlab.checks.testpods import TestPods
 from winlab.design import contract
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, Failure, WinlabError
@@ -32,7 +32,7 @@ LOOK = 3.0  # seconds between looks
 
 
 def run(
-    lab: str, tags: Sequence[Tag], means: Means, tell: Listener, *, only: str | None = None, keep: bool = False
+    lab: str, tags: Sequence[Tag], access: Access, tell: Listener, *, only: str | None = None, keep: bool = False
 ) -> Report:
     """Run the rows and remove what was created for them.
 
@@ -42,39 +42,39 @@ def run(
     :raises ClusterError: the API server does not answer, or refuses the pods.
     """
     chosen = choose([row.id for row in ROWS], only)
-    began, begun = time.time(), means.clock()
-    world = World(lab, tags, means, Objects.look(means.kubectl, CLUSTER_KINDS))
-    world.asked_for = frozenset(chosen or ())
+    began, begun = time.time(), access.clock()
+    testpods = TestPods(lab, tags, access, Objects.look(access.kubectl, CLUSTER_KINDS))
+    testpods.asked_for = frozenset(chosen or ())
     cases = [row for row in ROWS if chosen is None or row.id in chosen]
-    unmet = {case.id: case.unmet(world) for case in cases}
+    unmet = {case.id: case.unmet(testpods) for case in cases}
     runnable = [case for case in cases if unmet[case.id] is None]
     wanted = {pod for case in runnable for pod in case.pods}
-    seats = [seat for name, seat in world.seats.items() if name in wanted]
+    seats = [seat for name, seat in testpods.seats.items() if name in wanted]
     # reported in the order of ROWS, whatever the order in which they end
-    results: dict[str, Result] = {}
+    results: dict[str, RowResult] = {}
     for case in cases:
         if found := unmet[case.id]:
             results[case.id] = _result(case, *found)
     try:
         if seats:
-            _clear(world, Stage(tell, "left-overs of an earlier run", means.clock), end=True)
-            _make(world, seats, Stage(tell, f"pods {', '.join(seat.pod for seat in seats)}", means.clock))
-        results.update(_judge_all(runnable, world, tell))
+            _clear(testpods, Stage(tell, "left-overs of an earlier run", access.clock), end=True)
+            _make(testpods, seats, Stage(tell, f"pods {', '.join(seat.pod for seat in seats)}", access.clock))
+        results.update(_judge_all(runnable, testpods, tell))
     finally:
         if seats and not keep:
-            _clear(world, Stage(tell, f"removing the namespace {NAMESPACE}", means.clock), end=False)
-    return Report("smoke", lab, tuple(results[case.id] for case in cases), began, means.clock() - begun)
+            _clear(testpods, Stage(tell, f"removing the namespace {NAMESPACE}", access.clock), end=False)
+    return Report("smoke", lab, tuple(results[case.id] for case in cases), began, access.clock() - begun)
 
 
-def _judge_all(cases: Sequence[Case], world: World, tell: Listener) -> dict[str, Result]:
+def _judge_all(cases: Sequence[Case], testpods: TestPods, tell: Listener) -> dict[str, RowResult]:
     """Run the rows; those that don't disturb others run at the same time."""
-    told = Stage(tell, f"{len(cases)} rows", world.means.clock)
+    told = Stage(tell, f"{len(cases)} rows", testpods.access.clock)
     alone = [case for case in cases if Need.ASKED in case.needs]
-    found: dict[str, Result] = {}
+    found: dict[str, RowResult] = {}
     with Threads(max_workers=WORKERS) as pool:
         try:
             together = [case for case in cases if case not in alone]
-            for result in pool.map(lambda case: judge(case, world), together):
+            for result in pool.map(lambda case: judge(case, testpods), together):
                 found[result.id] = result
                 told.say(f"row {result.id} {result.outcome}", len(found) / len(cases))
         except BaseException:
@@ -82,65 +82,65 @@ def _judge_all(cases: Sequence[Case], world: World, tell: Listener) -> dict[str,
             raise
     for case in alone:
         told.say(f"row {case.id}: {case.title}", len(found) / len(cases))
-        found[case.id] = judge(case, world)
+        found[case.id] = judge(case, testpods)
     told.conclude(found.values())
     return found
 
 
-def judge(case: Case, world: World) -> Result:
+def judge(case: Case, testpods: TestPods) -> RowResult:
     """Run one row."""
-    begun = world.means.clock()
+    begun = testpods.access.clock()
     try:
-        outcome, detail = Outcome.PASSED, case.run(world, case)
+        outcome, detail = Outcome.PASSED, case.run(testpods, case)
     except NotApplicable as reason:
         outcome, detail = Outcome.NOT_APPLICABLE, str(reason)
     except CheckFailed as failed:
         outcome, detail = case.otherwise, str(failed)
     if outcome is Outcome.PASSED and case.otherwise is Outcome.UNSUPPORTED:
         detail += "; it works, though it is not known to"
-    return _result(case, outcome, detail, world.means.clock() - begun)
+    return _result(case, outcome, detail, testpods.access.clock() - begun)
 
 
-def _result(case: Case, outcome: Outcome, detail: str, seconds: float = 0.0) -> Result:
-    return Result(case.id, case.title, case.source, case.target, outcome, detail, seconds)
+def _result(case: Case, outcome: Outcome, detail: str, seconds: float = 0.0) -> RowResult:
+    return RowResult(case.id, case.title, case.source, case.target, outcome, detail, seconds)
 
 
-def _make(world: World, seats: Sequence[Seat], told: Stage) -> None:
+def _make(testpods: TestPods, seats: Sequence[Seat], told: Stage) -> None:
     """Create the pods and wait until each runs, or clearly won't.
 
     A pod that does not run is not an error here: the rows that need it report that.
     """
-    nodes = {seat.pod: world.cluster.named("Node", seat.node) for seat in seats}
+    nodes = {seat.pod: testpods.cluster.named("Node", seat.node) for seat in seats}
     there = {pod: node for pod, node in nodes.items() if node is not None}
     # the nodes with a pod come first: an image that they already have need not be pulled
-    image = pods.image([*there.values(), *world.cluster.of("Node")])
-    _load(world, [seat.tag for seat in seats if seat.pod in there], there, image, told)
+    image = pods.image([*there.values(), *testpods.cluster.of("Node")])
+    _load(testpods, [seat.tag for seat in seats if seat.pod in there], there, image, told)
     objects = pods.base()
     for seat in seats:
         if seat.pod in there:
-            objects += pods.manifests(seat, there[seat.pod], image, world.cluster.of("RuntimeClass"))
-    world.means.kubectl.apply(objects)
-    begun = world.means.clock()
+            objects += pods.manifests(seat, there[seat.pod], image, testpods.cluster.of("RuntimeClass"))
+    testpods.access.kubectl.apply(objects)
+    begun = testpods.access.clock()
     patience: dict[tuple[str, str], float] = {}
     while True:
-        world.look()
-        waited = world.means.clock() - begun
+        testpods.look()
+        waited = testpods.access.clock() - begun
         waiting = []
         for seat in seats:
-            problem = _unsettled(world, seat)
+            problem = _unsettled(testpods, seat)
             # counted from when the trouble began: it may come after a long pull
             kind = problem.partition(":")[0]
             since = patience.setdefault((seat.pod, kind), waited)
-            if problem and waited - since < _limit(world, seat) * world.means.scale:
+            if problem and waited - since < _limit(testpods, seat) * testpods.access.scale:
                 waiting.append(f"{seat.pod}: {problem}")
         if not waiting:
             break
         told.say("; ".join(waiting)[:200])
-        world.means.sleep(LOOK)
+        testpods.access.sleep(LOOK)
     told.end()
 
 
-def _load(world: World, tags: Sequence[Tag], nodes: Mapping[str, Object], image: str, told: Stage) -> None:
+def _load(testpods: TestPods, tags: Sequence[Tag], nodes: Mapping[str, Object], image: str, told: Stage) -> None:
     """Load the image from the payload CD onto nodes that don't have it: create does not wait for that.
 
     A failure here is not an error: the node may be able to pull the image, and otherwise its pod shows what is wrong.
@@ -150,7 +150,7 @@ def _load(world: World, tags: Sequence[Tag], nodes: Mapping[str, Object], image:
 
     def load(tag: Tag) -> None:
         with suppress(WinlabError):
-            world.means.script(tag, contract.Load(images=[image]))
+            testpods.access.script(tag, contract.LoadImages(images=[image]))
 
     told.say(f"importing {image} on {', '.join(wanted) or 'no node'}")
     with Threads(max_workers=WORKERS) as pool:
@@ -161,37 +161,37 @@ def _images(node: Object) -> set[str]:
     return {str(name) for found in node.get("status", {}).get("images", []) for name in found.get("names", [])}
 
 
-def _unsettled(world: World, seat: Seat) -> str:
+def _unsettled(testpods: TestPods, seat: Seat) -> str:
     """What a pod still waits for; empty if it runs, or has got as far as it can."""
-    pod = world.own.named("Pod", seat.pod)
+    pod = testpods.own.named("Pod", seat.pod)
     if pod is None:
         return ""
     problem = pod_problem(pod)
-    if problem and seat.tag.os == "windows" and world.standin:
-        at_end = any(event.get("reason") == SANDBOX for event in world.own.warnings("Pod", seat.pod))
+    if problem and seat.tag.os == "windows" and testpods.standin:
+        at_end = any(event.get("reason") == SANDBOX for event in testpods.own.warnings("Pod", seat.pod))
         return "" if at_end else problem
     return problem
 
 
-def _limit(world: World, seat: Seat) -> float:
-    pod = world.own.named("Pod", seat.pod)
+def _limit(testpods: TestPods, seat: Seat) -> float:
+    pod = testpods.own.named("Pod", seat.pod)
     if pod is not None and pull_trouble(pod):
         return PULL_SECONDS
     if pod is not None and pod_problem(pod).startswith("Unschedulable"):
         return SCHEDULING_SECONDS
     if seat.tag.os == "linux":
         return LINUX_SECONDS
-    return STANDIN_SECONDS if world.standin else WINDOWS_SECONDS
+    return STANDIN_SECONDS if testpods.standin else WINDOWS_SECONDS
 
 
-def _clear(world: World, told: Stage, *, end: bool) -> None:
+def _clear(testpods: TestPods, told: Stage, *, end: bool) -> None:
     """Remove the namespace and everything in it, and wait until it is gone.
 
     :param end: whether it is an error if it stays.
     :raises ClusterError: it stays.
     """
     try:
-        _remove_namespace(world, told)
+        _remove_namespace(testpods, told)
     except WinlabError as error:
         told.fail(Failure.of(error))
         if end:
@@ -202,23 +202,23 @@ def _clear(world: World, told: Stage, *, end: bool) -> None:
         told.end()
 
 
-def _remove_namespace(world: World, progress: Progress) -> None:
-    kubectl, means = world.means.kubectl, world.means
-    begun, forced = means.clock(), False
+def _remove_namespace(testpods: TestPods, progress: Progress) -> None:
+    kubectl, access = testpods.access.kubectl, testpods.access
+    begun, forced = access.clock(), False
     kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
     while kubectl.run("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name").strip():
-        waited = means.clock() - begun
+        waited = access.clock() - begun
         progress.say(f"waiting for the namespace {NAMESPACE} to be gone")
-        if waited > GONE_SECONDS * means.scale:
+        if waited > GONE_SECONDS * access.scale:
             raise ClusterError(
                 f"The namespace {NAMESPACE} does not go away.",
                 why=f"It was asked to {waited:.0f} s ago.",
                 cure=f"See what holds it: 'kubectl get all --namespace={NAMESPACE}'.",
             )
-        if waited > GONE_SECONDS * means.scale / 2 and not forced:
+        if waited > GONE_SECONDS * access.scale / 2 and not forced:
             # a node that is gone never confirms that its pods are gone
             forced = True
             kubectl.run(
                 "delete", "pods", "--all", f"--namespace={NAMESPACE}", "--force", "--grace-period=0", "--wait=false"
             )
-        means.sleep(LOOK)
+        access.sleep(LOOK)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from winlab.checks.means import Means
+from winlab.checks.access import Access
 from winlab.checks.model import CheckFailed
 from winlab.design.contract import ServiceFacts, WindowsFacts, WindowsStatus
 from winlab.design.plan.tags import Tag
@@ -29,22 +29,22 @@ $networks = @(Get-HnsNetwork | ForEach-Object { @{ name = [string]$_.Name; type 
 POD_NETWORKS = ("overlay", "l2bridge")  # kinds of HNS network that carry pods
 
 
-def status(means: Means, tag: Tag) -> WindowsFacts:
+def status(access: Access, tag: Tag) -> WindowsFacts:
     """What winlab's status script reports about a node.
 
     :raises GuestError: the node can't be reached, or the script failed.
     """
-    return means.script(tag, WindowsStatus())
+    return access.script(tag, WindowsStatus())
 
 
-def kernel(means: Means, tag: Tag) -> dict[str, Any]:
+def kernel(access: Access, tag: Tag) -> dict[str, Any]:
     """What only a real Windows can report: HNS, and how many kubelets there are.
 
     :raises GuestError: the node can't be reached.
     :raises CheckFailed: its answer is not valid.
     """
     encoded = base64.b64encode(KERNEL_SCRIPT.encode("utf-16-le")).decode()
-    told = means.execute(tag, ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded])
+    told = access.execute(tag, ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded])
     try:
         found = json.loads(told.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:

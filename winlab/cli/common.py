@@ -12,7 +12,7 @@ import typer
 from winlab.cli.complete import complete_images, complete_labs, complete_nodes
 
 
-class Source(StrEnum):
+class SourceKind(StrEnum):
     """Where artifacts come from."""
 
     UPSTREAM = "upstream"

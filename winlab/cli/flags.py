@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast, get_
 
 import typer
 
-from winlab.cli.common import Mirror, Source
+from winlab.cli.common import Mirror, SourceKind
 from winlab.cli.complete import complete_specs, complete_systems
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class FromFlags:
 
     mirror: Mirror = None
     source: Annotated[
-        Source | None,
+        SourceKind | None,
         typer.Option("--source", help="Where Kubernetes comes from; default: whatever is available."),
     ] = None
 

@@ -12,7 +12,7 @@ from winlab.cli.common import AcceptEula, Format, Mirror, Output, print_json, pr
 from winlab.cli.flags import ChangeFlags, spread
 
 if TYPE_CHECKING:
-    from winlab.supply.media.inspection import Report
+    from winlab.supply.media.inspection import Inspection
     from winlab.supply.media.wim import WimImage
 
 CHANGES = ChangeFlags()
@@ -78,7 +78,7 @@ def build(
         print(f"The Administrator's password, the ssh key and the certificate to trust are in {made.credentials}.")
 
 
-def _plain(report: Report, *, tree: bool) -> dict[str, Any]:
+def _plain(report: Inspection, *, tree: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
     from winlab.supply.media.inspection import NO_PROMPTS, PROMPTS
@@ -112,7 +112,7 @@ def _image(image: WimImage) -> dict[str, Any]:
     return {**asdict(image), "evaluation": image.is_evaluation, "server": image.is_server}
 
 
-def _print(report: Report, *, tree: bool) -> None:
+def _print(report: Inspection, *, tree: bool) -> None:
     from winlab.supply.media.inspection import NO_PROMPTS, PROMPTS
 
     kind = {True: "evaluation: no product key", False: "volume or retail: takes a product key", None: "unknown"}

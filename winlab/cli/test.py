@@ -38,14 +38,14 @@ def smoke(
 ) -> None:
     """Run pods on the lab's nodes and have them talk: to each other, to services, to the outside."""
     _check_folder(junit)
-    from winlab.checks import means, smoke
+    from winlab.checks import access, smoke
     from winlab.checks.model import choose
     from winlab.checks.rows import ROWS
     from winlab.cli.progress import shown
     from winlab.site import Site
 
     choose([row.id for row in ROWS], only)
-    tags, reach = means.of(lab, Site())
+    tags, reach = access.of(lab, Site())
     with shown(Output.TABLE) as tell:  # on the standard error
         report = smoke.run(lab, tags, reach, tell, only=only, keep=keep)
     _finish(report, output, junit)
@@ -66,12 +66,12 @@ def readiness(
 ) -> None:
     """Wait until every part of the lab's cluster is ready, and say why one is not."""
     _check_folder(junit)
-    from winlab.checks import means, readiness
+    from winlab.checks import access, readiness
     from winlab.cli.progress import shown
     from winlab.site import Site
 
     readiness.chosen_gates(only)
-    tags, reach = means.of(lab, Site())
+    tags, reach = access.of(lab, Site())
     with shown(Output.TABLE) as tell:  # on the standard error
         report = readiness.run(lab, tags, reach, tell, only=only, timeout=timeout)
     _finish(report, output, junit)

@@ -26,13 +26,13 @@ BOTH: tuple[System, ...] = ("linux", "windows")
 LINUX_ONLY, WINDOWS_ONLY = {"on": "linux"}, {"on": "windows"}  # a setting that the other system's script lacks
 
 
-class Result(BaseModel):
+class CallResult(BaseModel):
     """What a script returns. Unknown fields are ignored: a newer winlab may have written the CD."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
 
-R = TypeVar("R", bound=Result)
+R = TypeVar("R", bound=CallResult)
 
 
 class Call(Generic[R]):
@@ -40,7 +40,7 @@ class Call(Generic[R]):
 
     script: ClassVar[str]
     on: ClassVar[tuple[System, ...]]
-    result: ClassVar[type[Result]]
+    result: ClassVar[type[CallResult]]
 
     def __init_subclass__(cls) -> None:
         (cls.result,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ class Call(Generic[R]):
 # -- results
 
 
-class Changed(Result):
+class Changed(CallResult):
     """Whether anything had to be done."""
 
     changed: bool
@@ -91,19 +91,19 @@ class Pushed(Changed):
     sha256: str
 
 
-class LogTexts(Result):
+class LogTexts(CallResult):
     """The ends of logs, by name."""
 
     logs: dict[str, str]
 
 
-class ServiceFacts(Result):
+class ServiceFacts(CallResult):
     """A service of the node."""
 
     service: Service
 
 
-class LinuxFacts(Result):
+class LinuxFacts(CallResult):
     """What a Linux node has so far."""
 
     boot_time: str
@@ -138,7 +138,7 @@ class ProxyFacts(ServiceFacts):
     command: str
 
 
-class WindowsFacts(Result):
+class WindowsFacts(CallResult):
     """What a Windows node has so far."""
 
     boot_time: str  # by Windows' clock, which time synchronization may correct
@@ -157,7 +157,7 @@ class WindowsFacts(Result):
     proxy: ProxyFacts
 
 
-class Restart(Result):
+class Restart(CallResult):
     """Whether Windows must be restarted and the script run again."""
 
     restart: bool
@@ -185,7 +185,7 @@ class Sealing(Restart):
         return self
 
 
-class Sysprep(Result):
+class Sysprep(CallResult):
     """How sysprep is doing."""
 
     running: bool
@@ -208,7 +208,7 @@ class ProxyState(Changed):
 
 
 @dataclass(frozen=True)
-class Route:
+class RouteSetting:
     """A route to a network by a node's address."""
 
     to: str
@@ -229,7 +229,7 @@ class Routes(Call[Changed]):
     """Set exactly these routes to other nodes' pods. On Windows the plug-in's own policies do source NAT."""
 
     script, on = "routes", BOTH
-    routes: list[Route]
+    routes: list[RouteSetting]
     masquerade: Masquerade | None = field(default=None, metadata=LINUX_ONLY)
 
 
@@ -243,7 +243,7 @@ class Push(Call[Pushed]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load(Call[Changed]):
+class LoadImages(Call[Changed]):
     """Load the CD's images; on Linux only the named ones, if any are named."""
 
     script, on = "load", BOTH

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import Pool
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Durations
 from winlab.engine.state import State
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.site import Site
 
 T = TypeVar("T")
@@ -85,9 +85,9 @@ class Run:
     """A plan being carried out: what its steps use to look and to act."""
 
     plan: Plan
-    folder: LabState
+    folder: LabFolder
     conn: Connection
-    pool: Pool
+    pool: StoragePool
     pace: Pace
     stock: Stock = field(default_factory=Stock)  # where to find the files that the plan knows by their contents
     sources: Sources = Sources()
@@ -105,8 +105,8 @@ class Run:
 
     def beside(self, plan: Plan) -> Run:
         """A run of another plan at the same time, such as that of a golden image; they share what they make."""
-        return replace(self, plan=plan, folder=LabState(plan.lab))
+        return replace(self, plan=plan, folder=LabFolder(plan.lab))
 
-    def node(self, node: NodePlan) -> Node:
+    def node(self, node: NodePlan) -> NodeScripts:
         """A node, to run scripts in; a context manager that logs out."""
-        return Node(tags.of(self.plan, node), self.folder)
+        return NodeScripts(tags.of(self.plan, node), self.folder)

@@ -14,7 +14,7 @@ from winlab.errors import WinlabError
 SETUP = "Run 'sudo winlab host setup'."
 
 
-class State(StrEnum):
+class Status(StrEnum):
     """How bad it is."""
 
     OK = "ok"
@@ -23,11 +23,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Check:
+class Requirement:
     """One thing that labs need: its state, what was found, why it matters, and the cure if it is not fine."""
 
     name: str
-    state: State
+    state: Status
     detail: str
     why: str
     cure: str = ""
@@ -59,25 +59,25 @@ class Host:
     needs: Needs | None = None
 
 
-CheckFunction = Callable[[Host], list[Check]]
+CheckFunction = Callable[[Host], list[Requirement]]
 
 
-def named(name: str, why: str) -> Callable[[Callable[[Host], list[Check]]], CheckFunction]:
+def named(name: str, why: str) -> Callable[[Callable[[Host], list[Requirement]]], CheckFunction]:
     """Make a check that can't break the others: any exception becomes its own failure."""
 
-    def wrap(function: Callable[[Host], list[Check]]) -> CheckFunction:
+    def wrap(function: Callable[[Host], list[Requirement]]) -> CheckFunction:
         @functools.wraps(function)
-        def guarded(host: Host) -> list[Check]:
+        def guarded(host: Host) -> list[Requirement]:
             try:
                 return function(host)
             except WinlabError as error:
-                return [Check(name, State.FAIL, error.what, error.why or why, error.cure or SETUP)]
+                return [Requirement(name, Status.FAIL, error.what, error.why or why, error.cure or SETUP)]
             except PermissionError as error:
                 said = f"can't be checked: you may not read '{error.filename}'"
-                return [Check(name, State.WARN, said, why, "Run 'sudo winlab doctor' to see it.")]
+                return [Requirement(name, Status.WARN, said, why, "Run 'sudo winlab doctor' to see it.")]
             except Exception as error:
                 said = f"The check itself failed: {type(error).__name__}: {error}"
-                return [Check(name, State.FAIL, said, why, "Report this; it is a fault of winlab's.")]
+                return [Requirement(name, Status.FAIL, said, why, "Report this; it is a fault of winlab's.")]
 
         return guarded
 

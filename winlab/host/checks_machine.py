@@ -9,7 +9,7 @@ from pathlib import Path
 
 from winlab import settings
 from winlab.host import facts, kvmprobe, packages
-from winlab.host.check import SETUP, Check, Host, State, named
+from winlab.host.check import SETUP, Host, Requirement, Status, named
 from winlab.host.storage import KVM
 
 FIRMWARE = (Path("/etc/qemu/firmware"), Path("/usr/share/qemu/firmware"))
@@ -17,57 +17,62 @@ PURPOSES = (
     (
         "programs for labs",
         packages.RUN,
-        State.FAIL,
+        Status.FAIL,
         "Labs are virtual machines of QEMU on libvirt, Open vSwitch and OVN.",
     ),
-    ("programs for Windows media", packages.MEDIA, State.WARN, "Windows nodes are installed from Microsoft's ISO."),
-    ("programs for building images", packages.BUILD, State.WARN, "Only builds of Linux and stand-in images need them."),
+    ("programs for Windows media", packages.MEDIA, Status.WARN, "Windows nodes are installed from Microsoft's ISO."),
+    (
+        "programs for building images",
+        packages.BUILD,
+        Status.WARN,
+        "Only builds of Linux and stand-in images need them.",
+    ),
 )
 
 
 @named("programs", "winlab leaves the work to the distribution's programs.")
-def programs(_host: Host) -> list[Check]:
+def programs(_host: Host) -> list[Requirement]:
     """The programs of the distribution, by what they are for."""
     found = []
     for name, wanted, bad, why in PURPOSES:
         absent = packages.missing(wanted)
         if absent:
             detail = f"missing: {', '.join(package.needs for package in absent)}"
-            found.append(Check(name, bad, detail, why, packages.cure(absent)))
+            found.append(Requirement(name, bad, detail, why, packages.cure(absent)))
         else:
-            found.append(Check(name, State.OK, "all there", why))
+            found.append(Requirement(name, Status.OK, "all there", why))
     return found
 
 
 @named("QEMU", "It runs the nodes.")
-def emulator(host: Host) -> list[Check]:
+def emulator(host: Host) -> list[Requirement]:
     """QEMU's version, and whether it changed since setup."""
     version = facts.find_emulator_version()
     why = "It runs the nodes."
     if not version:
         cure = packages.cure([package for package in packages.RUN if package.needs == "qemu-system-x86_64"])
-        return [Check("QEMU", State.FAIL, "not installed, or it does not tell its version", why, cure)]
+        return [Requirement("QEMU", Status.FAIL, "not installed, or it does not tell its version", why, cure)]
     if host.facts.recorded and host.facts.emulator_version != version:
         detail = f"{version}; setup found {host.facts.emulator_version or 'none'}"
-        return [Check("QEMU", State.WARN, detail, "Setup tried KVM with the other version.", SETUP)]
-    return [Check("QEMU", State.OK, version, why)]
+        return [Requirement("QEMU", Status.WARN, detail, "Setup tried KVM with the other version.", SETUP)]
+    return [Requirement("QEMU", Status.OK, version, why)]
 
 
-def judge_kvm(works: bool | None, why_not: str, recorded: str | None) -> Check:
+def judge_kvm(works: bool | None, why_not: str, recorded: str | None) -> Requirement:
     """The result for KVM: *works* is None if it could not be tried, *recorded* is what setup found."""
     why = "Without it every instruction of a guest is emulated: ten to twenty times slower."
     if works:
-        return Check("KVM", State.OK, "a guest ran under it", why)
+        return Requirement("KVM", Status.OK, "a guest ran under it", why)
     if works is None:
         if recorded == "kvm":
-            return Check("KVM", State.OK, "worked when 'winlab host setup' tried it", why)
+            return Requirement("KVM", Status.OK, "worked when 'winlab host setup' tried it", why)
         if recorded == "tcg":
             detail = "did not work when 'winlab host setup' tried it; nodes are emulated"
-            return Check("KVM", State.WARN, detail, why, _KVM_CURE)
-        return Check("KVM", State.WARN, "not tried: you may not open /dev/kvm", why, SETUP)
+            return Requirement("KVM", Status.WARN, detail, why, _KVM_CURE)
+        return Requirement("KVM", Status.WARN, "not tried: you may not open /dev/kvm", why, SETUP)
     if recorded == "kvm":
-        return Check("KVM", State.FAIL, f"worked at setup, but no more. {why_not}", why, SETUP)
-    return Check("KVM", State.WARN, f"does not work; nodes are emulated. {why_not}", why, _KVM_CURE)
+        return Requirement("KVM", Status.FAIL, f"worked at setup, but no more. {why_not}", why, SETUP)
+    return Requirement("KVM", Status.WARN, f"does not work; nodes are emulated. {why_not}", why, _KVM_CURE)
 
 
 _KVM_CURE = (
@@ -77,7 +82,7 @@ _KVM_CURE = (
 
 
 @named("KVM", "Without it nodes are emulated.")
-def kvm(host: Host) -> list[Check]:
+def kvm(host: Host) -> list[Requirement]:
     """Whether KVM works, by running a guest under it."""
     recorded = host.facts.accelerator if host.facts.recorded else None
     if KVM.exists() and not os.access(KVM, os.R_OK | os.W_OK):
@@ -86,17 +91,17 @@ def kvm(host: Host) -> list[Check]:
     return [judge_kvm(found.works, found.why, recorded)]
 
 
-def judge_kvm_mode(mode: int, group: str) -> Check:
+def judge_kvm_mode(mode: int, group: str) -> Requirement:
     """The result for /dev/kvm's permission bits and group."""
     detail = f"group {group}, mode {mode & 0o777:04o}"
     why = "libvirt's QEMU runs in group kvm. Without access starting any guest takes a minute, even without KVM."
     if mode & 0o006 == 0o006 or (group == "kvm" and mode & 0o060 == 0o060):
-        return Check("/dev/kvm", State.OK, detail, why)
-    return Check("/dev/kvm", State.FAIL, f"closed to group kvm ({detail})", why, SETUP)
+        return Requirement("/dev/kvm", Status.OK, detail, why)
+    return Requirement("/dev/kvm", Status.FAIL, f"closed to group kvm ({detail})", why, SETUP)
 
 
 @named("/dev/kvm", "libvirt's QEMU must be able to open it.")
-def kvm_device(_host: Host) -> list[Check]:
+def kvm_device(_host: Host) -> list[Requirement]:
     """Whether libvirt's QEMU may open /dev/kvm."""
     path = KVM
     if not path.exists():
@@ -110,13 +115,13 @@ def kvm_device(_host: Host) -> list[Check]:
 
 
 @named("nested virtualisation", "Guests that run virtual machines need it.")
-def nested(host: Host) -> list[Check]:
+def nested(host: Host) -> list[Requirement]:
     """Whether guests may run virtual machines themselves. Labs don't need it."""
     why = "Only needed for virtual machines inside nodes: Hyper-V, isolated Windows containers."
     detail = "on" if facts.find_nested() else "off"
     if not KVM.exists() or (host.facts.recorded and host.facts.accelerator == "tcg"):
         detail = "needs KVM, which does not work here"
-    return [Check("nested virtualisation", State.OK, detail, why)]
+    return [Requirement("nested virtualisation", Status.OK, detail, why)]
 
 
 def firmware_files(text: str) -> list[str]:
@@ -135,7 +140,7 @@ def firmware_files(text: str) -> list[str]:
 
 
 @named("UEFI firmware", "Nodes boot with UEFI.")
-def firmware(_host: Host) -> list[Check]:
+def firmware(_host: Host) -> list[Requirement]:
     """Whether libvirt can choose a UEFI firmware."""
     usable = []
     for path in (path for folder in FIRMWARE if folder.is_dir() for path in sorted(folder.glob("*.json"))):
@@ -144,59 +149,61 @@ def firmware(_host: Host) -> list[Check]:
             usable.append(path.name)
     why = "Windows nodes boot with UEFI; libvirt chooses the firmware from descriptors."
     if usable:
-        return [Check("UEFI firmware", State.OK, ", ".join(usable), why)]
+        return [Requirement("UEFI firmware", Status.OK, ", ".join(usable), why)]
     cure = packages.cure([package for package in packages.RUN if package.debian == "ovmf"])
-    return [Check("UEFI firmware", State.FAIL, "no descriptor of a UEFI firmware for x86-64", why, cure)]
+    return [Requirement("UEFI firmware", Status.FAIL, "no descriptor of a UEFI firmware for x86-64", why, cure)]
 
 
 @named("/dev/net/tun", "Guests' network cards are tap devices.")
-def tun(_host: Host) -> list[Check]:
+def tun(_host: Host) -> list[Requirement]:
     """Whether the kernel supports tap devices."""
     why = "Guests' network cards are tap devices."
     if Path("/dev/net/tun").exists():
-        return [Check("/dev/net/tun", State.OK, "there", why)]
-    return [Check("/dev/net/tun", State.FAIL, "missing", why, "Load the kernel module: 'sudo modprobe tun'.")]
+        return [Requirement("/dev/net/tun", Status.OK, "there", why)]
+    return [Requirement("/dev/net/tun", Status.FAIL, "missing", why, "Load the kernel module: 'sudo modprobe tun'.")]
 
 
-def judge_memory(available_mib: int, needed_mib: int) -> Check:
+def judge_memory(available_mib: int, needed_mib: int) -> Requirement:
     """The result for memory: *available_mib* is what the kernel could provide without swapping."""
     why = "When memory runs out, the kernel ends a guest without asking."
     if not needed_mib:
-        return Check("memory", State.OK, f"{available_mib} MiB available", why)
+        return Requirement("memory", Status.OK, f"{available_mib} MiB available", why)
     detail = f"{needed_mib} MiB needed, {available_mib} MiB available"
     cure = "Stop other labs or programs, or choose a smaller spec."
     if needed_mib > available_mib:
-        return Check("memory", State.FAIL, detail, why, cure)
+        return Requirement("memory", Status.FAIL, detail, why, cure)
     if needed_mib > available_mib * 0.9:
-        return Check("memory", State.WARN, f"{detail}: tight", why, cure)
-    return Check("memory", State.OK, detail, why)
+        return Requirement("memory", Status.WARN, f"{detail}: tight", why, cure)
+    return Requirement("memory", Status.OK, detail, why)
 
 
-def judge_disk(free_gib: float, needed_gib: int) -> Check:
+def judge_disk(free_gib: float, needed_gib: int) -> Requirement:
     """The result for disk space: disks grow as they are written, so overcommitment is allowed."""
     why = "Disks of nodes grow as they are written; a full file system pauses the guests."
     detail = f"{free_gib:.0f} GiB free" if not needed_gib else f"up to {needed_gib} GiB needed, {free_gib:.0f} GiB free"
     cure = f"Free space on the file system of '{settings.POOL_PATH}'."
     if free_gib < 5 or (needed_gib and free_gib < needed_gib * 0.25):
-        return Check("disk", State.FAIL, detail, why, cure)
+        return Requirement("disk", Status.FAIL, detail, why, cure)
     if free_gib < needed_gib:
-        return Check("disk", State.WARN, f"{detail}; enough only while the disks stay small", why, cure)
-    return Check("disk", State.OK, detail, why)
+        return Requirement("disk", Status.WARN, f"{detail}; enough only while the disks stay small", why, cure)
+    return Requirement("disk", Status.OK, detail, why)
 
 
-def judge_processors(cores: int, needed: int) -> Check:
+def judge_processors(cores: int, needed: int) -> Requirement:
     """The result for processors: they may be shared, at the cost of speed."""
     why = "Nodes with fewer real cores than virtual ones wait for each other."
     if not needed:
-        return Check("processors", State.OK, f"{cores} cores", why)
+        return Requirement("processors", Status.OK, f"{cores} cores", why)
     detail = f"{needed} virtual processors on {cores} cores"
     if needed > cores:
-        return Check("processors", State.WARN, f"{detail}: slower", why, "Choose a smaller spec, or have patience.")
-    return Check("processors", State.OK, detail, why)
+        return Requirement(
+            "processors", Status.WARN, f"{detail}: slower", why, "Choose a smaller spec, or have patience."
+        )
+    return Requirement("processors", Status.OK, detail, why)
 
 
 @named("memory, disk, processors", "A lab must fit.")
-def capacity(host: Host) -> list[Check]:
+def capacity(host: Host) -> list[Requirement]:
     """Whether the machine is large enough for the plan, or, without one, how large it is."""
     needs = host.needs
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

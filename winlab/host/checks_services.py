@@ -9,33 +9,35 @@ import pwd
 
 from winlab import settings
 from winlab.host import daemons, fabric, facts, firewall, storage, subnet
-from winlab.host.check import SETUP, Check, Host, State, named
+from winlab.host.check import SETUP, Host, Requirement, Status, named
 from winlab.run import run
 
 
-def judge_group(user: str, member: bool, active: bool, root: bool) -> Check:
+def judge_group(user: str, member: bool, active: bool, root: bool) -> Requirement:
     """The result for the group: *member* according to the group file, *active* in this process."""
     name = f"group {settings.GROUP}"
     why = "Its members use libvirt and OVN without root."
     if root:
-        return Check(name, State.OK, "not needed by root", why)
+        return Requirement(name, Status.OK, "not needed by root", why)
     if active:
-        return Check(name, State.OK, f"{user} is a member", why)
+        return Requirement(name, Status.OK, f"{user} is a member", why)
     if member:
         cure = f"Log out and in again (or 'newgrp {settings.GROUP}')."
-        return Check(name, State.FAIL, f"{user} is a member, but not yet in this session", why, cure)
+        return Requirement(name, Status.FAIL, f"{user} is a member, but not yet in this session", why, cure)
     cure = f"Run 'sudo usermod -aG {settings.GROUP} {user}', then log out and in again."
-    return Check(name, State.FAIL, f"{user} is not a member", why, cure)
+    return Requirement(name, Status.FAIL, f"{user} is not a member", why, cure)
 
 
 @named("group", "Members of the group need no root.")
-def group(_host: Host) -> list[Check]:
+def group(_host: Host) -> list[Requirement]:
     """Whether this user may use libvirt and OVN."""
     try:
         entry = grp.getgrnam(settings.GROUP)
     except KeyError:
         return [
-            Check(f"group {settings.GROUP}", State.FAIL, "there is no such group", "libvirt's package makes it.", SETUP)
+            Requirement(
+                f"group {settings.GROUP}", Status.FAIL, "there is no such group", "libvirt's package makes it.", SETUP
+            )
         ]
     try:
         user = pwd.getpwuid(os.getuid())
@@ -47,44 +49,44 @@ def group(_host: Host) -> list[Check]:
 
 
 @named("libvirt", "It runs the nodes.")
-def libvirt(_host: Host) -> list[Check]:
+def libvirt(_host: Host) -> list[Requirement]:
     """Whether libvirt answers, and whether the labs' pool exists."""
     said = run(["virsh", "-q", "-c", "qemu:///system", "version"], check=False, timeout=60)
     why = "It runs the nodes and keeps their disks."
     if said.returncode != 0:
         reason = (said.stderr.strip().splitlines() or [""])[-1]
         cure = f"{SETUP} If it was run: 'systemctl status libvirtd', and see the check of the group."
-        return [Check("libvirt", State.FAIL, f"does not answer: {reason}", why, cure)]
+        return [Requirement("libvirt", Status.FAIL, f"does not answer: {reason}", why, cure)]
     version = next((line.split()[-1] for line in said.stdout.splitlines() if "Using library" in line), "answers")
-    found = [Check("libvirt", State.OK, version, why)]
+    found = [Requirement("libvirt", Status.OK, version, why)]
     name = f"storage pool {settings.POOL}"
     info = storage.virsh("pool-info", settings.POOL, check=False)
     if info.returncode != 0:
-        return [*found, Check(name, State.FAIL, "missing", "It holds the disks of all labs.", SETUP)]
+        return [*found, Requirement(name, Status.FAIL, "missing", "It holds the disks of all labs.", SETUP)]
     running = any(line.split()[-1] == "running" for line in info.stdout.splitlines() if line.startswith("State"))
     if not running:
-        return [*found, Check(name, State.FAIL, "stopped", "It holds the disks of all labs.", SETUP)]
-    return [*found, Check(name, State.OK, "running", "It holds the disks of all labs.")]
+        return [*found, Requirement(name, Status.FAIL, "stopped", "It holds the disks of all labs.", SETUP)]
+    return [*found, Requirement(name, Status.OK, "running", "It holds the disks of all labs.")]
 
 
 @named("Open vSwitch", "Nodes' network cards are plugged into it.")
-def ovs(host: Host) -> list[Check]:
+def ovs(host: Host) -> list[Requirement]:
     """Whether Open vSwitch runs, and with which datapath."""
     why = "Nodes' network cards are plugged into it."
     if not daemons.ovs_up():
-        return [Check("Open vSwitch", State.FAIL, "does not run", why, SETUP)]
+        return [Requirement("Open vSwitch", Status.FAIL, "does not run", why, SETUP)]
     kind = host.facts.datapath if host.facts.recorded else "unknown"
     if os.geteuid() == 0 and fabric.vsctl("br-exists", settings.INTEGRATION_BRIDGE, check=False).returncode == 0:
         kind = fabric.find_datapath()
     if kind == "netdev":
         detail = "userspace datapath, for the kernel has none: slower, and guests' offloads are switched off"
         cure = "Use a kernel with the module 'openvswitch', if speed matters."
-        return [Check("Open vSwitch", State.WARN, detail, why, cure)]
-    return [Check("Open vSwitch", State.OK, f"runs, {kind} datapath", why)]
+        return [Requirement("Open vSwitch", Status.WARN, detail, why, cure)]
+    return [Requirement("Open vSwitch", Status.OK, f"runs, {kind} datapath", why)]
 
 
 @named("OVN", "It is the labs' network.")
-def ovn(_host: Host) -> list[Check]:
+def ovn(_host: Host) -> list[Requirement]:
     """Whether the northbound database is reachable, and northd and the controllers follow it."""
     why = "Switches, routers, DHCP and addresses of labs are made in its northbound database."
     base = ["ovn-nbctl", f"--db={settings.northbound()}", "--no-leader-only", "--timeout=6"]
@@ -92,83 +94,89 @@ def ovn(_host: Host) -> list[Check]:
     if said.returncode != 0:
         reason = (said.stderr.strip().splitlines() or [""])[-1]
         cure = f"{SETUP} If it was run, see the check of the group."
-        return [Check("OVN northbound", State.FAIL, f"{settings.northbound()}: {reason}", why, cure)]
-    found = [Check("OVN northbound", State.OK, settings.northbound(), why)]
+        return [Requirement("OVN northbound", Status.FAIL, f"{settings.northbound()}: {reason}", why, cure)]
+    found = [Requirement("OVN northbound", Status.OK, settings.northbound(), why)]
     # Each waits until the daemon has processed a new sequence number (man ovn-nbctl, --wait).
     if run([*base, "--wait=sb", "sync"], check=False, timeout=20).returncode != 0:
-        return [*found, Check("OVN northd", State.FAIL, "does not follow the northbound database", why, SETUP)]
-    found.append(Check("OVN northd", State.OK, "follows", why))
+        return [*found, Requirement("OVN northd", Status.FAIL, "does not follow the northbound database", why, SETUP)]
+    found.append(Requirement("OVN northd", Status.OK, "follows", why))
     if run([*base, "--wait=hv", "sync"], check=False, timeout=20).returncode != 0:
         cure = f"{SETUP} With several hypervisors: see 'ovn-sbctl show' for one that is gone."
-        found.append(Check("OVN controller", State.FAIL, "does not follow (or one of several does not)", why, cure))
+        found.append(
+            Requirement("OVN controller", Status.FAIL, "does not follow (or one of several does not)", why, cure)
+        )
     else:
-        found.append(Check("OVN controller", State.OK, "follows", why))
+        found.append(Requirement("OVN controller", Status.OK, "follows", why))
     if settings.EXTERNAL_SWITCH not in said.stdout.split():
-        found.append(Check("external switch", State.FAIL, "missing", "Labs get out and are reached through it.", SETUP))
+        found.append(
+            Requirement("external switch", Status.FAIL, "missing", "Labs get out and are reached through it.", SETUP)
+        )
     return found
 
 
 @named("external bridge", "The host reaches labs through it.")
-def bridge(host: Host) -> list[Check]:
+def bridge(host: Host) -> list[Requirement]:
     """Whether the external bridge has its address, and whether its packets get out."""
     name = f"bridge {settings.BRIDGE}"
     why = "The host reaches labs through it, and they the world."
     address = f"{host.facts.external_gateway}/{host.facts.external_network.prefixlen}"
     said = run(["ip", "-j", "addr", "show", "dev", settings.BRIDGE], check=False, timeout=20)
     if said.returncode != 0:
-        return [Check(name, State.FAIL, "missing", why, SETUP)]
+        return [Requirement(name, Status.FAIL, "missing", why, SETUP)]
     link = json.loads(said.stdout)[0]
     have = [f"{item['local']}/{item['prefixlen']}" for item in link["addr_info"] if item["family"] == "inet"]
     if address not in have or "UP" not in link["flags"]:
-        return [Check(name, State.FAIL, f"is down or lacks its address {address}", why, SETUP)]
-    found = [Check(name, State.OK, address, why)]
+        return [Requirement(name, Status.FAIL, f"is down or lacks its address {address}", why, SETUP)]
+    found = [Requirement(name, Status.OK, address, why)]
     taken = subnet.collision(host.facts.external_cidr, subnet.used_here(settings.BRIDGE))
     if taken is not None:
         detail = f"{host.facts.external_cidr} is also in use elsewhere: {taken.how}"
         cure = "Remove that, or move: 'sudo winlab host teardown', then 'sudo winlab host setup'."
         found.append(
-            Check("external subnet", State.WARN, detail, "Two networks of one address can't be told apart.", cure)
+            Requirement(
+                "external subnet", Status.WARN, detail, "Two networks of one address can't be told apart.", cure
+            )
         )
     return [*found, _way_out(host)]
 
 
-def _way_out(host: Host) -> Check:
+def _way_out(host: Host) -> Requirement:
     why = "Without it nodes reach no registry and no name server."
     if firewall.FORWARD.read_text(encoding="ascii").strip() != "1":
-        return Check("way out", State.FAIL, "net.ipv4.ip_forward is off", why, SETUP)
+        return Requirement("way out", Status.FAIL, "net.ipv4.ip_forward is off", why, SETUP)
     if os.geteuid() != 0:
-        return Check("way out", State.OK, "forwarding is on; only root sees the firewall", why)
+        return Requirement("way out", Status.OK, "forwarding is on; only root sees the firewall", why)
     if not firewall.table_loaded(host.facts.external_cidr):
-        return Check("way out", State.FAIL, f"the firewall table '{firewall.TABLE}' is missing", why, SETUP)
+        return Requirement("way out", Status.FAIL, f"the firewall table '{firewall.TABLE}' is missing", why, SETUP)
     closed = [item for item in firewall.found_firewalls() if not firewall.entry_there(item)]
     if closed:
         detail = f"another firewall drops the labs' packets: {', '.join(closed)}"
-        return Check("way out", State.FAIL, detail, why, SETUP)
+        return Requirement("way out", Status.FAIL, detail, why, SETUP)
     foreign = firewall.dropping_chains(run(["nft", "-j", "list", "chains"], check=False, timeout=20).stdout)
     if foreign:
         detail = f"these chains drop forwarded packets and may drop the labs', too: {', '.join(foreign)}"
         cure = f"Accept packets from and to '{settings.BRIDGE}' in them."
-        return Check("way out", State.WARN, detail, why, cure)
-    return Check("way out", State.OK, "address translation is on", why)
+        return Requirement("way out", Status.WARN, detail, why, cure)
+    return Requirement("way out", Status.OK, "address translation is on", why)
 
 
-def judge_resolvers(recorded: list[str], now: list[str]) -> Check:
+def judge_resolvers(recorded: list[str], now: list[str]) -> Requirement:
     """The result for the name servers that guests get."""
     why = "Nodes are given the host's name servers, as setup found them."
     if recorded == now:
-        return Check("name servers", State.OK, ", ".join(now), why)
+        return Requirement("name servers", Status.OK, ", ".join(now), why)
     detail = f"recorded {', '.join(recorded)}; now {', '.join(now)}"
-    return Check("name servers", State.WARN, detail, why, f"{SETUP} Labs made before keep the old ones.")
+    return Requirement("name servers", Status.WARN, detail, why, f"{SETUP} Labs made before keep the old ones.")
 
 
 @named("host facts", "Plans are made from them.")
-def recorded(host: Host) -> list[Check]:
+def recorded(host: Host) -> list[Requirement]:
     """Whether setup was run, and whether its findings still hold."""
     why = "Plans are made from what 'winlab host setup' recorded."
     if not host.facts.recorded:
-        return [Check("host facts", State.FAIL, "'winlab host setup' was not run on this host", why, SETUP)]
+        return [Requirement("host facts", Status.FAIL, "'winlab host setup' was not run on this host", why, SETUP)]
     return [
-        Check("host facts", State.OK, str(settings.HOST_FILE), why),
+        Requirement("host facts", Status.OK, str(settings.HOST_FILE), why),
         judge_resolvers(host.facts.resolvers, facts.find_resolvers(otherwise=host.facts.resolvers)),
     ]
 

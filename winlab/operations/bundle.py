@@ -12,7 +12,7 @@ from winlab.design.plan.stock import Stock
 from winlab.errors import UsageError
 from winlab.events import Listener, Note, Progress
 from winlab.operations import lock_inputs, one_step
-from winlab.operations.lock_file import Medium
+from winlab.operations.lock_file import LockedMedium
 from winlab.steps import payload
 from winlab.steps.payload import Origin
 from winlab.supply.artifacts.bundle import file
@@ -121,7 +121,7 @@ def recipes(plan: Plan) -> list[catalog.Recipe]:
     return [recipe for recipe in recipes if recipe.download is not None or recipe.build is not None]
 
 
-def _size(plan: Plan, stock: Stock, row: Medium) -> int:
+def _size(plan: Plan, stock: Stock, row: LockedMedium) -> int:
     """The size in bytes of a file that the user must supply again; 0 if it is not known."""
     for node in plan.nodes:
         for evaluation in catalog.get(node.image).evaluations:

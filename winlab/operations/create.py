@@ -54,14 +54,14 @@ def create(
     """
     if plan.host.accelerator == "tcg":
         tell(Note(lab=plan.lab, text="KVM can't be used on this host: guests are emulated, which is slow."))
-    state = site.folder(plan.lab)
+    folder = site.folder(plan.lab)
     origin = origin or Origin()
     if origin.bundle is not None:
         bundle.restore_images(plan, origin.bundle, Told(tell, "images of the bundle"))
         consent = False  # nothing is downloaded then
     golden.check_media(plan, stock, site, consent=consent, offline=origin.bundle is not None)
     check, check_images = _check_lock(plan, stock, locked) if locked is not None else (None, None)
-    with site.storage() as (conn, pool), state.locked(), ExitStack() as held:
+    with site.storage() as (conn, pool), folder.locked(), ExitStack() as held:
         _refuse_other_plan(plan, conn)
         if not all_made(plan, conn):
             golden.check_evaluation(plan, tell)
@@ -83,7 +83,7 @@ def create(
             found += recipe.golden_build(run, built, source, alone=until != "cluster")
 
         def listen(event: Event) -> None:
-            state.record(event)
+            folder.record(event)
             tell(event)
 
         forecast = Forecast(run.pace.known, [plan, *built])

@@ -19,17 +19,17 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
     :returns: what was removed, in words; empty if there was nothing.
     """
     removed: list[str] = []
-    state = site.folder(lab)
+    folder = site.folder(lab)
 
     def gone(kind: Literal["node", "domain", "volume", "network", "folder", "context"], name: str) -> None:
         removed.append(f"{kind} {name}")
         tell(StepDone(lab=lab, step=f"remove {kind} {name}"))
 
     golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell)))
-    with site.connected() as conn, state.locked():
+    with site.connected() as conn, folder.locked():
         there = domains.machines(conn, lab)
         # first, since only the machines show which nodes are the lab's
-        removed_nodes, left = join.leave(state, [machine.tag for machine in there])
+        removed_nodes, left = join.leave(folder, [machine.tag for machine in there])
         for name in removed_nodes:
             gone("node", name)
         if left:
@@ -42,8 +42,8 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
             problems.append(error)
         if problems:
             raise together(problems)  # the folder stays: a second try needs what it records
-        had_secrets = any(path.name != "lock" for path in state.folder.iterdir())
-        state.remove()
+        had_secrets = any(path.name != "lock" for path in folder.path.iterdir())
+        folder.remove()
         if had_secrets:
-            gone("folder", str(state.folder))
+            gone("folder", str(folder.path))
     return removed

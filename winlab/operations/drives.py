@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import data
-from winlab.adapters.guests.scripts import DRIVES, Node
+from winlab.adapters.guests.scripts import DRIVES, NodeScripts
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
-from winlab.adapters.vm.volumes import Pool
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.render.domain import PAYLOAD_DRIVE
 from winlab.errors import GuestError, NotFoundError
 from winlab.events import Progress
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.supply import payload
 from winlab.supply.media import small_iso
 
@@ -34,8 +34,8 @@ class Drives:
     """The payload drives of a lab's nodes."""
 
     conn: Connection
-    pool: Pool
-    state: LabState
+    pool: StoragePool
+    folder: LabFolder
 
     def upload(self, what: str, files: Mapping[str, bytes | Path], progress: Progress) -> str:
         """Make a CD and upload it to the pool as a volume of the lab; returns the volume's name.
@@ -43,9 +43,9 @@ class Drives:
         :param what: what the CD is for: ``node-1.push``.
         :param files: by their paths on the CD; winlab's own scripts are added.
         """
-        name = f"{self.state.lab}.{what}.iso"
-        self.state.make()
-        with tempfile.TemporaryDirectory(prefix="winlab-", dir=self.state.folder) as folder:
+        name = f"{self.folder.lab}.{what}.iso"
+        self.folder.make()
+        with tempfile.TemporaryDirectory(prefix="winlab-", dir=self.folder.path) as folder:
             path = Path(folder) / "cd.iso"
             progress.say("writing a CD")
             small_iso.write(path, payload.LABEL, {**scripts(), **files})
@@ -60,7 +60,7 @@ class Drives:
         :raises NotFoundError: the node has no payload CD to return to.
         """
         before = self.mended(machine)
-        self.state.write(self._note(machine), before)
+        self.folder.write(self._note(machine), before)
         try:
             self._insert(machine, volume)
             yield
@@ -93,7 +93,7 @@ class Drives:
         domains.insert(self.conn, machine.domain, target, bus, self.pool.path(volume))
 
     def _note(self, machine: Machine) -> Path:
-        return self.state.folder / f"drive-{machine.tag.node}"
+        return self.folder.path / f"drive-{machine.tag.node}"
 
 
 def scripts() -> dict[str, bytes]:
@@ -102,7 +102,7 @@ def scripts() -> dict[str, bytes]:
     return {f"scripts/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.ps1"))}
 
 
-def await_seen(node: Node, file: str) -> None:
+def await_seen(node: NodeScripts, file: str) -> None:
     """Wait until a node sees the CD that was just inserted, by a file that only this CD has.
 
     Windows keeps showing the old CD for some seconds. Linux mounts it again each time.
@@ -116,7 +116,7 @@ def await_seen(node: Node, file: str) -> None:
         )
 
 
-def await_gone(node: Node, file: str) -> None:
+def await_gone(node: NodeScripts, file: str) -> None:
     """Wait until a node sees that the CD with *file* was removed; otherwise the next script would be looked for on it.
 
     A node that never sees it is left to the next command, which inserts its own CD.
@@ -124,7 +124,7 @@ def await_gone(node: Node, file: str) -> None:
     _await(node, file, there=False)
 
 
-def _await(node: Node, file: str, *, there: bool) -> bool:
+def _await(node: NodeScripts, file: str, *, there: bool) -> bool:
     if node.tag.os == "linux":
         return True
     place = file.replace("/", "\\")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from winlab import locks
 from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import Pool
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.cni import compatible
 from winlab.design.plan.golden import LAB as GOLDEN
 from winlab.design.plan.model import Plan
@@ -30,7 +30,7 @@ WANTED_BY = "wanted-by"  # in a builder's folder: the lab whose create began it
 SOON = 14  # days: an evaluation that ends within them is reported
 
 
-def is_there(plan: Plan, builder: Plan, pool: Pool, conn: Connection) -> bool:
+def is_there(plan: Plan, builder: Plan, pool: StoragePool, conn: Connection) -> bool:
     """Whether *builder* need not run: its golden image is in the pool or the cache, or all of its clones in *plan*
     already exist, from whichever image was current then."""
     if pool.is_complete(_volume(plan, builder)) or golden_cache.find(_key(builder)) is not None:
@@ -119,14 +119,14 @@ def lacking(
         held.enter_context(locks.held(_lock(builder.lab, site), progress, "making this golden image"))
         if present(builder):
             continue
-        folder.write(folder.folder / WANTED_BY, plan.lab)
+        folder.write(folder.path / WANTED_BY, plan.lab)
         found.append(builder)
     return tuple(builder for builder in plan.builders if builder in found)
 
 
 def _lock(lab: str, site: Site) -> Path:
     """The lock held while a golden image is made. It is beside the builder's folder, which is removed at the end."""
-    base = site.folder(lab).folder.parent
+    base = site.folder(lab).path.parent
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
     return base / f"{lab}.lock"
 
@@ -170,7 +170,7 @@ def build(
 def abandon(lab: str, site: Site, destroy: Callable[[str], object]) -> None:
     """Remove half-made golden images that this lab's create began and nobody is working on now."""
     for other in site.folders():
-        folder = site.folder(other).folder
+        folder = site.folder(other).path
         note = folder / WANTED_BY
         if not other.startswith(GOLDEN) or not note.exists() or note.read_text(encoding="utf-8").strip() != lab:
             continue

@@ -32,9 +32,9 @@ from winlab.design.spec import pools
 from winlab.design.spec.model import Spec
 from winlab.errors import ClusterError, UsageError
 from winlab.events import Listener, Note, Progress, Told
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.operations import create, look, one_step, planning
-from winlab.operations.planning import Planned
+from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps import payload
 from winlab.steps.payload import Origin
@@ -53,7 +53,7 @@ FILES = {  # a kubeconfig's fields that name files, and the field that holds the
 class Joining:
     """A lab that is to join a cluster: its plan, the cluster, and the administrator's kubeconfig for it."""
 
-    planned: Planned
+    planned: Proposal
     cluster: ForeignCluster
     admin: str
 
@@ -166,7 +166,9 @@ def chosen(path: Path, context: str, lab: str) -> str:
     return made
 
 
-def look_at(state: LabState, admin: str, server: str, spec: Spec, origin: Origin, progress: Progress) -> ForeignCluster:
+def look_at(
+    lab_folder: LabFolder, admin: str, server: str, spec: Spec, origin: Origin, progress: Progress
+) -> ForeignCluster:
     """Read the facts of the cluster with the kubeconfig *admin*. Nothing is touched.
 
     kubectl is the lab's own if it already has one, else the user's, else the one from the lab's source.
@@ -174,7 +176,7 @@ def look_at(state: LabState, admin: str, server: str, spec: Spec, origin: Origin
     :param server: as :func:`winlab.adapters.kube.existing.read` takes it.
     :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and the source.
     """
-    program = state.kubectl if state.kubectl.exists() else None
+    program = lab_folder.kubectl if lab_folder.kubectl.exists() else None
     found = shutil.which("kubectl")
     if program is None and found is not None:
         program = Path(found)
@@ -240,7 +242,7 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
     return found
 
 
-def leave(state: LabState, tags: Sequence[Tag]) -> tuple[list[str], str]:
+def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
     """Remove the lab's nodes from a cluster made elsewhere; does nothing for a lab with controllers.
 
     A node is the lab's if it has the label and the address of one of the lab's machines.
@@ -249,13 +251,13 @@ def leave(state: LabState, tags: Sequence[Tag]) -> tuple[list[str], str]:
     """
     if not tags or any(tag.role == "controller" for tag in tags):
         return [], ""
-    if not state.kubeconfig.exists():
+    if not folder.kubeconfig.exists():
         return [], ""  # it never joined a cluster
     names = ", ".join(tag.node for tag in tags)
-    own = str(state.kubectl) if state.kubectl.exists() else shutil.which("kubectl")  # the cache may have been cleared
+    own = str(folder.kubectl) if folder.kubectl.exists() else shutil.which("kubectl")  # the cache may have been cleared
     if own is None:
         return [], f"There is no kubectl here any more. In the cluster it joined, run: kubectl delete node {names}"
-    kubectl = Kubectl(Path(own), state.kubeconfig)
+    kubectl = Kubectl(Path(own), folder.kubeconfig)
     if not kubectl.answers():
         return [], f"The cluster that the lab joined does not answer; there, run: kubectl delete node {names}"
     removed: list[str] = []

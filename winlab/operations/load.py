@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import files, run
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
 from winlab.design.catalog.artifact import System
@@ -54,7 +54,7 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
     :raises UsageError: it is not an image that a node could run; nothing was touched.
     :raises WinlabError: a node refused.
     """
-    state = site.folder(lab)
+    lab_folder = site.folder(lab)
     with site.connected() as conn, store.workspace() as folder:
         machines = look.find(lab, conn)
         prepared: list[Ready] = []
@@ -64,8 +64,8 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
 
         engine.run([Step(LOAD_READY(lab), work, lambda: False, usual=5)], tell, lab)
         nodes = nodes_for(prepared, machines)
-        with state.locked():
-            drives = Drives(conn, site.pool(conn), state)
+        with lab_folder.locked():
+            drives = Drives(conn, site.pool(conn), lab_folder)
             try:
                 engine.run(steps(prepared, nodes, drives), tell, lab)
             finally:
@@ -196,16 +196,16 @@ def _cd(image: Ready, drives: Drives) -> Step:
         text = (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode()
         drives.upload(f"load-{image.os}", {image.file: image.path, "payload.json": text}, progress)
 
-    return Step(LOAD_CD(drives.state.lab, of=image.os), write, lambda: False, usual=10)
+    return Step(LOAD_CD(drives.folder.lab, of=image.os), write, lambda: False, usual=10)
 
 
 def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
     def load(progress: Progress) -> None:
-        with Node(machine.tag, drives.state) as node:
-            with drives.inserted(machine, _volume(drives.state.lab, image.os)):
+        with NodeScripts(machine.tag, drives.folder) as node:
+            with drives.inserted(machine, _volume(drives.folder.lab, image.os)):
                 drive.await_seen(node, image.file)
-                node.run(contract.Load(), progress.say)
+                node.run(contract.LoadImages(), progress.say)
             drive.await_gone(node, image.file)
 
-    lab = drives.state.lab
+    lab = drives.folder.lab
     return Step(LOADED(lab, machine.tag.node), load, lambda: False, [LOAD_CD(lab, of=image.os)], usual=30)

@@ -50,7 +50,7 @@ class _Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Medium(_Row):
+class LockedMedium(_Row):
     """The user's own installation medium, drivers or program: for which image, as which file."""
 
     name: str
@@ -58,7 +58,7 @@ class Medium(_Row):
     sha256: str = Field(pattern=_HEX)
 
 
-class Image(_Row):
+class LockedImage(_Row):
     """An image of the catalog: its key in the cache and the digest of its download; the file's digest if it is cached;
     for one that is built, the distribution's packages in it."""
 
@@ -89,8 +89,8 @@ class Lock(_Row):
     versions: Versions
     profile: str
     components: dict[str, str] = {}
-    media: tuple[Medium, ...] = ()
-    images: tuple[Image, ...] = ()
+    media: tuple[LockedMedium, ...] = ()
+    images: tuple[LockedImage, ...] = ()
     programs: tuple[Artifact, ...] = ()
     containers: tuple[Artifact, ...] = ()
     manifests: tuple[Artifact, ...] = ()
@@ -106,8 +106,8 @@ def collect(
     plan: Plan,
     obtained: Iterable[Obtained],
     *,
-    media: Sequence[Medium] = (),
-    images: Sequence[Image] = (),
+    media: Sequence[LockedMedium] = (),
+    images: Sequence[LockedImage] = (),
     spec: str = "",
     source: str = "",
 ) -> Lock:
@@ -276,7 +276,7 @@ def _sorted(rows: dict[tuple[str, str], Artifact]) -> tuple[Artifact, ...]:
     return tuple(rows[key] for key in sorted(rows))
 
 
-def _inputs(lock: Lock) -> Iterator[tuple[str, Medium | Image | Artifact]]:
+def _inputs(lock: Lock) -> Iterator[tuple[str, LockedMedium | LockedImage | Artifact]]:
     """Everything in a lock, with the name that messages use for it."""
     for medium in lock.media:
         yield f"The {medium.name}", medium
@@ -287,9 +287,9 @@ def _inputs(lock: Lock) -> Iterator[tuple[str, Medium | Image | Artifact]]:
             yield f"The {kind} {row.name}" + (f" ({row.os})" if row.os else ""), row
 
 
-def _differs(locked: Medium | Image | Artifact, now: Medium | Image | Artifact) -> str:
+def _differs(locked: LockedMedium | LockedImage | Artifact, now: LockedMedium | LockedImage | Artifact) -> str:
     """How an input differs, as the rest of a sentence; empty if it does not."""
-    if isinstance(locked, Image) and isinstance(now, Image):
+    if isinstance(locked, LockedImage) and isinstance(now, LockedImage):
         if locked.packages and now.packages and (locked.download, locked.key) == (now.download, now.key):
             return _other_packages(
                 locked.packages, now.packages
@@ -315,7 +315,7 @@ def _other_packages(locked: dict[str, str], now: dict[str, str]) -> str:
     return f"has other packages: {'; '.join(told)}{more}" if names else ""
 
 
-def _from(row: Medium | Image | Artifact) -> str:
+def _from(row: LockedMedium | LockedImage | Artifact) -> str:
     if isinstance(row, Artifact) and row.origin:
         return f" (from {row.origin})"
-    return f" ({row.file})" if isinstance(row, Medium) else ""
+    return f" ({row.file})" if isinstance(row, LockedMedium) else ""

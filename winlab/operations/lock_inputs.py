@@ -9,11 +9,11 @@ from winlab.design.catalog import recipes
 from winlab.design.plan import golden
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.plan.stock import Stock
-from winlab.operations.lock_file import Image, Medium
+from winlab.operations.lock_file import LockedImage, LockedMedium
 from winlab.supply.images import cache, windows_media
 
 
-def images(plan: Plan) -> list[Image]:
+def images(plan: Plan) -> list[LockedImage]:
     """The catalog's images that the plan uses."""
     found = {}
     for node in plan.nodes:
@@ -27,7 +27,7 @@ def images(plan: Plan) -> list[Image]:
             kind = "sha256" if recipe.download.sha256 else "sha512"
             published = f"{kind}:{recipe.download.sha256 or recipe.download.sha512}"
         there = cache.lookup(recipe)
-        found[recipe.name] = Image(
+        found[recipe.name] = LockedImage(
             name=recipe.name,
             key=cache.key(recipe),
             download=published,
@@ -37,12 +37,12 @@ def images(plan: Plan) -> list[Image]:
     return list(found.values())
 
 
-def media(plan: Plan, stock: Stock) -> list[Medium]:
+def media(plan: Plan, stock: Stock) -> list[LockedMedium]:
     """The files that the plan uses besides the catalog's: media, drivers, OpenSSH, scripts, files and the template.
 
     Evaluation media and published drivers are among them, whether cached or still to be downloaded.
     """
-    found: dict[tuple[str, str], Medium] = {}
+    found: dict[tuple[str, str], LockedMedium] = {}
     for node in plan.windows_nodes():
         rows = [(what, sha256, _file(sha256, stock)) for what, sha256 in golden.files(node.windows)]
         if node.windows.template is not None:
@@ -52,7 +52,7 @@ def media(plan: Plan, stock: Stock) -> list[Medium]:
             rows.append(("medium", node.windows.medium, _medium_file(node, stock)))
         for what, sha256, file in rows:
             name = f"{what} of {node.image}"
-            found[name, sha256] = Medium(name=name, file=file, sha256=sha256)
+            found[name, sha256] = LockedMedium(name=name, file=file, sha256=sha256)
     return list(found.values())
 
 
@@ -68,7 +68,7 @@ def _medium_file(node: WindowsNode, stock: Stock) -> str:
     return known.get(node.windows.medium, f"{node.image}.iso")
 
 
-def fetched(plan: Plan) -> list[Medium]:
+def fetched(plan: Plan) -> list[LockedMedium]:
     """The cached Windows media that the plan uses, by their recorded digests. Does not read the media."""
     found = []
     for node in plan.windows_nodes():
@@ -76,5 +76,5 @@ def fetched(plan: Plan) -> list[Medium]:
         if node.windows.own_medium or not recipe.evaluations:
             continue
         if (image := windows_media.find(recipe)) is not None:
-            found.append(Medium(name=f"medium of {node.image}", file=image.path.name, sha256=image.sha256))
+            found.append(LockedMedium(name=f"medium of {node.image}", file=image.path.name, sha256=image.sha256))
     return found

@@ -6,13 +6,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
 from winlab.errors import NotFoundError, UsageError, WinlabError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.operations import look
 from winlab.site import Site
 from winlab.threads import Threads
@@ -22,7 +22,7 @@ MOST_LINES = 10_000
 
 
 @dataclass(frozen=True)
-class Report:
+class NodeDiagnostics:
     """One node: every part that could be read; ``problems`` says why the others could not."""
 
     node: str
@@ -32,7 +32,7 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
 
-def reports(lab: str, site: Site, node: str, lines: int) -> list[Report]:
+def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics]:
     """What a node reports, or all nodes if *node* is empty.
 
     :param lines: how many lines of each log.
@@ -41,28 +41,28 @@ def reports(lab: str, site: Site, node: str, lines: int) -> list[Report]:
     """
     if not 1 <= lines <= MOST_LINES:
         raise UsageError(f"--lines {lines} is not between 1 and {MOST_LINES}.")
-    state = site.folder(lab)
+    folder = site.folder(lab)
     with site.connected() as conn:
         machines = [look.find_node(lab, node, conn)] if node else look.find(lab, conn)
     try:
-        kubectl = Kubectl.of(state)
+        kubectl = Kubectl.of(folder)
     except NotFoundError:  # no cluster yet, but the nodes still have logs
         kubectl = None
-    return gather(machines, state, kubectl, lines)
+    return gather(machines, folder, kubectl, lines)
 
 
-def gather(machines: list[Machine], state: LabState, kubectl: Kubectl | None, lines: int) -> list[Report]:
+def gather(machines: list[Machine], folder: LabFolder, kubectl: Kubectl | None, lines: int) -> list[NodeDiagnostics]:
     """Ask all nodes at once, and the API server about them. A missing answer is reported, not raised.
 
     :param kubectl: None: the lab has no cluster (yet).
     :param lines: how many lines of each log.
     """
     with Threads(max_workers=8) as pool:
-        return list(pool.map(lambda machine: _report(machine, state, kubectl, lines), machines))
+        return list(pool.map(lambda machine: _report(machine, folder, kubectl, lines), machines))
 
 
-def _report(machine: Machine, state: LabState, kubectl: Kubectl | None, lines: int) -> Report:
-    report = Report(machine.tag.node)
+def _report(machine: Machine, folder: LabFolder, kubectl: Kubectl | None, lines: int) -> NodeDiagnostics:
+    report = NodeDiagnostics(machine.tag.node)
     if kubectl is not None:
         try:
             report.conditions.extend(_conditions(kubectl, machine.tag.node))
@@ -73,7 +73,7 @@ def _report(machine: Machine, state: LabState, kubectl: Kubectl | None, lines: i
         report.problems.append(f"The node is {machine.state}.")
         return report
     try:
-        with Node(machine.tag, state) as node:
+        with NodeScripts(machine.tag, folder) as node:
             found = node.run(contract.Logs(lines=lines)).logs
         report.logs.update({name: text.rstrip() for name, text in sorted(found.items())})
     except WinlabError as error:
@@ -112,7 +112,7 @@ def _words(error: WinlabError) -> str:
     return " ".join(filter(None, (error.what, error.why)))
 
 
-def text(report: Report) -> str:
+def text(report: NodeDiagnostics) -> str:
     """A report for people."""
     parts = [f"=== {report.node}"]
     for title, rows in (("conditions", report.conditions), ("events", report.events)):

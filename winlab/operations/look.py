@@ -11,7 +11,7 @@ from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.design.plan.tags import Tag
 from winlab.errors import NotFoundError, WinlabError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.site import Site
 from winlab.threads import Threads
 
@@ -75,16 +75,16 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
     """
     with site.connected() as conn:
         there = find(lab, conn)
-    state = site.folder(lab)
+    folder = site.folder(lab)
     with Threads(max_workers=8) as pool:
-        return list(pool.map(lambda machine: _ask(machine, state), there))
+        return list(pool.map(lambda machine: _ask(machine, folder), there))
 
 
-def _ask(machine: Machine, state: LabState) -> NodeStatus:
+def _ask(machine: Machine, folder: LabFolder) -> NodeStatus:
     if machine.state != "running":
         return NodeStatus(machine.tag, machine.state, None)
     try:
-        guest = connect(machine.tag, state, timeout=15)
+        guest = connect(machine.tag, folder, timeout=15)
         try:
             guest.execute(["hostname"])
         finally:

@@ -15,7 +15,7 @@ from winlab.supply.images import stock
 
 
 @dataclass(frozen=True)
-class Planned:
+class Proposal:
     """A plan, and what was available when it was made."""
 
     plan: Plan
@@ -29,11 +29,11 @@ def make(
     progress: Progress,
     *,
     existing: ForeignCluster | None = None,
-) -> Planned:
+) -> Proposal:
     """The plan of a lab.
 
     :param existing: a cluster made elsewhere that the workers are to join.
     :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
     """
     at_hand = stock.take(spec, progress)
-    return Planned(plans.make(spec, lab, facts, at_hand, existing), at_hand)
+    return Proposal(plans.make(spec, lab, facts, at_hand, existing), at_hand)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import MARKER, Pool
+from winlab.adapters.vm.volumes import MARKER, StoragePool
 from winlab.design.catalog.recipes import Recipe, has_builder
 from winlab.design.plan import golden
 from winlab.design.render.domain import PAYLOAD_DRIVE
@@ -66,7 +66,7 @@ def remove(item: Item, site: Site) -> tuple[int, str]:
     return cache.remove(item.image.key), left
 
 
-def _remove_base(pool: Pool, name: str) -> None:
+def _remove_base(pool: StoragePool, name: str) -> None:
     pool.refresh()
     if not pool.exists(name):
         return
@@ -91,7 +91,7 @@ def _one_waits(conn: Connection) -> bool:
     return False
 
 
-def _prune_pool(pool: Pool, inserted: set[str], *, waiting: bool) -> None:
+def _prune_pool(pool: StoragePool, inserted: set[str], *, waiting: bool) -> None:
     pool.refresh()
     used = inserted | _standing(pool).keys()
     for name in pool.names("base-"):
@@ -104,12 +104,12 @@ def _prune_pool(pool: Pool, inserted: set[str], *, waiting: bool) -> None:
             _delete(pool, name)
 
 
-def _delete(pool: Pool, name: str) -> None:
+def _delete(pool: StoragePool, name: str) -> None:
     pool.delete(name + MARKER)
     pool.delete(name)
 
 
-def _standing(pool: Pool) -> dict[str, list[str]]:
+def _standing(pool: StoragePool) -> dict[str, list[str]]:
     """The volumes that are based on others, by the paths of those others."""
     found: dict[str, list[str]] = {}
     for name in pool.names():

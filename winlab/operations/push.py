@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from winlab import files
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
@@ -36,7 +36,7 @@ POLL = 2.0
 
 
 @dataclass(frozen=True)
-class Pushed:
+class PushedProgram:
     """What is on the node now: the program's SHA-256, whether it changed, and the kubelet that the node reports."""
 
     program: str
@@ -82,26 +82,28 @@ def check(binary: Path, os: System) -> str:
     raise UsageError(f"'{binary}' can't be pushed.", why=why, cure=f"Build it with GOOS={os} GOARCH=amd64.")
 
 
-def to_node(lab: str, site: Site, node: str, binary: str, progress: Progress, *, restore: bool = False) -> Pushed:
+def to_node(
+    lab: str, site: Site, node: str, binary: str, progress: Progress, *, restore: bool = False
+) -> PushedProgram:
     """Replace a program on a node with the file *binary*, or restore the original (then *binary* is only its name).
 
     :raises NotFoundError: there is no such lab or node, or it has no cluster.
     :raises UsageError: the file is not a program of this node; nothing was touched.
     :raises WinlabError: the node or the cluster refused.
     """
-    state = site.folder(lab)
+    folder = site.folder(lab)
     with site.connected() as conn:
         machine = look.find_node(lab, node, conn)
-        kubectl = Kubectl.of(state)
-        with state.locked():
-            drives = Drives(conn, site.pool(conn), state)
+        kubectl = Kubectl.of(folder)
+        with folder.locked():
+            drives = Drives(conn, site.pool(conn), folder)
             work = bring_back if restore else push
             return work(machine, binary, drives, kubectl, progress, scale=site.facts.scale)
 
 
 def push(
     machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
-) -> Pushed:
+) -> PushedProgram:
     """Replace a node's program with the user's own; the original is kept beside it. Safe to repeat.
 
     :param scale: how much slower than on hardware the node runs.
@@ -120,7 +122,7 @@ def push(
     try:
         with drives.inserted(machine, volume):
             pushed = _swap(machine, drives, name, kubectl, progress, scale, place)
-        with Node(machine.tag, drives.state) as node:
+        with NodeScripts(machine.tag, drives.folder) as node:
             drive.await_gone(node, place)
     finally:
         drives.pool.delete(volume)
@@ -135,7 +137,7 @@ def push(
 
 def bring_back(
     machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
-) -> Pushed:
+) -> PushedProgram:
     """Restore the original program that :func:`push` replaced. Safe to repeat.
 
     :raises WinlabError: as :func:`push`.
@@ -148,8 +150,8 @@ def bring_back(
 
 def _swap(
     machine: Machine, drives: Drives, name: str, kubectl: Kubectl, progress: Progress, scale: float, place: str
-) -> Pushed:
-    with Node(machine.tag, drives.state) as node:
+) -> PushedProgram:
+    with NodeScripts(machine.tag, drives.folder) as node:
         if place:
             drive.await_seen(node, place)
         progress.say(f"swapping {name} on {machine.tag.node}")
@@ -157,7 +159,7 @@ def _swap(
     kubelet = ""
     if name.removesuffix(".exe") in RESTARTS:
         kubelet = _back(machine, kubectl, progress, SILENCE * scale, restarted=result.changed)
-    return Pushed(name, result.sha256, result.changed, kubelet)
+    return PushedProgram(name, result.sha256, result.changed, kubelet)
 
 
 def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, *, restarted: bool) -> str:

@@ -62,9 +62,9 @@ def ssh(lab: str, node: str, site: Site) -> list[str | Path]:
 
     :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
     """
-    machine, state = _machine(lab, node, site), site.folder(lab)
-    state.credentials()  # raises if this account has none
-    return list(arguments(machine.tag, state))
+    machine, folder = _machine(lab, node, site), site.folder(lab)
+    folder.credentials()  # raises if this account has none
+    return list(arguments(machine.tag, folder))
 
 
 def screen(lab: str, node: str, site: Site) -> Screen:

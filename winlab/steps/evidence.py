@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.volumes import Pool
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import golden
 from winlab.design.plan.model import NodePlan
 from winlab.design.render.domain import serial_log
@@ -41,7 +41,7 @@ def collect(run: Run, node: NodePlan, progress: Progress) -> tuple[Path, str]:
 
     What can't be read is left out, and a file says so.
     """
-    folder = run.folder.folder / "evidence" / node.name
+    folder = run.folder.path / "evidence" / node.name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     texts: list[str] = []
     missing: list[str] = []
@@ -88,7 +88,7 @@ def _logs(run: Run, node: NodePlan, work: Path, progress: Progress) -> dict[str,
     return found
 
 
-def _base(pool: Pool, volume: str, work: Path, progress: Progress) -> Path:
+def _base(pool: StoragePool, volume: str, work: Path, progress: Progress) -> Path:
     """A local file with the content of the base volume: the cache's golden image, or else a copy."""
     key = golden.key_of(volume)
     kept = None if key is None else golden_cache.find(key)
@@ -102,7 +102,7 @@ def _base(pool: Pool, volume: str, work: Path, progress: Progress) -> Path:
     return work / "base"
 
 
-def _fetch(pool: Pool, volume: str, target: Path) -> None:
+def _fetch(pool: StoragePool, volume: str, target: Path) -> None:
     check_space(target.parent, pool.allocation(volume))
     pool.download_to(volume, target, lambda _: None)
 

@@ -14,17 +14,17 @@ from winlab.steps.states import CREDENTIALS, NETWORK
 
 def steps(run: Run) -> list[Step]:
     """Credentials and network."""
-    plan, state = run.plan, run.folder
+    plan, folder = run.plan, run.folder
 
     def make_credentials(progress: Progress) -> None:
         progress.say("making keys, passwords and certificates")
-        if not state.credentials_fit(plan) and domains.machines(run.conn, plan.lab):
+        if not folder.credentials_fit(plan) and domains.machines(run.conn, plan.lab):
             raise ConflictError(
                 f"The lab '{plan.lab}' has machines, and this account has no credentials for them.",
                 why="Another account made the lab, or its folder was lost.",
                 cure=f"Use that account; or run 'winlab destroy --lab {plan.lab}' and create it anew.",
             )
-        state.ensure_credentials(plan)
+        folder.ensure_credentials(plan)
 
     def make_network(progress: Progress) -> None:
         progress.say(f"switch, router, DHCP, DNS and NAT for {plan.network.cidr}")
@@ -36,6 +36,6 @@ def steps(run: Run) -> list[Step]:
             return northbound.lab_plan(plan.lab) == plan.digest
 
     return [
-        Step(CREDENTIALS(run.lab), make_credentials, lambda: state.has_credentials_for(plan), usual=2),
+        Step(CREDENTIALS(run.lab), make_credentials, lambda: folder.has_credentials_for(plan), usual=2),
         Step(NETWORK(run.lab), make_network, network_is_made, usual=1),
     ]

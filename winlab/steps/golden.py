@@ -16,7 +16,7 @@ from typing import Any
 from winlab import data
 from winlab import run as commands
 from winlab.adapters import traces
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
@@ -41,7 +41,7 @@ RESTARTS = 2  # of a Windows with a pending restart, before sysprep
 
 def is_sealed(run: Run) -> bool:
     """Whether sysprep has begun in the builder's machine."""
-    return (run.folder.folder / NOTE).exists()
+    return (run.folder.path / NOTE).exists()
 
 
 def clone(plan: Plan) -> WindowsNode | None:
@@ -103,7 +103,7 @@ class _Build:
         self.node = node
         self.target = target
         self.key = key
-        self.note = run.folder.folder / NOTE
+        self.note = run.folder.path / NOTE
 
     def is_off(self) -> bool:
         """Whether sysprep has switched the machine off. This is recorded: libvirt forgets why a machine is off."""
@@ -129,7 +129,7 @@ class _Build:
             there.disconnect()
             self._await_off(progress)
 
-    def _start_sysprep(self, there: Node, progress: Progress) -> contract.Sealing:
+    def _start_sysprep(self, there: NodeScripts, progress: Progress) -> contract.Sealing:
         """Restart Windows while a restart is pending, since sysprep would refuse to run; then start sysprep.
 
         :raises GuestError: a restart is still pending after several restarts.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import authority as access
 from winlab.adapters.kube import existing, kubeconfig, tokens
 from winlab.adapters.kube.kubectl import Kubectl
@@ -60,16 +60,16 @@ def authority(run: Run) -> str:
 
 
 @contextmanager
-def credentials(run: Run, certificate_key: str | None = None) -> Iterator[kubeadm.Credentials]:
+def credentials(run: Run, certificate_key: str | None = None) -> Iterator[kubeadm.JoinCredentials]:
     """A fresh token, good until this ends, and by what the cluster is known.
 
     :raises ClusterError: the API server does not answer.
     """
     with tokens.lent(Kubectl.of(run.folder)) as token:
-        yield kubeadm.Credentials(token, (tokens.ca_hash(authority(run)),), certificate_key)
+        yield kubeadm.JoinCredentials(token, (tokens.ca_hash(authority(run)),), certificate_key)
 
 
-def asks(run: Run, node: NodePlan, question: Callable[[Node], bool]) -> Callable[[], bool]:
+def asks(run: Run, node: NodePlan, question: Callable[[NodeScripts], bool]) -> Callable[[], bool]:
     """A step's ``done``: a question to the node; a node that does not answer says no."""
 
     def done() -> bool:
@@ -89,7 +89,7 @@ def _prepare(run: Run, node: NodePlan) -> Step:
         with run.node(node) as there:
             there.run(prepare, progress.say)
 
-    def prepared(there: Node) -> bool:
+    def prepared(there: NodeScripts) -> bool:
         found = there.run(contract.LinuxStatus())
         return bool(found.programs) and found.containerd.service == "running" and found.prepared
 
@@ -99,7 +99,7 @@ def _prepare(run: Run, node: NodePlan) -> Step:
 
 
 def _kubeadm(
-    there: Node,
+    there: NodeScripts,
     call: contract.RunKubeadm,
     progress: Progress,
     leave: Callable[[], object] = lambda: None,
@@ -117,7 +117,7 @@ def _kubeadm(
     there.run(call, progress.say)
 
 
-def _is_joined(there: Node) -> bool:
+def _is_joined(there: NodeScripts) -> bool:
     return there.run(contract.LinuxStatus()).joined
 
 

@@ -25,7 +25,7 @@ from winlab.supply.artifacts import overrides, preload, select, store
 from winlab.supply.artifacts.build.source import BuildSource
 from winlab.supply.artifacts.bundle.source import BundleSource
 from winlab.supply.artifacts.overrides import OverriddenSource
-from winlab.supply.payload import PREFIX, Payload
+from winlab.supply.payload import PREFIX, PayloadCd
 
 USUAL = {"linux": 900.0, "windows": 600.0}  # seconds, when all is built; a download takes a fraction
 
@@ -196,7 +196,7 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
     return source.obtain_all([wish], progress)[0].path
 
 
-def _system_step(run: Run, supply: Supply, payload: required.Payload, after: Iterable[State]) -> Step:
+def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, after: Iterable[State]) -> Step:
     reaches = PAYLOAD(of=payload.os)
     nodes = [node for node in run.plan.nodes if node.os == payload.os]
     links = payload.os == "linux" and not run.plan.joins
@@ -207,7 +207,7 @@ def _system_step(run: Run, supply: Supply, payload: required.Payload, after: Ite
         obtained = supply.obtain(list(payload.artifacts), progress)
         if links:
             _link_kubectl(run, obtained)
-        made = Payload(payload.os, obtained, payload.plugins)
+        made = PayloadCd(payload.os, obtained, payload.plugins)
         if compared:
             _refuse_other_payload(run, nodes, made.volume, supply)
         if not run.pool.is_complete(made.volume):

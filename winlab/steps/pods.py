@@ -6,7 +6,7 @@ import hashlib
 
 import yaml
 
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay import ovn
@@ -181,7 +181,7 @@ def _linux_files(run: Run, node: NodePlan) -> Step:
         with run.node(node) as there:
             there.run(call, progress.say)
 
-    def done(there: Node) -> bool:
+    def done(there: NodeScripts) -> bool:
         wanted = nodes.cni_files(run.plan, node, share(run, node)).files
         return same_files(there.run(contract.LinuxStatus()).cni, wanted)
 

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable
 
-from winlab.adapters.vm.volumes import Pool
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.engine.durations import Durations
 
 FIRST_PHASE = "firmware and boot loader"
@@ -25,7 +25,7 @@ AGAIN = 30.0  # seconds without anything new until all is read again: virtlogd b
 class SerialLog:
     """The log of one serial port, a volume of the pool."""
 
-    def __init__(self, pool: Pool, volume: str) -> None:
+    def __init__(self, pool: StoragePool, volume: str) -> None:
         self._pool = pool
         self._volume = volume
         self._tail = b""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import authority
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
@@ -83,7 +83,7 @@ def updates_step(run: Run, node: WindowsNode) -> Step:
     return worker.step(UPDATES, worker.updates, lambda _found: False, [worker.at(BINARIES)], 3600)
 
 
-def restart(run: Run, node: WindowsNode, there: Node, progress: Progress) -> None:
+def restart(run: Run, node: WindowsNode, there: NodeScripts, progress: Progress) -> None:
     """Restart Windows, and wait until it answers again."""
     _Worker(run, node).restart(there, progress)
 
@@ -101,7 +101,7 @@ class _Worker:
     def step(
         self,
         kind: Kind,
-        act: Callable[[Node, Progress], None],
+        act: Callable[[NodeScripts, Progress], None],
         done: Callable[[WindowsFacts], bool],
         after: Iterable[State],
         usual: float,
@@ -116,11 +116,11 @@ class _Worker:
         ask = linux_nodes.asks(self.run, self.node, lambda there: done(there.run(contract.WindowsStatus())))
         return Step(self.at(kind), perform, ask, after, also, usual)
 
-    def features(self, there: Node, progress: Progress) -> None:
+    def features(self, there: NodeScripts, progress: Progress) -> None:
         while there.run(nodes.features(self.run.plan, self.node), progress.say).restart:  # it has more to do after some
             self.restart(there, progress)
 
-    def updates(self, there: Node, progress: Progress) -> None:
+    def updates(self, there: NodeScripts, progress: Progress) -> None:
         while True:
             found = there.run(contract.Updates(), progress.say)
             for title in found.failed:
@@ -129,7 +129,7 @@ class _Worker:
                 return
             self.restart(there, progress)
 
-    def restart(self, there: Node, progress: Progress) -> None:
+    def restart(self, there: NodeScripts, progress: Progress) -> None:
         before = there.run(contract.WindowsStatus())
         progress.say("restarting Windows")
         there.execute(["shutdown.exe /r /t 0"])
@@ -142,7 +142,7 @@ class _Worker:
         whole = set(found.features_set.split(",")).issuperset(self.profile.windows_features())
         return found.containers_feature == "installed" and whole and not found.restart_pending
 
-    def containerd(self, there: Node, progress: Progress) -> None:
+    def containerd(self, there: NodeScripts, progress: Progress) -> None:
         there.run(nodes.containerd(self.run.plan), progress.say)
 
     def has_containerd(self, found: WindowsFacts) -> bool:
@@ -150,20 +150,20 @@ class _Worker:
         same = pods.same_files({"config": service.config_sha256}, {"config": nodes.containerd(self.run.plan).config})
         return service.service == "running" and bool(service.sha256) and same and not _outdated(found)
 
-    def binaries(self, there: Node, progress: Progress) -> None:
+    def binaries(self, there: NodeScripts, progress: Progress) -> None:
         there.run(contract.Binaries(), progress.say)
 
     def has_binaries(self, found: WindowsFacts) -> bool:
         all_there = found.binaries.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
         return all_there and found.installed_from == found.cd
 
-    def kubelet(self, there: Node, progress: Progress) -> None:
+    def kubelet(self, there: NodeScripts, progress: Progress) -> None:
         there.run(nodes.kubelet(self.run.plan, self.node), progress.say)
 
     def has_kubelet(self, found: WindowsFacts) -> bool:
         return found.kubelet.command == nodes.kubelet(self.run.plan, self.node).command
 
-    def join(self, there: Node, progress: Progress) -> None:
+    def join(self, there: NodeScripts, progress: Progress) -> None:
         for attempt in range(1, TRIES + 1):
             try:
                 self._join(there, progress)
@@ -173,14 +173,14 @@ class _Worker:
                     raise
                 progress.say("containerd answered kubeadm too late; trying again")
 
-    def _join(self, there: Node, progress: Progress) -> None:
+    def _join(self, there: NodeScripts, progress: Progress) -> None:
         with linux_nodes.credentials(self.run) as joining:
             there.run(nodes.windows_join(self.run.plan, self.node, joining), progress.say)
 
     def has_joined(self, found: WindowsFacts) -> bool:
         return found.kubelet.joined
 
-    def cni(self, there: Node, progress: Progress) -> None:
+    def cni(self, there: NodeScripts, progress: Progress) -> None:
         own = pods.await_share(self.run, self.node, progress)
         call = nodes.cni_files(self.run.plan, self.node, own)
         try:
@@ -194,7 +194,7 @@ class _Worker:
         own = pods.share(self.run, self.node)
         return pods.same_files(found.cni, nodes.cni_files(self.run.plan, self.node, own).files)
 
-    def proxy(self, there: Node, progress: Progress) -> None:
+    def proxy(self, there: NodeScripts, progress: Progress) -> None:
         own = pods.await_share(self.run, self.node, progress)
         there.run(nodes.proxy(self.run.plan, self.node, own, self._proxy_kubeconfig()), progress.say)
 
@@ -203,13 +203,13 @@ class _Worker:
 
     def _proxy_kubeconfig(self) -> str:
         """A kubeconfig with the token of kube-proxy's service account, and no other right."""
-        state, endpoint = self.run.folder, self.run.plan.cluster.endpoint
-        token = Kubectl.of(state).run(
+        folder, endpoint = self.run.folder, self.run.plan.cluster.endpoint
+        token = Kubectl.of(folder).run(
             "create", "token", "kube-proxy", "--namespace=kube-system", f"--duration={PROXY_TOKEN_LIFE}"
         )
         return authority.with_token(linux_nodes.authority(self.run), endpoint, "kube-proxy", token.strip())
 
-    def _await(self, there: Node, progress: Progress, what: str, met: Callable[[WindowsFacts], bool]) -> None:
+    def _await(self, there: NodeScripts, progress: Progress, what: str, met: Callable[[WindowsFacts], bool]) -> None:
         """Wait until the guest answers and *met* holds; give up when nothing moves in it any more."""
         limit = self.run.pace.silence(SILENT_SECONDS)
 

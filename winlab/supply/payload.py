@@ -27,7 +27,7 @@ LABEL = "WINLAB_K8S"
 PREFIX = "base-kubernetes-"
 
 
-class Payload:
+class PayloadCd:
     """A planned payload CD: ``volume`` is its name in the pool."""
 
     def __init__(self, system: System, obtained: Iterable[Obtained], plugins: Iterable[Program]) -> None:

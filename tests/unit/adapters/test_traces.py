@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
-from day2_fakes import machine
+from lab_fakes import machine
 
 from winlab.adapters import traces
 from winlab.adapters.vm import domains

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, means
+from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, access
 from distributions import Distribution, install_motd
 
 from winlab.checks import readiness
-from winlab.checks.model import Outcome, Result
+from winlab.checks.model import Outcome, RowResult
 from winlab.errors import ClusterError, UsageError
 
 pytestmark = pytest.mark.usefixtures("fresh_registry")
@@ -39,8 +39,8 @@ class WithAddons(Cluster):
         return super().run(*words, stdin=stdin, limit=limit)
 
 
-def run(of: Cluster, only: str | None = None, timeout: float | None = 0) -> dict[str, Result]:
-    made = means(of)
+def run(of: Cluster, only: str | None = None, timeout: float | None = 0) -> dict[str, RowResult]:
+    made = access(of)
     report = readiness.run("lab", of.tags, made, lambda _event: None, only=only, timeout=timeout)
     return {result.id: result for result in report.results}
 

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, means, ready
+from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, access, ready
 
 from winlab.checks import readiness
-from winlab.checks.model import Outcome, Result
+from winlab.checks.model import Outcome, RowResult
 from winlab.errors import GuestError, UsageError
 
 HYBRID = (CONTROLLER, LINUX, WINDOWS)
@@ -40,13 +40,13 @@ def cluster(*tags: Any) -> Cluster:
     return made
 
 
-def run(of: Cluster, only: str | None = None, timeout: float | None = 0, **more: Any) -> dict[str, Result]:
+def run(of: Cluster, only: str | None = None, timeout: float | None = 0, **more: Any) -> dict[str, RowResult]:
     parts: dict[str, Any] = {
         "script": lambda tag, name, settings=None: SERVICES,
         "execute": lambda tag, command: "noise\n" + json.dumps(KERNEL) + "\n",
         **more,
     }
-    report = readiness.run("lab", of.tags, means(of, **parts), lambda _event: None, only=only, timeout=timeout)
+    report = readiness.run("lab", of.tags, access(of, **parts), lambda _event: None, only=only, timeout=timeout)
     return {result.id: result for result in report.results}
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks_fakes import CONTROLLER, LINUX, Cluster, means
+from checks_fakes import CONTROLLER, LINUX, Cluster, access
 from lxml import etree
 from typer.testing import CliRunner
 
-from winlab.checks import means as ways
+from winlab.checks import access as ways
 from winlab.checks import report as reports
-from winlab.checks.model import Outcome, Report, Result, said
+from winlab.checks.model import Outcome, Report, RowResult, said
 from winlab.cli.test import app
 from winlab.errors import ClusterError
 
@@ -43,7 +43,7 @@ GRAMMAR = """
 
 
 def every_outcome(detail: str = "seen") -> Report:
-    results = tuple(Result(str(n), "title", "a", "b" if n else "", o, detail, 1.25) for n, o in enumerate(Outcome))
+    results = tuple(RowResult(str(n), "title", "a", "b" if n else "", o, detail, 1.25) for n, o in enumerate(Outcome))
     return Report("smoke", "lab", results, 1_795_000_000.5, 12.3456)
 
 
@@ -79,7 +79,7 @@ def test_json_and_table() -> None:
 
 def test_only_a_failure_fails() -> None:
     harmless = [o for o in Outcome if o is not Outcome.FAILED]
-    assert not Report("s", "lab", tuple(Result("1", "", "", "", o) for o in harmless), 0, 0).failed
+    assert not Report("s", "lab", tuple(RowResult("1", "", "", "", o) for o in harmless), 0, 0).failed
     assert every_outcome().failed
 
 
@@ -91,7 +91,7 @@ def test_what_is_said_is_one_line_and_not_long() -> None:
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster(CONTROLLER, LINUX)
-    monkeypatch.setattr(ways, "of", lambda name, _site: (list(cluster.tags), means(cluster)))
+    monkeypatch.setattr(ways, "of", lambda name, _site: (list(cluster.tags), access(cluster)))
     return cluster
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, means, ready, refuse, tag
+from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, access, ready, refuse, tag
 
 from winlab.checks import smoke
 from winlab.checks.model import Outcome, Report, is_standin
@@ -16,7 +16,7 @@ REHEARSAL = (CONTROLLER, LINUX, STANDIN)
 
 
 def run(cluster: Cluster, only: str | None = None, keep: bool = False, **more: Any) -> dict[str, tuple[Outcome, str]]:
-    report = smoke.run("lab", cluster.tags, means(cluster, **more), lambda _event: None, only=only, keep=keep)
+    report = smoke.run("lab", cluster.tags, access(cluster, **more), lambda _event: None, only=only, keep=keep)
     return {result.id: (result.outcome, result.detail) for result in report.results}
 
 
@@ -323,7 +323,7 @@ def test_a_namespace_that_stays_at_the_end_does_not_cost_the_results() -> None:
     looks = iter([""])
     cluster._still_there = lambda: next(looks, "namespace/winlab-smoke")  # type: ignore[method-assign]
     told: list[Event] = []
-    report: Report = smoke.run("lab", HYBRID, means(cluster), told.append, only="L7")
+    report: Report = smoke.run("lab", HYBRID, access(cluster), told.append, only="L7")
     assert [result.outcome for result in report.results] == [Outcome.PASSED]
     assert any(isinstance(event, Note) and "does not go away" in event.text for event in told)
 
@@ -336,7 +336,7 @@ def test_an_image_that_can_not_be_had_is_given_up_early() -> None:
         **ready("False"),
         "containerStatuses": [{"image": "i", "state": {"waiting": waiting}}],
     }
-    clocked = means(cluster)
+    clocked = access(cluster)
     report = smoke.run("lab", HYBRID, clocked, lambda _event: None, only="1")
     assert "ImagePullBackOff: not found" in report.results[0].detail
     assert clocked.clock() < 2 * smoke.PULL_SECONDS < smoke.WINDOWS_SECONDS

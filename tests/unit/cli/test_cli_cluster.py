@@ -16,10 +16,10 @@ from winlab import run
 from winlab.adapters.kube import kubeconfig
 from winlab.design.catalog.artifact import Artifact, Obtained
 from winlab.host import facts
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.operations import load, lock, logs, push
-from winlab.operations.logs import Report
-from winlab.operations.push import Pushed
+from winlab.operations.logs import NodeDiagnostics
+from winlab.operations.push import PushedProgram
 from winlab.steps.payload import Supply
 
 ADMIN = "clusters: [{cluster: {}}]\nusers: [{user: {token: x}}]\n"
@@ -32,8 +32,8 @@ def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> LabState:
-    made = LabState("lab")
+def folder(tmp_path: Path) -> LabFolder:
+    made = LabFolder("lab")
     made.write(made.kubeconfig, kubeconfig.for_lab(ADMIN, "lab", "192.0.2.1:6443"))
     (tmp_path / "kubectl").touch()
     made.kubectl.symlink_to(tmp_path / "kubectl")
@@ -41,7 +41,7 @@ def state(tmp_path: Path) -> LabState:
 
 
 def test_kubeconfig_is_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: LabState, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: LabFolder, tmp_path: Path
 ) -> None:
     assert winlab(monkeypatch, "kubeconfig") == 0
     assert yaml.safe_load(capsys.readouterr().out)["current-context"] == "winlab-lab"
@@ -49,7 +49,7 @@ def test_kubeconfig_is_printed(
 
 
 def test_kubeconfig_is_merged(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: LabState, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: LabFolder, tmp_path: Path
 ) -> None:
     assert winlab(monkeypatch, "kubeconfig", "--merge") == 0
     assert "kubectl --context winlab-lab get nodes" in capsys.readouterr().out
@@ -58,7 +58,7 @@ def test_kubeconfig_is_merged(
     assert yaml.safe_load((tmp_path / "config").read_text())["current-context"] == "winlab-lab"
 
 
-def test_kubectl_becomes_the_labs_own(monkeypatch: pytest.MonkeyPatch, state: LabState) -> None:
+def test_kubectl_becomes_the_labs_own(monkeypatch: pytest.MonkeyPatch, folder: LabFolder) -> None:
     became: list[list[Any]] = []
 
     def replace(args: list[Any]) -> None:
@@ -68,8 +68,11 @@ def test_kubectl_becomes_the_labs_own(monkeypatch: pytest.MonkeyPatch, state: La
     monkeypatch.setattr(run, "replace", replace)
     assert winlab(monkeypatch, "kubectl", "--lab", "lab", "--", "get", "nodes", "-o", "wide", "--lab", "x") == 0
     assert winlab(monkeypatch, "kubectl", "get", "pods", "-A") == 0
-    assert became == [[state.kubectl, "get", "nodes", "-o", "wide", "--lab", "x"], [state.kubectl, "get", "pods", "-A"]]
-    assert os.environ["KUBECONFIG"] == str(state.kubeconfig)
+    assert became == [
+        [folder.kubectl, "get", "nodes", "-o", "wide", "--lab", "x"],
+        [folder.kubectl, "get", "pods", "-A"],
+    ]
+    assert os.environ["KUBECONFIG"] == str(folder.kubeconfig)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +98,9 @@ def test_bad_input(
 def test_push_says_what_is_there_now(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[Any] = []
 
-    def swap(lab: str, site: Any, node: str, binary: str, progress: Any, *, restore: bool) -> Pushed:
+    def swap(lab: str, site: Any, node: str, binary: str, progress: Any, *, restore: bool) -> PushedProgram:
         asked.append((lab, node, binary, restore))
-        return Pushed("kubelet.exe", "a" * 64, not restore, "v1.36.3-mine")
+        return PushedProgram("kubelet.exe", "a" * 64, not restore, "v1.36.3-mine")
 
     monkeypatch.setattr(push, "to_node", swap)
     assert winlab(monkeypatch, "push", "out/kubelet.exe", "node-1") == 0
@@ -121,9 +124,9 @@ def test_load_says_where_the_image_is(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_logs_as_text_and_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[Any] = []
 
-    def reports(lab: str, site: Any, node: str, lines: int) -> list[Report]:
+    def reports(lab: str, site: Any, node: str, lines: int) -> list[NodeDiagnostics]:
         asked.append((lab, node, lines))
-        return [Report("node-1", ["Ready=True"], [], {"kubelet": "text"}, [])]
+        return [NodeDiagnostics("node-1", ["Ready=True"], [], {"kubelet": "text"}, [])]
 
     monkeypatch.setattr(logs, "reports", reports)
     assert winlab(monkeypatch, "logs") == 0

@@ -14,7 +14,7 @@ import pytest
 from winlab import data
 from winlab.design import contract
 from winlab.design.cni.model import HnsEndpoint, HnsNetwork, Masquerade
-from winlab.design.contract import Call, Result
+from winlab.design.contract import Call, CallResult
 from winlab_node import __main__ as program
 
 TOP = Path(__file__).resolve().parents[3]
@@ -33,7 +33,7 @@ def calls(system: str) -> dict[str, type[Call[Any]]]:
 LINUX, WINDOWS = calls("linux"), calls("windows")
 
 
-def differences(told: Tree | None, result: type[Result], at: str = "") -> list[str]:
+def differences(told: Tree | None, result: type[CallResult], at: str = "") -> list[str]:
     """Where a script's result is not what the contract has."""
     if told is None:
         return [f"{at}: no names can be read"]
@@ -42,7 +42,7 @@ def differences(told: Tree | None, result: type[Result], at: str = "") -> list[s
     found += [f"{at}{name}: missing" for name in wanted if name not in told]
     for name, field in wanted.items():
         below = field.annotation
-        if name in told and isinstance(below, type) and issubclass(below, Result):
+        if name in told and isinstance(below, type) and issubclass(below, CallResult):
             found += differences(told[name], below, f"{at}{name}.")
     return found
 
@@ -121,7 +121,7 @@ def test_powershell_tells_what_is_agreed(name: str) -> None:
 
 def test_powershell_knows_what_is_inside_of_settings() -> None:
     rows = set(re.findall(r"\$row\.([a-z_]+)", powershell("routes")))
-    assert rows == {one.name for one in fields(contract.Route)}
+    assert rows == {one.name for one in fields(contract.RouteSetting)}
     network = powershell("cni") + powershell("network")
     assert HnsNetwork.__annotations__.keys() <= set(re.findall(r"\$(?:Network|Wish)\.([a-z_]+)", network))
     assert HnsEndpoint.__annotations__.keys() <= set(re.findall(r"\.endpoint\.([a-z_]+)", network))
@@ -219,7 +219,7 @@ def test_a_verb_tells_what_is_agreed(name: str) -> None:
 
 def test_verbs_know_what_is_inside_of_settings() -> None:
     rows = {one for node in ast.walk(verb("routes")) for one in _subscripts(node, "r")}
-    assert rows == {one.name for one in fields(contract.Route)}
+    assert rows == {one.name for one in fields(contract.RouteSetting)}
     translated = Module(PACKAGE / "network.py").function("_masquerade")
     assert read_by_python(translated, "wanted") == {one.name for one in fields(Masquerade)}
     assert read_by_python(verb("prepare"), "row") >= {one.name for one in fields(contract.NodeFile)}
@@ -291,10 +291,10 @@ def test_the_document_has_what_linux_tells() -> None:
     assert set(re.findall(r"`([a-z_]+)`", paragraph)) - {"prepare"} == contract.LinuxFacts.model_fields.keys()
 
 
-def all_names(result: type[Result]) -> set[str]:
+def all_names(result: type[CallResult]) -> set[str]:
     """The names in a result, and in what is inside of it."""
     found = set(result.model_fields)
     for field in result.model_fields.values():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Result):
+        if isinstance(field.annotation, type) and issubclass(field.annotation, CallResult):
             found |= all_names(field.annotation)
     return found

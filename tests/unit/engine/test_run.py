@@ -9,10 +9,10 @@ import pytest
 import runs
 from clones import REHEARSAL
 
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.engine.durations import Durations
 from winlab.engine.run import Outputs, Pace, Run
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.steps.states import PAYLOAD
 
 
@@ -21,7 +21,7 @@ def test_a_run_beside_it_has_its_own_folder_and_shares_what_is_made() -> None:
     assert plan.builders
     run = runs.run(plan)
     own = run.beside(plan.builders[0])
-    assert (own.lab, own.folder.folder) == (plan.builders[0].lab, LabState(plan.builders[0].lab).folder)
+    assert (own.lab, own.folder.path) == (plan.builders[0].lab, LabFolder(plan.builders[0].lab).path)
     run.outputs.put(PAYLOAD(of="windows"), "a CD")
     assert own.outputs.get(PAYLOAD(of="windows"), str) == "a CD"
     assert own.outputs.get(PAYLOAD(of="linux"), str) is None
@@ -36,9 +36,9 @@ def test_what_was_made_is_of_the_kind_that_is_asked_for() -> None:
 
 def test_a_node_is_logged_in_to_by_the_lab_s_own_credentials() -> None:
     plan = plans.make(plans.TCG, "1-1-1", REHEARSAL)
-    run = Run(plan, LabState("lab"), cast(Any, None), cast(Any, None), Pace.of(plan))
+    run = Run(plan, LabFolder("lab"), cast(Any, None), cast(Any, None), Pace.of(plan))
     node = run.node(plan.node("node-1"))
-    assert isinstance(node, Node)
+    assert isinstance(node, NodeScripts)
     assert (node.tag.lab, node.tag.node, node.tag.address) == ("lab", "node-1", plan.node("node-1").address)
 
 

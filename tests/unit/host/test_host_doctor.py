@@ -23,7 +23,7 @@ from winlab.host import (
     storage,
     subnet,
 )
-from winlab.host.check import Check, Needs, State
+from winlab.host.check import Needs, Requirement, Status
 from winlab.run import Result
 
 MODULES = (checks_services, daemons, fabric, facts, firewall, kvmprobe, storage, subnet)
@@ -45,21 +45,21 @@ def is_closed(args: Sequence[str], **_more: Any) -> Result:
     raise PermissionError(13, "Permission denied", str(args[0]))
 
 
-def in_full(rows: list[Check]) -> dict[str, Check]:
+def in_full(rows: list[Requirement]) -> dict[str, Requirement]:
     """The rows by name, after a look at each of them."""
     for row in rows:
         assert row.name
         assert row.detail
         assert row.why, row
-        assert row.state is State.OK or row.cure, row
+        assert row.state is Status.OK or row.cure, row
     return {row.name: row for row in rows}
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Check]]:
+def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Requirement]]:
     """A function that runs doctor on a host where every command does *what*."""
 
-    def diagnose(what: Callable[..., Result], known: HostFacts, needs: Needs | None = None) -> dict[str, Check]:
+    def diagnose(what: Callable[..., Result], known: HostFacts, needs: Needs | None = None) -> dict[str, Requirement]:
         for module in MODULES:
             monkeypatch.setattr(module, "run", what)
         for module in (daemons, facts, firewall, kvmprobe, packages):
@@ -76,7 +76,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Check]]:
 @pytest.mark.parametrize("needs", [None, Needs(10**7, 10**7, 10**4)])
 @pytest.mark.parametrize("root", [True, False])
 def test_every_row_has_its_reason_and_its_cure(
-    host: Callable[..., dict[str, Check]],
+    host: Callable[..., dict[str, Requirement]],
     monkeypatch: pytest.MonkeyPatch,
     what: Callable[..., Result],
     known: HostFacts,
@@ -89,7 +89,7 @@ def test_every_row_has_its_reason_and_its_cure(
 
 
 def test_nested_virtualisation_is_always_shown(
-    host: Callable[..., dict[str, Check]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    host: Callable[..., dict[str, Requirement]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     device = tmp_path / "kvm"
     name, without = "nested virtualisation", "needs KVM, which does not work here"

@@ -22,7 +22,7 @@ from winlab.host import (
     units,
 )
 from winlab.host import setup as host_setup
-from winlab.host.check import Check, Host, State
+from winlab.host.check import Host, Requirement, Status
 from winlab.host.packages import Package
 
 RULESET = """\
@@ -187,19 +187,19 @@ def test_the_far_jumps_of_the_payload_meet_their_blocks() -> None:
 @pytest.mark.parametrize(
     ("works", "recorded", "state"),
     [
-        (True, None, State.OK),
-        (False, None, State.WARN),
-        (False, "tcg", State.WARN),
-        (False, "kvm", State.FAIL),
-        (None, "kvm", State.OK),
-        (None, "tcg", State.WARN),
-        (None, None, State.WARN),
+        (True, None, Status.OK),
+        (False, None, Status.WARN),
+        (False, "tcg", Status.WARN),
+        (False, "kvm", Status.FAIL),
+        (None, "kvm", Status.OK),
+        (None, "tcg", Status.WARN),
+        (None, None, Status.WARN),
     ],
 )
-def test_what_is_said_about_kvm(works: bool | None, recorded: str | None, state: State) -> None:
+def test_what_is_said_about_kvm(works: bool | None, recorded: str | None, state: Status) -> None:
     found = checks_machine.judge_kvm(works, "Why.", recorded)
     assert found.state is state
-    assert bool(found.cure) is (state is not State.OK)
+    assert bool(found.cure) is (state is not Status.OK)
 
 
 @pytest.mark.parametrize(
@@ -217,16 +217,16 @@ def test_what_is_said_about_the_device(mode: int, group: str, state: str) -> Non
 
 
 def test_what_is_said_about_capacity() -> None:
-    assert checks_machine.judge_memory(8000, 0).state is State.OK
-    assert checks_machine.judge_memory(8000, 7000).state is State.OK
-    assert checks_machine.judge_memory(8000, 7500).state is State.WARN
-    assert checks_machine.judge_memory(8000, 8001).state is State.FAIL
-    assert checks_machine.judge_disk(100, 0).state is State.OK
-    assert checks_machine.judge_disk(100, 120).state is State.WARN
-    assert checks_machine.judge_disk(20, 120).state is State.FAIL
-    assert checks_machine.judge_disk(3, 0).state is State.FAIL
-    assert checks_machine.judge_processors(2, 4).state is State.WARN
-    assert checks_machine.judge_processors(4, 4).state is State.OK
+    assert checks_machine.judge_memory(8000, 0).state is Status.OK
+    assert checks_machine.judge_memory(8000, 7000).state is Status.OK
+    assert checks_machine.judge_memory(8000, 7500).state is Status.WARN
+    assert checks_machine.judge_memory(8000, 8001).state is Status.FAIL
+    assert checks_machine.judge_disk(100, 0).state is Status.OK
+    assert checks_machine.judge_disk(100, 120).state is Status.WARN
+    assert checks_machine.judge_disk(20, 120).state is Status.FAIL
+    assert checks_machine.judge_disk(3, 0).state is Status.FAIL
+    assert checks_machine.judge_processors(2, 4).state is Status.WARN
+    assert checks_machine.judge_processors(4, 4).state is Status.OK
 
 
 def test_firmware_is_chosen_from_descriptors() -> None:
@@ -241,42 +241,42 @@ def test_firmware_is_chosen_from_descriptors() -> None:
 
 
 def test_what_is_said_about_the_group() -> None:
-    assert checks_services.judge_group("ann", False, False, True).state is State.OK
-    assert checks_services.judge_group("ann", True, True, False).state is State.OK
+    assert checks_services.judge_group("ann", False, False, True).state is Status.OK
+    assert checks_services.judge_group("ann", True, True, False).state is Status.OK
     waiting = checks_services.judge_group("ann", True, False, False)
-    assert (waiting.state, "Log out and in" in waiting.cure) == (State.FAIL, True)
+    assert (waiting.state, "Log out and in" in waiting.cure) == (Status.FAIL, True)
     stranger = checks_services.judge_group("ann", False, False, False)
     assert "usermod -aG libvirt ann" in stranger.cure
 
 
 def test_what_is_said_about_name_servers() -> None:
-    assert checks_services.judge_resolvers(["192.0.2.1"], ["192.0.2.1"]).state is State.OK
-    assert checks_services.judge_resolvers(["192.0.2.1"], ["192.0.2.2"]).state is State.WARN
+    assert checks_services.judge_resolvers(["192.0.2.1"], ["192.0.2.1"]).state is Status.OK
+    assert checks_services.judge_resolvers(["192.0.2.1"], ["192.0.2.2"]).state is Status.WARN
 
 
 def test_a_broken_check_does_not_hide_the_others() -> None:
     @check.named("this", "Because.")
-    def broken(_host: Host) -> list[Check]:
+    def broken(_host: Host) -> list[Requirement]:
         raise ZeroDivisionError("oops")
 
     @check.named("that", "Because.")
-    def refused(_host: Host) -> list[Check]:
+    def refused(_host: Host) -> list[Requirement]:
         raise HostError("No.", cure="Do.")
 
     @check.named("those", "Because.")
-    def closed(_host: Host) -> list[Check]:
+    def closed(_host: Host) -> list[Requirement]:
         raise PermissionError(13, "Permission denied", "/x")
 
-    assert broken(Host())[0] == Check(
+    assert broken(Host())[0] == Requirement(
         "this",
-        State.FAIL,
+        Status.FAIL,
         "The check itself failed: ZeroDivisionError: oops",
         "Because.",
         "Report this; it is a fault of winlab's.",
     )
-    assert refused(Host())[0] == Check("that", State.FAIL, "No.", "Because.", "Do.")
+    assert refused(Host())[0] == Requirement("that", Status.FAIL, "No.", "Because.", "Do.")
     found = closed(Host())[0]
-    assert (found.state, found.why) == (State.WARN, "Because.")
+    assert (found.state, found.why) == (Status.WARN, "Because.")
     assert "'/x'" in found.detail
     assert "sudo winlab doctor" in found.cure
 

@@ -39,8 +39,8 @@ def test_the_folder_goes_last_and_is_told(problems: list[WinlabError]) -> None:
     site = Site()
     events: list[Event] = []
     site.folder("ci").write(site.folder("ci").journal, "{}")
-    assert destroy.destroy("ci", site, events.append) == ["network ci", f"folder {site.folder('ci').folder}"]
-    assert not site.folder("ci").folder.exists()
+    assert destroy.destroy("ci", site, events.append) == ["network ci", f"folder {site.folder('ci').path}"]
+    assert not site.folder("ci").path.exists()
     assert len(events) == 2
 
 

@@ -22,7 +22,7 @@ from winlab.design.plan.stock import Stock
 from winlab.design.render import domain, folder
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.operations import golden as goldens
 from winlab.operations import prune
 from winlab.site import Site
@@ -167,7 +167,7 @@ def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() 
     assert gone == []
     goldens.abandon("lab", Site(), gone.append)
     assert gone == [builder.lab]
-    LabState(builder.lab).remove()
+    LabFolder(builder.lab).remove()
     with ExitStack() as held:  # the lock outlives the folder
         assert lacking(plan, Pool(), held) == builder
 
@@ -195,7 +195,7 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
             )
 
     assert lacks() == (first, second)
-    assert LabState(second.lab).folder.joinpath("wanted-by").read_text() == "lab"
+    assert LabFolder(second.lab).path.joinpath("wanted-by").read_text() == "lab"
     assert lacks(plan.node("node-1").volume("base").name) == (second,)
     MADE.add(plan.node("other-1").domain)  # it stands: no image is cloned for it any more
     assert lacks() == (first,)

@@ -16,7 +16,7 @@ import pytest
 import runs
 import yaml
 from certificates import CA
-from day2_fakes import Api
+from lab_fakes import Api
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni, spec
@@ -29,7 +29,7 @@ from winlab.design.plan.model import Plan
 from winlab.design.render import kubeadm, kubelet, nodes
 from winlab.design.render.topology import topology
 from winlab.errors import ClusterError, UsageError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.operations import join
 from winlab.steps import linux_nodes, pods
 from winlab.steps.payload import Origin
@@ -324,8 +324,8 @@ def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     monkeypatch.setattr(join.existing, "read", read)
     monkeypatch.setattr(join.shutil, "which", lambda _name: "/usr/bin/kubectl")
-    state = LabState("lab")
-    found = join.look_at(state, "secret", "https://x:1", spec.load("1-1-1"), Origin(), _voice())
+    folder = LabFolder("lab")
+    found = join.look_at(folder, "secret", "https://x:1", spec.load("1-1-1"), Origin(), _voice())
     assert found.server == "https://x:1"
     assert not seen[0].exists()
 
@@ -341,7 +341,7 @@ def test_kubectl_comes_from_the_source_if_there_is_none(monkeypatch: pytest.Monk
     monkeypatch.setattr(join.payload, "fetch_kubectl", fetch)
     monkeypatch.setattr(join.existing, "read", lambda kubectl, _server: kubectl.program)
     made = spec.load("1-1-1", ["kubernetes.version=1.35"])
-    assert join.look_at(LabState("lab"), "", "", made, Origin(), _voice()) == Path("/fetched/kubectl")
+    assert join.look_at(LabFolder("lab"), "", "", made, Origin(), _voice()) == Path("/fetched/kubectl")
     assert asked == ["v1.35.4"]
 
 
@@ -416,12 +416,12 @@ def node(name: str = "node-1", **changes: Any) -> dict[str, Any]:
     return row | changes
 
 
-def came() -> LabState:
+def came() -> LabFolder:
     """The folder of a lab that came to a cluster."""
-    state = LabState("lab")
-    state.write(state.kubeconfig, "apiVersion: v1")
-    state.kubectl.touch()
-    return state
+    folder = LabFolder("lab")
+    folder.write(folder.kubeconfig, "apiVersion: v1")
+    folder.kubectl.touch()
+    return folder
 
 
 def leave(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], *changes: str) -> tuple[list[str], str, Api]:
@@ -468,18 +468,18 @@ def test_a_cluster_that_is_away_is_no_reason_to_stay(monkeypatch: pytest.MonkeyP
 
 def test_labs_with_controllers_and_labs_without_a_cluster_ask_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     own = plans.make(plans.TCG, "1-1-1", REHEARSAL)
-    assert join.leave(LabState("lab"), [tags.of(own, one) for one in own.nodes]) == ([], "")
-    assert join.leave(LabState("lab"), []) == ([], "")
+    assert join.leave(LabFolder("lab"), [tags.of(own, one) for one in own.nodes]) == ([], "")
+    assert join.leave(LabFolder("lab"), []) == ([], "")
 
     made = make(REHEARSAL)
-    assert join.leave(LabState("lab"), [tags.of(made, one) for one in made.nodes]) == ([], "")
+    assert join.leave(LabFolder("lab"), [tags.of(made, one) for one in made.nodes]) == ([], "")
 
 
 def test_without_the_lab_s_kubectl_the_person_s_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache that it lay in may have been cleared."""
-    made, state, seen = make(REHEARSAL), came(), []
-    state.kubectl.unlink()
-    state.kubectl.symlink_to("gone")
+    made, folder, seen = make(REHEARSAL), came(), []
+    folder.kubectl.unlink()
+    folder.kubectl.symlink_to("gone")
     tag = tags.of(made, made.node("node-1"))
 
     def kubectl(program: Path, _kubeconfig: Path) -> Api:
@@ -490,7 +490,7 @@ def test_without_the_lab_s_kubectl_the_person_s_will_do(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(join, "Kubectl", kubectl)
     monkeypatch.setattr(join.shutil, "which", lambda _: "/usr/bin/kubectl")
-    assert join.leave(state, [tag]) == (["node-1"], "")
+    assert join.leave(folder, [tag]) == (["node-1"], "")
     assert seen == [Path("/usr/bin/kubectl")]
     monkeypatch.setattr(join.shutil, "which", lambda _: None)
-    assert "kubectl delete node node-1" in join.leave(state, [tag])[1]
+    assert "kubectl delete node node-1" in join.leave(folder, [tag])[1]

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import day2_fakes
+import lab_fakes
 import pytest
-from day2_fakes import PAYLOAD, Api, World, machine
+from lab_fakes import PAYLOAD, Api, FakeLab, machine
 
 from winlab import run
 from winlab.design.catalog.artifact import ContainerImage
@@ -31,8 +31,8 @@ NODE = {
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return day2_fakes.world(monkeypatch)
+def lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
+    return lab_fakes.fake_lab(monkeypatch)
 
 
 # -- load
@@ -70,63 +70,63 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def go(world: World, images: list[load.Ready], machines: list[Any]) -> None:
+def go(lab: FakeLab, images: list[load.Ready], machines: list[Any]) -> None:
     nodes = load.nodes_for(images, machines)
     try:
-        engine.run(load.steps(images, nodes, world.drives), lambda event: None)
+        engine.run(load.steps(images, nodes, lab.drives), lambda event: None)
     finally:
-        load.clean("lab", world.drives)
+        load.clean("lab", lab.drives)
 
 
-def test_an_image_goes_to_every_node_of_its_system(world: World, web: str, work: Path) -> None:
-    nodes = [world.add(machine("controller-1", "linux")), world.add(machine("linux-1", "linux"))]
-    other = world.add(machine("node-1"))
+def test_an_image_goes_to_every_node_of_its_system(lab: FakeLab, web: str, work: Path) -> None:
+    nodes = [lab.add(machine("controller-1", "linux")), lab.add(machine("linux-1", "linux"))]
+    other = lab.add(machine("node-1"))
     images = load.prepare(web, work, progress=Quiet())
     digest = hashlib.sha256(b"linux web.tar").hexdigest()
     assert [(one.reference, one.os, one.sha256) for one in images] == [("docker.io/library/web:1", "linux", digest)]
     seen: dict[str, dict[str, bytes]] = {}
 
     def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        seen[tag.node] = world.pool.volumes[world.inside[f"winlab-lab-{tag.node}"]]
+        seen[tag.node] = lab.pool.volumes[lab.inside[f"winlab-lab-{tag.node}"]]
         return {"changed": True}
 
-    world.script = script
-    go(world, images, [*nodes, other])
+    lab.script = script
+    go(lab, images, [*nodes, other])
     assert set(seen) == {"controller-1", "linux-1"}
     cd = seen["linux-1"]
     assert cd[images[0].file] == b"linux web.tar"
     row = json.loads(cd["payload.json"])["images"][Path(images[0].file).name]
     assert row == {"reference": "docker.io/library/web:1", "sha256": digest}
-    assert set(world.inside.values()) == set(PAYLOAD.values())
-    assert world.pool.deleted == ["lab.load-linux.iso"]
+    assert set(lab.inside.values()) == set(PAYLOAD.values())
+    assert lab.pool.deleted == ["lab.load-linux.iso"]
 
 
 def test_an_image_for_both_systems_goes_to_both(
-    world: World, archives: dict[str, list[Found]], web: str, work: Path
+    lab: FakeLab, archives: dict[str, list[Found]], web: str, work: Path
 ) -> None:
     archives["web.tar"] = [found("windows"), found("linux"), found("linux", "arm64")]
-    nodes = [world.add(machine("controller-1", "linux")), world.add(machine("node-1"))]
+    nodes = [lab.add(machine("controller-1", "linux")), lab.add(machine("node-1"))]
     images = load.prepare(web, work, progress=Quiet())
     assert [one.os for one in images] == ["linux", "windows"]
-    go(world, images, nodes)
-    assert {line for line in world.log if line.endswith(": load")} == {"controller-1: load", "node-1: load"}
+    go(lab, images, nodes)
+    assert {line for line in lab.log if line.endswith(": load")} == {"controller-1: load", "node-1: load"}
 
 
-def test_a_failed_node_gets_its_payload_cd_back(world: World, web: str, work: Path) -> None:
-    node = world.add(machine("controller-1", "linux"))
+def test_a_failed_node_gets_its_payload_cd_back(lab: FakeLab, web: str, work: Path) -> None:
+    node = lab.add(machine("controller-1", "linux"))
 
     def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         raise GuestError("no room")
 
-    world.script = script
+    lab.script = script
     with pytest.raises(GuestError, match="no room"):
-        go(world, load.prepare(web, work, progress=Quiet()), [node])
-    assert world.inside[node.domain] == PAYLOAD["linux"]
-    assert world.pool.deleted == ["lab.load-linux.iso"]
+        go(lab, load.prepare(web, work, progress=Quiet()), [node])
+    assert lab.inside[node.domain] == PAYLOAD["linux"]
+    assert lab.pool.deleted == ["lab.load-linux.iso"]
 
 
 def test_an_image_that_no_node_could_run(
-    world: World, archives: dict[str, list[Found]], web: str, work: Path, tmp_path: Path
+    lab: FakeLab, archives: dict[str, list[Found]], web: str, work: Path, tmp_path: Path
 ) -> None:
     archives["web.tar"] = [found("windows")]
     images = load.prepare(web, work, progress=Quiet())
@@ -138,11 +138,11 @@ def test_an_image_that_no_node_could_run(
     assert "linux/arm64" in refused.value.why
 
 
-def test_one_node_off_stops_it_before_anything_is_made(world: World, web: str, work: Path) -> None:
+def test_one_node_off_stops_it_before_anything_is_made(lab: FakeLab, web: str, work: Path) -> None:
     images = load.prepare(web, work, progress=Quiet())
     with pytest.raises(GuestError, match="'linux-1' is off"):
         load.nodes_for(images, [machine("controller-1", "linux"), machine("linux-1", "linux", "off")])
-    assert world.log == []
+    assert lab.log == []
 
 
 class Engines:
@@ -198,8 +198,8 @@ def test_the_name_can_be_another(web: str, work: Path) -> None:
 # -- logs
 
 
-def test_logs_have_conditions_events_and_logs(world: World) -> None:
-    world.script = lambda tag, name, settings: {"logs": {"kubelet": f"last {settings['lines']}\n", "containerd": ""}}
+def test_logs_have_conditions_events_and_logs(lab: FakeLab) -> None:
+    lab.script = lambda tag, name, settings: {"logs": {"kubelet": f"last {settings['lines']}\n", "containerd": ""}}
     events = {
         "items": [
             {
@@ -212,8 +212,8 @@ def test_logs_have_conditions_events_and_logs(world: World) -> None:
             {"metadata": {"creationTimestamp": "1"}, "eventTime": "1", "type": "Normal", "reason": "A", "message": "a"},
         ]
     }
-    (report,) = logs.gather([machine("node-1")], world.state, Api({"get node": NODE, "get events": events}), 7)
-    assert report == logs.Report(
+    (report,) = logs.gather([machine("node-1")], lab.folder, Api({"get node": NODE, "get events": events}), 7)
+    assert report == logs.NodeDiagnostics(
         "node-1",
         ["Ready=True KubeletReady: ready"],
         ["1 Normal A: a", "2 Warning B: b"],
@@ -226,16 +226,16 @@ def test_logs_have_conditions_events_and_logs(world: World) -> None:
     assert "containerd" not in shown
 
 
-def test_what_does_not_answer_is_said_and_the_rest_is_shown(world: World) -> None:
+def test_what_does_not_answer_is_said_and_the_rest_is_shown(lab: FakeLab) -> None:
     def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         if tag.node == "node-2":
             raise UnreachableError("It does not answer.", why="port closed")
         return {"logs": {"kubelet": "x"}}
 
-    world.script = script
+    lab.script = script
     api = Api({"get node": HostError("kubectl did not end")})
     one, two, three = logs.gather(
-        [machine("node-1"), machine("node-2"), machine("node-3", state="off")], world.state, api, 5
+        [machine("node-1"), machine("node-2"), machine("node-3", state="off")], lab.folder, api, 5
     )
     assert one.logs == {"kubelet": "x"}
     assert one.problems == ["The API server: kubectl did not end"]
@@ -244,9 +244,9 @@ def test_what_does_not_answer_is_said_and_the_rest_is_shown(world: World) -> Non
     assert "!!! The node is off." in logs.text(three)
 
 
-def test_a_node_outside_the_cluster_and_a_lab_without_one(world: World) -> None:
-    world.script = lambda tag, name, settings: {"logs": {}}
-    (report,) = logs.gather([machine("node-1")], world.state, Api({"get events": {"items": []}}), 5)
+def test_a_node_outside_the_cluster_and_a_lab_without_one(lab: FakeLab) -> None:
+    lab.script = lambda tag, name, settings: {"logs": {}}
+    (report,) = logs.gather([machine("node-1")], lab.folder, Api({"get events": {"items": []}}), 5)
     assert report.conditions == ["It is not in the cluster."]
-    (report,) = logs.gather([machine("node-1")], world.state, None, 5)
+    (report,) = logs.gather([machine("node-1")], lab.folder, None, 5)
     assert (report.conditions, report.problems) == ([], [])

@@ -15,21 +15,21 @@ from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, O
 from winlab.design.plan.model import Plan
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
 from winlab.operations import lock_file, lock_inputs
-from winlab.operations.lock_file import Image, Lock, Medium
+from winlab.operations.lock_file import Lock, LockedImage, LockedMedium
 
 KUBELET = Program("kubelet", "v1.36.3", "windows")
 PAUSE = ContainerImage("registry.k8s.io/pause:3.10.2", "linux")
 OTHER_PAUSE = ContainerImage("registry.k8s.io/pause:3.11", "linux")
 OPERATOR = Manifest("calico", "v3.32.1", "operator.yaml")
-MEDIUM = Medium(name="medium of windows-2022", file="server.iso", sha256="a" * 64)
-DEBIAN = Image(name="debian-13", key="b" * 64, download=f"sha512:{'c' * 128}", sha256="d" * 64)
+MEDIUM = LockedMedium(name="medium of windows-2022", file="server.iso", sha256="a" * 64)
+DEBIAN = LockedImage(name="debian-13", key="b" * 64, download=f"sha512:{'c' * 128}", sha256="d" * 64)
 
 
 def obtained(artifact: Artifact, content: str = "right", origin: str = "upstream") -> Obtained:
     return Obtained(artifact, Path("/nowhere"), hashlib.sha256(content.encode()).hexdigest(), 5, origin)
 
 
-def media(*changes: str) -> list[Medium]:
+def media(*changes: str) -> list[LockedMedium]:
     wanted = spec.load("1-1-1", changes)
     return lock_inputs.media(plan(*changes), plans.stock(wanted))
 
@@ -38,7 +38,9 @@ def plan(*changes: str) -> Plan:
     return plans.make(plans.TCG, "1-1-1", *changes)
 
 
-def made(*items: Obtained, images: tuple[Image, ...] = (DEBIAN,), media: tuple[Medium, ...] = (MEDIUM,)) -> Lock:
+def made(
+    *items: Obtained, images: tuple[LockedImage, ...] = (DEBIAN,), media: tuple[LockedMedium, ...] = (MEDIUM,)
+) -> Lock:
     every = items or (obtained(KUBELET), obtained(PAUSE), obtained(OPERATOR))
     return lock_file.collect(plan(), every, images=images, media=media, spec="1-1-1", source="upstream")
 
@@ -145,7 +147,7 @@ def test_an_image_that_the_cache_does_not_have_is_judged_by_its_key() -> None:
 )
 def test_an_image_that_was_built_is_judged_by_its_packages(now: dict[str, str], says: str | None) -> None:
     """Two builds from the same packages may differ in bytes."""
-    before = Image(name="debian-13", key="b" * 64, sha256="d" * 64, packages={"apt": "3.0.3", "sudo": "1.9"})
+    before = LockedImage(name="debian-13", key="b" * 64, sha256="d" * 64, packages={"apt": "3.0.3", "sudo": "1.9"})
     after = before.model_copy(update={"sha256": "e" * 64, "packages": now})
     found = lock_file.compare(made(images=(before,)), made(images=(after,)))
     assert found == [] if says is None else says in found[0]
@@ -221,7 +223,7 @@ def test_media_of_a_plan_are_read_whole(tmp_path: Path) -> None:
     made_plan = plan("workers.os=windows-2022", f"workers.media={iso}", "workers.count=2")
     rows = {row.name: row for row in media("workers.os=windows-2022", f"workers.media={iso}", "workers.count=2")}
     assert rows.keys() == {"medium of windows-2022"}
-    assert rows["medium of windows-2022"] == Medium(
+    assert rows["medium of windows-2022"] == LockedMedium(
         name="medium of windows-2022", file="server.iso", sha256=hashlib.sha256(b"x" * (3 << 20)).hexdigest()
     )
     assert [row.name for row in lock_inputs.images(made_plan)] == ["debian-13"]

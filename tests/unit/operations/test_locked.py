@@ -19,7 +19,7 @@ from winlab.events import Quiet
 from winlab.steps import images
 from winlab.steps import payload as supply
 from winlab.steps.payload import Supply
-from winlab.supply.payload import Payload
+from winlab.supply.payload import PayloadCd
 
 IN_DRIVE: dict[str, str] = {}  # domain -> payload
 
@@ -47,8 +47,8 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     kubectl = tmp_path / "kubectl"
     kubectl.touch()
-    state = cast(Any, type("State", (), {"kubectl": kubectl, "make": lambda self: None})())
-    return runs.run(plan, folder=state, pool=Pool())
+    folder = cast(Any, type("Folder", (), {"kubectl": kubectl, "make": lambda self: None})())
+    return runs.run(plan, folder=folder, pool=Pool())
 
 
 def step(run: Run, source: Supply) -> Step:
@@ -58,7 +58,7 @@ def step(run: Run, source: Supply) -> Step:
 def have(run: Run, source: Supply) -> None:
     """The node has the payload that the source gives now."""
     payload = next(one for one in supply.required.payloads(run.plan) if one.os == "windows")
-    made = Payload("windows", source.obtain(list(payload.artifacts), Quiet()), payload.plugins)
+    made = PayloadCd("windows", source.obtain(list(payload.artifacts), Quiet()), payload.plugins)
     IN_DRIVE[run.plan.node("node-1").domain] = made.volume
 
 

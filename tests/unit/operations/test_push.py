@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import day2_fakes
+import lab_fakes
 import pytest
-from day2_fakes import PAYLOAD, Api, World, machine
+from lab_fakes import PAYLOAD, Api, FakeLab, machine
 
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, GuestError, NotFoundError, UnreachableError, UsageError
@@ -40,8 +40,8 @@ NOT_READY = {
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return day2_fakes.world(monkeypatch)
+def lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
+    return lab_fakes.fake_lab(monkeypatch)
 
 
 @pytest.fixture
@@ -51,45 +51,45 @@ def kubelet(tmp_path: Path) -> Path:
     return path
 
 
-def answering(world: World) -> None:
+def answering(lab: FakeLab) -> None:
     """Nodes that swap what is on the CD."""
 
     def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         assert name == "push"
         if settings["restore"]:
             return {"changed": True, "sha256": "0" * 64}
-        content = world.pool.volumes[world.inside[f"winlab-lab-{tag.node}"]][f"push/{settings['program']}"]
+        content = lab.pool.volumes[lab.inside[f"winlab-lab-{tag.node}"]][f"push/{settings['program']}"]
         return {"changed": True, "sha256": hashlib.sha256(content).hexdigest()}
 
-    world.script = script
+    lab.script = script
 
 
 # -- push
 
 
-def test_push_swaps_and_puts_the_payload_cd_back(world: World, kubelet: Path) -> None:
-    node = world.add(machine("node-1"))
-    answering(world)
+def test_push_swaps_and_puts_the_payload_cd_back(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+    answering(lab)
     api = Api({"get lease": LEASE, "get node": NODE})
-    done = push.push(node, str(kubelet), world.drives, api, Quiet())
-    assert done == push.Pushed("kubelet.exe", hashlib.sha256(pe()).hexdigest(), True, "v1.36.3-mine")
-    assert world.log == ["node-1: lab.node-1.push.iso", "node-1: push", f"node-1: {PAYLOAD['windows']}"]
-    assert world.pool.deleted == ["lab.node-1.push.iso"]
+    done = push.push(node, str(kubelet), lab.drives, api, Quiet())
+    assert done == push.PushedProgram("kubelet.exe", hashlib.sha256(pe()).hexdigest(), True, "v1.36.3-mine")
+    assert lab.log == ["node-1: lab.node-1.push.iso", "node-1: push", f"node-1: {PAYLOAD['windows']}"]
+    assert lab.pool.deleted == ["lab.node-1.push.iso"]
     assert sum(line.startswith("get lease") for line, _ in api.asked) >= 3
-    assert not (world.state.folder / "drive-node-1").exists()
+    assert not (lab.folder.path / "drive-node-1").exists()
 
 
-def test_the_cd_has_program_scripts_and_list(world: World, kubelet: Path) -> None:
-    node = world.add(machine("node-1"))
+def test_the_cd_has_program_scripts_and_list(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
     seen: dict[str, bytes] = {}
 
     def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        seen.update(world.pool.volumes["lab.node-1.push.iso"])
+        seen.update(lab.pool.volumes["lab.node-1.push.iso"])
         assert settings == {"program": "kubelet.exe", "restore": False}
         return {"changed": False, "sha256": hashlib.sha256(pe()).hexdigest()}
 
-    world.script = script
-    done = push.push(node, str(kubelet), world.drives, Api({"get lease": LEASE, "get node": NODE}), Quiet())
+    lab.script = script
+    done = push.push(node, str(kubelet), lab.drives, Api({"get lease": LEASE, "get node": NODE}), Quiet())
     assert not done.changed
     assert seen["push/kubelet.exe"] == pe()
     assert {"scripts/push.ps1", "scripts/common.ps1"} <= set(seen)
@@ -99,93 +99,93 @@ def test_the_cd_has_program_scripts_and_list(world: World, kubelet: Path) -> Non
 
 
 @pytest.mark.parametrize("failure", [GuestError("the script failed"), UnreachableError("gone"), KeyboardInterrupt()])
-def test_a_failure_leaves_the_payload_cd_in_the_drive(world: World, kubelet: Path, failure: BaseException) -> None:
-    node = world.add(machine("node-1"))
+def test_a_failure_leaves_the_payload_cd_in_the_drive(lab: FakeLab, kubelet: Path, failure: BaseException) -> None:
+    node = lab.add(machine("node-1"))
 
     def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         raise failure
 
-    world.script = script
+    lab.script = script
     with pytest.raises(type(failure)):
-        push.push(node, str(kubelet), world.drives, Api({}), Quiet())
-    assert world.inside[node.domain] == PAYLOAD["windows"]
-    assert world.pool.deleted == ["lab.node-1.push.iso"]
+        push.push(node, str(kubelet), lab.drives, Api({}), Quiet())
+    assert lab.inside[node.domain] == PAYLOAD["windows"]
+    assert lab.pool.deleted == ["lab.node-1.push.iso"]
 
 
-def test_a_winlab_that_was_killed_is_mended(world: World, kubelet: Path) -> None:
-    node = world.add(machine("node-1"))
-    world.inside[node.domain] = "lab.node-1.push.iso"
-    world.state.write(world.state.folder / "drive-node-1", PAYLOAD["windows"])
-    answering(world)
-    push.push(node, str(kubelet), world.drives, Api({"get lease": LEASE, "get node": NODE}), Quiet())
-    assert world.log[0] == f"node-1: {PAYLOAD['windows']}"
-    assert world.inside[node.domain] == PAYLOAD["windows"]
+def test_a_winlab_that_was_killed_is_mended(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+    lab.inside[node.domain] = "lab.node-1.push.iso"
+    lab.folder.write(lab.folder.path / "drive-node-1", PAYLOAD["windows"])
+    answering(lab)
+    push.push(node, str(kubelet), lab.drives, Api({"get lease": LEASE, "get node": NODE}), Quiet())
+    assert lab.log[0] == f"node-1: {PAYLOAD['windows']}"
+    assert lab.inside[node.domain] == PAYLOAD["windows"]
 
 
-def test_a_node_without_a_payload_cd_is_refused(world: World, kubelet: Path) -> None:
+def test_a_node_without_a_payload_cd_is_refused(lab: FakeLab, kubelet: Path) -> None:
     with pytest.raises(NotFoundError, match="no payload CD"):
-        push.push(machine("node-1"), str(kubelet), world.drives, Api({}), Quiet())
-    assert world.log == []
-    assert world.pool.deleted == []
+        push.push(machine("node-1"), str(kubelet), lab.drives, Api({}), Quiet())
+    assert lab.log == []
+    assert lab.pool.deleted == []
 
 
-def test_a_cd_that_windows_does_not_see(world: World, kubelet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = world.add(machine("node-1"))
+def test_a_cd_that_windows_does_not_see(lab: FakeLab, kubelet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = lab.add(machine("node-1"))
     monkeypatch.setattr(drives, "TRIES", 2)
-    monkeypatch.setattr(world.pool, "upload", lambda name, source: world.pool.volumes.update({name: {}}))
+    monkeypatch.setattr(lab.pool, "upload", lambda name, source: lab.pool.volumes.update({name: {}}))
     with pytest.raises(GuestError, match="does not see the CD"):
-        push.push(node, str(kubelet), world.drives, Api({}), Quiet())
-    assert "node-1: push" not in world.log
+        push.push(node, str(kubelet), lab.drives, Api({}), Quiet())
+    assert "node-1: push" not in lab.log
 
 
-def test_another_file_than_was_checked_is_noticed(world: World, kubelet: Path) -> None:
-    node = world.add(machine("node-1"))
-    world.script = lambda tag, name, settings: {"changed": True, "sha256": "f" * 64}
+def test_another_file_than_was_checked_is_noticed(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+    lab.script = lambda tag, name, settings: {"changed": True, "sha256": "f" * 64}
     with pytest.raises(GuestError, match="has another kubelet"):
-        push.push(node, str(kubelet), world.drives, Api({"get lease": LEASE, "get node": NODE}), Quiet())
+        push.push(node, str(kubelet), lab.drives, Api({"get lease": LEASE, "get node": NODE}), Quiet())
 
 
-def test_a_node_that_does_not_come_back(world: World, kubelet: Path) -> None:
-    node = world.add(machine("node-1"))
-    answering(world)
+def test_a_node_that_does_not_come_back(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+    answering(lab)
     api = Api({"get lease": LEASE[:1], "get node": NOT_READY})
     with pytest.raises(ClusterError, match="did not become Ready") as failed:
-        push.push(node, str(kubelet), world.drives, api, Quiet(), scale=0.0)
+        push.push(node, str(kubelet), lab.drives, api, Quiet(), scale=0.0)
     assert "NodeStatusUnknown: stopped" in failed.value.why
     assert "--restore" in failed.value.cure
-    assert world.inside[node.domain] == PAYLOAD["windows"]
+    assert lab.inside[node.domain] == PAYLOAD["windows"]
 
 
-def test_an_old_ready_is_not_believed(world: World, kubelet: Path) -> None:
+def test_an_old_ready_is_not_believed(lab: FakeLab, kubelet: Path) -> None:
     """For 40 s after a kubelet ended its node still says Ready."""
-    node = world.add(machine("node-1"))
-    answering(world)
+    node = lab.add(machine("node-1"))
+    answering(lab)
     with pytest.raises(ClusterError, match="did not become Ready"):
-        push.push(node, str(kubelet), world.drives, Api({"get lease": LEASE[:1], "get node": NODE}), Quiet(), scale=0.0)
+        push.push(node, str(kubelet), lab.drives, Api({"get lease": LEASE[:1], "get node": NODE}), Quiet(), scale=0.0)
 
 
-def test_nothing_is_waited_for_where_no_service_restarts(world: World, tmp_path: Path) -> None:
-    node = world.add(machine("controller-1", "linux"))
+def test_nothing_is_waited_for_where_no_service_restarts(lab: FakeLab, tmp_path: Path) -> None:
+    node = lab.add(machine("controller-1", "linux"))
     (tmp_path / "kubeadm").write_bytes(ELF)
-    answering(world)
+    answering(lab)
     api = Api({})
-    done = push.push(node, str(tmp_path / "kubeadm"), world.drives, api, Quiet())
+    done = push.push(node, str(tmp_path / "kubeadm"), lab.drives, api, Quiet())
     assert (done.program, done.kubelet, api.asked) == ("kubeadm", "", [])
 
 
-def test_a_node_that_has_not_joined_is_not_waited_for(world: World, kubelet: Path) -> None:
-    node = world.add(machine("node-1"))
-    answering(world)
-    assert push.push(node, str(kubelet), world.drives, Api({}), Quiet()).kubelet == ""
+def test_a_node_that_has_not_joined_is_not_waited_for(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+    answering(lab)
+    assert push.push(node, str(kubelet), lab.drives, Api({}), Quiet()).kubelet == ""
 
 
-def test_restore_changes_no_cd(world: World) -> None:
-    node = world.add(machine("node-1"))
-    answering(world)
+def test_restore_changes_no_cd(lab: FakeLab) -> None:
+    node = lab.add(machine("node-1"))
+    answering(lab)
     api = Api({"get lease": LEASE, "get node": NODE})
-    done = push.bring_back(node, "kubelet", world.drives, api, Quiet())
+    done = push.bring_back(node, "kubelet", lab.drives, api, Quiet())
     assert (done.program, done.sha256) == ("kubelet.exe", "0" * 64)
-    assert world.log == ["node-1: push"]
+    assert lab.log == ["node-1: push"]
 
 
 @pytest.mark.parametrize(
@@ -202,21 +202,21 @@ def test_restore_changes_no_cd(world: World) -> None:
         ("kube-apiserver", ELF, "linux", "winlab load"),
     ],
 )
-def test_what_cannot_be_pushed(world: World, tmp_path: Path, name: str, content: bytes, os: str, says: str) -> None:
-    node = world.add(machine("node-1", os))
+def test_what_cannot_be_pushed(lab: FakeLab, tmp_path: Path, name: str, content: bytes, os: str, says: str) -> None:
+    node = lab.add(machine("node-1", os))
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError) as refused:
-        push.push(node, str(tmp_path / name), world.drives, Api({}), Quiet())
+        push.push(node, str(tmp_path / name), lab.drives, Api({}), Quiet())
     assert says in str(refused.value)
-    assert world.log == []
+    assert lab.log == []
 
 
-def test_a_file_that_is_not_there(world: World, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there(lab: FakeLab, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
-        push.push(world.add(machine("node-1")), str(tmp_path / "kubelet.exe"), world.drives, Api({}), Quiet())
+        push.push(lab.add(machine("node-1")), str(tmp_path / "kubelet.exe"), lab.drives, Api({}), Quiet())
 
 
-def test_a_node_that_is_off(world: World, kubelet: Path) -> None:
-    node = world.add(machine("node-1", state="off"))
+def test_a_node_that_is_off(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1", state="off"))
     with pytest.raises(GuestError, match="is off"):
-        push.push(node, str(kubelet), world.drives, Api({}), Quiet())
+        push.push(node, str(kubelet), lab.drives, Api({}), Quiet())

@@ -52,8 +52,8 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
 class Lent:
     """Stands for a token that is lent."""
 
-    def __enter__(self) -> kubeadm.Credentials:
-        return kubeadm.Credentials("abcdef.0123456789abcdef", ("sha256:0",), "0" * 64)
+    def __enter__(self) -> kubeadm.JoinCredentials:
+        return kubeadm.JoinCredentials("abcdef.0123456789abcdef", ("sha256:0",), "0" * 64)
 
     def __exit__(self, *_args: object) -> None:
         pass

@@ -15,7 +15,7 @@ from winlab.adapters.vm.connection import Connection, connected
 from winlab.engine.step import Step
 from winlab.errors import GuestError
 from winlab.events import Quiet
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.steps import evidence, golden, recipe
 from winlab.steps.payload import Supply
 
@@ -34,9 +34,9 @@ class Builder:
         plan = make(REHEARSAL)
         assert plan.builders
         self.lab = plan.builders[0].lab
-        state = LabState(self.lab)
-        self.note = state.folder / golden.NOTE
-        state.write(self.note, json.dumps({"build": "20348.2762"}))
+        folder = LabFolder(self.lab)
+        self.note = folder.path / golden.NOTE
+        folder.write(self.note, json.dumps({"build": "20348.2762"}))
         self._conn = conn
         self._xml = (
             f"<domain type='test'><name>{plan.builders[0].nodes[0].domain}</name><memory>1024</memory>"

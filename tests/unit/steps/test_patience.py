@@ -11,7 +11,7 @@ import answers
 import plans
 import pytest
 import runs
-from day2_fakes import Api
+from lab_fakes import Api
 
 from winlab import run
 from winlab.adapters.kube import diagnose

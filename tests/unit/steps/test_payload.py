@@ -16,7 +16,7 @@ from winlab.steps import payload
 from winlab.steps.payload import Disks, Supply
 from winlab.steps.states import PAYLOAD
 from winlab.supply.artifacts import store
-from winlab.supply.payload import Payload
+from winlab.supply.payload import PayloadCd
 
 
 class Pool:
@@ -45,7 +45,7 @@ def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(domains, "medium", lambda *_: None)
-    monkeypatch.setattr(Payload, "write", lambda _self, path: path.write_bytes(b"CD"))
+    monkeypatch.setattr(PayloadCd, "write", lambda _self, path: path.write_bytes(b"CD"))
     (tmp_path / "x").touch()
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     pool, source = Pool(), Supply(cast(Any, Source(tmp_path / "x")))
@@ -57,6 +57,6 @@ def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp
     assert made is not None
     assert made.store is None
     assert pool.uploaded == {made.cd: b"CD"}
-    assert not run.folder.folder.exists()
+    assert not run.folder.path.exists()
     with store.workspace() as folder:
         assert list(folder.parent.iterdir()) == [folder]

@@ -20,7 +20,7 @@ from winlab.design.plan.model import Plan
 from winlab.engine.state import State
 from winlab.engine.step import Step, compose
 from winlab.errors import SequenceError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.steps import recipe, states
 from winlab.steps.payload import Supply
 
@@ -207,8 +207,8 @@ def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytes
 def test_once_sysprep_has_begun_the_machine_is_left_alone() -> None:
     plan = make(REHEARSAL)
     assert plan.builders
-    state = LabState(plan.builders[0].lab)
-    state.write(state.folder / "sealed.json", "{}")
+    folder = LabFolder(plan.builders[0].lab)
+    folder.write(folder.path / "sealed.json", "{}")
     steps = recipe.golden_build(runs.run(plan), plan.builders, SUPPLY, alone=False)
     assert tuple(titles(compose(steps))) == BUILD
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.ssh import SshGuest
 from winlab.design.plan.tags import Tag
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 
 
-def connect(tag: Tag, state: LabState, via: str | None = None, timeout: float = 30) -> Guest:
+def connect(tag: Tag, folder: LabFolder, via: str | None = None, timeout: float = 30) -> Guest:
     """Log in to a node: ``via`` ssh or winrm; by default WinRM on Windows and ssh on Linux.
 
     :param timeout: seconds for the connection to be made.
@@ -16,7 +16,7 @@ def connect(tag: Tag, state: LabState, via: str | None = None, timeout: float = 
     """
     via = via or ("winrm" if tag.os == "windows" else "ssh")
     if via == "ssh":
-        return SshGuest(tag, state, timeout)
+        return SshGuest(tag, folder, timeout)
     from winlab.adapters.guests.winrm import WinRmGuest  # its libraries take half a second to import
 
-    return WinRmGuest(tag, state, timeout)
+    return WinRmGuest(tag, folder, timeout)

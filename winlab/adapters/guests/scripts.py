@@ -20,7 +20,7 @@ from winlab.adapters.guests.connect import connect
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError, WinlabError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 
 DRIVES = "D E F G H I J"
 TOLD = 12  # lines of a script's errors that are worth repeating
@@ -56,16 +56,16 @@ class Lines:
             self._heard(line)
 
 
-class Node:
+class NodeScripts:
     """One node, logged in to when first asked; a context manager that logs out."""
 
-    def __init__(self, tag: Tag, state: LabState) -> None:
+    def __init__(self, tag: Tag, folder: LabFolder) -> None:
         self.tag = tag
-        self._state = state
+        self._folder = folder
         self._guest: base.Guest | None = None
         self._place = ""  # where the scripts are in this guest
 
-    def __enter__(self) -> Node:
+    def __enter__(self) -> NodeScripts:
         return self
 
     def __exit__(
@@ -164,7 +164,7 @@ class Node:
 
     def _connected(self) -> base.Guest:
         if self._guest is None:
-            self._guest = connect(self.tag, self._state)
+            self._guest = connect(self.tag, self._folder)
         return self._guest
 
     def _command(self, script: str) -> list[str]:

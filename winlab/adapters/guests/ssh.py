@@ -11,7 +11,7 @@ import paramiko
 from winlab.adapters.guests.base import Sink, command_line, discard
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 
 PORT = 22
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it prints tracebacks of refused connections otherwise
@@ -20,18 +20,18 @@ logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it prints tracebacks
 class SshGuest:
     """A guest that is reached by ssh."""
 
-    def __init__(self, tag: Tag, state: LabState, timeout: float) -> None:
+    def __init__(self, tag: Tag, folder: LabFolder, timeout: float) -> None:
         self._tag = tag
         self._client = paramiko.SSHClient()
-        state.credentials()  # says what is wrong if this account has none
-        self._client.load_host_keys(str(state.known_hosts))
+        folder.credentials()  # says what is wrong if this account has none
+        self._client.load_host_keys(str(folder.known_hosts))
         self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
         try:
             self._client.connect(
                 tag.floating,
                 PORT,
                 tag.user,
-                key_filename=str(state.ssh_key),
+                key_filename=str(folder.ssh_key),
                 allow_agent=False,
                 look_for_keys=False,
                 timeout=timeout,
@@ -89,16 +89,16 @@ class SshGuest:
         self._client.close()
 
 
-def arguments(tag: Tag, state: LabState) -> list[str | Path]:
+def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
     """The command line of the system's ssh client for this node, for a person's own session."""
     return [
         "ssh",
         "-i",
-        state.ssh_key,
+        folder.ssh_key,
         "-o",
         "IdentitiesOnly=yes",
         "-o",
-        f'UserKnownHostsFile="{state.known_hosts}"',  # quoted: ssh splits it at blanks
+        f'UserKnownHostsFile="{folder.known_hosts}"',  # quoted: ssh splits it at blanks
         "-o",
         "StrictHostKeyChecking=yes",
         "-o",

@@ -14,7 +14,7 @@ from winrm.protocol import Protocol
 from winlab.adapters.guests.base import Sink, command_line, discard
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 
 T = TypeVar("T")
 PORT = 5986
@@ -34,15 +34,15 @@ OPERATION_SECONDS = 20  # how long the server may hold a request for output
 class WinRmGuest:
     """A Windows guest that is reached by WinRM. Each command gets a shell of its own."""
 
-    def __init__(self, tag: Tag, state: LabState, timeout: float) -> None:
+    def __init__(self, tag: Tag, folder: LabFolder, timeout: float) -> None:
         self._tag = tag
         self._protocol = Protocol(
             endpoint=f"https://{tag.floating}:{PORT}/wsman",
             transport="ntlm",
             username=tag.user,
-            password=state.credentials().administrator_password,
+            password=folder.credentials().administrator_password,
             server_cert_validation="validate",
-            ca_trust_path=str(state.ca),
+            ca_trust_path=str(folder.ca),
             operation_timeout_sec=OPERATION_SECONDS,
             read_timeout_sec=max(int(timeout), OPERATION_SECONDS + 10),
             proxy=None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import contract
 from winlab.errors import WinlabError
@@ -63,7 +63,7 @@ def _container_states(pod: dict[str, Any]) -> str:
     return " ".join((status.get("phase", ""), *states))
 
 
-def explain(kubectl: Kubectl, guest: Node, node: str) -> str:
+def explain(kubectl: Kubectl, guest: NodeScripts, node: str) -> str:
     """All that is known about a node that is not Ready, a fact a line. What can't be read is left out."""
     facts: list[str] = []
     try:

@@ -20,7 +20,7 @@ import yaml
 from winlab.adapters.kube import yamltext
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError, together
 from winlab.files import write_atomic
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 
 LISTS = ("clusters", "users", "contexts")
 CURRENT = "current-context"
@@ -118,11 +118,11 @@ def publish(lab: str, *, use: bool = False) -> Path:
     :param use: make the lab's context the current one.
     :raises WinlabError: as :func:`merge`; or the lab has no kubeconfig.
     """
-    state = LabState(lab)
-    own, path = read(state), target()
+    folder = LabFolder(lab)
+    own, path = read(folder), target()
     chooser = _chooser() or path
     # noted first: what was noted and not done, destroy finds out
-    _note(state, [path, chooser] if use else [path])
+    _note(folder, [path, chooser] if use else [path])
     merge(path, own, lab, use=use and chooser == path)
     if use and chooser != path:
         with _locked(chooser):
@@ -131,16 +131,16 @@ def publish(lab: str, *, use: bool = False) -> Path:
     return path
 
 
-def read(state: LabState) -> str:
+def read(folder: LabFolder) -> str:
     """The lab's own kubeconfig.
 
     :raises NotFoundError: the lab has no cluster, or was made from another account.
     """
     try:
-        return state.kubeconfig.read_text(encoding="utf-8")
+        return folder.kubeconfig.read_text(encoding="utf-8")
     except OSError as error:
         raise NotFoundError(
-            f"The lab '{state.lab}' has no kubeconfig in this account.",
+            f"The lab '{folder.lab}' has no kubeconfig in this account.",
             why=str(error),
             cure="Run the lab's create command again (without --until guests).",
         ) from error
@@ -151,16 +151,16 @@ def forget(lab: str) -> bool:
 
     :raises WinlabError: a file can't be changed; the others are done.
     """
-    state = LabState(lab)
+    folder = LabFolder(lab)
     found, problems = False, []
-    for path in _noted(state):
+    for path in _noted(folder):
         try:
             found |= unmerge(path, lab)
         except WinlabError as error:
             problems.append(error)
     if problems:
         raise together(problems)
-    (state.folder / MERGED).unlink(missing_ok=True)
+    (folder.path / MERGED).unlink(missing_ok=True)
     return found
 
 
@@ -169,14 +169,14 @@ def _chooser() -> Path | None:
     return next((path for path in files() if path.exists() and _read(path)[1].get(CURRENT)), None)
 
 
-def _note(state: LabState, paths: list[Path]) -> None:
-    every = dict.fromkeys([*_noted(state), *paths])
-    state.write(state.folder / MERGED, json.dumps([str(path) for path in every]) + "\n")
+def _note(folder: LabFolder, paths: list[Path]) -> None:
+    every = dict.fromkeys([*_noted(folder), *paths])
+    folder.write(folder.path / MERGED, json.dumps([str(path) for path in every]) + "\n")
 
 
-def _noted(state: LabState) -> list[Path]:
+def _noted(folder: LabFolder) -> list[Path]:
     try:
-        return [Path(entry) for entry in json.loads((state.folder / MERGED).read_text(encoding="utf-8"))]
+        return [Path(entry) for entry in json.loads((folder.path / MERGED).read_text(encoding="utf-8"))]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (ValueError, TypeError):

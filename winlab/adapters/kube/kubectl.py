@@ -11,7 +11,7 @@ import yaml
 
 from winlab import run
 from winlab.errors import ClusterError, NotFoundError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 
 LIMIT = 60  # seconds that the API server has for one request
 CURE = "See that the controllers run: 'winlab status'."
@@ -25,18 +25,18 @@ class Kubectl:
         self.kubeconfig = kubeconfig
 
     @classmethod
-    def of(cls, state: LabState) -> Kubectl:
+    def of(cls, folder: LabFolder) -> Kubectl:
         """kubectl for a lab.
 
         :raises NotFoundError: the lab has no cluster, or was made from another account.
         """
-        if not state.kubeconfig.exists() or not state.kubectl.exists():
+        if not folder.kubeconfig.exists() or not folder.kubectl.exists():
             raise NotFoundError(
-                f"The lab '{state.lab}' has no cluster that this account could talk to.",
-                why=f"'{state.kubeconfig}' or '{state.kubectl}' is missing.",
+                f"The lab '{folder.lab}' has no cluster that this account could talk to.",
+                why=f"'{folder.kubeconfig}' or '{folder.kubectl}' is missing.",
                 cure="Run the lab's create command again (without --until guests).",
             )
-        return cls(state.kubectl, state.kubeconfig)
+        return cls(folder.kubectl, folder.kubeconfig)
 
     def arguments(self, words: Sequence[str]) -> list[str | Path]:
         """The command line for kubectl with *words*."""

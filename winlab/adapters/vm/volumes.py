@@ -28,7 +28,7 @@ REFRESH_TRIES = 60
 _pool_lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
 
 
-class Pool:
+class StoragePool:
     """winlab's storage pool."""
 
     def __init__(self, conn: libvirt.virConnect, pool: str = settings.POOL) -> None:

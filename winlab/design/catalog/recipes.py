@@ -110,7 +110,7 @@ class BuildRequest:
     packages: dict[str, str] = field(default_factory=dict)
 
 
-class Builder(Protocol):
+class ImageBuilder(Protocol):
     """A module that makes an image."""
 
     def fingerprint(self, recipe: Recipe) -> str:
@@ -172,7 +172,7 @@ def has_builder(recipe: Recipe) -> bool:
     return recipe.build is None or _entry_point(recipe.build) is not None
 
 
-def builder(recipe: Recipe) -> Builder:
+def builder(recipe: Recipe) -> ImageBuilder:
     """The module that builds *recipe*'s image.
 
     :raises HostError: it is not installed; the cure names the package.
@@ -185,4 +185,4 @@ def builder(recipe: Recipe) -> Builder:
             why=f"No installed package has an entry point '{recipe.build.builder}' in the group '{BUILDERS}'.",
             cure=f"Install it: pip install '{recipe.build.package}'.",
         )
-    return cast(Builder, found.load())
+    return cast(ImageBuilder, found.load())

@@ -29,7 +29,7 @@ REGISTRY = "registry.k8s.io"
 
 
 @dataclass(frozen=True)
-class Payload:
+class RequiredPayload:
     """The content of one system's payload CD; ``programs`` go to the nodes' search path, ``plugins`` are CNI's."""
 
     os: System
@@ -43,10 +43,10 @@ class Payload:
         return (*self.programs, *self.plugins, *self.images)
 
 
-def payloads(plan: Plan) -> list[Payload]:
+def payloads(plan: Plan) -> list[RequiredPayload]:
     """One payload for each operating system in the lab."""
     return [
-        Payload(system, _programs(plan, system), _plugins(plan, system), _images(plan, system))
+        RequiredPayload(system, _programs(plan, system), _plugins(plan, system), _images(plan, system))
         for system in ("linux", "windows")
         if any(node.os == system for node in plan.nodes)
     ]

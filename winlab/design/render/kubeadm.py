@@ -73,7 +73,7 @@ WINDOWS_TAINT = Taint("os", "NoSchedule", "windows")
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterSettings:
     """What all nodes share. ``endpoint`` is the API server's host:port; ``emulated`` means no KVM: all is slow."""
 
     versions: Versions
@@ -88,7 +88,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Node:
+class Member:
     """One node. ``taints``: None leaves kubeadm's own, () means none at all."""
 
     name: str
@@ -99,7 +99,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Credentials:
+class JoinCredentials:
     """What lets a node join: short-lived secrets."""
 
     token: str = field(repr=False)
@@ -117,7 +117,7 @@ def worker_taints(os: System) -> tuple[Taint, ...] | None:
     return (WINDOWS_TAINT,) if os == "windows" else None
 
 
-def init(cluster: Cluster, node: Node, token: str, certificate_key: str | None = None) -> str:
+def init(cluster: ClusterSettings, node: Member, token: str, certificate_key: str | None = None) -> str:
     """The file for ``kubeadm init --config`` on the first controller.
 
     :param certificate_key: for ``--upload-certs``, which lets further controllers fetch the certificates.
@@ -134,7 +134,7 @@ def init(cluster: Cluster, node: Node, token: str, certificate_key: str | None =
     return _file(_patched(cluster, _timed(cluster, first)), _cluster(cluster), _kubelet(cluster), _proxy(cluster))
 
 
-def join_controller(cluster: Cluster, node: Node, credentials: Credentials) -> str:
+def join_controller(cluster: ClusterSettings, node: Member, credentials: JoinCredentials) -> str:
     """The file for ``kubeadm join --config`` on a further controller; it holds secrets."""
     assert credentials.certificate_key is not None
     joining = _join(cluster, node, credentials)
@@ -145,12 +145,12 @@ def join_controller(cluster: Cluster, node: Node, credentials: Credentials) -> s
     return _file(_patched(cluster, _timed(cluster, joining)))
 
 
-def join_worker(cluster: Cluster, node: Node, credentials: Credentials) -> str:
+def join_worker(cluster: ClusterSettings, node: Member, credentials: JoinCredentials) -> str:
     """The file for ``kubeadm join --config`` on a Linux or Windows worker; it holds a secret."""
     return _file(_timed(cluster, _join(cluster, node, credentials)))
 
 
-def patches(cluster: Cluster) -> dict[str, str]:
+def patches(cluster: ClusterSettings) -> dict[str, str]:
     """kubeadm's patches for its own static pods and its CoreDNS: files by their paths on a controller.
 
     (kubernetes.io/docs/setup/production-environment/tools/kubeadm/control-plane-flags, "Customizing with patches";
@@ -167,7 +167,7 @@ def patches(cluster: Cluster) -> dict[str, str]:
     return found
 
 
-def _join(cluster: Cluster, node: Node, credentials: Credentials) -> dict[str, Any]:
+def _join(cluster: ClusterSettings, node: Member, credentials: JoinCredentials) -> dict[str, Any]:
     return {
         "apiVersion": API,
         "kind": "JoinConfiguration",
@@ -182,7 +182,7 @@ def _join(cluster: Cluster, node: Node, credentials: Credentials) -> dict[str, A
     }
 
 
-def _registration(cluster: Cluster, node: Node) -> dict[str, Any]:
+def _registration(cluster: ClusterSettings, node: Member) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": node.name,
         "criSocket": SOCKETS[node.os],
@@ -203,11 +203,11 @@ def _registration(cluster: Cluster, node: Node) -> dict[str, Any]:
     return row
 
 
-def _local(cluster: Cluster, node: Node) -> dict[str, Any]:
+def _local(cluster: ClusterSettings, node: Member) -> dict[str, Any]:
     return {"advertiseAddress": node.address, "bindPort": int(cluster.endpoint.rpartition(":")[2])}
 
 
-def _cluster(cluster: Cluster) -> dict[str, Any]:
+def _cluster(cluster: ClusterSettings) -> dict[str, Any]:
     versions = cluster.versions
     etcd: dict[str, Any] = {"dataDir": "/var/lib/etcd", "imageTag": versions.etcd}
     if cluster.emulated:
@@ -236,7 +236,7 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
     return row
 
 
-def _kubelet(cluster: Cluster) -> dict[str, Any]:
+def _kubelet(cluster: ClusterSettings) -> dict[str, Any]:
     """The configuration that kubeadm gives to all kubelets; on Windows kubeadm empties resolvConf itself."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -248,7 +248,7 @@ def _kubelet(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _proxy(cluster: Cluster) -> dict[str, Any]:
+def _proxy(cluster: ClusterSettings) -> dict[str, Any]:
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -257,11 +257,11 @@ def _proxy(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _timed(cluster: Cluster, row: dict[str, Any]) -> dict[str, Any]:
+def _timed(cluster: ClusterSettings, row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "timeouts": dict(SLOW_TIMEOUTS)} if cluster.emulated else row
 
 
-def _patched(cluster: Cluster, row: dict[str, Any]) -> dict[str, Any]:
+def _patched(cluster: ClusterSettings, row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "patches": {"directory": PATCHES}} if cluster.emulated else row
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winlab.design.render.kubeadm import SOCKETS, Node
+from winlab.design.render.kubeadm import SOCKETS, Member
 
 LOG = "C:/var/log/kubelet/kubelet.log"
 RUNNER = "C:/k/kube-log-runner.exe"  # k8s.io/component-base/logs/kube-log-runner: its flags precede the program
@@ -48,7 +48,7 @@ def drop_in() -> str:
     return DROP_IN
 
 
-def windows_arguments(node: Node) -> tuple[str, ...]:
+def windows_arguments(node: Member) -> tuple[str, ...]:
     """The flags of kubelet.exe as a service, without the program's name.
 
     A native service does not read kubeadm-flags.env, so everything that kubeadm would write there is here. The same
@@ -78,7 +78,7 @@ def windows_arguments(node: Node) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def windows_command(node: Node) -> str:
+def windows_command(node: Member) -> str:
     """The command line of the Windows service ``kubelet`` (its binPath)."""
     return service_command(LOG, "C:/k/kubelet.exe", windows_arguments(node))
 

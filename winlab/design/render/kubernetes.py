@@ -20,8 +20,8 @@ from winlab.design.render import kubeadm, nodes
 
 # kubeadm checks the form of a token, of a CA's digest and of a certificate key
 TOKEN = "tokent.tokentokentokent"  # noqa: S105 - a placeholder
-MARKS = kubeadm.Credentials(TOKEN, (f"sha256:{'0' * 64}",))
-KEYED_MARKS = kubeadm.Credentials(TOKEN, (f"sha256:{'0' * 64}",), "0" * 64)
+MARKS = kubeadm.JoinCredentials(TOKEN, (f"sha256:{'0' * 64}",))
+KEYED_MARKS = kubeadm.JoinCredentials(TOKEN, (f"sha256:{'0' * 64}",), "0" * 64)
 KUBECONFIG = "<kubeconfig with the token of kube-proxy's service account>"
 
 

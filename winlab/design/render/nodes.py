@@ -21,9 +21,9 @@ from winlab.design.render import kubelet as kubelet_files
 MACHINE = "winlab.internal/machine"  # a label, by which destroy finds the lab's nodes in a cluster made elsewhere
 
 
-def cluster(plan: Plan) -> kubeadm.Cluster:
+def cluster(plan: Plan) -> kubeadm.ClusterSettings:
     """The cluster as kubeadm's configuration needs it."""
-    return kubeadm.Cluster(
+    return kubeadm.ClusterSettings(
         versions=plan.cluster.versions,
         endpoint=plan.cluster.endpoint,
         names=plan.cluster.names,
@@ -36,12 +36,12 @@ def cluster(plan: Plan) -> kubeadm.Cluster:
     )
 
 
-def member(plan: Plan, node: NodePlan) -> kubeadm.Node:
+def member(plan: Plan, node: NodePlan) -> kubeadm.Member:
     """A node as kubeadm's configuration needs it."""
     linux_workers = sum(one.os == "linux" and one.role == "worker" for one in plan.nodes)
     taints = kubeadm.controller_taints(linux_workers) if node.role == "controller" else kubeadm.worker_taints(node.os)
     labels = plan.labels(node) | ({MACHINE: node.uuid} if plan.joins else {})
-    return kubeadm.Node(node.name, node.address, node.os, labels, taints)
+    return kubeadm.Member(node.name, node.address, node.os, labels, taints)
 
 
 def objects(plan: Plan) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def init(plan: Plan, node: NodePlan, token: str, certificate_key: str | None = N
     return contract.RunKubeadm(arguments=["init"], configuration=text)
 
 
-def join(plan: Plan, node: NodePlan, credentials: kubeadm.Credentials) -> contract.RunKubeadm:
+def join(plan: Plan, node: NodePlan, credentials: kubeadm.JoinCredentials) -> contract.RunKubeadm:
     """Join a further Linux node."""
     make = kubeadm.join_controller if node.role == "controller" else kubeadm.join_worker
     return contract.RunKubeadm(arguments=["join"], configuration=make(cluster(plan), member(plan, node), credentials))
@@ -108,7 +108,7 @@ def kubelet(plan: Plan, node: WindowsNode) -> contract.Kubelet:
     return contract.Kubelet(command=kubelet_files.windows_command(member(plan, node)))
 
 
-def windows_join(plan: Plan, node: WindowsNode, credentials: kubeadm.Credentials) -> contract.Join:
+def windows_join(plan: Plan, node: WindowsNode, credentials: kubeadm.JoinCredentials) -> contract.Join:
     """Join a Windows node."""
     text = kubeadm.join_worker(cluster(plan), member(plan, node), credentials)
     return contract.Join(configuration=text, name=node.name)
@@ -135,7 +135,7 @@ def routes(plan: Plan, node: NodePlan, shares: Sequence[NodeNetwork]) -> contrac
         return None
     own = profile.routes(network(plan), list(shares))[node.name]
     return contract.Routes(
-        routes=[contract.Route(to=route.cidr, via=route.via) for route in own], masquerade=masquerade
+        routes=[contract.RouteSetting(to=route.cidr, via=route.via) for route in own], masquerade=masquerade
     )
 
 

@@ -77,7 +77,7 @@ class OverriddenSource:
                 return there
             (work / "blobs").mkdir()
             made = work / image.file
-            file = write.File(f"{PLACE}/{_component(image)}", copy)
+            file = write.LayerFile(f"{PLACE}/{_component(image)}", copy)
             write.add_layer(base.path, made, image, [file], work=work / "blobs")
             return store.keep(key, image, made, f"{base.origin}, with your own build '{path}'", move=True)
 

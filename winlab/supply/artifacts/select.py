@@ -22,7 +22,7 @@ Kind = Literal["upstream", "mirror", "bundle", "build"]
 PROBE_SECONDS = 3.0
 
 
-class Builder(Source, Protocol):
+class BuilderSource(Source, Protocol):
     """The source ``build``, which may turn out to be impossible."""
 
     def unready(self, wanted: Sequence[Artifact]) -> str | None:
@@ -51,7 +51,7 @@ def choose(
     wanted: Sequence[Artifact],
     *,
     pins: Pins,
-    build: Callable[[], Builder],
+    build: Callable[[], BuilderSource],
     kind: Kind | None = None,
     bundle_path: Path | None = None,
     mirror: str | None = None,
@@ -170,7 +170,7 @@ class _Search:
             answers += ", over a connection that anybody on the way can alter)" if place.startswith("http:") else ")"
         return source, self._because(answers, named)
 
-    def built(self, build: Callable[[], Builder], *, named: bool, settled: bool) -> tuple[Source, str] | None:
+    def built(self, build: Callable[[], BuilderSource], *, named: bool, settled: bool) -> tuple[Source, str] | None:
         """A build on this machine."""
         try:
             source = build()

@@ -20,7 +20,7 @@ import pycdlib
 from winlab.errors import UsageError
 from winlab.events import Progress
 from winlab.supply.media import inspection, windows_iso
-from winlab.supply.media.inspection import File
+from winlab.supply.media.inspection import MediumFile
 from winlab.supply.media.windows_iso import BOOT_FIX, NO_PROMPT, SECTOR
 
 BIOS_IMAGE = "/boot/etfsboot.com"
@@ -35,7 +35,7 @@ VOLUME_DESCRIPTOR = 16  # its first number, the sector of the primary volume des
 class _Window(io.RawIOBase):
     """A file of the medium, read in place."""
 
-    def __init__(self, source: io.BufferedReader, file: File) -> None:
+    def __init__(self, source: io.BufferedReader, file: MediumFile) -> None:
         self._handle = source.fileno()
         self._begin = file.begin or 0
         self._size = file.size
@@ -138,7 +138,7 @@ def _sector(iso: pycdlib.PyCdlib, path: str) -> int:
     return int(record.inode.extent_location())
 
 
-def _table(source: io.BufferedReader, iso: pycdlib.PyCdlib, image: File, files: list[File]) -> bytes | None:
+def _table(source: io.BufferedReader, iso: pycdlib.PyCdlib, image: MediumFile, files: list[MediumFile]) -> bytes | None:
     """The boot information table that the BIOS image must have now; None if it has none, as Microsoft's.
 
     Loaders of other makers find the rest of themselves by it: sector of the volume descriptor, sector and length of a

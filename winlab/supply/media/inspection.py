@@ -29,7 +29,7 @@ AGAIN = "Get the ISO again and compare its SHA-256."
 
 
 @dataclass(frozen=True)
-class Problem:
+class Finding:
     """A reason why winlab can't install from the medium, and the cure."""
 
     what: str
@@ -37,7 +37,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class File:
+class MediumFile:
     """A file in the UDF tree: where it begins in the medium (None if it is empty), and its size in bytes."""
 
     path: str
@@ -46,7 +46,7 @@ class File:
 
 
 @dataclass
-class Report:
+class Inspection:
     """What is known of a medium."""
 
     path: Path
@@ -54,13 +54,13 @@ class Report:
     label: str = ""
     sha256: str | None = None
     known: str | None = None  # which published evaluation medium it is
-    files: list[File] = field(default_factory=list)
+    files: list[MediumFile] = field(default_factory=list)
     boot: list[BootEntry] = field(default_factory=list)
     prompts: bool | None = None  # whether UEFI asks for a key before it boots; None: it can't boot it
     channel: str | None = None  # of ei.cfg: eval, volume, retail ...
     images: list[WimImage] = field(default_factory=list)
     setup: list[WimImage] = field(default_factory=list)  # of boot.wim
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Finding] = field(default_factory=list)
 
     @property
     def release(self) -> str | None:
@@ -93,17 +93,17 @@ class Report:
         return any(one.path.lower() == path for one in self.files)
 
 
-def inspect(path: Path, progress: Progress | None = None) -> Report:
+def inspect(path: Path, progress: Progress | None = None) -> Inspection:
     """Read a medium.
 
     :param progress: if given, the SHA-256 is computed, too, which takes as long as reading the file.
     :raises UsageError: it can't be read at all, or is not an ISO image; the message says what it is instead.
     """
     with windows_iso.opened(path) as iso:
-        report = Report(path, path.stat().st_size, iso.pvd.volume_identifier.decode("ascii", "replace").strip())
+        report = Inspection(path, path.stat().st_size, iso.pvd.volume_identifier.decode("ascii", "replace").strip())
         if not iso.has_udf():
             report.problems.append(
-                Problem(
+                Finding(
                     "It has no UDF file system, in which Microsoft's media have all their files.",
                     "Take a Windows Server ISO as Microsoft offers it; one that was mastered anew with other tools "
                     "often lacks files over 4 GiB.",
@@ -121,7 +121,7 @@ def inspect(path: Path, progress: Progress | None = None) -> Report:
     return report
 
 
-def _walk(iso: pycdlib.PyCdlib, folder: str) -> Iterator[File]:
+def _walk(iso: pycdlib.PyCdlib, folder: str) -> Iterator[MediumFile]:
     for child in iso.list_children(udf_path=folder):
         if child is None:  # the folder above
             continue
@@ -131,10 +131,10 @@ def _walk(iso: pycdlib.PyCdlib, folder: str) -> Iterator[File]:
             yield from _walk(iso, path)
         else:
             begin = child.inode.extent_location() * SECTOR if child.inode is not None else None
-            yield File(path, begin, child.get_data_length())
+            yield MediumFile(path, begin, child.get_data_length())
 
 
-def _read(iso: pycdlib.PyCdlib, report: Report) -> None:
+def _read(iso: pycdlib.PyCdlib, report: Inspection) -> None:
     """The WIMs and ei.cfg."""
     for what, found in (("/sources/install.wim", report.images), ("/sources/boot.wim", report.setup)):
         real = next((one.path for one in report.files if one.path.lower() == what), None)
@@ -144,9 +144,9 @@ def _read(iso: pycdlib.PyCdlib, report: Report) -> None:
             with iso.open_file_from_iso(udf_path=real) as file:
                 found += read_images(file, f"'{what}'")
         except UsageError as error:
-            report.problems.append(Problem(" ".join(filter(None, (error.what, error.why))), error.cure or AGAIN))
+            report.problems.append(Finding(" ".join(filter(None, (error.what, error.why))), error.cure or AGAIN))
         except (PyCdlibException, OSError) as error:
-            report.problems.append(Problem(f"'{what}' can't be read: {error}", AGAIN))
+            report.problems.append(Finding(f"'{what}' can't be read: {error}", AGAIN))
     real = next((one.path for one in report.files if one.path.lower() == CHANNEL), None)
     if real is not None:
         with iso.open_file_from_iso(udf_path=real) as file:
@@ -155,16 +155,16 @@ def _read(iso: pycdlib.PyCdlib, report: Report) -> None:
             report.channel = lines[lines.index("[Channel]") + 1].lower()
 
 
-def _boot(report: Report) -> None:
+def _boot(report: Inspection) -> None:
     report.boot = windows_iso.boot_entries(report.path)
     if not any(entry.platform == UEFI for entry in report.boot):
-        report.problems.append(Problem("UEFI can't boot it: its boot catalog has no entry for UEFI.", AGAIN))
+        report.problems.append(Finding("UEFI can't boot it: its boot catalog has no entry for UEFI.", AGAIN))
         return
     if report.files:
         report.prompts = windows_iso.asks_for_a_key(report.path)
 
 
-def _contents(report: Report) -> None:
+def _contents(report: Inspection) -> None:
     """What the images are, and what stands in their place."""
     other = {one.path.lower() for one in report.files}
     take = "Take an ISO of Windows Server as Microsoft offers it."
@@ -172,35 +172,35 @@ def _contents(report: Report) -> None:
         pass
     elif "/sources/install.esd" in other:
         report.problems.append(
-            Problem(
+            Finding(
                 "Its images are in install.esd, which is compressed as a whole: media for upgrades and clients are.",
                 f"{take} Or convert it: 'wimlib-imagex export install.esd all install.wim --compress=LZX'.",
             )
         )
     elif any(path.startswith("/sources/install") and path.endswith(".swm") for path in other):
         report.problems.append(
-            Problem(
+            Finding(
                 "Its install.wim was split into .swm parts, to fit on a FAT32 stick.",
                 f"{take} Or join them: 'wimlib-imagex join install.wim install*.swm'.",
             )
         )
     elif "/sources/install.wim" not in other:
-        report.problems.append(Problem("It has no sources/install.wim: it is no medium to install Windows from.", take))
+        report.problems.append(Finding("It has no sources/install.wim: it is no medium to install Windows from.", take))
     if report.images and not any(image.is_server for image in report.images):
         names = ", ".join(image.name for image in report.images[:3])
-        report.problems.append(Problem(f"It installs a client, not Windows Server: {names}.", take))
+        report.problems.append(Finding(f"It installs a client, not Windows Server: {names}.", take))
     elif report.images and report.release is None:
         names = ", ".join(image.name for image in report.images[:3])
         report.problems.append(
-            Problem(f"winlab does not know this release: {names}.", "Known are Windows Server 2019, 2022 and 2025.")
+            Finding(f"winlab does not know this release: {names}.", "Known are Windows Server 2019, 2022 and 2025.")
         )
     if wrong := {image.architecture for image in report.images} - {"x64", ""}:
-        report.problems.append(Problem(f"It is for {', '.join(sorted(wrong))} processors, not for x64.", take))
+        report.problems.append(Finding(f"It is for {', '.join(sorted(wrong))} processors, not for x64.", take))
     if report.images and "/sources/boot.wim" not in other:
-        report.problems.append(Problem("It has no sources/boot.wim, which starts Setup.", AGAIN))
+        report.problems.append(Finding("It has no sources/boot.wim, which starts Setup.", AGAIN))
 
 
-def _ends(report: Report) -> None:
+def _ends(report: Inspection) -> None:
     """Whether the medium has all files completely: a truncated download is the most common damage.
 
     (Where the descriptors at the medium's end are lost, it can't be opened, and :func:`windows_iso.opened` says so.)
@@ -210,7 +210,7 @@ def _ends(report: Report) -> None:
         lost = sum(end > report.size for end, _ in ends)
         report.problems.insert(
             0,
-            Problem(
+            Finding(
                 f"It is truncated: {report.size} bytes of at least {last[0]} are there. "
                 f"{lost} of {len(ends)} files are not whole, '{last[1]}' among them.",
                 "Get it again, or let the download carry on where it broke off.",

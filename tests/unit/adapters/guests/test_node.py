@@ -12,11 +12,11 @@ import pytest
 
 from winlab.adapters.guests import base
 from winlab.adapters.guests import scripts as nodes
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.design import contract
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 
 
 def tag(system: str) -> Tag:
@@ -26,7 +26,7 @@ def tag(system: str) -> Tag:
     )  # fmt: skip
 
 
-def fresh(result: type[contract.Result], **changed: Any) -> dict[str, Any]:
+def fresh(result: type[contract.CallResult], **changed: Any) -> dict[str, Any]:
     """What a script of a fresh guest tells, but for some fields."""
     return {**answers.FRESH[result], **changed}
 
@@ -67,17 +67,17 @@ class Guest:
 
 
 @pytest.fixture
-def login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, Guest], Node]:
+def login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, Guest], NodeScripts]:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
 
-    def make(system: str, guest: Guest) -> Node:
+    def make(system: str, guest: Guest) -> NodeScripts:
         monkeypatch.setattr(nodes, "connect", lambda _tag, _state: guest)
-        return Node(tag(system), LabState("lab"))
+        return NodeScripts(tag(system), LabFolder("lab"))
 
     return make
 
 
-def test_settings_go_in_by_stdin_and_the_last_line_is_the_result(login: Callable[[str, Guest], Node]) -> None:
+def test_settings_go_in_by_stdin_and_the_last_line_is_the_result(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"kubeadm": (0, b'[preflight] Running\njoined\n{"changed": true}\n', b"")})
     heard: list[str] = []
     secret = "abcdef.0123456789abcdef"
@@ -90,7 +90,7 @@ def test_settings_go_in_by_stdin_and_the_last_line_is_the_result(login: Callable
     assert not any(secret in asked for asked, _ in guest.asked)
 
 
-def test_the_script_is_brought_once(login: Callable[[str, Guest], Node]) -> None:
+def test_the_script_is_brought_once(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"logs": (0, LOGS, b"")})
     node = login("linux", guest)
     node.run(contract.Logs())
@@ -98,7 +98,7 @@ def test_the_script_is_brought_once(login: Callable[[str, Guest], Node]) -> None
     assert sum("cat >" in line for line, _ in guest.asked) == 1
 
 
-def test_windows_scripts_run_from_the_drive_that_has_them(login: Callable[[str, Guest], Node]) -> None:
+def test_windows_scripts_run_from_the_drive_that_has_them(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"payload.json": (0, b"E:\r\n", b""), "logs.ps1": (0, b'{"logs": {"kubelet": "x"}}\r\n', b"")})
     assert login("windows", guest).run(contract.Logs()).logs == {"kubelet": "x"}
     assert guest.asked[-1][0] == (
@@ -106,7 +106,7 @@ def test_windows_scripts_run_from_the_drive_that_has_them(login: Callable[[str, 
     )
 
 
-def test_no_drive_with_the_cd(login: Callable[[str, Guest], Node], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_drive_with_the_cd(login: Callable[[str, Guest], NodeScripts], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes.time, "sleep", lambda _seconds: None)
     with pytest.raises(GuestError, match="does not see winlab's payload CD"):
         login("windows", Guest({})).run(contract.Logs())
@@ -121,20 +121,20 @@ def test_no_drive_with_the_cd(login: Callable[[str, Guest], Node], monkeypatch: 
     ],
 )
 def test_failures_are_repeated(
-    login: Callable[[str, Guest], Node], code: int, out: bytes, err: bytes, says: str
+    login: Callable[[str, Guest], NodeScripts], code: int, out: bytes, err: bytes, says: str
 ) -> None:
     with pytest.raises(GuestError) as caught:
-        login("linux", Guest({"load": (code, out, err)})).run(contract.Load())
+        login("linux", Guest({"load": (code, out, err)})).run(contract.LoadImages())
     assert says in str(caught.value)
 
 
 @pytest.mark.parametrize("out", [b"", b"no json\n", b"[1]\n"])
-def test_no_result_is_a_failure(login: Callable[[str, Guest], Node], out: bytes) -> None:
+def test_no_result_is_a_failure(login: Callable[[str, Guest], NodeScripts], out: bytes) -> None:
     with pytest.raises(GuestError, match="result"):
         login("linux", Guest({"logs": (0, out, b"")})).run(contract.Logs())
 
 
-def test_a_lost_connection_is_let_go(login: Callable[[str, Guest], Node]) -> None:
+def test_a_lost_connection_is_let_go(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"logs": (0, LOGS, b"")})
     node = login("linux", guest)
     node.run(contract.Logs())
@@ -144,7 +144,7 @@ def test_a_lost_connection_is_let_go(login: Callable[[str, Guest], Node]) -> Non
     assert guest.closed
 
 
-def test_a_line_is_heard_at_once(login: Callable[[str, Guest], Node]) -> None:
+def test_a_line_is_heard_at_once(login: Callable[[str, Guest], NodeScripts]) -> None:
     """What a script says last before it hangs is what people have to see."""
     heard: list[str] = []
 
@@ -156,12 +156,12 @@ def test_a_line_is_heard_at_once(login: Callable[[str, Guest], Node]) -> None:
                 stdout(b'{"changed": false}\n')
             return 0
 
-    assert not login("linux", Hanging({})).run(contract.Load(), heard.append).changed
+    assert not login("linux", Hanging({})).run(contract.LoadImages(), heard.append).changed
     assert heard == ["importing a.tar"]
 
 
 def test_a_cd_that_vanishes_for_a_moment_is_looked_for_again(
-    login: Callable[[str, Guest], Node], monkeypatch: pytest.MonkeyPatch
+    login: Callable[[str, Guest], NodeScripts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Just after it was put in; and it may come back under another letter."""
     monkeypatch.setattr(nodes, "PAUSE", 0)
@@ -188,7 +188,7 @@ def test_a_cd_that_vanishes_for_a_moment_is_looked_for_again(
 
 
 def test_a_cd_that_does_not_come_back_is_told(
-    login: Callable[[str, Guest], Node], monkeypatch: pytest.MonkeyPatch
+    login: Callable[[str, Guest], NodeScripts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nodes, "PAUSE", 0)
     guest = Guest({"for %d": (0, b"E:", b""), "-File": (0xFFFD0000, b"", b"does not exist.")})
@@ -200,9 +200,9 @@ def test_a_cd_that_does_not_come_back_is_told(
 @pytest.mark.parametrize(
     ("call", "told", "field"),
     [
-        (contract.Load(), {}, "changed"),
-        (contract.Load(), {"changed": "true"}, "changed"),
-        (contract.Load(), {"changed": 1}, "changed"),
+        (contract.LoadImages(), {}, "changed"),
+        (contract.LoadImages(), {"changed": "true"}, "changed"),
+        (contract.LoadImages(), {"changed": 1}, "changed"),
         (contract.Push(program="kubelet", restore=False), {"changed": True, "sha256": None}, "sha256"),
         (contract.Logs(), {"logs": {"kubelet": ["a", "b"]}}, "logs.kubelet"),
         (contract.LinuxStatus(), fresh(contract.LinuxFacts, kubelet={}), "kubelet.service"),
@@ -211,7 +211,7 @@ def test_a_cd_that_does_not_come_back_is_told(
     ],
 )
 def test_a_result_that_is_not_as_agreed_is_not_believed(
-    login: Callable[[str, Guest], Node], call: contract.Call[Any], told: dict[str, Any], field: str
+    login: Callable[[str, Guest], NodeScripts], call: contract.Call[Any], told: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(GuestError) as caught:
         login("linux", Guest({call.script: (0, json.dumps(told).encode(), b"")})).run(call)
@@ -219,9 +219,9 @@ def test_a_result_that_is_not_as_agreed_is_not_believed(
     assert f"{field}: " in caught.value.why
 
 
-def test_what_only_another_winlab_tells_is_left_alone(login: Callable[[str, Guest], Node]) -> None:
+def test_what_only_another_winlab_tells_is_left_alone(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"load": (0, b'{"changed": true, "colour": "red"}', b"")})
-    assert login("linux", guest).run(contract.Load()).changed
+    assert login("linux", guest).run(contract.LoadImages()).changed
 
 
 def test_a_seal_that_needs_no_restart_tells_the_rest() -> None:
@@ -235,7 +235,7 @@ def test_a_seal_that_needs_no_restart_tells_the_rest() -> None:
 
 
 def test_a_system_is_given_the_settings_that_it_knows() -> None:
-    call = contract.Routes(routes=[contract.Route("10.244.1.0/24", "10.77.0.12")], masquerade=None)
+    call = contract.Routes(routes=[contract.RouteSetting("10.244.1.0/24", "10.77.0.12")], masquerade=None)
     assert call.settings("windows") == {"routes": [{"to": "10.244.1.0/24", "via": "10.77.0.12"}]}
     assert call.settings("linux").keys() == {"routes", "masquerade"}
     with pytest.raises(AssertionError, match="no script 'prepare' on windows"):

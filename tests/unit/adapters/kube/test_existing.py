@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from certificates import CA
-from day2_fakes import Api
+from lab_fakes import Api
 
 from winlab.adapters.kube import existing, tokens
 from winlab.design.plan.existing import ForeignCluster

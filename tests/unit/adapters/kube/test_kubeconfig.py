@@ -10,7 +10,7 @@ import yaml
 
 from winlab.adapters.kube import kubeconfig, yamltext
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 
 ADMIN = """
 apiVersion: v1
@@ -53,8 +53,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def state(file: Path) -> LabState:
-    made = LabState("lab")
+def folder(file: Path) -> LabFolder:
+    made = LabFolder("lab")
     made.write(made.kubeconfig, OWN)
     return made
 
@@ -225,7 +225,7 @@ def test_the_target_is_kubectls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert kubeconfig.target() == second
 
 
-def test_publish_and_forget(state: LabState, file: Path) -> None:
+def test_publish_and_forget(folder: LabFolder, file: Path) -> None:
     file.write_text(PERSONS)
     assert kubeconfig.publish("lab") == file
     assert kubeconfig.publish("lab") == file
@@ -236,7 +236,7 @@ def test_publish_and_forget(state: LabState, file: Path) -> None:
 
 
 def test_forget_finds_the_file_even_if_the_variable_is_another_now(
-    state: LabState, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    folder: LabFolder, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kubeconfig.publish("lab")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "other"))
@@ -245,7 +245,7 @@ def test_forget_finds_the_file_even_if_the_variable_is_another_now(
 
 
 def test_use_works_where_another_file_says_what_is_current(
-    state: LabState, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    folder: LabFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_text("apiVersion: v1\nkind: Config\n")
@@ -260,7 +260,7 @@ def test_use_works_where_another_file_says_what_is_current(
 
 
 def test_forget_does_the_others_when_one_is_broken(
-    state: LabState, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    folder: LabFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / name))
@@ -275,7 +275,7 @@ def test_forget_does_the_others_when_one_is_broken(
 
 def test_forget_of_a_lab_that_never_was() -> None:
     assert not kubeconfig.forget("nothing")
-    assert not LabState("nothing").folder.exists()
+    assert not LabFolder("nothing").path.exists()
 
 
 def test_a_lab_without_a_cluster_has_none(file: Path) -> None:
@@ -284,10 +284,10 @@ def test_a_lab_without_a_cluster_has_none(file: Path) -> None:
     assert not file.exists()
 
 
-def test_secrets_stay_private(state: LabState, file: Path) -> None:
+def test_secrets_stay_private(folder: LabFolder, file: Path) -> None:
     kubeconfig.publish("lab")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(state.kubeconfig.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.kubeconfig.stat().st_mode) == 0o600
 
 
 def test_yamltext_takes_out_the_last_row() -> None:

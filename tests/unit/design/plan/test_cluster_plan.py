@@ -15,7 +15,7 @@ from winlab.design.plan import required
 from winlab.design.render import runtime_classes
 from winlab.design.render.topology import topology
 from winlab.errors import UsageError
-from winlab.supply.payload import Payload
+from winlab.supply.payload import PayloadCd
 
 
 def test_one_controller_is_its_own_endpoint() -> None:
@@ -115,12 +115,12 @@ def test_workers_import_no_control_plane() -> None:
 
 
 def test_the_payload_depends_on_its_content(tmp_path: Path) -> None:
-    def payload(content: bytes) -> Payload:
+    def payload(content: bytes) -> PayloadCd:
         path = tmp_path / "kubelet"
         path.write_bytes(content)
         program = Program("kubelet", "v1.36.3", "linux")
         digest = "a" * 64 if content == b"one" else "b" * 64
-        return Payload("linux", [Obtained(program, path, digest, len(content), "here")], [])
+        return PayloadCd("linux", [Obtained(program, path, digest, len(content), "here")], [])
 
     first, second = payload(b"one"), payload(b"two")
     assert first.volume != second.volume
@@ -130,7 +130,7 @@ def test_the_payload_depends_on_its_content(tmp_path: Path) -> None:
 
 
 def test_windows_payloads_bring_the_scripts() -> None:
-    files = Payload("windows", [], []).files
+    files = PayloadCd("windows", [], []).files
     assert {"scripts/status.ps1", "scripts/join.ps1", "scripts/common.ps1"} <= set(files)
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from winlab.design.plan import credentials
 from winlab.errors import ConflictError, NotFoundError, WinlabError
 from winlab.events import StepDone, StepProgress
-from winlab.lab_folder import LabState, labs
+from winlab.lab_folder import LabFolder, labs
 
 
 def test_certificates_are_the_nodes_and_signed_by_the_lab() -> None:
@@ -51,65 +51,65 @@ def test_passwords_are_random_and_complex() -> None:
 
 def test_files_are_private_and_made_once() -> None:
     plan = plans.make(plans.TCG)
-    state = LabState("lab")
-    assert not state.has_credentials_for(plan)
-    made = state.ensure_credentials(plan)
-    assert state.ensure_credentials(plan) == made
-    assert state.has_credentials_for(plan)
-    assert stat.S_IMODE(state.folder.stat().st_mode) == 0o700
-    for path in (state.folder / "credentials.json", state.ssh_key):
+    folder = LabFolder("lab")
+    assert not folder.has_credentials_for(plan)
+    made = folder.ensure_credentials(plan)
+    assert folder.ensure_credentials(plan) == made
+    assert folder.has_credentials_for(plan)
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+    for path in (folder.path / "credentials.json", folder.ssh_key):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    hosts = state.known_hosts.read_text()
+    hosts = folder.known_hosts.read_text()
     assert all(f"{n.floating},{n.name}.lab.winlab.internal ssh-ed25519 " in hosts for n in plan.nodes)
 
 
 def test_a_lost_file_is_written_again_with_the_same_secrets() -> None:
     plan = plans.make(plans.TCG)
-    state = LabState("lab")
-    made = state.ensure_credentials(plan)
-    state.ca.unlink()
-    assert not state.has_credentials_for(plan)
-    assert state.ensure_credentials(plan) == made
-    assert state.has_credentials_for(plan)
+    folder = LabFolder("lab")
+    made = folder.ensure_credentials(plan)
+    folder.ca.unlink()
+    assert not folder.has_credentials_for(plan)
+    assert folder.ensure_credentials(plan) == made
+    assert folder.has_credentials_for(plan)
 
 
 def test_credentials_of_other_nodes_are_not_taken_for_these() -> None:
-    state = LabState("lab")
-    made = state.ensure_credentials(plans.make(plans.TCG, "1-0-1"))
+    folder = LabFolder("lab")
+    made = folder.ensure_credentials(plans.make(plans.TCG, "1-0-1"))
     for other in (plans.make(plans.TCG), plans.make(plans.TCG, "1-0-1", "network.floating_block=9")):
-        assert not state.credentials_fit(other)
-        anew = state.ensure_credentials(other)
+        assert not folder.credentials_fit(other)
+        anew = folder.ensure_credentials(other)
         assert anew.identity != made.identity
         assert set(anew.nodes) == {node.name for node in other.nodes}
-        assert other.nodes[0].floating in state.known_hosts.read_text()
+        assert other.nodes[0].floating in folder.known_hosts.read_text()
 
 
 def test_missing_and_damaged_credentials_are_explained() -> None:
-    state = LabState("lab")
+    folder = LabFolder("lab")
     with pytest.raises(NotFoundError, match="not in this account"):
-        state.credentials()
-    state.write(state.folder / "credentials.json", '{"ssh_key": ')
+        folder.credentials()
+    folder.write(folder.path / "credentials.json", '{"ssh_key": ')
     with pytest.raises(WinlabError, match="damaged"):
-        state.credentials()
+        folder.credentials()
 
 
 def test_one_winlab_at_a_time() -> None:
-    with LabState("lab").locked(), pytest.raises(ConflictError, match="Another winlab"), LabState("lab").locked():
+    with LabFolder("lab").locked(), pytest.raises(ConflictError, match="Another winlab"), LabFolder("lab").locked():
         pass
-    with LabState("lab").locked():
+    with LabFolder("lab").locked():
         pass
 
 
 def test_journal_and_list() -> None:
-    state = LabState("lab")
-    state.record(StepDone(step="a"))
-    state.record(StepProgress(step="a", text="is not kept"))
-    state.record(StepDone(step="b"))
-    assert [line.count('"step"') for line in state.journal.read_text().splitlines()] == [1, 1]
+    folder = LabFolder("lab")
+    folder.record(StepDone(step="a"))
+    folder.record(StepProgress(step="a", text="is not kept"))
+    folder.record(StepDone(step="b"))
+    assert [line.count('"step"') for line in folder.journal.read_text().splitlines()] == [1, 1]
     assert labs() == ["lab"]
-    state.remove()
+    folder.remove()
     assert labs() == []
-    state.remove()
+    folder.remove()
 
 
 def test_no_secret_is_readable_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_no_secret_is_readable_on_the_way(monkeypatch: pytest.MonkeyPatch) -> No
         return real(path, flags, mode, **more)
 
     monkeypatch.setattr(os, "open", watched)
-    state = LabState("lab")
-    state.write(state.folder / "x", "secret")
+    folder = LabFolder("lab")
+    folder.write(folder.path / "x", "secret")
     assert modes == [0o600]
-    assert [p.name for p in state.folder.iterdir()] == ["x"]
+    assert [p.name for p in folder.path.iterdir()] == ["x"]

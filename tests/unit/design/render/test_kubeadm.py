@@ -13,7 +13,7 @@ import yaml
 from winlab.design.catalog import versions
 from winlab.design.render import kubeadm
 
-CLUSTER = kubeadm.Cluster(
+CLUSTER = kubeadm.ClusterSettings(
     versions.get(), "10.77.0.10:6443", ("10.77.0.10", "192.0.2.1"), rendered.POD_CIDR, "10.96.0.0/16"
 )
 EMULATED = dataclasses.replace(CLUSTER, emulated=True, preloaded=True)
@@ -93,7 +93,7 @@ def test_static_pods_are_patched_only_under_an_emulator() -> None:
 
 @pytest.mark.parametrize(("linux_workers", "taints"), [(0, []), (1, None), (3, None)])
 def test_controllers_are_tainted_where_others_can_run_pods(linux_workers: int, taints: list[str] | None) -> None:
-    node = kubeadm.Node("controller-1", "10.77.0.11", taints=kubeadm.controller_taints(linux_workers))
+    node = kubeadm.Member("controller-1", "10.77.0.11", taints=kubeadm.controller_taints(linux_workers))
     first = documents(kubeadm.init(CLUSTER, node, rendered.TOKEN))["InitConfiguration"]
     assert first["nodeRegistration"].get("taints") == taints  # absent: kubeadm's own
 
@@ -105,7 +105,7 @@ def test_a_further_controller() -> None:
         "certificateKey": rendered.CREDENTIALS.certificate_key,
     }
     with pytest.raises(AssertionError):
-        kubeadm.join_controller(CLUSTER, rendered.CONTROLLER, kubeadm.Credentials("t", ()))
+        kubeadm.join_controller(CLUSTER, rendered.CONTROLLER, kubeadm.JoinCredentials("t", ()))
 
 
 def test_a_windows_worker() -> None:

@@ -22,7 +22,7 @@ from winlab.supply.artifacts.build.go_module import GoModule, Target, program
 from winlab.supply.artifacts.build.source import BuildSource
 from winlab.supply.artifacts.build.toolchain import Go
 from winlab.supply.artifacts.oci import archive as oci
-from winlab.supply.artifacts.oci.write import File
+from winlab.supply.artifacts.oci.write import LayerFile
 
 K8S = "v1.36.3"
 KUBELET = Program("kubelet", K8S, "windows")
@@ -66,7 +66,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
     monkeypatch.setattr(build, "compile_all", fake.compile_all)
     monkeypatch.setattr(toolchain, "here", lambda: [fake.go])
     monkeypatch.setattr(build, "check_c", lambda tags: None)
-    monkeypatch.setattr(debs, "fetch", lambda packages, work, progress: [File(f"/usr/bin/{packages[0]}", b"deb")])
+    monkeypatch.setattr(debs, "fetch", lambda packages, work, progress: [LayerFile(f"/usr/bin/{packages[0]}", b"deb")])
     return fake
 
 

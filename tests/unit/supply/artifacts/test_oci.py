@@ -17,10 +17,10 @@ from winlab.design.catalog.artifact import ContainerImage
 from winlab.errors import TransferError, UsageError
 from winlab.supply.artifacts.oci import archive as oci
 from winlab.supply.artifacts.oci import write
-from winlab.supply.artifacts.oci.write import Config, File, Folder
+from winlab.supply.artifacts.oci.write import Config, Folder, LayerFile
 
 PAUSE = ContainerImage("registry.k8s.io/pause:3.10.2", "linux")
-ITEMS = [File("/usr/bin/pause", b"\x7fELF..."), Folder("/tmp", 0o1777), File("/bin", link="usr/bin")]
+ITEMS = [LayerFile("/usr/bin/pause", b"\x7fELF..."), Folder("/tmp", 0o1777), LayerFile("/bin", link="usr/bin")]
 Files = dict[str, bytes]
 
 

@@ -15,7 +15,7 @@ from winlab.events import Progress, Quiet
 from winlab.supply.artifacts import overrides, store
 from winlab.supply.artifacts.oci import archive as oci
 from winlab.supply.artifacts.oci import write
-from winlab.supply.artifacts.oci.write import Config, File
+from winlab.supply.artifacts.oci.write import Config, LayerFile
 from winlab.supply.artifacts.overrides import OverriddenSource
 
 ELF = b"\x7fELF\x02\x01\x01" + bytes(11) + (62).to_bytes(2, "little") + b"kubelet"
@@ -42,7 +42,7 @@ class Origin:
         path = self.folder / "image.tar"
         if isinstance(artifact, ContainerImage) and not path.exists():
             (self.folder / "work").mkdir()
-            items = [File("/usr/local/bin/kube-proxy", b"published"), File("/usr/sbin/nft", b"nft")]
+            items = [LayerFile("/usr/local/bin/kube-proxy", b"published"), LayerFile("/usr/sbin/nft", b"nft")]
             write.write(path, artifact.reference, items, Config(entrypoint=("/x",)), work=self.folder / "work")
         return Obtained(artifact, path, "0" * 64, 1, "built")
 

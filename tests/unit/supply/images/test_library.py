@@ -31,17 +31,17 @@ from winlab.supply.images import golden as golden_cache
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[volumes.Pool]:
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[volumes.StoragePool]:
     """winlab's pool, empty, in libvirt's own mock of a hypervisor, which lives in this process."""
     monkeypatch.setenv("WINLAB_LIBVIRT_URI", "test:///default")
     xml = f"<pool type='dir'><name>{settings.POOL}</name><target><path>/pool</path></target></pool>"
     with connected() as conn:
         conn.storagePoolCreateXML(xml, 0)
-        yield volumes.Pool(conn)
+        yield volumes.StoragePool(conn)
         conn.storagePoolLookupByName(settings.POOL).destroy()
 
 
-def test_a_golden_image_is_removed_from_the_pool_too(pool: volumes.Pool) -> None:
+def test_a_golden_image_is_removed_from_the_pool_too(pool: volumes.StoragePool) -> None:
     plan = make(REHEARSAL)
     keep(plan)
     base = clone(plan).volume("base").name
@@ -65,15 +65,17 @@ def test_a_golden_image_is_removed_from_the_pool_too(pool: volumes.Pool) -> None
         assert found == plan.builders
 
 
-def test_an_image_that_is_being_uploaded_is_not_removed(pool: volumes.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_is_being_uploaded_is_not_removed(
+    pool: volumes.StoragePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = make(REHEARSAL)
     keep(plan)
     pool.create_disk(clone(plan).volume("base").name, 1)
-    monkeypatch.setattr(volumes.Pool, "is_abandoned", lambda *_: False)
+    monkeypatch.setattr(volumes.StoragePool, "is_abandoned", lambda *_: False)
     with pytest.raises(ConflictError, match="uploading"):
         prune.remove(library.find("windows-rehearsal"), Site())
     assert library.items()
-    monkeypatch.setattr(volumes.Pool, "is_abandoned", lambda *_: True)
+    monkeypatch.setattr(volumes.StoragePool, "is_abandoned", lambda *_: True)
     prune.remove(library.find("windows-rehearsal"), Site())
     assert pool.names() == []
 
@@ -91,7 +93,7 @@ class Passed(Exception):
 
 
 @pytest.fixture
-def stopped(monkeypatch: pytest.MonkeyPatch, pool: volumes.Pool) -> None:
+def stopped(monkeypatch: pytest.MonkeyPatch, pool: volumes.StoragePool) -> None:
     def begun(*_: object) -> None:
         raise Passed
 
@@ -128,7 +130,7 @@ def test_an_evaluation_that_ends_soon_is_told_of(days: int | None, told: int) ->
 
 
 @pytest.mark.usefixtures("stopped")
-def test_an_image_that_is_in_the_pool_alone_is_taken_as_it_is(pool: volumes.Pool) -> None:
+def test_an_image_that_is_in_the_pool_alone_is_taken_as_it_is(pool: volumes.StoragePool) -> None:
     plan = make(REHEARSAL)
     base = clone(plan).volume("base").name
     for name in (base, base + volumes.MARKER):

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from winlab import run
 from winlab.events import Progress
-from winlab.supply.artifacts.oci.write import File
+from winlab.supply.artifacts.oci.write import LayerFile
 from winlab.supply.images.apt import VARIABLE, debian_mirror
 
 SUITE = "trixie"  # that of the Linux guests; its nft matches their kernel
@@ -23,7 +23,7 @@ MERGED = ("bin", "sbin", "lib", "lib64")  # links into usr, which the package ba
 UNWANTED = ("*/gconv/*", "*/audit/*", "*/perl*", "*/systemd/*", "*/locale/*", "*/bash-completion/*", "*/valgrind/*")
 
 
-def fetch(packages: tuple[str, ...], work: Path, progress: Progress) -> list[File]:
+def fetch(packages: tuple[str, ...], work: Path, progress: Progress) -> list[LayerFile]:
     """The programs and libraries of *packages* and of all their dependencies.
 
     :param work: a folder for the unpacked packages.
@@ -60,10 +60,10 @@ def fetch(packages: tuple[str, ...], work: Path, progress: Progress) -> list[Fil
         return list(pick(archive))
 
 
-def pick(archive: tarfile.TarFile) -> Iterator[File]:
+def pick(archive: tarfile.TarFile) -> Iterator[LayerFile]:
     """The programs and libraries in *archive*, a root file system; folders that Debian merged into usr are links."""
     for name in MERGED:
-        yield File(f"/{name}", link=f"usr/{name}")
+        yield LayerFile(f"/{name}", link=f"usr/{name}")
     for member in archive:
         path = PurePosixPath(member.name.lstrip("./"))
         if path.parts[:1] and path.parts[0] in MERGED:
@@ -74,8 +74,8 @@ def pick(archive: tarfile.TarFile) -> Iterator[File]:
         if any(fnmatch.fnmatch(f"/{name}", pattern) for pattern in UNWANTED):
             continue
         if member.issym():
-            yield File(f"/{name}", link=member.linkname)
+            yield LayerFile(f"/{name}", link=member.linkname)
         elif member.isfile() or member.islnk():
             file = archive.extractfile(member)
             assert file is not None
-            yield File(f"/{name}", file.read(), member.mode & 0o755)
+            yield LayerFile(f"/{name}", file.read(), member.mode & 0o755)

@@ -13,7 +13,7 @@ from winlab.events import Progress
 from winlab.supply.artifacts.build import debs
 from winlab.supply.artifacts.build.go_programs import tag
 from winlab.supply.artifacts.oci import write
-from winlab.supply.artifacts.oci.write import Config, File, Folder
+from winlab.supply.artifacts.oci.write import Config, Folder, LayerFile
 
 LAYOUT = 1  # increment when images are made differently, so that cached ones are not used
 BIN = "/usr/local/bin"
@@ -37,7 +37,7 @@ class Layout:
     programs: Mapping[Program, str]
     config: Config
     packages: tuple[str, ...] = ()
-    items: tuple[File | Folder, ...] = ()
+    items: tuple[LayerFile | Folder, ...] = ()
     recipe: str = ""  # of an extension's image: what else decides its bytes
 
 
@@ -53,7 +53,7 @@ def _component(name: str, version: str, _kubernetes: str) -> Layout:
 def _proxy(name: str, version: str, kubernetes: str) -> Layout:
     # build/common.sh: its base image is distroless-iptables
     plain = _component(name, version, kubernetes)
-    links = tuple(File(f"/usr/sbin/{name}", link="xtables-nft-multi") for name in _IPTABLES)
+    links = tuple(LayerFile(f"/usr/sbin/{name}", link="xtables-nft-multi") for name in _IPTABLES)
     return Layout(plain.programs, plain.config, ("nftables", "iptables"), links)
 
 
@@ -77,10 +77,10 @@ def _pause(_name: str, version: str, _kubernetes: str) -> Layout:
 
 def _agnhost(_name: str, _version: str, kubernetes: str) -> Layout:
     # test/images/agnhost/Dockerfile
-    applets = tuple(File(f"/usr/bin/{name}", link="busybox") for name in APPLETS)
-    extra: tuple[File | Folder, ...] = (
+    applets = tuple(LayerFile(f"/usr/bin/{name}", link="busybox") for name in APPLETS)
+    extra: tuple[LayerFile | Folder, ...] = (
         *applets,
-        File("/agnhost-2", link="agnhost"),
+        LayerFile("/agnhost-2", link="agnhost"),
         Folder("/uploads"),
         Folder("/var/registry"),
     )
@@ -104,9 +104,11 @@ _BASE = (
     Folder("/tmp", 0o1777),  # noqa: S108 - of the image
     Folder("/run"),
     Folder("/root", 0o700),
-    File("/etc/passwd", b"root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n", 0o644),
-    File("/etc/group", b"root:x:0:\nnobody:x:65534:\n", 0o644),
-    File("/etc/nsswitch.conf", b"hosts: files dns\n", 0o644),
+    LayerFile(
+        "/etc/passwd", b"root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n", 0o644
+    ),
+    LayerFile("/etc/group", b"root:x:0:\nnobody:x:65534:\n", 0o644),
+    LayerFile("/etc/nsswitch.conf", b"hosts: files dns\n", 0o644),
 )
 
 
@@ -137,13 +139,13 @@ def make(
     :param work: an empty folder.
     :raises CommandError: the Debian packages can't be fetched.
     """
-    items: list[File | Folder] = [*_BASE]
+    items: list[LayerFile | Folder] = [*_BASE]
     if how.packages:
         scratch = work / "packages"
         scratch.mkdir()
         items += debs.fetch(how.packages, scratch, progress)
     items += how.items
-    items += [File(path, programs[program]) for program, path in how.programs.items()]
+    items += [LayerFile(path, programs[program]) for program, path in how.programs.items()]
     progress.say(f"writing {image}")
     blobs = work / "blobs"
     blobs.mkdir()

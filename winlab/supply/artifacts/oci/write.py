@@ -21,7 +21,7 @@ EPOCH = "1970-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True)
-class File:
+class LayerFile:
     """A file of an image: its absolute path there, and a local file, bytes, or the target of a ``link``."""
 
     path: str
@@ -49,7 +49,7 @@ class Config:
     env: tuple[str, ...] = (f"PATH={PATH}",)
 
 
-def write(target: Path, reference: str, items: Iterable[File | Folder], config: Config, *, work: Path) -> None:
+def write(target: Path, reference: str, items: Iterable[LayerFile | Folder], config: Config, *, work: Path) -> None:
     """Write a Linux image for amd64 of *items* to *target*.
 
     :param work: an empty folder with room for the layer.
@@ -80,7 +80,9 @@ def write(target: Path, reference: str, items: Iterable[File | Folder], config: 
     layout.write(target, blobs, {**root, "platform": {"architecture": "amd64", "os": "linux"}}, reference)
 
 
-def add_layer(source: Path, target: Path, image: ContainerImage, items: Iterable[File | Folder], *, work: Path) -> None:
+def add_layer(
+    source: Path, target: Path, image: ContainerImage, items: Iterable[LayerFile | Folder], *, work: Path
+) -> None:
     """Write the image in the archive *source*, with an additional layer of *items*, to *target*.
 
     :param work: an empty folder with room for the whole image.
@@ -98,7 +100,7 @@ def add_layer(source: Path, target: Path, image: ContainerImage, items: Iterable
     pack(target, blobs, blobs.path(_add(blobs, manifest)).read_bytes(), image.os, name)
 
 
-def _layer(blobs: layout.Blobs, items: Iterable[File | Folder]) -> str:
+def _layer(blobs: layout.Blobs, items: Iterable[LayerFile | Folder]) -> str:
     """Add a layer and return its digest."""
     scratch = blobs.folder / "layer"
     _write_layer(scratch, items)
@@ -115,9 +117,9 @@ def _add(blobs: layout.Blobs, document: object) -> str:
     return digest
 
 
-def _write_layer(target: Path, items: Iterable[File | Folder]) -> None:
+def _write_layer(target: Path, items: Iterable[LayerFile | Folder]) -> None:
     """Write the layer: sorted, owned by root, without times; folders precede their content."""
-    entries: dict[str, File | Folder] = {}
+    entries: dict[str, LayerFile | Folder] = {}
     for item in items:
         for parent in PurePosixPath(item.path).parents:
             entries.setdefault(str(parent), Folder(str(parent)))

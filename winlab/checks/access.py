@@ -13,7 +13,7 @@ from typing import Protocol
 import httpx
 
 from winlab import run
-from winlab.adapters.guests.scripts import Node
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.checks.model import CheckFailed, said
 from winlab.design.contract import Call, R
@@ -38,7 +38,7 @@ class Script(Protocol):
 
 
 @dataclass(frozen=True)
-class Means:
+class Access:
     """Ways to reach the parts of a lab. ``scale``: how much slower than on real CPUs things are."""
 
     kubectl: Kubectl
@@ -53,29 +53,29 @@ class Means:
     clock: Callable[[], float] = time.monotonic
 
 
-def of(lab: str, site: Site) -> tuple[list[Tag], Means]:
+def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
     """A lab's nodes and the ways to reach it.
 
     :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
     """
     with site.connected() as conn:
         tags = [machine.tag for machine in look.find(lab, conn)]
-    state = site.folder(lab)
+    folder = site.folder(lab)
 
     def execute(tag: Tag, command: list[str]) -> str:
-        with Node(tag, state) as node:
+        with NodeScripts(tag, folder) as node:
             return node.execute(command)
 
     def script(tag: Tag, call: Call[R]) -> R:
-        with Node(tag, state) as node:
+        with NodeScripts(tag, folder) as node:
             return node.run(call)
 
     def routes() -> dict[str, str]:
         with site.overlay() as northbound:
             return northbound.pod_routes(lab)
 
-    kubectl = Kubectl.of(state)
-    return tags, Means(
+    kubectl = Kubectl.of(folder)
+    return tags, Access(
         kubectl=kubectl,
         fetch=fetch,
         reaches=reaches,

@@ -18,7 +18,7 @@ from winlab.adapters.vm.domains import Machine
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError
-from winlab.lab_folder import LabState
+from winlab.lab_folder import LabFolder
 from winlab.operations import drives, load, logs, push
 
 PAYLOAD = {"linux": "base-kubernetes-linux-1.iso", "windows": "base-kubernetes-windows-1.iso"}
@@ -52,7 +52,7 @@ class Pool:
         return self.volumes.pop(name, None) is not None
 
 
-class World:
+class FakeLab:
     """Everything that a test may look at. ``script`` answers for the nodes' scripts."""
 
     def __init__(self) -> None:
@@ -60,16 +60,16 @@ class World:
         self.inside: dict[str, str] = {}  # domain -> volume
         self.log: list[str] = []
         self.script: Callable[[Tag, str, Mapping[str, Any]], dict[str, Any]] = lambda tag, name, settings: {}
-        self.state = LabState("lab")
-        self.drives = drives.Drives(None, self.pool, self.state)  # type: ignore[arg-type]
+        self.folder = LabFolder("lab")
+        self.drives = drives.Drives(None, self.pool, self.folder)  # type: ignore[arg-type]
 
     def add(self, one: Machine) -> Machine:
         self.inside[one.domain] = PAYLOAD[one.tag.os]
         return one
 
 
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World()
+def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
+    made = FakeLab()
 
     def insert(conn: object, domain: str, target: str, bus: str, path: Path) -> None:
         made.log.append(f"{domain.removeprefix('winlab-lab-')}: {path.name}")
@@ -78,11 +78,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     def medium(conn: object, domain: str, target: str) -> Path | None:
         return Path("/pool") / made.inside[domain] if domain in made.inside else None
 
-    class Node:
-        def __init__(self, tag: Tag, state: LabState) -> None:
+    class NodeScripts:
+        def __init__(self, tag: Tag, folder: LabFolder) -> None:
             self.tag = tag
 
-        def __enter__(self) -> Node:
+        def __enter__(self) -> NodeScripts:
             return self
 
         def __exit__(
@@ -103,7 +103,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(domains, "insert", insert)
     monkeypatch.setattr(domains, "medium", medium)
     for module in (push, load, logs):
-        monkeypatch.setattr(module, "Node", Node)
+        monkeypatch.setattr(module, "NodeScripts", NodeScripts)
     monkeypatch.setattr(drives, "PAUSE", 0.0)
     monkeypatch.setattr(push, "POLL", 0.0)
     return made

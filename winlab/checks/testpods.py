@@ -1,4 +1,4 @@
-"""The smoke test's world: its pods as they are now, and what can be asked of them.
+"""The smoke test's pods as they are now, and what can be asked of them.
 
 A pod is asked through the API server, which passes HTTP on to it (``kubectl get --raw .../pods/NAME:80/proxy/...``). So
 a row needs neither exec nor a program in the image, and does not involve the kubelet. ``netexec`` has ``/dial``, with
@@ -16,7 +16,7 @@ from typing import TypeVar
 from urllib.parse import urlencode
 
 from winlab.checks import pods
-from winlab.checks.means import Means
+from winlab.checks.access import Access
 from winlab.checks.model import CheckFailed, is_standin, said
 from winlab.checks.objects import Object, Objects, pod_problem
 from winlab.checks.pods import NAMESPACE, PORT, Seat
@@ -32,13 +32,13 @@ CHUNK, CHUNKS = 120_000, 9  # 1.03 MiB in one answer; one argument of a process 
 T = TypeVar("T")
 
 
-class World:
+class TestPods:
     """A lab with the smoke test's pods in it."""
 
-    def __init__(self, lab: str, tags: Sequence[Tag], means: Means, cluster: Objects) -> None:
+    def __init__(self, lab: str, tags: Sequence[Tag], access: Access, cluster: Objects) -> None:
         self.lab = lab
         self.tags = tuple(tags)
-        self.means = means
+        self.access = access
         self.cluster = cluster  # nodes, runtime classes, leases, DaemonSets, as they were at the start
         self.seats = {seat.pod: seat for seat in pods.seats(tags)}
         self.own = Objects([])  # pods, services and events of the namespace, as they were last seen
@@ -49,7 +49,7 @@ class World:
 
     def look(self) -> None:
         """Read what the namespace holds now."""
-        self.own = Objects.look(self.means.kubectl, ("pods", "services", "events"), NAMESPACE)
+        self.own = Objects.look(self.access.kubectl, ("pods", "services", "events"), NAMESPACE)
 
     @property
     def windows(self) -> list[Tag]:
@@ -66,7 +66,7 @@ class World:
         """Whether this host has a way out, so that a pod can be expected to have one."""
         with self._lock:
             if self._has_outside is None:
-                self._has_outside = self.means.reaches(*OUTSIDE)
+                self._has_outside = self.access.reaches(*OUTSIDE)
             return self._has_outside
 
     def node(self, tag: Tag) -> Object:
@@ -156,7 +156,7 @@ class World:
 
         :raises CheckFailed: it can't be run, or fails.
         """
-        return self.means.in_pod(NAMESPACE, pod, ["/agnhost", *words])
+        return self.access.in_pod(NAMESPACE, pod, ["/agnhost", *words])
 
     def transfer(self, source: str, target: str) -> int:
         """Have a pod fetch more than a mebibyte from another, over one TCP connection; returns the number of bytes.
@@ -200,11 +200,11 @@ class World:
 
         :raises CheckFailed: it failed at every attempt; the last reason.
         """
-        for _ in range(round(ATTEMPTS * self.means.scale) - 1):
+        for _ in range(round(ATTEMPTS * self.access.scale) - 1):
             try:
                 return action()
             except CheckFailed:
-                self.means.sleep(PAUSE * self.means.scale)
+                self.access.sleep(PAUSE * self.access.scale)
         return action()
 
     def _once(self, key: str, action: Callable[[], str]) -> str:
@@ -243,7 +243,7 @@ class World:
 
     def _kubectl(self, *words: str) -> str:
         try:
-            return self.means.kubectl.run(*words, limit=LIMIT)
+            return self.access.kubectl.run(*words, limit=LIMIT)
         except WinlabError as error:
             raise CheckFailed(said(error)) from error
 
