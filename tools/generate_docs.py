@@ -27,7 +27,7 @@ def cni_profiles() -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for profile in cni.profiles().values():
-        levels = [profile.support("windows", release).level for release in WINDOWS_RELEASES]
+        levels = [profile.support(release).level for release in WINDOWS_RELEASES]
         shown = " / ".join("**supported**" if level == "supported" else level for level in levels)
         rehearsal = "no" if profile.no_rehearsal else "yes"
         rows.append(f"| `{profile.name}` | {profile.pods} | {profile.carrier} | {shown} | {rehearsal} |")

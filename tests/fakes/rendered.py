@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
-from winlab.design.catalog.artifact import System
 from winlab.design.catalog.versions import Versions
 from winlab.design.render import containerd, kube_proxy, kubeadm, kubelet
+from winlab.design.system import SystemName
 
 FIELDS = Path(__file__).parent / "data" / "config-fields.json"
 TOKEN = "abcdef.0123456789abcdef"
@@ -101,7 +101,7 @@ LINUX = kubeadm.Member("linux-1", "10.77.0.151", labels=LABELS)
 WINDOWS = kubeadm.Member("node-1", "10.77.0.101", "windows", LABELS, kubeadm.worker_taints("windows"))
 
 
-def kubeadm_files(versions: Versions, os: System) -> dict[str, str]:
+def kubeadm_files(versions: Versions, os: SystemName) -> dict[str, str]:
     """Every kubeadm configuration for nodes of *os*."""
     found = {}
     for suffix, cluster in clusters(versions):
@@ -161,7 +161,7 @@ def _kubelet_configuration(versions: Versions, suffix: str) -> str:
     return yaml.safe_dump(found[0], sort_keys=False)
 
 
-def cases(versions: Versions, os: System) -> list[Case]:
+def cases(versions: Versions, os: SystemName) -> list[Case]:
     """What the real programs of these versions have to accept."""
     return [
         *_kubeadm(versions, os),
@@ -172,7 +172,7 @@ def cases(versions: Versions, os: System) -> list[Case]:
     ]
 
 
-def _kubeadm(versions: Versions, os: System) -> Iterator[Case]:
+def _kubeadm(versions: Versions, os: SystemName) -> Iterator[Case]:
     for name, text in kubeadm_files(versions, os).items():
         yield Case(
             f"kubeadm {name}",
@@ -183,7 +183,7 @@ def _kubeadm(versions: Versions, os: System) -> Iterator[Case]:
         )
 
 
-def _kubelet(versions: Versions, os: System) -> Iterator[Case]:
+def _kubelet(versions: Versions, os: SystemName) -> Iterator[Case]:
     flags = kubelet.windows_arguments(WINDOWS) if os == "windows" else _linux_flags(versions)
     # --version after them: all flags are read, and nothing is started
     yield Case("kubelet's flags", "kubelet", (*flags, "--version"), says=re.escape(f"Kubernetes {versions.kubernetes}"))
@@ -210,7 +210,7 @@ def _linux_flags(versions: Versions) -> tuple[str, ...]:
     return (*found, *(f"--{row['name']}={row['value']}" for row in extra))
 
 
-def _proxy(versions: Versions, os: System) -> Iterator[Case]:
+def _proxy(versions: Versions, os: SystemName) -> Iterator[Case]:
     if os == "windows":
         yield Case("kube-proxy's flags", "kube-proxy", (*kube_proxy.arguments(), "--version"), says=versions.kubernetes)
         files = proxy_files(versions)
@@ -231,18 +231,18 @@ def _proxy(versions: Versions, os: System) -> Iterator[Case]:
         )
 
 
-def _log_runner(os: System) -> Iterator[Case]:
+def _log_runner(os: SystemName) -> Iterator[Case]:
     started = ("cmd.exe", "/c", "echo started") if os == "windows" else ("echo", "started")
     flags = ("--log-file={folder}/log", *kubelet.ROTATION)
     yield Case("kube-log-runner's flags", "kube-log-runner", (*flags, *started))
     yield Case("kube-log-runner, the exit code", "kube-log-runner", (*flags, *_fails(os)), code=1)
 
 
-def _fails(os: System) -> tuple[str, ...]:
+def _fails(os: SystemName) -> tuple[str, ...]:
     return ("cmd.exe", "/c", "exit 1") if os == "windows" else ("false",)
 
 
-def _containerd(versions: Versions, os: System) -> Iterator[Case]:
+def _containerd(versions: Versions, os: SystemName) -> Iterator[Case]:
     yield Case(
         "containerd's configuration",
         "containerd",
@@ -253,7 +253,7 @@ def _containerd(versions: Versions, os: System) -> Iterator[Case]:
     )
 
 
-def refusals(versions: Versions, os: System) -> list[Case]:
+def refusals(versions: Versions, os: SystemName) -> list[Case]:
     """What the programs must refuse, or lose: proof that :func:`cases` can fail."""
     wrong = {
         "join": kubeadm_files(versions, os)["join-windows" if os == "windows" else "join-linux"].replace(

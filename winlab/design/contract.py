@@ -14,15 +14,15 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from winlab.design.catalog.artifact import System
 from winlab.design.cni.model import HnsNetwork, Masquerade
+from winlab.design.system import SystemName
 from winlab.errors import GuestError
 
 Service = Literal["running", "stopped", "absent"]
 Sha256ByName = dict[str, str]
-LINUX: tuple[System, ...] = ("linux",)
-WINDOWS: tuple[System, ...] = ("windows",)
-BOTH: tuple[System, ...] = ("linux", "windows")
+LINUX: tuple[SystemName, ...] = ("linux",)
+WINDOWS: tuple[SystemName, ...] = ("windows",)
+BOTH: tuple[SystemName, ...] = ("linux", "windows")
 LINUX_ONLY, WINDOWS_ONLY = {"on": "linux"}, {"on": "windows"}  # a setting that the other system's script lacks
 
 
@@ -39,7 +39,7 @@ class Call(Generic[R]):
     """A script with its settings. Subclasses are frozen dataclasses; their fields are the settings."""
 
     script: ClassVar[str]
-    on: ClassVar[tuple[System, ...]]
+    on: ClassVar[tuple[SystemName, ...]]
     result: ClassVar[type[CallResult]]
 
     def __init_subclass__(cls) -> None:

@@ -11,7 +11,7 @@ from winlab import files, run
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
-from winlab.design.catalog.artifact import System
+from winlab.design.system import SystemName
 from winlab.engine import engine
 from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
@@ -25,7 +25,7 @@ from winlab.supply.artifacts import store
 from winlab.supply.artifacts.oci import archive as oci
 
 ENGINES = ("docker", "podman")  # in this order
-SYSTEMS: tuple[System, ...] = ("linux", "windows")
+SYSTEMS: tuple[SystemName, ...] = ("linux", "windows")
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".oci")
 SAVING = 900.0  # seconds that an engine gets to write an image
 
@@ -35,7 +35,7 @@ class Ready:
     """An image ready for the nodes: its full name, its system, the OCI archive, and that file's SHA-256."""
 
     reference: str
-    os: System
+    os: SystemName
     path: Path
     sha256: str
 
@@ -109,7 +109,7 @@ def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> li
     return [_convert(archive, os, work, wanted, progress) for os in systems]
 
 
-def _convert(archive: Path, os: System, work: Path, wanted: str, progress: Progress) -> Ready:
+def _convert(archive: Path, os: SystemName, work: Path, wanted: str, progress: Progress) -> Ready:
     progress.say(f"checking the image for {os}")
     target = work / f"{os}.tar"
     (work / os).mkdir()
@@ -151,7 +151,7 @@ def _save(image: str, target: Path, progress: Progress) -> Path:
     )
 
 
-def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[System, list[Machine]]:
+def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[SystemName, list[Machine]]:
     """The nodes that get each image.
 
     :raises UsageError: no node runs a system that the image is for.
@@ -169,7 +169,7 @@ def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[Syst
     return found
 
 
-def steps(images: Sequence[Ready], nodes: dict[System, list[Machine]], drives: Drives) -> list[Step]:
+def steps(images: Sequence[Ready], nodes: dict[SystemName, list[Machine]], drives: Drives) -> list[Step]:
     """One step for each system's CD, and one for each node. :func:`clean` removes the CDs."""
     found = []
     for image in images:
@@ -185,7 +185,7 @@ def clean(lab: str, drives: Drives) -> None:
         drives.pool.delete(_volume(lab, os))
 
 
-def _volume(lab: str, os: System) -> str:
+def _volume(lab: str, os: SystemName) -> str:
     return f"{lab}.load-{os}.iso"
 
 

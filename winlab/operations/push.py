@@ -13,8 +13,7 @@ from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
-from winlab.design.catalog.artifact import System
-from winlab.design.plan.required import CONTAINERD, KUBERNETES
+from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError
@@ -25,10 +24,7 @@ from winlab.operations.drives import Drives
 from winlab.site import Site
 from winlab.supply.artifacts import executable
 
-PROGRAMS: dict[System, tuple[str, ...]] = {
-    "linux": (*KUBERNETES["linux"], *CONTAINERD["linux"], "runc", "crictl"),
-    "windows": tuple(f"{name}.exe" for name in (*KUBERNETES["windows"], *CONTAINERD["windows"], "crictl")),
-}
+PROGRAMS = {one.name: tuple(one.program_file(name) for name, _ in one.programs) for one in SYSTEMS}
 IN_PODS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns")
 RESTARTS = ("kubelet", "containerd")  # after these the node reports again
 SILENCE = 300.0  # seconds on hardware without news from the node; a kubelet renews its lease every 10 s
@@ -45,7 +41,7 @@ class PushedProgram:
     kubelet: str
 
 
-def program(binary: str, os: System) -> str:
+def program(binary: str, os: SystemName) -> str:
     """Which program of a node the file *binary* is, by its name.
 
     :raises UsageError: nodes of this system don't have it; the message says what can be pushed.
@@ -68,7 +64,7 @@ def program(binary: str, os: System) -> str:
     )
 
 
-def check(binary: Path, os: System) -> str:
+def check(binary: Path, os: SystemName) -> str:
     """Check that a file can be pushed to a node of this system; returns its SHA-256.
 
     :raises UsageError: it can't; nothing was touched.
@@ -200,7 +196,7 @@ def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, 
     return wait.until(look, progress, give_up, stall=stall, poll=POLL)
 
 
-def _system(machine: Machine) -> System:
+def _system(machine: Machine) -> SystemName:
     return "windows" if machine.tag.os == "windows" else "linux"
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from winlab import files
 from winlab.adapters.vm import domains
 from winlab.design.catalog import versions
-from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source, System
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source
 from winlab.design.plan import required
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render.domain import PAYLOAD_DRIVE, STORE_DRIVE
+from winlab.design.system import SystemName
+from winlab.design.system.windows import SHIM
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Load, Step
@@ -128,7 +130,7 @@ def _left_out(missing: frozenset[Artifact]) -> str:
     if not missing:
         return ""
     names = ", ".join(sorted(str(artifact) for artifact in missing))
-    shim = any(isinstance(artifact, Program) and artifact.name == required.WINDOWS_SHIM for artifact in missing)
+    shim = any(isinstance(artifact, Program) and artifact.name == SHIM for artifact in missing)
     return f" It lacks {names}" + (": nodes become Ready, and Windows runs no pods." if shim else ".")
 
 
@@ -153,7 +155,7 @@ def has_all(run: Run) -> bool:
     return all(_inserted(run, node) is not None for node in run.plan.nodes)
 
 
-def payload_step(run: Run, supply: Supply, system: System) -> Step:
+def payload_step(run: Run, supply: Supply, system: SystemName) -> Step:
     """The step that brings one system's payload into the pool, by itself: for another machine than the plan's nodes,
     so that it does not matter what those have."""
     payload = next(one for one in required.payloads(run.plan) if one.os == system)

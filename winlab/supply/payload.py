@@ -20,7 +20,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from winlab import data
-from winlab.design.catalog.artifact import ContainerImage, Obtained, Program, System
+from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
+from winlab.design.system import SystemName
 from winlab.supply.media import small_iso
 
 LABEL = "WINLAB_K8S"
@@ -30,7 +31,7 @@ PREFIX = "base-kubernetes-"
 class PayloadCd:
     """A planned payload CD: ``volume`` is its name in the pool."""
 
-    def __init__(self, system: System, obtained: Iterable[Obtained], plugins: Iterable[Program]) -> None:
+    def __init__(self, system: SystemName, obtained: Iterable[Obtained], plugins: Iterable[Program]) -> None:
         self.system = system
         self.files: dict[str, bytes | Path] = {}
         listed: dict[str, dict[str, dict[str, str | int]]] = {"programs": {}, "cni": {}, "images": {}}
@@ -73,7 +74,7 @@ def _crc32(path: Path) -> int:
     return check
 
 
-def _scripts(system: System) -> list[Path]:
+def _scripts(system: SystemName) -> list[Path]:
     if system == "linux":
         return []  # winlab_node comes over ssh
     return sorted((data.folder("unattend") / "windows/worker").glob("*.ps1"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
+from winlab.design import system
+from winlab.design.system import SystemName
 from winlab.events import Progress
-
-System = Literal["linux", "windows"]
 
 
 @dataclass(frozen=True, order=True)
@@ -18,12 +18,12 @@ class Program:
 
     name: str
     version: str
-    os: System
+    os: SystemName
 
     @property
     def file(self) -> str:
         """The name of the file: ``kubelet`` or ``kubelet.exe``."""
-        return f"{self.name}.exe" if self.os == "windows" else self.name
+        return system.get(self.os).program_file(self.name)
 
     def __str__(self) -> str:
         return f"{self.file} {self.version} ({self.os})"
@@ -34,7 +34,7 @@ class ContainerImage:
     """A container image for amd64 by its full reference (``registry.k8s.io/pause:3.10.2``); kept as an OCI archive."""
 
     reference: str
-    os: System
+    os: SystemName
 
     @property
     def file(self) -> str:

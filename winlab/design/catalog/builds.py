@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from winlab.design.catalog.artifact import System
+from winlab.design.system import SystemName
 
 
 class _Row(BaseModel):
@@ -41,7 +41,7 @@ class GoBuild(_Row):
     """Programs of one Go module, linked statically without C, and images of them."""
 
     module: str
-    os: System = "linux"
+    os: SystemName = "linux"
     programs: dict[str, str] = Field(min_length=1, description="by name, the import path of the package")
     stamps: dict[str, str] = Field(
         default={}, description="variables to set (-X); {version} and {date} stand for those of the release"

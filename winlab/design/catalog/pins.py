@@ -24,7 +24,8 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Program, System
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Program
+from winlab.design.system import SystemName
 from winlab.errors import HostError
 
 _URL = r"^https?://\S+$"
@@ -61,7 +62,7 @@ class ProgramPin(FilePin):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", description="without .exe")
     version: str
-    os: System
+    os: SystemName
     member: str | None = None
 
     @property
@@ -74,7 +75,7 @@ class ImagePin(_Row):
     """A container image; ``digest`` is that of its index, or of its manifest for this system on amd64."""
 
     reference: str = Field(pattern=r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[\w][\w.-]{0,127})?$")
-    os: System
+    os: SystemName
     digest: str | None = Field(default=None, pattern=r"^sha256:[0-9a-f]{64}$")
     os_build: str | None = Field(
         default=None,

@@ -20,6 +20,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from winlab import data
+from winlab.design import system
+from winlab.design.system import System
 from winlab.errors import HostError, NotFoundError, UsageError
 from winlab.events import Progress
 
@@ -86,6 +88,11 @@ class Recipe(BaseModel):
         default={}, description="Microsoft's public KMS client setup keys, by standard and datacenter"
     )
     evaluations: tuple[Evaluation, ...] = Field(default=(), description="Microsoft's, the newest first")
+
+    @property
+    def system(self) -> System:
+        """The system that the image holds; KeyError if it holds none."""
+        return system.get(self.os)
 
     @model_validator(mode="after")
     def _one_source(self) -> Recipe:

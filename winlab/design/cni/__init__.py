@@ -13,7 +13,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, GetJsonSchemaHandler
 
 from winlab import extensions
-from winlab.design.catalog.artifact import System
 from winlab.design.cni.elsewhere import Elsewhere
 from winlab.design.cni.model import PodNetwork
 from winlab.design.cni.profile import Profile
@@ -112,14 +111,16 @@ def require_rehearsal(profile: Profile) -> None:
         )
 
 
-def require_support(profile: Profile, os: System, release: str = "") -> None:
-    """Refuse a profile that can't run on this system at all.
+def require_support(profile: Profile, release: str) -> None:
+    """Refuse a profile that can't run on this release of Windows at all.
 
     :raises UsageError: it can't.
     """
-    support = profile.support(os, release)
+    support = profile.support(release)
     if support.level == "refused":
-        raise UsageError(f"The CNI profile '{profile.name}' can't be had with this system.", why=support.text)
+        raise UsageError(
+            f"The CNI profile '{profile.name}' does not support Windows Server {release}.", why=support.text
+        )
 
 
 def network(

@@ -8,16 +8,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 from winlab.design.cni.model import (
-    HNS_MTU,
     NODE_PREFIX,
     VXLAN_OVERHEAD,
     WINDOWS_PORT,
     WINDOWS_VNI,
     NodeNetwork,
     PodNetwork,
+    has_windows,
 )
 from winlab.design.cni.profile import Profile
 from winlab.design.problem import Problem
+from winlab.design.system.windows import HNS_MTU
 from winlab.errors import UsageError
 
 LARGEST_VNI = (1 << 24) - 1
@@ -140,7 +141,7 @@ def _mtu(network: PodNetwork, nodes: Sequence[NodeNetwork]) -> Iterator[Problem]
             f"An MTU of {network.mtu} is out of range.", f"Give network.mtu a value of {MTUS[0]} to {MTUS[-1]}."
         )
     need = HNS_MTU + (VXLAN_OVERHEAD if network.encapsulation == "vxlan" else 0)
-    if network.mtu < need and any(node.os == "windows" for node in nodes):
+    if network.mtu < need and has_windows(nodes):
         yield Problem(
             f"Windows pods send packets of up to {HNS_MTU} bytes whatever the NIC's MTU, which needs {need} on the "
             f"wire; the lab has {network.mtu}.",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
-from winlab.design.catalog.artifact import System
+from winlab.design.system import WINDOWS, SystemName
 from winlab.errors import WinlabError
 
 Encapsulation = Literal["none", "vxlan"]
@@ -18,7 +18,6 @@ Versions = Mapping[str, str]  # every version of a lab by name: kubernetes, cni_
 
 NODE_PREFIX = 24  # kube-controller-manager gives each node one /24 (its --node-cidr-mask-size)
 VXLAN_OVERHEAD = 50  # bytes: outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8
-HNS_MTU = 1450  # what Windows' HNS gives every pod of an l2bridge or overlay network (microsoft/SDN#517)
 WINDOWS_VNI = 4096  # Windows takes no smaller VNI (flannel's Documentation/backends.md; Calico's default is the same)
 WINDOWS_PORT = 4789  # nor any other UDP port for VXLAN
 
@@ -49,7 +48,7 @@ class NodeNetwork:
     """A node's part: its address, and the pod CIDR it was given (``.spec.podCIDR``; None: not given yet)."""
 
     name: str
-    os: System
+    os: SystemName
     address: str
     pod_cidr: str | None = None
 
@@ -84,6 +83,11 @@ class Patch:
     resource: str
     name: str
     body: Object
+
+
+def has_windows(nodes: Iterable[NodeNetwork]) -> bool:
+    """Whether one of the nodes runs Windows."""
+    return any(node.os == WINDOWS.name for node in nodes)
 
 
 @dataclass(frozen=True, order=True)

@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from winlab.design import system
 from winlab.design.catalog import releases
-from winlab.design.catalog.artifact import ContainerImage, Manifest, Program, System
+from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.cni.known import Known
 from winlab.design.cni.model import (
-    HNS_MTU,
     VXLAN_OVERHEAD,
     Answer,
     Encapsulation,
@@ -34,6 +34,7 @@ from winlab.design.cni.model import (
     Versions,
 )
 from winlab.design.problem import Problem
+from winlab.design.system import SystemName
 
 WINDOWS_RELEASES = ("2019", "2022", "2025")
 
@@ -154,10 +155,10 @@ class Profile(ABC):
         """Inner networks, besides the lab's own, for which the lab's router does source NAT on the way out."""
         return ()
 
-    def pod_mtu(self, network: PodNetwork, os: System) -> int:
+    def pod_mtu(self, network: PodNetwork, os: SystemName) -> int:
         """The MTU of a pod in bytes. On Windows HNS decides it; winlab can't change it."""
         linux = network.mtu - (VXLAN_OVERHEAD if network.encapsulation == "vxlan" else 0)
-        return HNS_MTU if os == "windows" else linux
+        return system.get(os).pod_mtu or linux
 
     # --- a cluster made elsewhere
 
@@ -179,10 +180,8 @@ class Profile(ABC):
     def windows_support(self, release: str) -> Support:
         """As :meth:`support`, for a Windows release that winlab knows."""
 
-    def support(self, os: System, release: str = "") -> Support:
-        """How far the profile can be relied on with this system (*release* such as ``2022``, for Windows only)."""
-        if os == "linux":
-            return Support("supported", f"{self.name} is at home on Linux.")
+    def support(self, release: str) -> Support:
+        """How far the profile can be relied on with a Windows release, such as ``2022``. All support Linux."""
         if release not in WINDOWS_RELEASES:
             return Support(
                 "refused",

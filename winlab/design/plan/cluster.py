@@ -30,7 +30,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     :raises UsageError: the versions, the Windows release, the CNI profile or the networks don't fit together.
     """
     chosen = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
-    releases = sorted({node.windows.release for node in nodes if node.windows is not None})
+    releases = _releases(nodes)
     profile = spec.network.cni or _suggested(nodes) or (WITH_WINDOWS if releases else LINUX_ALONE)
     for release in releases:
         compatible.check(chosen, release, None, profile)
@@ -68,12 +68,17 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
 
 
 def _check_support(nodes: Sequence[NodePlan], profile: str) -> None:
-    """Check that the profile is not known to fail on these systems, with any versions.
+    """Check that the profile is not known to fail on these releases of Windows, with any versions.
 
     :raises UsageError: it is known to fail.
     """
-    for node in nodes:
-        cni.require_support(cni.get(profile), node.os, node.windows.release if node.windows is not None else "")
+    for release in _releases(nodes):
+        cni.require_support(cni.get(profile), release)
+
+
+def _releases(nodes: Sequence[NodePlan]) -> list[str]:
+    """The releases of Windows that the nodes run."""
+    return sorted({node.windows.release for node in nodes if node.windows is not None})
 
 
 def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, foreign: ForeignCluster) -> ClusterPlan:
@@ -83,7 +88,7 @@ def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, for
     """
     chosen = versions.get(_not_newer(spec, foreign), allow_untested=spec.kubernetes.untested)
     profile = _joined_profile(spec, nodes, foreign)
-    for release in sorted({node.windows.release for node in nodes if node.windows is not None}):
+    for release in _releases(nodes):
         compatible.check(chosen, release, None, profile)
     _check_support(nodes, profile)
     pods = cni.network(
@@ -135,7 +140,7 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
             why=f"It has {foreign.cni_note}.",
             cure="Leave network.cni out.",
         )
-    suggested = _suggested(nodes) if any(node.os == "windows" for node in nodes) else cni.ELSEWHERE.name
+    suggested = _suggested(nodes) if any(node.windows for node in nodes) else cni.ELSEWHERE.name
     profile = foreign.cni or asked or suggested
     if profile is None:
         raise UsageError(
@@ -149,14 +154,14 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
 
 
 def _suggested(nodes: Sequence[NodePlan]) -> str | None:
-    """The profile that the image of a Windows node requires; None if none does."""
-    asked = (recipes.get(node.image).cni for node in nodes if node.os == "windows")
+    """The profile that a node's image requires; None if none does."""
+    asked = (recipes.get(node.image).cni for node in nodes)
     return next((name for name in asked if name is not None), None)
 
 
 def _check_rehearsal(nodes: Sequence[NodePlan], profile: str) -> None:
     """Refuse a profile that the stand-in can't take part in: its nodes would wait forever."""
-    if any(node.os == "windows" and recipes.get(node.image).build is not None for node in nodes):
+    if any(recipes.get(node.image).stand_in for node in nodes):
         cni.require_rehearsal(cni.get(profile))
 
 

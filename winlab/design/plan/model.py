@@ -16,6 +16,7 @@ from winlab.design.catalog.versions import Versions
 from winlab.design.plan.addons import AddonPlan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.stock import Material, Template
+from winlab.design.system import LINUX, SYSTEMS, WINDOWS, System
 
 POOL_LABEL = "winlab.internal/pool"  # of Kubernetes' nodes, where a lab has several pools
 
@@ -135,6 +136,11 @@ class LinuxNode(_Node):
     os: Literal["linux"] = "linux"
     windows: None = None
 
+    @property
+    def system(self) -> System:
+        """What the node runs."""
+        return LINUX
+
     def lasting(self) -> dict[str, Any]:
         """What identifies the node while its lab stands."""
         return self._lasting()
@@ -149,6 +155,11 @@ class WindowsNode(_Node):
 
     os: Literal["windows"] = "windows"
     windows: WindowsPlan
+
+    @property
+    def system(self) -> System:
+        """What the node runs."""
+        return WINDOWS
 
     @property
     def is_clone(self) -> bool:
@@ -280,6 +291,14 @@ class Plan(_Model):
     def windows_nodes(self) -> tuple[WindowsNode, ...]:
         """The nodes that run Windows."""
         return tuple(node for node in self.nodes if isinstance(node, WindowsNode))
+
+    def linux_nodes(self) -> tuple[LinuxNode, ...]:
+        """The nodes that run Linux."""
+        return tuple(node for node in self.nodes if isinstance(node, LinuxNode))
+
+    def systems(self) -> tuple[System, ...]:
+        """The systems that the nodes run."""
+        return tuple(one for one in SYSTEMS if any(node.system is one for node in self.nodes))
 
     def clones(self, golden: str | None = None) -> tuple[WindowsNode, ...]:
         """The nodes whose disks are based on a golden image, or on the one with this key."""

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winlab.design import addon, cni
+from winlab.design import addon, cni, system
 from winlab.design.catalog import versions
-from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Program, System
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Program
 from winlab.design.catalog.builds import GoBuild
 from winlab.design.catalog.pins import Pins
 from winlab.design.catalog.releases import Releases
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.model import Plan
+from winlab.design.system import LINUX, System, SystemName
+from winlab.design.system.windows import SHIM
 
-KUBERNETES = {
-    "linux": ("kubeadm", "kubelet", "kubectl"),
-    "windows": ("kubeadm", "kubelet", "kubectl", "kube-proxy", "kube-log-runner"),
-}
-WINDOWS_SHIM = "containerd-shim-runhcs-v1"  # starts Windows' containers
-CONTAINERD = {
-    "linux": ("containerd", "containerd-shim-runc-v2", "ctr"),
-    "windows": ("containerd", "ctr", WINDOWS_SHIM),
-}
-# A node becomes Ready without them: crictl is for users; the shim starts Windows' containers and has no source in Go
-OPTIONAL = frozenset({"crictl", WINDOWS_SHIM})
+# A node becomes Ready without them: crictl is for users; the shim has no source in Go
+OPTIONAL = frozenset({"crictl", SHIM})
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
+ONE_FOR_ALL = (*CONTROL_PLANE, "coredns/coredns")  # what a cluster made elsewhere has already
 REGISTRY = "registry.k8s.io"
 
 
@@ -32,7 +26,7 @@ REGISTRY = "registry.k8s.io"
 class RequiredPayload:
     """The content of one system's payload CD; ``programs`` go to the nodes' search path, ``plugins`` are CNI's."""
 
-    os: System
+    os: SystemName
     programs: tuple[Program, ...]
     plugins: tuple[Program, ...]
     images: tuple[ContainerImage, ...]
@@ -46,9 +40,8 @@ class RequiredPayload:
 def payloads(plan: Plan) -> list[RequiredPayload]:
     """One payload for each operating system in the lab."""
     return [
-        RequiredPayload(system, _programs(plan, system), _plugins(plan, system), _images(plan, system))
-        for system in ("linux", "windows")
-        if any(node.os == system for node in plan.nodes)
+        RequiredPayload(one.name, _programs(plan, one), _plugins(plan, one), _images(plan, one))
+        for one in plan.systems()
     ]
 
 
@@ -59,7 +52,7 @@ def kubectl(versions: Versions) -> Program:
 
 def node_images(plan: Plan, *, controller: bool) -> list[str]:
     """The references of the images that a Linux node gets before it joins; workers don't need the control plane's."""
-    names = [image.reference for image in _images(plan, "linux") if "/agnhost:" not in image.reference]
+    names = [image.reference for image in _images(plan, LINUX) if "/agnhost:" not in image.reference]
     if controller:
         return names
     return [name for name in names if not any(f"/{part}:" in name for part in CONTROL_PLANE)]
@@ -106,38 +99,30 @@ def optional(artifact: Artifact) -> bool:
 
 
 def _is_pause(image: ContainerImage) -> bool:
-    # it contains Windows' own layers, which can't be built; without it the node is Ready, but runs no pods
-    return image.os == "windows" and "/pause:" in image.reference
+    # with Windows' layers it can't be built; without it the node is Ready, but runs no pods
+    return system.get(image.os).own_layers and "/pause:" in image.reference
 
 
 def _programs(plan: Plan, system: System) -> tuple[Program, ...]:
-    versions = plan.cluster.versions
-    names = [(name, versions.kubernetes) for name in KUBERNETES[system]]
-    names += [(name, versions.containerd) for name in CONTAINERD[system]]
-    if system == "linux":
-        names.append(("runc", versions.runc))
-    names.append(("crictl", versions.crictl))
-    own = [one for row in plan.addons for one in row.artifacts if isinstance(one, Program) and one.os == system]
-    return (*(Program(name, version, system) for name, version in names), *own)
+    versions = plan.cluster.versions.by_name
+    own = [one for row in plan.addons for one in row.artifacts if isinstance(one, Program) and one.os == system.name]
+    return (*(Program(name, versions[component], system.name) for name, component in system.programs), *own)
 
 
 def _plugins(plan: Plan, system: System) -> tuple[Program, ...]:
     programs = cni.get(plan.cluster.profile).programs(plan.cluster.releases)
-    return tuple(program for program in programs if program.os == system)
+    return tuple(program for program in programs if program.os == system.name)
 
 
 def _images(plan: Plan, system: System) -> tuple[ContainerImage, ...]:
-    versions = plan.cluster.versions
-    names = [f"pause:{versions.pause}", f"e2e-test-images/agnhost:{versions.agnhost}"]
-    if system == "linux":
-        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"):
-            names.append(f"{name}:{versions.kubernetes}")
-        names += [f"etcd:{versions.etcd}", f"coredns/coredns:{versions.coredns}"]
-    if plan.joins:
-        names = [name for name in names if name.partition(":")[0] not in (*CONTROL_PLANE, "coredns/coredns")]
-    own = [ContainerImage(f"{REGISTRY}/{name}", system) for name in names]
+    versions = plan.cluster.versions.by_name
+    own = [
+        ContainerImage(f"{REGISTRY}/{name}:{versions[component]}", system.name)
+        for name, component in system.images
+        if not (plan.joins and name in ONE_FOR_ALL)
+    ]
     if plan.joins:  # the cluster itself decides the versions of everything else that runs there
         return tuple(own)
-    own += [image for image in cni.get(plan.cluster.profile).images(plan.cluster.releases) if image.os == system]
-    own += [one for row in plan.addons for one in row.artifacts if isinstance(one, ContainerImage) and one.os == system]
-    return tuple(dict.fromkeys(own))
+    theirs = [*cni.get(plan.cluster.profile).images(plan.cluster.releases)]
+    theirs += [one for row in plan.addons for one in row.artifacts if isinstance(one, ContainerImage)]
+    return tuple(dict.fromkeys([*own, *(image for image in theirs if image.os == system.name)]))

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 from lxml import etree
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from winlab.design import system
+from winlab.design.system import System, SystemName
+
 if TYPE_CHECKING:
     from winlab.design.plan.model import NodePlan, Plan
 
@@ -34,12 +37,17 @@ class Tag(BaseModel):
     lab: str
     node: str
     role: str
-    os: str
+    os: SystemName
     image: str
     user: str
     address: str
     floating: str
     plan: str
+
+    @property
+    def system(self) -> System:
+        """What the node runs."""
+        return system.get(self.os)
 
 
 def of(plan: Plan, node: NodePlan) -> Tag:

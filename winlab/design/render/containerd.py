@@ -11,9 +11,9 @@ from typing import Any
 import tomli_w
 import yaml
 
-from winlab.design.catalog.artifact import System
 from winlab.design.catalog.versions import Versions
 from winlab.design.render.kubeadm import SOCKETS
+from winlab.design.system import SystemName
 
 CNI_BIN = {"linux": "/opt/cni/bin", "windows": "C:/opt/cni/bin"}
 CNI_CONF = {"linux": "/etc/cni/net.d", "windows": "C:/etc/cni/net.d"}
@@ -46,7 +46,7 @@ WantedBy=multi-user.target
 """
 
 
-def config(versions: Versions, os: System) -> str:
+def config(versions: Versions, os: SystemName) -> str:
     """The text of config.toml: ASCII, as containerd.exe needs it."""
     runtime: dict[str, Any] = {"cni": _cni(versions, os)}
     if os == "linux":
@@ -57,7 +57,7 @@ def config(versions: Versions, os: System) -> str:
     return tomli_w.dumps({"version": 3, "plugins": plugins})
 
 
-def crictl(os: System) -> str:
+def crictl(os: SystemName) -> str:
     """The text of crictl.yaml."""
     return yaml.safe_dump({"runtime-endpoint": SOCKETS[os], "image-endpoint": SOCKETS[os], "timeout": 30})
 
@@ -67,7 +67,7 @@ def unit() -> str:
     return UNIT
 
 
-def _cni(versions: Versions, os: System) -> dict[str, Any]:
+def _cni(versions: Versions, os: SystemName) -> dict[str, Any]:
     number = tuple(int(part) for part in versions.containerd.split(".")[:2])
     place = {"bin_dirs": [CNI_BIN[os]]} if number >= CNI_DIRS_SINCE else {"bin_dir": CNI_BIN[os]}
     return {**place, "conf_dir": CNI_CONF[os]}

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import yaml
 
-from winlab.design.catalog.artifact import System
 from winlab.design.catalog.versions import Versions
+from winlab.design.system import SystemName
 
 API = "kubeadm.k8s.io/v1beta4"
-SOCKETS: Mapping[System, str] = {
+SOCKETS: Mapping[SystemName, str] = {
     "linux": "unix:///run/containerd/containerd.sock",
     "windows": "npipe:////./pipe/containerd-containerd",
 }
@@ -93,7 +93,7 @@ class Member:
 
     name: str
     address: str
-    os: System = "linux"
+    os: SystemName = "linux"
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] | None = None
 
@@ -112,7 +112,7 @@ def controller_taints(linux_workers: int) -> tuple[Taint, ...] | None:
     return None if linux_workers else ()
 
 
-def worker_taints(os: System) -> tuple[Taint, ...] | None:
+def worker_taints(os: SystemName) -> tuple[Taint, ...] | None:
     """The taints of workers: only pods that ask for Windows run on it."""
     return (WINDOWS_TAINT,) if os == "windows" else None
 

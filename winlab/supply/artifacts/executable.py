@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from winlab.design.catalog.artifact import Program, System
+from winlab.design.catalog.artifact import Program
+from winlab.design.system import SystemName
 
 # elf(5), e_machine: https://www.sco.com/developers/gabi/latest/ch4.eheader.html
 _ELF_MACHINES = {3: "x86 (32 bit)", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 183: "arm64", 243: "riscv64"}
@@ -15,7 +16,7 @@ _PE_MACHINES = {0x14C: "x86 (32 bit)", 0x1C0: "arm", 0x1C4: "arm", 0xAA64: "arm6
 _PE_AMD64 = 0x8664
 
 
-def problem(path: Path, os: System) -> str | None:
+def problem(path: Path, os: SystemName) -> str | None:
     """Why the file is not a program for *os* on amd64, as a sentence; None if it is one.
 
     :raises OSError: it can't be read.

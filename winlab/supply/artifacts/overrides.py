@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from winlab import files
-from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source, System
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source
+from winlab.design.system import SystemName
 from winlab.errors import UsageError
 from winlab.events import Progress
 from winlab.supply.artifacts import executable, store
@@ -87,7 +88,7 @@ def meant(name: str, path: Path, wanted: Iterable[Artifact]) -> Replaced:
 
     :raises UsageError: the file is not a program, or the lab uses none of that name and system.
     """
-    systems: tuple[System, ...] = ("linux", "windows")
+    systems: tuple[SystemName, ...] = ("linux", "windows")
     try:
         found = [system for system in systems if executable.problem(path, system) is None]
         why = executable.problem(path, "linux") or ""

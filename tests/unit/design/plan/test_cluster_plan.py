@@ -88,7 +88,7 @@ def test_linux_workers_stand_beside_windows() -> None:
                 "workers.os=windows-2025",
                 "network.cni=flannel-vxlan",
             ),
-            "can't be had with this system",
+            "does not support Windows Server 2025",
         ),
     ],
 )

@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 from winlab.design.catalog import versions
-from winlab.design.catalog.artifact import System
 from winlab.design.render import containerd
+from winlab.design.system import SystemName
 
 RUNTIME = "io.containerd.cri.v1.runtime"
 
 
-def parsed(containerd_version: str, os: System) -> dict[str, dict[str, dict[str, object]]]:
+def parsed(containerd_version: str, os: SystemName) -> dict[str, dict[str, dict[str, object]]]:
     chosen = versions.get("1.36").model_copy(update={"containerd": containerd_version})
     found = tomllib.loads(containerd.config(chosen, os))
     assert found["version"] == 3
@@ -23,7 +23,7 @@ def parsed(containerd_version: str, os: System) -> dict[str, dict[str, dict[str,
 
 
 @pytest.mark.parametrize("os", ["linux", "windows"])
-def test_the_sandbox_is_pinned(os: System) -> None:
+def test_the_sandbox_is_pinned(os: SystemName) -> None:
     text = containerd.config(versions.get(), os)
     assert text.isascii()
     images = tomllib.loads(text)["plugins"]["io.containerd.cri.v1.images"]

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from winlab.design.catalog.artifact import ContainerImage, Program, System
+from winlab.design.catalog.artifact import ContainerImage, Program
 from winlab.design.cni import plugins
 from winlab.design.cni.model import (
     WINDOWS_PORT,
@@ -31,8 +31,10 @@ from winlab.design.cni.model import (
     Support,
     Unreadable,
     Versions,
+    has_windows,
 )
 from winlab.design.cni.profile import Profile
+from winlab.design.system import LINUX, WINDOWS, System
 
 NAMESPACE = "kube-flannel"
 LABELS = {"k8s-app": "flannel"}
@@ -71,9 +73,9 @@ class FlannelVxlan(Profile):
         self, network: PodNetwork, nodes: Sequence[NodeNetwork], endpoint: Endpoint, versions: Versions
     ) -> list[Object]:
         """Namespace, rights, one configuration for both systems, and a DaemonSet for each system in the lab."""
-        made = [*_account(), _configuration(network), _daemon_set("linux", endpoint, _image(versions))]
-        if any(node.os == "windows" for node in nodes):
-            made.append(_daemon_set("windows", endpoint, HOST_PROCESS_IMAGE))
+        made = [*_account(), _configuration(network), _linux_daemon_set(endpoint, _image(versions))]
+        if has_windows(nodes):
+            made.append(_windows_daemon_set(endpoint))
         return made
 
     def linux_files(self, network: PodNetwork, node: NodeNetwork) -> dict[str, str]:
@@ -188,9 +190,34 @@ def _configuration(network: PodNetwork) -> Object:
     }
 
 
-def _daemon_set(os: System, endpoint: Endpoint, image: str) -> Object:
-    name = "kube-flannel-ds" if os == "linux" else "kube-flannel-ds-windows"
-    labels = {**LABELS, "app": name}
+def _linux_daemon_set(endpoint: Endpoint, image: str) -> Object:
+    container, pod = _pod(LINUX, endpoint, image)
+    container["command"] = ["/opt/bin/flanneld"]
+    container["args"].append("--ip-masq")  # on Windows each endpoint's OutBoundNAT does it
+    container["securityContext"] = {"privileged": False, "capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}}
+    container["volumeMounts"] += [
+        {"name": "run", "mountPath": "/run/flannel"},
+        {"name": "xtables-lock", "mountPath": "/run/xtables.lock"},
+    ]
+    pod["volumes"] += [
+        {"name": "run", "hostPath": {"path": "/run/flannel"}},
+        {"name": "xtables-lock", "hostPath": {"path": "/run/xtables.lock", "type": "FileOrCreate"}},
+    ]
+    return _daemon_set("kube-flannel-ds", pod)
+
+
+def _windows_daemon_set(endpoint: Endpoint) -> Object:
+    container, pod = _pod(WINDOWS, endpoint, HOST_PROCESS_IMAGE)
+    container["command"] = [FLANNELD_EXE]
+    pod["securityContext"] = {
+        "windowsOptions": {"hostProcess": True, "runAsUserName": "NT AUTHORITY\\SYSTEM"},
+    }
+    pod["os"] = {"name": "windows"}
+    return _daemon_set("kube-flannel-ds-windows", pod)
+
+
+def _pod(system: System, endpoint: Endpoint, image: str) -> tuple[Object, Object]:
+    """The container of flanneld and its pod, as far as they are the same on both systems."""
     container: Object = {
         "name": "kube-flannel",
         "image": image,
@@ -206,7 +233,7 @@ def _daemon_set(os: System, endpoint: Endpoint, image: str) -> Object:
         "volumeMounts": [{"name": "flannel-cfg", "mountPath": "/etc/kube-flannel/"}],
     }
     pod: Object = {
-        "nodeSelector": {"kubernetes.io/os": os},
+        "nodeSelector": {"kubernetes.io/os": system.name},
         "hostNetwork": True,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
@@ -214,24 +241,11 @@ def _daemon_set(os: System, endpoint: Endpoint, image: str) -> Object:
         "containers": [container],
         "volumes": [{"name": "flannel-cfg", "configMap": {"name": CONFIG}}],
     }
-    if os == "linux":
-        container["command"] = ["/opt/bin/flanneld"]
-        container["args"].append("--ip-masq")  # on Windows each endpoint's OutBoundNAT does it
-        container["securityContext"] = {"privileged": False, "capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}}
-        container["volumeMounts"] += [
-            {"name": "run", "mountPath": "/run/flannel"},
-            {"name": "xtables-lock", "mountPath": "/run/xtables.lock"},
-        ]
-        pod["volumes"] += [
-            {"name": "run", "hostPath": {"path": "/run/flannel"}},
-            {"name": "xtables-lock", "hostPath": {"path": "/run/xtables.lock", "type": "FileOrCreate"}},
-        ]
-    else:
-        container["command"] = [FLANNELD_EXE]
-        pod["securityContext"] = {
-            "windowsOptions": {"hostProcess": True, "runAsUserName": "NT AUTHORITY\\SYSTEM"},
-        }
-        pod["os"] = {"name": "windows"}
+    return container, pod
+
+
+def _daemon_set(name: str, pod: Object) -> Object:
+    labels = {**LABELS, "app": name}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",

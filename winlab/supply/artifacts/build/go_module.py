@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from winlab import run
-from winlab.design.catalog.artifact import System
+from winlab.design.system import SystemName
 from winlab.errors import HostError, TransferError, UsageError, WinlabError
 from winlab.events import Progress
 from winlab.supply.artifacts.build import toolchain
@@ -45,7 +45,7 @@ class Target:
     """What to compile from a module: packages by import path, for which system, and how."""
 
     packages: tuple[str, ...]
-    os: System
+    os: SystemName
     tags: tuple[str, ...] = ()
     cgo: bool = False  # also linked statically
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab.design.catalog.artifact import Program, System
+from winlab.design.catalog.artifact import Program
 from winlab.design.catalog.builds import GoBuild
+from winlab.design.system import SystemName
 from winlab.supply.artifacts.build.go_module import KUBERNETES
 
 OWN = Path(__file__).resolve().parent / "go"  # small programs of winlab's own
@@ -22,7 +23,7 @@ class Part:
     """
 
     module: str
-    packages: Mapping[System, Mapping[str, str]]
+    packages: Mapping[SystemName, Mapping[str, str]]
     stamps: Callable[[str, str], Mapping[str, str]]
     tags: tuple[str, ...] = ()
     cgo: bool = False
@@ -110,7 +111,7 @@ def part(program: Program, parts: Sequence[Part] = PARTS) -> Part | None:
     return next((part for part in parts if program.name in part.packages.get(program.os, {})), None)
 
 
-def systems(name: str, parts: Sequence[Part] = PARTS) -> list[System]:
+def systems(name: str, parts: Sequence[Part] = PARTS) -> list[SystemName]:
     """The systems that a program of that name is built for."""
     return [system for part in parts for system, packages in part.packages.items() if name in packages]
 

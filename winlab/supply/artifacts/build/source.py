@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import files, run
-from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program, System
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
 from winlab.design.catalog.builds import GoBuild
+from winlab.design.system import SystemName
 from winlab.errors import NotFoundError, UsageError, WinlabError
 from winlab.events import Progress
 from winlab.supply.artifacts import store
@@ -40,7 +41,7 @@ class _Group:
 
     part: Part
     module: GoModule
-    os: System
+    os: SystemName
 
     @property
     def inputs(self) -> dict[str, object]:

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program, System
+from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
 from winlab.design.catalog.recipes import Recipe
+from winlab.design.system import SystemName
 from winlab.supply.images import cache
 from winlab.supply.images.cache import Image
 
@@ -40,7 +41,7 @@ class ProgramRow(FileRow):
     kind: Literal["program"] = "program"
     name: _Name
     version: _Name
-    os: System
+    os: SystemName
     origin: str
 
     @property
@@ -54,7 +55,7 @@ class ImageRow(FileRow):
 
     kind: Literal["image"] = "image"
     reference: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")
-    os: System
+    os: SystemName
     origin: str
 
     @property

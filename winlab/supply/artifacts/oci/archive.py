@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from winlab.design.catalog.artifact import ContainerImage, System
+from winlab.design.catalog.artifact import ContainerImage
+from winlab.design.system import SystemName
 from winlab.errors import TransferError, UsageError
 from winlab.supply.artifacts.oci import layout
 
@@ -101,7 +102,7 @@ def verify(path: Path, image: ContainerImage, digest: str | None = None) -> None
         )
 
 
-def convert(path: Path, target: Path, os: System, *, work: Path, reference: str = "") -> ContainerImage:
+def convert(path: Path, target: Path, os: SystemName, *, work: Path, reference: str = "") -> ContainerImage:
     """Write the image in *path*, for amd64, as a plain OCI archive to *target*.
 
     :param work: an empty folder on a file system with room for it.
@@ -114,7 +115,7 @@ def convert(path: Path, target: Path, os: System, *, work: Path, reference: str 
     return ContainerImage(name, os)
 
 
-def pack(target: Path, blobs: layout.Blobs, manifest: bytes, os: System, name: str) -> None:
+def pack(target: Path, blobs: layout.Blobs, manifest: bytes, os: SystemName, name: str) -> None:
     """Write the image with this manifest, whose other parts are among *blobs*, as an OCI archive to *target*."""
     digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
     blobs.add(digest, manifest)
@@ -123,7 +124,7 @@ def pack(target: Path, blobs: layout.Blobs, manifest: bytes, os: System, name: s
     layout.write(target, blobs, root, name)
 
 
-def extract(path: Path, os: System, *, work: Path, reference: str = "") -> tuple[layout.Blobs, bytes, str]:
+def extract(path: Path, os: SystemName, *, work: Path, reference: str = "") -> tuple[layout.Blobs, bytes, str]:
     """Extract the image in *path*, for amd64: its configuration and layers, its manifest, its name.
 
     Parameters and errors are those of :func:`convert`.

@@ -1,0 +1,19 @@
+"""The systems of nodes: one file each has what is particular to it, as facts that other floors read. Pure."""
+
+from __future__ import annotations
+
+from winlab.design.system.linux import LINUX
+from winlab.design.system.model import System, SystemName, Taint
+from winlab.design.system.windows import WINDOWS
+
+SYSTEMS = (LINUX, WINDOWS)
+
+__all__ = ["LINUX", "SYSTEMS", "WINDOWS", "System", "SystemName", "Taint", "get"]
+
+
+def get(name: str) -> System:
+    """The system *name*; KeyError if there is none."""
+    for system in SYSTEMS:
+        if system.name == name:
+            return system
+    raise KeyError(name)

@@ -1,0 +1,48 @@
+"""Linux."""
+
+from __future__ import annotations
+
+from winlab.design.system.model import System
+
+LINUX = System(
+    name="linux",
+    title="Linux",
+    login="ssh",
+    control_plane=True,
+    programs=(
+        ("kubeadm", "kubernetes"),
+        ("kubelet", "kubernetes"),
+        ("kubectl", "kubernetes"),
+        ("containerd", "containerd"),
+        ("containerd-shim-runc-v2", "containerd"),
+        ("ctr", "containerd"),
+        ("runc", "runc"),
+        ("crictl", "crictl"),
+    ),
+    images=(
+        ("pause", "pause"),
+        ("e2e-test-images/agnhost", "agnhost"),
+        ("kube-apiserver", "kubernetes"),
+        ("kube-controller-manager", "kubernetes"),
+        ("kube-scheduler", "kubernetes"),
+        ("kube-proxy", "kubernetes"),
+        ("etcd", "etcd"),
+        ("coredns/coredns", "coredns"),
+    ),
+    own_layers=False,
+    program_suffix="",
+    program_format="a Linux program (ELF) for amd64",
+    cri_socket="unix:///run/containerd/containerd.sock",
+    cni_bin="/opt/cni/bin",
+    cni_conf="/etc/cni/net.d",
+    kubeadm_flags=True,
+    taint=None,
+    pod_mtu=None,
+    payload_drive=("sdb", "scsi"),  # Debian's cloud kernel has no AHCI
+    hyperv=False,
+    needless_cpu=("la57", "smap"),  # each page fault and each copy from user space would cost an emulator more
+    needs_cx16=False,
+    usual_boot=40.0,
+    usual_payload=900.0,
+    ready_silence=300.0,
+)

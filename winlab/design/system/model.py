@@ -1,0 +1,75 @@
+"""What a system is, for everything that treats Linux and Windows nodes alike. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+SystemName = Literal["linux", "windows"]
+
+
+@dataclass(frozen=True)
+class Taint:
+    """A node's taint."""
+
+    key: str
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclass(frozen=True)
+class System:
+    """The facts in which systems differ. Behaviour that differs is in a floor's linux.py and windows.py.
+
+    :param title: its name in messages.
+    :param login: how winlab logs in.
+    :param control_plane: whether controllers can run it.
+    :param programs: what nodes need on their search path, each with the component whose version it has.
+    :param images: the same for container images in Kubernetes' registry.
+    :param own_layers: whether its images contain layers of the system: one for each release, and none can be built.
+    :param program_suffix: what ends the file name of a program.
+    :param program_format: the format of a program, in words.
+    :param cri_socket: where kubelet and crictl find containerd.
+    :param cni_bin: the folder of CNI plug-ins.
+    :param cni_conf: the folder of CNI configuration.
+    :param kubeadm_flags: whether the kubelet reads the flags that kubeadm writes for it.
+    :param taint: what keeps pods for other systems away from its workers.
+    :param pod_mtu: the MTU of pods, in bytes, where the system itself decides it.
+    :param payload_drive: target and bus of the drive for the payload CD.
+    :param hyperv: whether it uses Hyper-V's enlightenments, which QEMU has with KVM.
+    :param needless_cpu: CPU features that it can do without, and that cost an emulator time.
+    :param needs_cx16: whether it refuses to boot without the instruction cmpxchg16b.
+    :param usual_boot: seconds from power-on to a login, on hardware.
+    :param usual_payload: seconds to build its payload.
+    :param ready_silence: seconds on hardware that a node may report the same before winlab gives up on it.
+    """
+
+    name: SystemName
+    title: str
+    login: Literal["ssh", "winrm"]
+    control_plane: bool
+    programs: tuple[tuple[str, str], ...]
+    images: tuple[tuple[str, str], ...]
+    own_layers: bool
+    program_suffix: str
+    program_format: str
+    cri_socket: str
+    cni_bin: str
+    cni_conf: str
+    kubeadm_flags: bool
+    taint: Taint | None
+    pod_mtu: int | None
+    payload_drive: tuple[str, str]
+    hyperv: bool
+    needless_cpu: tuple[str, ...]
+    needs_cx16: bool
+    usual_boot: float
+    usual_payload: float
+    ready_silence: float
+
+    def program_file(self, program: str) -> str:
+        """The name of a program's file: ``kubelet`` or ``kubelet.exe``."""
+        return f"{program}{self.program_suffix}"

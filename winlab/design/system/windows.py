@@ -1,0 +1,44 @@
+"""Windows Server."""
+
+from __future__ import annotations
+
+from winlab.design.system.model import System, Taint
+
+SHIM = "containerd-shim-runhcs-v1"  # starts Windows' containers
+HNS_MTU = 1450  # what HNS gives every pod of an l2bridge or overlay network (microsoft/SDN#517)
+
+WINDOWS = System(
+    name="windows",
+    title="Windows",
+    login="winrm",
+    control_plane=False,
+    programs=(
+        ("kubeadm", "kubernetes"),
+        ("kubelet", "kubernetes"),
+        ("kubectl", "kubernetes"),
+        ("kube-proxy", "kubernetes"),
+        ("kube-log-runner", "kubernetes"),
+        ("containerd", "containerd"),
+        ("ctr", "containerd"),
+        (SHIM, "containerd"),
+        ("crictl", "crictl"),
+    ),
+    images=(("pause", "pause"), ("e2e-test-images/agnhost", "agnhost")),
+    own_layers=True,
+    program_suffix=".exe",
+    program_format="a Windows program (PE) for amd64",
+    cri_socket="npipe:////./pipe/containerd-containerd",
+    cni_bin="C:/opt/cni/bin",
+    cni_conf="C:/etc/cni/net.d",
+    kubeadm_flags=False,  # the kubelet is a native service, whose command line has its flags
+    taint=Taint("os", "NoSchedule", "windows"),
+    pod_mtu=HNS_MTU,
+    payload_drive=("sdd", "sata"),  # Windows has the driver; the answer file's CD is in it before
+    hyperv=True,
+    needless_cpu=(),
+    needs_cx16=True,
+    usual_boot=1200.0,
+    usual_payload=600.0,
+    # an image of 300 MB may have to be pulled without any report of progress (facts: kubernetes-windows.md, D1)
+    ready_silence=1200.0,
+)
