@@ -13,11 +13,12 @@ from winlab.addons.installation import Installation
 from winlab.design import addon
 from winlab.design.addon import AddonSettings, PlannedLab
 from winlab.design.problem import Problem
+from winlab.design.spec.pools import Pool
 
 if TYPE_CHECKING:
     from winlab.engine.step import Step
 
-__all__ = ["Addon", "AddonSettings", "Check", "Cluster", "Installation", "PlannedLab", "Problem"]
+__all__ = ["Addon", "AddonSettings", "Check", "Cluster", "Installation", "PlannedLab", "Pool", "Problem"]
 
 
 class Addon(addon.Addon):

@@ -1,4 +1,4 @@
-"""Add-ons, as plan making knows them: settings, problems, artifacts. Pure; their steps: :mod:`winlab.addons.api`.
+"""Add-ons, as plan making knows them. Pure; their steps: :mod:`winlab.addons.api`.
 
 ``spec.addons`` turns them on::
 
@@ -54,6 +54,10 @@ class PlannedNode(Protocol):
     @property
     def os(self) -> Literal["linux", "windows"]:
         """What it runs."""
+
+    @property
+    def pool(self) -> str:
+        """The pool of a worker: one of the spec, or one that an add-on wishes for. Empty for controllers."""
 
     @property
     def memory_mib(self) -> int:
@@ -125,6 +129,13 @@ class Addon(ABC):
         if self.templates is not None:
             _texts(self.templates)
         return Releases() if self.pins is None else releases.read(self.pins, Releases)
+
+    def machines(self, settings: Any) -> Sequence[BaseModel]:  # noqa: ARG002
+        """The pools that it adds to the lab, each a :class:`winlab.addons.api.Pool`. Their nodes join as workers.
+
+        Settings alone decide, not the lab: the stock that a plan is made from depends on its pools.
+        """
+        return ()
 
     def problems(self, settings: Any, lab: PlannedLab) -> list[Problem]:  # noqa: ARG002
         """Why this lab can't have it; empty if it can. Called before anything is touched."""

@@ -58,7 +58,7 @@ def make(spec: Spec, name: str, tell: Listener) -> Alone:
             cure="Use 1 to 15 letters, digits and hyphens, beginning with a letter.",
         )
     workers = spec.workers[0].model_copy(update={"count": 1, "golden": False})
-    single = spec.model_copy(update={"workers": (workers,), "linux_workers": LinuxWorkers()})
+    single = spec.model_copy(update={"workers": (workers,), "linux_workers": LinuxWorkers(), "addons": {}})
     planned = planning.make(single, "alone", HostFacts(), Told(tell, "plan"))
     whole = planned.plan
     worker = next(node for node in whole.nodes if node.role == "worker")

@@ -131,7 +131,8 @@ def test_the_plan_has_settings_versions_and_artifacts() -> None:
     (row,) = plan.addons
     image, program = ContainerImage("motd.example/motd:v1.2.0", "linux"), Program("motd", "v1.2.0", "linux")
     manifest = Manifest("motd", "v1.2.0", "rules.yaml")
-    assert row.settings == {"text": "hello", "loud": False}
+    assert row.settings == {"text": "hello", "loud": False, "machines": 0, "system": "debian-13"}
+    assert row.pools == ()
     assert row.versions == {"motd": "v1.2.0"}
     assert row.artifacts == (image, program, manifest)
     assert {image, program, manifest} <= set(required.every(plan))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import plans
 import pytest
 from cases import CASES
+from distributions import Distribution, install_motd
 
 from winlab.design import spec
 from winlab.design.plan import make
@@ -57,6 +59,20 @@ def test_plans_are_made_and_rendered_without_reading(name: str) -> None:
     with nothing_is_read():
         files = folder.files(make.make(wanted, "lab", facts, at_hand))
     assert files == folder.files(plans.make(facts, source, *changes))
+
+
+@pytest.mark.usefixtures("fresh_registry")
+def test_machines_that_add_ons_wish_for_are_planned_without_reading(distribution: partial[Distribution]) -> None:
+    install_motd(distribution)
+    wanted = spec.load("1-1-1", ["addons.motd={text: hello, machines: 2}"])
+    at_hand = plans.stock(wanted)
+    made = make.make(wanted, "lab", plans.KVM, at_hand)
+    folder.files(made)  # imports open files
+    with nothing_is_read():
+        again = make.make(wanted, "lab", plans.KVM, at_hand)
+        folder.files(again)
+    assert again == made
+    assert made.pools() == ("node", "motd")
 
 
 def test_the_same_spec_is_the_same_plan_with_another_cache_or_home_or_name_of_the_medium(

@@ -75,6 +75,11 @@ def test_a_prefix_names_machine_and_node() -> None:
             plan.check_prefix(bad)
 
 
+def test_add_ons_are_refused_first() -> None:
+    with pytest.raises(UsageError, match="joins a cluster made elsewhere has no add-ons"):
+        make("addons.metrics-server={}")
+
+
 @pytest.mark.parametrize(
     ("server", "changes", "version"),
     [

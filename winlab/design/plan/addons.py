@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -10,11 +10,15 @@ from pydantic import BaseModel, ConfigDict
 from winlab.design import addon
 from winlab.design.addon import AddonSettings, Object, PlannedLab
 from winlab.design.catalog.artifact import Artifact
+from winlab.design.spec import wished
 from winlab.errors import UsageError
 
 
 class AddonPlan(BaseModel):
-    """A planned add-on: its settings as in the spec, the versions of its parts, and what has to be obtained."""
+    """A planned add-on: its settings as in the spec, the versions of its parts, and what has to be obtained.
+
+    ``pools`` are the names of its pools that have nodes.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -22,20 +26,29 @@ class AddonPlan(BaseModel):
     settings: dict[str, Any] = {}
     versions: dict[str, str] = {}
     artifacts: tuple[Artifact, ...] = ()
+    pools: tuple[str, ...] = ()
 
 
-def decide(wanted: Mapping[str, AddonSettings], lab: PlannedLab, minor: int) -> tuple[AddonPlan, ...]:
-    """Decide everything about the add-ons of a lab.
+def require_none(wanted: Collection[str]) -> None:
+    """Check that a lab which joins a cluster made elsewhere turns none on.
 
-    :param minor: of the lab's Kubernetes: 36 for 1.36.
-    :raises UsageError: the lab can't have one of them; the message names all reasons.
+    :raises UsageError: it does.
     """
-    if wanted and not any(node.role == "controller" for node in lab.nodes):
+    if wanted:
         raise UsageError(
             "A lab that joins a cluster made elsewhere has no add-ons.",
             why="They are installed into the lab's own cluster.",
             cure="Leave out 'addons', and install them there in the way of that cluster.",
         )
+
+
+def decide(wanted: Mapping[str, AddonSettings], lab: PlannedLab, minor: int) -> tuple[AddonPlan, ...]:
+    """Decide everything about the add-ons of a lab.
+
+    :param lab: with the machines that they wish for.
+    :param minor: of the lab's Kubernetes: 36 for 1.36.
+    :raises UsageError: the lab can't have one of them; the message names all reasons.
+    """
     found = {name: addon.registry()[name].problems(settings, lab) for name, settings in wanted.items()}
     every = [(name, problem) for name, problems in found.items() for problem in problems]
     if every:
@@ -61,4 +74,5 @@ def _decided(name: str, settings: AddonSettings, lab: PlannedLab, minor: int) ->
         settings=settings.model_dump(mode="json"),
         versions=versions,
         artifacts=tuple(one.required(settings, lab, versions)),
+        pools=tuple(pool.name for _, pool in wished.each(wished.pools({name: settings})) if pool.count),
     )

@@ -68,6 +68,8 @@ def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignC
     :raises UsageError: the spec is impossible on this host (networks overlap, external network too small).
     """
     check_lab_name(lab)
+    if foreign is not None:
+        addons.require_none(spec.addons)
     if spec.network.mtu > 1500:
         raise UsageError(
             f"network.mtu {spec.network.mtu} is larger than the host's external bridge allows (1500).",

@@ -18,7 +18,7 @@ from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.stock import Material, Template
 from winlab.design.system import LINUX, SYSTEMS, WINDOWS, System
 
-POOL_LABEL = "winlab.internal/pool"  # of Kubernetes' nodes, where a lab has several pools
+POOL_LABEL = "winlab.internal/pool"  # of Kubernetes' nodes, where a lab has several pools or an add-on's
 
 
 class _Model(BaseModel):
@@ -259,7 +259,8 @@ class Plan(_Model):
             "network": self.network.model_dump(mode="json", exclude={"resolvers"}),
             "cluster": self.cluster.lasting(),
             "nodes": [node.lasting() for node in self.nodes],
-            "addons": [row.model_dump(mode="json", exclude={"artifacts"}) for row in self.addons],
+            # the nodes of their pools are among the nodes above
+            "addons": [row.model_dump(mode="json", exclude={"artifacts", "pools"}) for row in self.addons],
         }
         return sha256_of(lasting)[:16]
 
@@ -309,8 +310,9 @@ class Plan(_Model):
         return tuple(dict.fromkeys(node.pool for node in self.nodes if node.pool))
 
     def labels(self, node: NodePlan) -> dict[str, str]:
-        """The labels for the Kubernetes node: the pool's, if the lab has several pools."""
-        return {POOL_LABEL: node.pool} if node.pool and len(self.pools()) > 1 else {}
+        """The labels for the Kubernetes node: the pool's, if the lab has several pools or the pool is an add-on's."""
+        wished = any(node.pool in row.pools for row in self.addons)  # the add-on's manifests may select it
+        return {POOL_LABEL: node.pool} if node.pool and (len(self.pools()) > 1 or wished) else {}
 
     def node(self, name: str) -> NodePlan:
         """The node *name*; KeyError if there is none."""

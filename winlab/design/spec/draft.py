@@ -16,7 +16,7 @@ from winlab.design.spec.pools import FIRST, LINUX_POOL, Pool, windows_only
 from winlab.errors import UsageError
 
 Place = tuple[str | int, ...]  # a field as pydantic names it: ("workers", 1, "cpus")
-OF_A_SPEC = re.compile(r"([a-z_]+(?:\.[a-z0-9_]+)*): (.*)", re.DOTALL)  # "workers.1.name: two pools are ..."
+OF_A_SPEC = re.compile(r"([a-z_]+(?:\.[a-z0-9_-]+)*): (.*)", re.DOTALL)  # "workers.1.name: two pools are ..."
 
 
 @dataclass(frozen=True)

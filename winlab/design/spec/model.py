@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, field_validator, model_validator
 
 from winlab.design.addon import ByName
 from winlab.design.cni import ProfileName
+from winlab.design.spec import wished
 from winlab.design.spec.fields import LINUX, Model, of, option
 from winlab.design.spec.load import load
 from winlab.design.spec.pools import LINUX_POOL, LinuxWorkers, Pool, places
@@ -154,7 +155,10 @@ class Spec(Model):
         :param environment: where ``WINLAB_*`` variables are looked up; default: the process's environment.
         :raises UsageError: the spec is invalid; the message says what, in which line, and the cure.
         """
-        return load(cls, source, changes, os=os, iso=iso, rehearse=rehearse, environment=environment)
+        made = load(cls, source, changes, os=os, iso=iso, rehearse=rehearse, environment=environment)
+        if rehearse:
+            wished.check_rehearsal(wished.pools(made.addons))
+        return made
 
     def called(self, name: str) -> Spec:
         """The spec with another name for its first pool."""
@@ -163,8 +167,9 @@ class Spec(Model):
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """All pools of workers, ``linux_workers`` last."""
-        return (*self.workers, *((self.linux_workers.pool(),) if self.linux_workers.count else ()))
+        """All pools of workers: the spec's own, ``linux_workers`` last, then those that its add-ons wish for."""
+        linux = (self.linux_workers.pool(),) if self.linux_workers.count else ()
+        return (*self.workers, *linux, *(pool for _, pool in wished.each(wished.pools(self.addons))))
 
     @model_validator(mode="after")
     def _names_differ(self) -> Spec:
@@ -179,19 +184,23 @@ class Spec(Model):
                 raise ValueError(f"workers.{number}.name: a pool called '{LINUX_POOL}' runs Linux, not '{pool.os}'")
         if LINUX_POOL in seen and self.linux_workers.count:
             raise ValueError(f"linux_workers.count: there is a pool called '{LINUX_POOL}' already")
+        wished.check_names(wished.pools(self.addons), seen)
         return self
 
     @model_validator(mode="after")
     def _addresses_suffice(self) -> Spec:
         last = ipaddress.IPv4Network(self.network.cidr).num_addresses - 2
         given = places(self.pools)
-        for number, pool in enumerate(self.workers):
-            room = given[pool.name]
+        every = [(f"workers.{number}.count", "", pool) for number, pool in enumerate(self.workers)]
+        for name, pool in wished.each(wished.pools(self.addons)):
+            every.append((f"addons.{name}", f" of the add-on '{name}'", pool))
+        for place, whose, pool in every:
+            room, called = given[pool.name], f"'{pool.name}'{whose}"
             if pool.count > len(room):
-                raise ValueError(f"workers.{number}.count: the pool '{pool.name}' can have {len(room)} nodes at most")
-            if room[0] + pool.count > last:
+                raise ValueError(f"{place}: the pool {called} can have {len(room)} nodes at most")
+            if pool.count and room[0] + pool.count > last:
                 raise ValueError(
-                    f"network.cidr: {self.network.cidr} is too small for {pool.count} nodes called '{pool.name}'; "
+                    f"network.cidr: {self.network.cidr} is too small for {pool.count} nodes called {called}; "
                     f"they take addresses from the {_ordinal(room[0])} on"
                 )
         return self

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from winlab.addons.api import Addon, AddonSettings, Check, Cluster, Installation, Problem
+from winlab.addons.api import Addon, AddonSettings, Check, Cluster, Installation, Pool, Problem
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ class MotdSettings(AddonSettings):
 
     text: str = Field(description="what is said")
     loud: bool = False
+    machines: int = Field(0, ge=0, description="how many machines of its own it says that on")
+    system: str = Field("debian-13", description="what these run")
 
 
 class Motd(Addon):
@@ -30,6 +32,9 @@ class Motd(Addon):
     Settings = MotdSettings
     pins = Path(__file__).with_name("pins.yaml")
     templates = Path(__file__).with_name("manifests")
+
+    def machines(self, settings):
+        return [Pool(name="motd", count=settings.machines, os=settings.system, cpus=1, memory=1024)]
 
     def problems(self, settings, lab):
         if settings.loud and any(node.os == "windows" for node in lab.nodes):
