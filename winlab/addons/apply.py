@@ -54,11 +54,12 @@ def step(installation: Installation) -> Step:
 
 
 def _after(installation: Installation) -> list[State]:
-    """The states of the nodes whose systems its programs and images are for; Linux nodes if it names none."""
+    """The states of its own machines, and of the nodes that its programs and images are for; by default Linux nodes."""
     run = installation.run
     parts = [one for one in installation.row.artifacts if isinstance(one, (ContainerImage, Program))]
     systems = {one.os for one in parts} or {"linux"}
-    return [ROUTES(run.lab), *(READY(run.lab, node.name) for node in run.plan.nodes if node.os in systems)]
+    nodes = [node for node in run.plan.nodes if node.os in systems or node.pool in installation.row.pools]
+    return [ROUTES(run.lab), *(READY(run.lab, node.name) for node in nodes)]
 
 
 def _look(kubectl: Kubectl, objects: Sequence[Object]) -> Met[None] | Waiting:

@@ -105,6 +105,14 @@ def test_an_add_on_for_linux_does_not_wait_for_windows() -> None:
     assert step.needs == {ROUTES("lab"), READY("lab", "controller-1")}
 
 
+@pytest.mark.usefixtures("motd")
+@pytest.mark.parametrize("system", ["debian-13", "windows-rehearsal"])
+def test_an_add_on_waits_for_its_own_machines(system: str) -> None:
+    *_, step = of(f"addons.motd={{text: hello, machines: 2, system: {system}}}")
+    own = {READY("lab", "motd-1"), READY("lab", "motd-2")}
+    assert step.needs == {ROUTES("lab"), READY("lab", "controller-1"), *own}
+
+
 # --- by themselves
 
 
