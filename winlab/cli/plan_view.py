@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from winlab.cli.common import print_table
+from winlab.design.plan.addons import AddonPlan
 from winlab.design.plan.model import Plan, WindowsPlan
 from winlab.design.spec.sizes import human
 
@@ -26,7 +27,7 @@ def show(plan: Plan) -> None:
             ["kubernetes", f"{versions.kubernetes}, containerd {versions.containerd}, etcd {versions.etcd}"],
             ["", f"API server {cluster.endpoint}, for the host {cluster.external}"],
             ["", f"CNI {cluster.profile}, pods {cluster.pod_cidr}, services {cluster.service_cidr}"],
-            *(["add-on", f"{row.name} {_settings(row.settings)}".strip()] for row in plan.addons),
+            *(["add-on", _addon(row)] for row in plan.addons),
         ],
     )
     print_table(
@@ -56,6 +57,12 @@ def show(plan: Plan) -> None:
 
 def _medium(windows: WindowsPlan) -> str:
     return f"SHA-256 {windows.medium[:12]}..." if windows.own_medium else "from the image's recipe"
+
+
+def _addon(row: AddonPlan) -> str:
+    """What was set, and which machines it has: ``motd text=hello; pool motd``."""
+    shown = f"{row.name} {_settings(row.settings)}".strip()
+    return "; ".join([shown, *(f"pool {name}" for name in row.pools)])
 
 
 def _settings(settings: dict[str, Any]) -> str:

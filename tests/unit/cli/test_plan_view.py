@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
+
 import plans
 import pytest
+from distributions import Distribution, install_motd
 
 from winlab.cli import plan_view
 
@@ -13,3 +17,15 @@ def test_add_ons_are_shown_with_what_was_set(capsys: pytest.CaptureFixture[str])
     assert "metrics-server resolution=20" in capsys.readouterr().out
     plan_view.show(plans.make(plans.KVM, "1-1-1"))
     assert "add-on" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("fresh_registry")
+def test_the_machines_of_an_add_on_are_shown_with_whose_they_are(
+    capsys: pytest.CaptureFixture[str], distribution: partial[Distribution]
+) -> None:
+    install_motd(distribution)
+    plan_view.show(plans.make(plans.KVM, "1-0-1", "addons.motd={text: hello, machines: 2}"))
+    shown = capsys.readouterr().out
+    assert "motd text=hello, loud=False, machines=2, system=debian-13; pool motd" in shown
+    assert re.search(r"motd-2 +debian-13 +1 +1 GiB", shown)
+    assert "In all: 4 CPUs, 5 GiB of memory" in shown
