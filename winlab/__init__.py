@@ -42,7 +42,8 @@ if TYPE_CHECKING:
         StepSkipped,
         StepStarted,
     )
-    from winlab.lab import Lab, Node
+    from winlab.lab import Lab
+    from winlab.node import Node
     from winlab.site import Site
     from winlab.steps.payload import Origin
 
@@ -84,7 +85,7 @@ __all__ = [
 ]
 _HOMES = {
     "Lab": "winlab.lab",
-    "Node": "winlab.lab",
+    "Node": "winlab.node",
     "Origin": "winlab.steps.payload",
     "Plan": "winlab.design.plan.model",
     "Site": "winlab.site",

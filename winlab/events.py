@@ -115,6 +115,10 @@ class Note(Event):
 Listener = Callable[[Event], None]
 
 
+def ignore(_event: Event) -> None:
+    """A listener that does nothing."""
+
+
 def record(event: Event) -> dict[str, Any]:
     """An event as one JSON object."""
     return {"event": type(event).__name__, **asdict(event)}

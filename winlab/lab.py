@@ -6,14 +6,9 @@ To see progress, pass a *listener*, which receives events (:mod:`winlab.events`)
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from winlab import settings
-from winlab.adapters.guests.base import Sink
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
@@ -24,7 +19,8 @@ from winlab.design.plan.stock import Stock
 from winlab.design.render import folder as rendered
 from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
-from winlab.events import Event, Listener, Told
+from winlab.events import Listener, Told, ignore
+from winlab.node import Node
 from winlab.operations import (
     bundle,
     consent,
@@ -39,7 +35,6 @@ from winlab.operations import (
     one_step,
     planning,
     push,
-    reach,
 )
 from winlab.operations.create import Until
 from winlab.operations.join import Joining
@@ -47,119 +42,10 @@ from winlab.operations.lock import Renewed
 from winlab.operations.logs import NodeDiagnostics
 from winlab.operations.look import NodeStatus
 from winlab.operations.push import PushedProgram
-from winlab.operations.reach import Screen
-from winlab.site import Site
+from winlab.site import Site, at_site
 from winlab.steps.payload import Origin
 from winlab.supply.artifacts.bundle.file import Bundle
 from winlab.supply.images.golden import Golden
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class _Sited(Protocol):
-    @property
-    def site(self) -> Site: ...
-
-
-S = TypeVar("S", bound=_Sited)
-
-
-def _at_site(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Wrap a method so that all layers below use the places of the object's site."""
-
-    @functools.wraps(method)
-    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.site.in_use():
-            return method(self, *args, **kwargs)
-
-    return call
-
-
-def ignore(_event: Event) -> None:
-    """A listener that does nothing."""
-
-
-@dataclass(frozen=True)
-class Executed:
-    """The result of a command in a node. Bytes that are not UTF-8 are replaced in the two texts."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
-
-
-class Node:
-    """One node of a lab. Get one from :meth:`Lab.node`."""
-
-    def __init__(self, lab: str, name: str, site: Site) -> None:
-        self.lab = lab
-        self.name = name
-        self.site = site
-
-    @_at_site
-    def execute(self, command: Sequence[str], *, via: Literal["ssh", "winrm"] | None = None) -> Executed:
-        """Run a command to its end.
-
-        :param command: its words; a single word is run as a line of the node's shell.
-        :param via: by default WinRM on Windows and ssh on Linux.
-        :raises NotFoundError: there is no such lab or node.
-        :raises GuestError: the node does not run, or can't be reached.
-        """
-        out, err = bytearray(), bytearray()
-        code = reach.execute(self.lab, self.name, self.site, command, out.extend, err.extend, via)
-        return Executed(code, out.decode(errors="replace"), err.decode(errors="replace"))
-
-    @_at_site
-    def stream(
-        self, command: Sequence[str], stdout: Sink, stderr: Sink, *, via: Literal["ssh", "winrm"] | None = None
-    ) -> int:
-        """Run a command, hand over its output as it comes, and return its exit code.
-
-        :raises WinlabError: as :meth:`execute`.
-        """
-        return reach.execute(self.lab, self.name, self.site, command, stdout, stderr, via)
-
-    @_at_site
-    def ssh(self) -> list[str | Path]:
-        """The command line that opens an ssh session on the node. Its host key is already known.
-
-        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
-        """
-        return reach.ssh(self.lab, self.name, self.site)
-
-    @_at_site
-    def screen(self) -> Screen:
-        """Where the node's VNC server listens, and its password.
-
-        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
-        """
-        return reach.screen(self.lab, self.name, self.site)
-
-    @_at_site
-    def screenshot(self) -> bytes:
-        """The node's screen as PNG.
-
-        :raises NotFoundError: there is no such lab or node.
-        """
-        return reach.screenshot(self.lab, self.name, self.site)
-
-    @_at_site
-    def serial_log(self) -> bytes:
-        """What the node's serial port has written so far.
-
-        :raises NotFoundError: there is no such lab or node.
-        """
-        return reach.serial_log(self.lab, self.name, self.site)
-
-    @_at_site
-    def console(self) -> None:
-        """Connect the terminal to the node's serial port until Ctrl-].
-
-        :raises UsageError: there is no terminal.
-        :raises NotFoundError: there is no such lab or node.
-        """
-        reach.console(self.lab, self.name, self.site)
 
 
 class Lab:
@@ -193,7 +79,7 @@ class Lab:
 
     # -- plan and make
 
-    @_at_site
+    @at_site
     def plan(self, spec: Spec, *, facts: HostFacts | None = None, listener: Listener = ignore) -> Plan:
         """Decide everything that would exist. Nothing is touched.
 
@@ -204,7 +90,7 @@ class Lab:
         self._stocks[planned.plan.digest] = planned.stock
         return planned.plan
 
-    @_at_site
+    @at_site
     def render(self, plan: Plan, folder: Path) -> list[Path]:
         """Write every file that guests and libvirt would be given, with secrets masked; returns the paths.
 
@@ -212,7 +98,7 @@ class Lab:
         """
         return rendered.write(plan, folder)
 
-    @_at_site
+    @at_site
     def create(
         self,
         plan: Plan,
@@ -238,7 +124,7 @@ class Lab:
         fetch = consent.settle(plan, self.site, accepted=accept_eula)
         create.create(plan, stock, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
 
-    @_at_site
+    @at_site
     def plan_join(
         self,
         spec: Spec,
@@ -266,7 +152,7 @@ class Lab:
             context=context, server=server, prefix=prefix, origin=origin,
         )  # fmt: skip
 
-    @_at_site
+    @at_site
     def join(
         self,
         joining: Joining,
@@ -284,7 +170,7 @@ class Lab:
         fetch = consent.settle(joining.planned.plan, self.site, accepted=accept_eula)
         join.join(joining, self.site, listener, until=until, origin=origin, consent=fetch)
 
-    @_at_site
+    @at_site
     def bundle(
         self, plan: Plan, to: Path | None = None, *, origin: Origin | None = None, listener: Listener = ignore
     ) -> Bundle:
@@ -296,7 +182,7 @@ class Lab:
         """
         return bundle.gather(plan, self._stock(plan), to, origin or Origin(), listener)
 
-    @_at_site
+    @at_site
     def build_golden(
         self, plan: Plan, *, origin: Origin | None = None, accept_eula: bool = False, listener: Listener = ignore
     ) -> Golden:
@@ -308,7 +194,7 @@ class Lab:
         fetch = consent.settle(plan, self.site, accepted=accept_eula)
         return golden.build(plan, self._stock(plan), self.site, listener, origin or Origin(), consent=fetch)
 
-    @_at_site
+    @at_site
     def lock(
         self,
         plan: Plan,
@@ -341,7 +227,7 @@ class Lab:
 
     # -- look
 
-    @_at_site
+    @at_site
     def status(self) -> list[NodeStatus]:
         """The nodes as they are now; each running node is asked over a verified login.
 
@@ -349,7 +235,7 @@ class Lab:
         """
         return look.status(self.name, self.site)
 
-    @_at_site
+    @at_site
     def machines(self) -> list[Machine]:
         """The lab's virtual machines with their states, without asking them; empty if there are none."""
         return look.machines(self.name, self.site)
@@ -358,7 +244,7 @@ class Lab:
         """One node. It is not checked here; its methods raise if there is no such node."""
         return Node(self.name, name, self.site)
 
-    @_at_site
+    @at_site
     def logs(self, node: str = "", lines: int = 60) -> list[NodeDiagnostics]:
         """Conditions, events and the last lines of the logs of one node, or of all of them.
 
@@ -369,7 +255,7 @@ class Lab:
 
     # -- the cluster
 
-    @_at_site
+    @at_site
     def kubectl_program(self) -> Kubectl:
         """The lab's own kubectl, of the cluster's version, and its kubeconfig.
 
@@ -385,7 +271,7 @@ class Lab:
         """
         return self.kubectl_program().run(*words)
 
-    @_at_site
+    @at_site
     def kubeconfig(self) -> str:
         """The lab's kubeconfig.
 
@@ -393,7 +279,7 @@ class Lab:
         """
         return kubeconfig.read(self.site.folder(self.name))
 
-    @_at_site
+    @at_site
     def merge_kubeconfig(self, *, use: bool = False) -> Path:
         """Merge the lab's kubeconfig into the user's own, as the context ``winlab-NAME``; returns that file.
 
@@ -402,7 +288,7 @@ class Lab:
         """
         return kubeconfig.publish(self.name, use=use)
 
-    @_at_site
+    @at_site
     def push(self, node: str, binary: str, *, restore: bool = False, listener: Listener = ignore) -> PushedProgram:
         """Replace a program on a running node with your own build, or restore the original.
 
@@ -417,7 +303,7 @@ class Lab:
             usual=60,
         )
 
-    @_at_site
+    @at_site
     def load(self, image: str, *, name: str = "", listener: Listener = ignore) -> dict[str, list[str]]:
         """Load a container image onto every node of its operating system; returns the nodes, by the image's full name.
 
@@ -429,7 +315,7 @@ class Lab:
 
     # -- the end
 
-    @_at_site
+    @at_site
     def destroy(self, *, listener: Listener = ignore) -> list[str]:
         """Remove every trace of the lab; safe to repeat. Images are kept.
 

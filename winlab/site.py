@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from winlab import lab_folder, settings
 from winlab.adapters.overlay import ovn
@@ -103,3 +105,26 @@ class Site:
         """The labs that have a local folder."""
         with self.in_use():
             return lab_folder.labs()
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Sited(Protocol):
+    @property
+    def site(self) -> Site: ...
+
+
+S = TypeVar("S", bound=_Sited)
+
+
+def at_site(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Wrap a method so that all layers below use the places of the object's site."""
+
+    @functools.wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.site.in_use():
+            return method(self, *args, **kwargs)
+
+    return call

@@ -1,0 +1,95 @@
+"""One node of a lab: run commands on it, see its screen, read its serial port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from winlab.adapters.guests.base import Sink
+from winlab.operations import reach
+from winlab.operations.reach import Screen
+from winlab.site import Site, at_site
+
+
+@dataclass(frozen=True)
+class Executed:
+    """The result of a command in a node. Bytes that are not UTF-8 are replaced in the two texts."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class Node:
+    """One node of a lab. Get one from :meth:`Lab.node`."""
+
+    def __init__(self, lab: str, name: str, site: Site) -> None:
+        self.lab = lab
+        self.name = name
+        self.site = site
+
+    @at_site
+    def execute(self, command: Sequence[str], *, via: Literal["ssh", "winrm"] | None = None) -> Executed:
+        """Run a command to its end.
+
+        :param command: its words; a single word is run as a line of the node's shell.
+        :param via: by default WinRM on Windows and ssh on Linux.
+        :raises NotFoundError: there is no such lab or node.
+        :raises GuestError: the node does not run, or can't be reached.
+        """
+        out, err = bytearray(), bytearray()
+        code = reach.execute(self.lab, self.name, self.site, command, out.extend, err.extend, via)
+        return Executed(code, out.decode(errors="replace"), err.decode(errors="replace"))
+
+    @at_site
+    def stream(
+        self, command: Sequence[str], stdout: Sink, stderr: Sink, *, via: Literal["ssh", "winrm"] | None = None
+    ) -> int:
+        """Run a command, hand over its output as it comes, and return its exit code.
+
+        :raises WinlabError: as :meth:`execute`.
+        """
+        return reach.execute(self.lab, self.name, self.site, command, stdout, stderr, via)
+
+    @at_site
+    def ssh(self) -> list[str | Path]:
+        """The command line that opens an ssh session on the node. Its host key is already known.
+
+        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+        """
+        return reach.ssh(self.lab, self.name, self.site)
+
+    @at_site
+    def screen(self) -> Screen:
+        """Where the node's VNC server listens, and its password.
+
+        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+        """
+        return reach.screen(self.lab, self.name, self.site)
+
+    @at_site
+    def screenshot(self) -> bytes:
+        """The node's screen as PNG.
+
+        :raises NotFoundError: there is no such lab or node.
+        """
+        return reach.screenshot(self.lab, self.name, self.site)
+
+    @at_site
+    def serial_log(self) -> bytes:
+        """What the node's serial port has written so far.
+
+        :raises NotFoundError: there is no such lab or node.
+        """
+        return reach.serial_log(self.lab, self.name, self.site)
+
+    @at_site
+    def console(self) -> None:
+        """Connect the terminal to the node's serial port until Ctrl-].
+
+        :raises UsageError: there is no terminal.
+        :raises NotFoundError: there is no such lab or node.
+        """
+        reach.console(self.lab, self.name, self.site)
