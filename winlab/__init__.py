@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from winlab.checks.report import Report
     from winlab.design.plan.model import Plan
     from winlab.design.spec.model import Spec
     from winlab.errors import (
@@ -65,6 +66,7 @@ __all__ = [
     "Note",
     "Origin",
     "Plan",
+    "Report",
     "RunEnded",
     "RunStarted",
     "Site",
@@ -88,6 +90,7 @@ _HOMES = {
     "Node": "winlab.node",
     "Origin": "winlab.steps.payload",
     "Plan": "winlab.design.plan.model",
+    "Report": "winlab.checks.report",
     "Site": "winlab.site",
     "Spec": "winlab.design.spec.model",
     **dict.fromkeys(

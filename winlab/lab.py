@@ -12,6 +12,8 @@ from winlab import settings
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
+from winlab.checks import suites
+from winlab.checks.report import Report
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
@@ -312,6 +314,31 @@ class Lab:
         :raises WinlabError: there is no such image, no node can run it, or a node refused.
         """
         return load.to_lab(self.name, self.site, image, listener, name=name)
+
+    @at_site
+    def test_readiness(
+        self, *, only: str | None = None, timeout: float | None = None, listener: Listener = ignore
+    ) -> Report:
+        """Wait until every part of the cluster is ready; the report says why one is not.
+
+        :param only: identifiers of checks, with commas between; None: all.
+        :param timeout: seconds for each check, instead of its own limit.
+        :raises UsageError: *only* names a check that does not exist; nothing was touched.
+        :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+        """
+        return suites.readiness(self.name, self.site, listener, only=only, timeout=timeout)
+
+    @at_site
+    def test_smoke(self, *, only: str | None = None, keep: bool = False, listener: Listener = ignore) -> Report:
+        """Run pods on the lab's nodes and have them talk: to each other, to services, to the outside.
+
+        :param only: identifiers of checks, with commas between; None: all.
+        :param keep: leave the pods for inspection.
+        :raises UsageError: *only* names a check that does not exist; nothing was touched.
+        :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+        :raises ClusterError: the API server does not answer, or refuses the pods.
+        """
+        return suites.smoke(self.name, self.site, listener, only=only, keep=keep)
 
     # -- the end
 

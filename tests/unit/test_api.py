@@ -8,9 +8,11 @@ from typing import Any
 import example
 import plans
 import pytest
+from checks_fakes import CONTROLLER, LINUX, Cluster, access
 
 import winlab
 from winlab import Lab, Site, Spec, UsageError, settings
+from winlab.checks import access as ways
 from winlab.design.plan.stock import Stock
 from winlab.operations import consent, create, destroy, load, look, push, reach
 
@@ -52,6 +54,38 @@ def test_the_example_plans_creates_changes_and_destroys(
     assert (plan.lab, site, options["until"]) == ("ci", names["lab"].site, "cluster")
     assert asked[1][1] == ("ci", "node-1", "out/kubelet.exe", False)
     assert names["removed"] == ["all"]
+
+
+def test_the_example_tests_a_lab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(CONTROLLER, LINUX)
+    cluster.broken = {("linux-1", "*")}
+    reached: list[tuple[str, Any]] = []
+    monkeypatch.setattr(
+        ways, "of", lambda name, site: reached.append((name, site)) or (list(cluster.tags), access(cluster))
+    )
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"lab": Lab("ci"), "Path": Path}
+    exec(example.code("Test"), names)
+    assert reached == [("ci", names["lab"].site)] * 2
+    said = capsys.readouterr().out
+    assert "readiness of 'ci'" in said
+    assert "smoke of 'ci': 1 passed, 1 failed" in said
+    assert "i/o timeout" in said
+    assert b'failures="1"' in (tmp_path / "smoke.xml").read_bytes()
+
+
+def test_a_test_tells_its_listener_and_refuses_unknown_checks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, told = Cluster(CONTROLLER, LINUX), []
+    monkeypatch.setattr(ways, "of", lambda _name, _site: (list(cluster.tags), access(cluster)))
+    lab = Lab("ci")
+    for test in (lab.test_readiness, lab.test_smoke):
+        with pytest.raises(UsageError, match="no check '99'"):
+            test(only="99")
+    assert not cluster.calls
+    lab.test_readiness(only="R4", timeout=0, listener=told.append)
+    assert {type(event).__name__ for event in told} >= {"StepStarted", "StepDone"}
 
 
 def test_every_public_name_is_there() -> None:

@@ -1,9 +1,8 @@
-"""What checks are made of: an outcome, a result, a report. Pure."""
+"""What checks are made of: an outcome, a result. Pure."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,28 +45,6 @@ class RowResult:
     outcome: Outcome
     detail: str = ""
     seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Report:
-    """All results of a suite (``smoke``, ``readiness``) in one lab; ``begun`` is seconds since 1970."""
-
-    suite: str
-    lab: str
-    results: tuple[RowResult, ...]
-    begun: float
-    seconds: float
-
-    @property
-    def failed(self) -> tuple[RowResult, ...]:
-        """The results that make the whole fail."""
-        return tuple(result for result in self.results if result.outcome is Outcome.FAILED)
-
-    @property
-    def counts(self) -> dict[Outcome, int]:
-        """How many results have each outcome; outcomes without results are left out."""
-        found = Counter(result.outcome for result in self.results)
-        return {outcome: found[outcome] for outcome in Outcome if found[outcome]}
 
 
 def is_standin(tag: Tag) -> bool:

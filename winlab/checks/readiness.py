@@ -15,7 +15,7 @@ from winlab.addons import record
 from winlab.addons.api import Addon, Check, Cluster
 from winlab.checks import windows_gates
 from winlab.checks.access import Access
-from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, RowResult, Stage, choose, is_standin, said
+from winlab.checks.model import CheckFailed, NotApplicable, Outcome, RowResult, Stage, choose, is_standin, said
 from winlab.checks.objects import (
     Objects,
     label,
@@ -24,6 +24,7 @@ from winlab.checks.objects import (
     pod_problem,
     pull_trouble,
 )
+from winlab.checks.report import Report
 from winlab.design import cni
 from winlab.design.addon import registry
 from winlab.design.contract import WindowsFacts

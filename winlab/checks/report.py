@@ -1,85 +1,113 @@
-"""How a report is shown: rows for a table, a JSON document, JUnit's XML."""
+"""The report of a suite: its results, one line that sums it up, a JSON document, JUnit's XML."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from lxml import etree
 
-from winlab.checks.model import Outcome, Report, RowResult
+from winlab.checks.model import Outcome, RowResult
+from winlab.errors import UsageError
 
-COLUMNS = ["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"]
 # what XML 1.0 can't hold: https://www.w3.org/TR/xml/#charsets
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def rows(report: Report) -> list[list[str]]:
-    """The results as rows of a table."""
-    return [[r.id, r.title, r.source, r.target, r.outcome.value, r.detail] for r in report.results]
+@dataclass(frozen=True)
+class Report:
+    """All results of a suite (``smoke``, ``readiness``) in one lab; ``begun`` is seconds since 1970."""
 
+    suite: str
+    lab: str
+    results: tuple[RowResult, ...]
+    begun: float
+    seconds: float
 
-def summary(report: Report) -> str:
-    """One line that sums it up: ``smoke of lab: 12 passed, 1 failed``."""
-    counts = ", ".join(f"{number} {outcome.value}" for outcome, number in report.counts.items())
-    return f"{report.suite} of '{report.lab}': {counts or 'nothing was checked'} ({report.seconds:.0f} s)"
+    @property
+    def failed(self) -> tuple[RowResult, ...]:
+        """The results that make the whole fail."""
+        return tuple(result for result in self.results if result.outcome is Outcome.FAILED)
 
+    @property
+    def counts(self) -> dict[Outcome, int]:
+        """How many results have each outcome; outcomes without results are left out."""
+        found = Counter(result.outcome for result in self.results)
+        return {outcome: found[outcome] for outcome in Outcome if found[outcome]}
 
-def document(report: Report) -> dict[str, Any]:
-    """The report as it is printed with ``--output json``."""
-    return {
-        "suite": report.suite,
-        "lab": report.lab,
-        "begun": _time(report) + "Z",
-        "seconds": round(report.seconds, 1),
-        "failed": bool(report.failed),
-        "counts": {outcome.value: number for outcome, number in report.counts.items()},
-        "results": [
-            {
-                "id": r.id,
-                "title": r.title,
-                "from": r.source,
-                "to": r.target,
-                "outcome": r.outcome.value,
-                "detail": r.detail,
-                "seconds": round(r.seconds, 1),
-            }
-            for r in report.results
-        ],
-    }
+    @property
+    def summary(self) -> str:
+        """One line that sums it up: ``smoke of lab: 12 passed, 1 failed``."""
+        counts = ", ".join(f"{number} {outcome.value}" for outcome, number in self.counts.items())
+        return f"{self.suite} of '{self.lab}': {counts or 'nothing was checked'} ({self.seconds:.0f} s)"
 
+    def document(self) -> dict[str, Any]:
+        """The report as it is printed with ``--output json``."""
+        return {
+            "suite": self.suite,
+            "lab": self.lab,
+            "begun": _time(self) + "Z",
+            "seconds": round(self.seconds, 1),
+            "failed": bool(self.failed),
+            "counts": {outcome.value: number for outcome, number in self.counts.items()},
+            "results": [
+                {
+                    "id": r.id,
+                    "title": r.title,
+                    "from": r.source,
+                    "to": r.target,
+                    "outcome": r.outcome.value,
+                    "detail": r.detail,
+                    "seconds": round(r.seconds, 1),
+                }
+                for r in self.results
+            ],
+        }
 
-def junit(report: Report) -> bytes:
-    """The report as JUnit XML, as CI systems read it.
+    def junit(self) -> bytes:
+        """The report as JUnit XML, as CI systems read it.
 
-    Only ``failed`` is a failure; anything else that has not passed is skipped, with the reason as its message.
-    Source of the format: Ant's JUnit schema (github.com/windyroad/JUnit-Schema), which is the strictest one in use.
-    That is why the empty elements that it requires are written, and no others.
-    """
-    skipped = sum(r.outcome not in (Outcome.PASSED, Outcome.FAILED) for r in report.results)
-    suites = etree.Element("testsuites")
-    suite = etree.SubElement(
-        suites,
-        "testsuite",
-        id="0",
-        package="winlab",
-        name=report.suite,
-        hostname=_clean(report.lab),
-        timestamp=_time(report),
-        tests=str(len(report.results)),
-        failures=str(len(report.failed)),
-        errors="0",
-        skipped=str(skipped),
-        time=f"{report.seconds:.3f}",
-    )
-    etree.SubElement(suite, "properties")
-    for result in report.results:
-        _case(suite, report, result)
-    etree.SubElement(suite, "system-out").text = summary(report)
-    etree.SubElement(suite, "system-err")
-    text: bytes = etree.tostring(suites, xml_declaration=True, encoding="UTF-8", pretty_print=True)
-    return text
+        Only ``failed`` is a failure; anything else that has not passed is skipped, with the reason as its message.
+        Source of the format: Ant's JUnit schema (github.com/windyroad/JUnit-Schema), which is the strictest one in use.
+        That is why the empty elements that it requires are written, and no others.
+        """
+        skipped = sum(r.outcome not in (Outcome.PASSED, Outcome.FAILED) for r in self.results)
+        suites = etree.Element("testsuites")
+        suite = etree.SubElement(
+            suites,
+            "testsuite",
+            id="0",
+            package="winlab",
+            name=self.suite,
+            hostname=_clean(self.lab),
+            timestamp=_time(self),
+            tests=str(len(self.results)),
+            failures=str(len(self.failed)),
+            errors="0",
+            skipped=str(skipped),
+            time=f"{self.seconds:.3f}",
+        )
+        etree.SubElement(suite, "properties")
+        for result in self.results:
+            _case(suite, self, result)
+        etree.SubElement(suite, "system-out").text = self.summary
+        etree.SubElement(suite, "system-err")
+        text: bytes = etree.tostring(suites, xml_declaration=True, encoding="UTF-8", pretty_print=True)
+        return text
+
+    def write_junit(self, path: Path) -> None:
+        """Write the report as JUnit XML.
+
+        :raises UsageError: the file can't be written.
+        """
+        try:
+            path.write_bytes(self.junit())
+        except OSError as error:
+            raise UsageError(f"The results can't be written to '{path}'.", why=str(error)) from error
 
 
 def _case(suite: etree._Element, report: Report, result: RowResult) -> None:

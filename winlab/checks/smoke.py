@@ -8,10 +8,11 @@ from contextlib import suppress
 
 from winlab.checks import pods
 from winlab.checks.access import Access
-from winlab.checks.model import CheckFailed, NotApplicable, Outcome, Report, RowResult, Stage, choose, said
+from winlab.checks.model import CheckFailed, NotApplicable, Outcome, RowResult, Stage, choose, said
 from winlab.checks.node_rows import SANDBOX
 from winlab.checks.objects import Object, Objects, name_of, pod_problem, pull_trouble
 from winlab.checks.pods import NAMESPACE, Seat
+from winlab.checks.report import Report
 from winlab.checks.rows import ROWS, Case, Need
 from winlab.checks.testpods import TestPods
 from winlab.design import contract

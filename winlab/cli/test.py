@@ -12,16 +12,35 @@ from winlab.cli.common import Format, LabName, Output, print_json, print_table
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
-    from winlab.checks.model import Report
+    from winlab import Report
 
 app = typer.Typer(
     help="Check whether a lab's cluster is ready, and whether it works. Exit code 11: something failed.",
     no_args_is_help=True,
 )
 
+
+def _check_folder(junit: Path | None) -> Path | None:
+    """Check that the file's folder exists before minutes are spent on the results.
+
+    :raises UsageError: its folder does not exist.
+    """
+    from winlab.errors import UsageError
+
+    if junit is not None and not junit.parent.is_dir():
+        raise UsageError(f"There is no folder '{junit.parent}' for the file of --junit.", cure="Make it first.")
+    return junit
+
+
 Junit = Annotated[
     Path | None,
-    typer.Option("--junit", help="Also write the results to this file as JUnit XML.", metavar="FILE", dir_okay=False),
+    typer.Option(
+        "--junit",
+        help="Also write the results to this file as JUnit XML.",
+        metavar="FILE",
+        dir_okay=False,
+        callback=_check_folder,
+    ),
 ]
 Only = Annotated[str | None, typer.Option("--only", help="Run only these checks: --only 1,L1,N7.", metavar="ID,ID")]
 
@@ -37,17 +56,11 @@ def smoke(
     ] = False,
 ) -> None:
     """Run pods on the lab's nodes and have them talk: to each other, to services, to the outside."""
-    _check_folder(junit)
-    from winlab.checks import access, smoke
-    from winlab.checks.model import choose
-    from winlab.checks.rows import ROWS
+    from winlab import Lab
     from winlab.cli.progress import shown
-    from winlab.site import Site
 
-    choose([row.id for row in ROWS], only)
-    tags, reach = access.of(lab, Site())
     with shown(Output.TABLE) as tell:  # on the standard error
-        report = smoke.run(lab, tags, reach, tell, only=only, keep=keep)
+        report = Lab(lab).test_smoke(only=only, keep=keep, listener=tell)
     _finish(report, output, junit)
 
 
@@ -65,42 +78,22 @@ def readiness(
     ] = None,
 ) -> None:
     """Wait until every part of the lab's cluster is ready, and say why one is not."""
-    _check_folder(junit)
-    from winlab.checks import access, readiness
+    from winlab import Lab
     from winlab.cli.progress import shown
-    from winlab.site import Site
 
-    readiness.chosen_gates(only)
-    tags, reach = access.of(lab, Site())
     with shown(Output.TABLE) as tell:  # on the standard error
-        report = readiness.run(lab, tags, reach, tell, only=only, timeout=timeout)
+        report = Lab(lab).test_readiness(only=only, timeout=timeout, listener=tell)
     _finish(report, output, junit)
 
 
-def _check_folder(junit: Path | None) -> None:
-    """Check that the file's folder exists before minutes are spent on the results.
-
-    :raises UsageError: its folder does not exist.
-    """
-    from winlab.errors import UsageError
-
-    if junit is not None and not junit.parent.is_dir():
-        raise UsageError(f"There is no folder '{junit.parent}' for the file of --junit.", cure="Make it first.")
-
-
 def _finish(report: Report, output: Output, junit: Path | None) -> None:
-    from winlab.checks import report as reports
-    from winlab.errors import UsageError
-
     if output is Output.JSON:
-        print_json(reports.document(report))
+        print_json(report.document())
     else:
-        print_table(reports.COLUMNS, reports.rows(report))
-        print(reports.summary(report))
+        rows = [[r.id, r.title, r.source, r.target, r.outcome.value, r.detail] for r in report.results]
+        print_table(["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"], rows)
+        print(report.summary)
     if junit is not None:
-        try:
-            junit.write_bytes(reports.junit(report))
-        except OSError as error:
-            raise UsageError(f"The results can't be written to '{junit}'.", why=str(error)) from error
+        report.write_junit(junit)
     if report.failed:
         raise typer.Exit(ExitCode.CLUSTER)

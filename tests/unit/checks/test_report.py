@@ -2,18 +2,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from checks_fakes import CONTROLLER, LINUX, Cluster, access
 from lxml import etree
-from typer.testing import CliRunner
 
-from winlab.checks import access as ways
-from winlab.checks import report as reports
-from winlab.checks.model import Outcome, Report, RowResult, said
-from winlab.cli.test import app
-from winlab.errors import ClusterError
+from winlab.checks.model import Outcome, RowResult, said
+from winlab.checks.report import Report
+from winlab.errors import ClusterError, UsageError
 
 # Ant's JUnit format, as its schema has it: what must be there, in which order, and nothing else
 GRAMMAR = """
@@ -48,7 +43,7 @@ def every_outcome(detail: str = "seen") -> Report:
 
 
 def test_junit_is_what_ci_systems_read() -> None:
-    document = etree.fromstring(reports.junit(every_outcome("bad \x1b[31m bytes \x00 & <tags>")))
+    document = etree.fromstring(every_outcome("bad \x1b[31m bytes \x00 & <tags>").junit())
     etree.RelaxNG(etree.fromstring(GRAMMAR)).assertValid(document)
     suite = document[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("6", "1", "4")
@@ -60,21 +55,24 @@ def test_junit_is_what_ci_systems_read() -> None:
 
 
 def test_the_grammar_of_the_test_can_refuse() -> None:
-    document = etree.fromstring(reports.junit(every_outcome()))
+    document = etree.fromstring(every_outcome().junit())
     document[0].append(etree.Element("testcase"))
     assert not etree.RelaxNG(etree.fromstring(GRAMMAR)).validate(document)
 
 
-def test_json_and_table() -> None:
+def test_json_and_summary() -> None:
     report = every_outcome()
-    document = reports.document(report)
+    document = report.document()
     assert document["failed"] is True
     assert document["counts"]["recorded"] == 1
     assert document["results"][1]["outcome"] == "failed"
     assert json.loads(json.dumps(document)) == document
-    assert len(reports.rows(report)) == 6
-    assert {len(row) for row in reports.rows(report)} == {len(reports.COLUMNS)}
-    assert "1 passed, 1 failed" in reports.summary(report)
+    assert "1 passed, 1 failed" in report.summary
+
+
+def test_a_file_that_can_t_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can't be written"):
+        every_outcome().write_junit(tmp_path)
 
 
 def test_only_a_failure_fails() -> None:
@@ -86,41 +84,3 @@ def test_only_a_failure_fails() -> None:
 def test_what_is_said_is_one_line_and_not_long() -> None:
     assert said(ClusterError("what", why="two\n  lines")) == "two lines"
     assert len(said(Exception("x" * 5000))) == 400
-
-
-@pytest.fixture
-def lab(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    cluster = Cluster(CONTROLLER, LINUX)
-    monkeypatch.setattr(ways, "of", lambda name, _site: (list(cluster.tags), access(cluster)))
-    return cluster
-
-
-def invoke(*words: str) -> Any:
-    return CliRunner().invoke(app, list(words))
-
-
-def test_the_command_ends_with_0_and_writes_its_files(lab: Cluster, tmp_path: Path) -> None:
-    done = invoke("smoke", "--output", "json", "--junit", str(tmp_path / "out.xml"))
-    assert done.exit_code == 0
-    assert json.loads(done.stdout)["counts"]["passed"] > 8
-    assert etree.parse(str(tmp_path / "out.xml")).getroot().tag == "testsuites"
-
-
-def test_a_failure_ends_with_11(lab: Cluster) -> None:
-    lab.broken = {("linux-1", "*")}
-    done = invoke("smoke", "--only", "L1,l2")
-    assert done.exit_code == 11
-    assert "i/o timeout" in done.stdout
-    assert "1 passed, 1 failed" in done.stdout
-
-
-def test_readiness_ends_with_11_too(lab: Cluster) -> None:
-    assert invoke("readiness", "--timeout", "0", "--only", "R4").exit_code == 0
-    assert invoke("readiness", "--timeout", "0", "--only", "R5").exit_code == 11
-
-
-def test_bad_input_touches_nothing(lab: Cluster, tmp_path: Path) -> None:
-    for words in (("smoke", "--only", "99"), ("readiness", "--only", "1"), ("smoke", "--junit", "/no/such/x.xml")):
-        done = invoke(*words)
-        assert type(done.exception).__name__ == "UsageError"
-    assert not lab.calls

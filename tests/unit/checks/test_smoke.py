@@ -6,7 +6,8 @@ import pytest
 from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, access, ready, refuse, tag
 
 from winlab.checks import smoke
-from winlab.checks.model import Outcome, Report, is_standin
+from winlab.checks.model import Outcome, is_standin
+from winlab.checks.report import Report
 from winlab.checks.rows import ROWS
 from winlab.errors import ClusterError, HostError, UsageError
 from winlab.events import Event, Note

@@ -1,0 +1,54 @@
+"""winlab test on the command line: its output, its files, its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks_fakes import CONTROLLER, LINUX, Cluster, access
+from lxml import etree
+from typer.testing import CliRunner
+
+from winlab.checks import access as ways
+from winlab.cli.test import app
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster(CONTROLLER, LINUX)
+    monkeypatch.setattr(ways, "of", lambda name, _site: (list(cluster.tags), access(cluster)))
+    return cluster
+
+
+def invoke(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_the_command_ends_with_0_and_writes_its_files(lab: Cluster, tmp_path: Path) -> None:
+    done = invoke("smoke", "--output", "json", "--junit", str(tmp_path / "out.xml"))
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["counts"]["passed"] > 8
+    assert etree.parse(str(tmp_path / "out.xml")).getroot().tag == "testsuites"
+
+
+def test_a_failure_ends_with_11(lab: Cluster) -> None:
+    lab.broken = {("linux-1", "*")}
+    done = invoke("smoke", "--only", "L1,l2")
+    assert done.exit_code == 11
+    assert "i/o timeout" in done.stdout
+    assert "1 passed, 1 failed" in done.stdout
+    assert done.stdout.split()[:6] == ["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"]
+
+
+def test_readiness_ends_with_11_too(lab: Cluster) -> None:
+    assert invoke("readiness", "--timeout", "0", "--only", "R4").exit_code == 0
+    assert invoke("readiness", "--timeout", "0", "--only", "R5").exit_code == 11
+
+
+def test_bad_input_touches_nothing(lab: Cluster, tmp_path: Path) -> None:
+    for words in (("smoke", "--only", "99"), ("readiness", "--only", "1"), ("smoke", "--junit", "/no/such/x.xml")):
+        done = invoke(*words)
+        assert type(done.exception).__name__ == "UsageError"
+    assert not lab.calls

@@ -1,0 +1,39 @@
+"""``winlab test``: a suite of checks, run on a lab that stands."""
+
+from __future__ import annotations
+
+from winlab.checks import access
+from winlab.checks import readiness as gates
+from winlab.checks import smoke as pods
+from winlab.checks.model import choose
+from winlab.checks.report import Report
+from winlab.checks.rows import ROWS
+from winlab.events import Listener
+from winlab.site import Site
+
+
+def readiness(lab: str, site: Site, tell: Listener, *, only: str | None = None, timeout: float | None = None) -> Report:
+    """Wait until every part of the lab's cluster is ready.
+
+    :param only: identifiers of gates, with commas between; None: all.
+    :param timeout: seconds for each gate, instead of its own limit.
+    :raises UsageError: *only* names a gate that does not exist; nothing was touched.
+    :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+    """
+    gates.chosen_gates(only)
+    tags, reach = access.of(lab, site)
+    return gates.run(lab, tags, reach, tell, only=only, timeout=timeout)
+
+
+def smoke(lab: str, site: Site, tell: Listener, *, only: str | None = None, keep: bool = False) -> Report:
+    """Run pods on the lab's nodes, and judge how they talk to each other, to services, and to the outside.
+
+    :param only: identifiers of rows, with commas between; None: all.
+    :param keep: leave the pods for inspection.
+    :raises UsageError: *only* names a row that does not exist; nothing was touched.
+    :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+    :raises ClusterError: the API server does not answer, or refuses the pods.
+    """
+    choose([row.id for row in ROWS], only)
+    tags, reach = access.of(lab, site)
+    return pods.run(lab, tags, reach, tell, only=only, keep=keep)
