@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from winlab.node import Node
     from winlab.site import Site
     from winlab.steps.payload import Origin
+    from winlab.supplies import Supplies
 
 __version__ = "0.1.0"
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "StepProgress",
     "StepSkipped",
     "StepStarted",
+    "Supplies",
     "TransferError",
     "UnreachableError",
     "UsageError",
@@ -93,6 +95,7 @@ _HOMES = {
     "Report": "winlab.checks.report",
     "Site": "winlab.site",
     "Spec": "winlab.design.spec.model",
+    "Supplies": "winlab.supplies",
     **dict.fromkeys(
         (
             "AccessError",

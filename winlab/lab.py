@@ -1,4 +1,4 @@
-"""The front door: a lab by its name, and everything that can be done with it. The command line uses nothing else.
+"""The front door: a lab by its name, and everything that can be done with it. The command line uses it, too.
 
 Methods raise a :class:`winlab.errors.WinlabError`; each class has the command's exit code for it.
 To see progress, pass a *listener*, which receives events (:mod:`winlab.events`) from any thread.
@@ -6,7 +6,9 @@ To see progress, pass a *listener*, which receives events (:mod:`winlab.events`)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from winlab import settings
 from winlab.adapters.kube import kubeconfig
@@ -32,6 +34,7 @@ from winlab.operations import (
     join,
     load,
     lock,
+    lock_file,
     logs,
     look,
     one_step,
@@ -71,6 +74,13 @@ class Lab:
         with site.in_use():
             return [Lab(name, site) for name in look.all_labs(site)]
 
+    @staticmethod
+    def known_names(site: Site | None = None) -> list[str]:
+        """The names of a site's labs, and of those that left a local folder; never fails."""
+        site = site or Site()
+        with site.in_use():
+            return look.known_names(site)
+
     def __repr__(self) -> str:
         return f"Lab({self.name!r})"
 
@@ -101,6 +111,24 @@ class Lab:
         return rendered.write(plan, folder)
 
     @at_site
+    def terms(self, plan: Plan) -> str | None:
+        """The terms of Microsoft's evaluations, if a person must accept them for :meth:`create` to download a medium.
+
+        None: nothing is to be downloaded, or the terms were accepted before.
+        """
+        return consent.terms(plan, self.site)
+
+    @at_site
+    def assumed_media(self, plan: Plan) -> str | None:
+        """A note about evaluation media that the plan assumes and nobody has supplied yet; None if all are there."""
+        return consent.assumed(plan)
+
+    @staticmethod
+    def lock_file(spec: str) -> Path:
+        """The lock file of a spec as the user named it: beside its file, else in the current folder."""
+        return lock_file.beside(spec)
+
+    @at_site
     def create(
         self,
         plan: Plan,
@@ -125,6 +153,22 @@ class Lab:
         stock = self._stock(plan)
         fetch = consent.settle(plan, self.site, accepted=accept_eula)
         create.create(plan, stock, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
+
+    @staticmethod
+    def join_spec(
+        workers: int,
+        changes: Sequence[str] = (),
+        *,
+        os: str | None = None,
+        iso: str | None = None,
+        rehearse: bool = False,
+    ) -> Spec:
+        """The spec of workers for a cluster made elsewhere; options as those of ``Spec.load``.
+
+        :param workers: how many.
+        :raises UsageError: a change is up to the cluster, or the spec is not valid.
+        """
+        return join.make_spec(workers, changes, os=os, iso=iso, rehearse=rehearse)
 
     @at_site
     def plan_join(
@@ -258,20 +302,21 @@ class Lab:
     # -- the cluster
 
     @at_site
-    def kubectl_program(self) -> Kubectl:
-        """The lab's own kubectl, of the cluster's version, and its kubeconfig.
-
-        :raises NotFoundError: the lab has no cluster, or was made from another account.
-        """
-        return Kubectl.of(self.site.folder(self.name))
-
     def kubectl(self, *words: str) -> str:
         """What the lab's own kubectl prints: ``lab.kubectl("get", "nodes")``.
 
         :raises NotFoundError: the lab has no cluster, or was made from another account.
         :raises ClusterError: kubectl failed.
         """
-        return self.kubectl_program().run(*words)
+        return Kubectl.of(self.site.folder(self.name)).run(*words)
+
+    @at_site
+    def become_kubectl(self, words: Sequence[str]) -> NoReturn:
+        """Replace this process with the lab's own kubectl, for a user at a terminal.
+
+        :raises NotFoundError: the lab has no cluster, or was made from another account.
+        """
+        Kubectl.of(self.site.folder(self.name)).replace_process(words)
 
     @at_site
     def kubeconfig(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from winlab.adapters.guests.base import Sink
-from winlab.operations import reach
+from winlab.operations import reach, viewer
 from winlab.operations.reach import Screen
 from winlab.site import Site, at_site
 
@@ -68,6 +68,13 @@ class Node:
         :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
         """
         return reach.screen(self.lab, self.name, self.site)
+
+    def open_viewer(self, screen: Screen) -> str:
+        """Open a viewer on what :meth:`screen` returned; without a graphical display, do nothing.
+
+        :returns: what to install, in words, if there is a display and no viewer; else empty.
+        """
+        return viewer.open_viewer(screen)
 
     @at_site
     def screenshot(self) -> bytes:

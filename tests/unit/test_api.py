@@ -9,9 +9,10 @@ import example
 import plans
 import pytest
 from checks_fakes import CONTROLLER, LINUX, Cluster, access
+from isos import make_server_medium
 
 import winlab
-from winlab import Lab, Site, Spec, UsageError, settings
+from winlab import HostError, Lab, Site, Spec, Supplies, UsageError, settings
 from winlab.checks import access as ways
 from winlab.design.plan.stock import Stock
 from winlab.operations import consent, create, destroy, load, look, push, reach
@@ -88,6 +89,51 @@ def test_a_test_tells_its_listener_and_refuses_unknown_checks_at_once(monkeypatc
     assert {type(event).__name__ for event in told} >= {"StepStarted", "StepDone"}
 
 
+def test_the_example_looks_at_supplies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_server_medium(tmp_path / "server.iso")
+    lab = Lab("ci", Site(cache=tmp_path / "cache"))
+    exec(example.code("Supplies"), {"lab": lab, "Path": Path})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "2022 True []"
+    assert second.startswith("windows-2022 ")
+    assert " medium" in second
+    assert list((tmp_path / "cache").iterdir())  # the site's own
+
+
+def test_supplies_take_the_places_of_their_site(tmp_path: Path) -> None:
+    told: list[Any] = []
+    here, there = (Supplies(Site(cache=tmp_path / name)) for name in ("here", "there"))
+    here.add_image("windows-2022", make_server_medium(tmp_path / "w.iso"))
+    here.export_image("windows-2022", tmp_path / "w.tar", listener=told.append)
+    assert there.images() == []
+    brought = there.import_image(tmp_path / "w.tar", listener=told.append)
+    assert there.image("windows-2022").image == brought.image
+    assert [event.step for event in told if isinstance(event, winlab.StepDone)] == [
+        "export windows-2022",
+        "import w.tar",
+    ]
+    freed, left = there.remove_image("windows-2022")
+    assert freed >= brought.image.size
+    assert left == ""
+    assert (there.images(), len(here.images())) == ([], 1)
+
+
+def test_known_names_need_no_hypervisor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    site = Site(state=tmp_path)
+    (tmp_path / "labs/old").mkdir(parents=True)
+    monkeypatch.setattr(look, "all_labs", lambda _site: {"new": []})
+    assert Lab.known_names(site) == ["new", "old"]
+
+    def silent(_site: Site) -> None:
+        raise HostError("libvirt does not answer.")
+
+    monkeypatch.setattr(look, "all_labs", silent)
+    assert Lab.known_names(site) == ["old"]
+
+
 def test_every_public_name_is_there() -> None:
     for name in winlab.__all__:
         assert getattr(winlab, name) is not None
@@ -97,11 +143,14 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_every_method_in_the_page_s_table_is_there() -> None:
-    rows = example.PAGE.read_text().split("| command | method |")[1].splitlines()[2:]
+    rows = example.PAGE.read_text().split("| command | method |")[1].split("\n\n")[0].splitlines()[2:]
     words = {word for row in rows for word in row.split("|")[2].replace("`", " ").replace(",", " ").split()}
     known = {name for one in (winlab.Lab, winlab.Node) for name in dir(one)} | {"Lab.all", "node(name):", "the", "same"}
     assert words - known - {"node(name)", ":"} == set()
     assert {"push", "load", "logs", "lock"} <= set(dir(winlab.Lab))
+    rows = example.PAGE.read_text().split("| command | method of `Supplies` |")[1].splitlines()[2:]
+    words = {word for row in rows for word in row.split("|")[2].replace("`", " ").replace(",", " ").split()}
+    assert words == {name for name in dir(Supplies) if not name.startswith("_")}
 
 
 def test_a_plan_of_another_object_is_refused(asked: list[tuple[str, Any]]) -> None:

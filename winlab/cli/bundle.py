@@ -9,7 +9,7 @@ import typer
 
 from winlab.cli.common import Format, Output, print_json, print_table
 from winlab.cli.flags import FromFlags, SpecFlags, spread
-from winlab.cli.work import plan_of, watched
+from winlab.cli.work import plan_of
 
 SPEC, SOURCES = SpecFlags(), FromFlags()
 app = typer.Typer(help="Everything that a lab needs in one verified file.", no_args_is_help=True)
@@ -28,8 +28,8 @@ def create(
     output: Format = Output.TABLE,
 ) -> None:
     """Gather all that a spec needs: programs, container images, manifests, images. Own media: only by hash."""
+    from winlab import Lab
     from winlab.cli.progress import shown
-    from winlab.lab import Lab
 
     lab = Lab()
     made = plan_of(lab, wanted.load())
@@ -42,9 +42,9 @@ def create(
 @app.command()
 def show(file: File, output: Format = Output.TABLE) -> None:
     """Show what a bundle holds."""
-    from winlab.supply.artifacts.bundle.file import open_bundle
+    from winlab import Supplies
 
-    bundle = open_bundle(file)
+    bundle = Supplies.open_bundle(file)
     if output is Output.JSON:
         print_json({"digest": bundle.digest, **bundle.contents.model_dump(mode="json")})
         return
@@ -58,8 +58,10 @@ def show(file: File, output: Format = Output.TABLE) -> None:
 @app.command()
 def verify(file: File, output: Format = Output.TABLE) -> None:
     """Read a whole bundle and verify its digests."""
-    from winlab.supply.artifacts.bundle import file as bundle
+    from winlab import Supplies
+    from winlab.cli.progress import shown
 
-    opened = watched("verify", lambda voice: bundle.verify(file, voice), output, usual=30)
+    with shown(output) as tell:
+        opened = Supplies().verify_bundle(file, listener=tell)
     if output is Output.TABLE:
         print(f"{file} is whole; digest {opened.digest}")

@@ -35,8 +35,8 @@ def kubeconfig(
     use: Annotated[bool, typer.Option("--use", help="With --merge: make the lab's context the current one.")] = False,
 ) -> None:
     """Print a lab's kubeconfig, or merge it into your own as the context winlab-NAME."""
+    from winlab import Lab
     from winlab.errors import UsageError
-    from winlab.lab import Lab
 
     own = Lab(lab)
     if use and not merge:
@@ -51,14 +51,9 @@ def kubeconfig(
 
 def kubectl(ctx: typer.Context, lab: LabName = settings.DEFAULT_LAB) -> None:
     """Run the lab's own kubectl: winlab kubectl -- get nodes."""
-    import os
+    from winlab import Lab
 
-    from winlab import run
-    from winlab.lab import Lab
-
-    own = Lab(lab).kubectl_program()
-    os.environ["KUBECONFIG"] = str(own.kubeconfig)  # a flag would not reach kubectl's plug-ins
-    run.replace([own.program, *ctx.args])
+    Lab(lab).become_kubectl(ctx.args)
 
 
 def push(
@@ -71,8 +66,8 @@ def push(
     output: Format = Output.TABLE,
 ) -> None:
     """Replace a program on a running node with your own build, or restore the original."""
+    from winlab import Lab
     from winlab.cli.progress import shown
-    from winlab.lab import Lab
 
     with shown(output) as tell:
         done = Lab(lab).push(node, binary, restore=restore, listener=tell)
@@ -94,8 +89,8 @@ def load(
     output: Format = Output.TABLE,
 ) -> None:
     """Load a container image onto every node of its operating system."""
+    from winlab import Lab
     from winlab.cli.progress import shown
-    from winlab.lab import Lab
 
     with shown(output) as tell:
         found = Lab(lab).load(image, name=name, listener=tell)
@@ -114,14 +109,13 @@ def logs(
     output: Format = Output.TABLE,
 ) -> None:
     """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'."""
-    from winlab.lab import Lab
-    from winlab.operations.logs import text
+    from winlab import Lab
 
     found = Lab(lab).logs(node, lines)
     if output is Output.JSON:
         print_json([dataclasses.asdict(report) for report in found])
     else:
-        print("\n\n".join(text(report) for report in found))
+        print("\n\n".join(str(report) for report in found))
 
 
 def lock(
@@ -134,8 +128,8 @@ def lock(
     output: Format = Output.TABLE,
 ) -> None:
     """Write or update winlab.lock: every input of a lab by its hash, for 'create --locked'."""
+    from winlab import Lab
     from winlab.cli.progress import shown
-    from winlab.lab import Lab
 
     own = Lab()
     made = plan_of(own, wanted.load())

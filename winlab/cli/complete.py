@@ -9,20 +9,15 @@ from winlab import settings
 
 def complete_labs() -> list[str]:
     """Names of labs."""
-    from winlab import lab_folder
-    from winlab.errors import WinlabError
-    from winlab.lab import Lab
+    from winlab import Lab
 
-    try:
-        return sorted({*(lab.name for lab in Lab.all()), *lab_folder.labs()})
-    except WinlabError:
-        return lab_folder.labs()
+    return Lab.known_names()
 
 
 def complete_nodes(ctx: typer.Context) -> list[str]:
     """Names of the nodes of the lab that the command line names so far."""
+    from winlab import Lab
     from winlab.errors import WinlabError
-    from winlab.lab import Lab
 
     try:
         machines = Lab(ctx.params.get("lab") or settings.DEFAULT_LAB).machines()

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 
-if TYPE_CHECKING:
-    from winlab.site import Site
 
-
-def accepted(given: bool, needed: bool, site: Site) -> bool:
-    """Whether the terms are accepted now: by the flag, or at the terminal if needed and not accepted before."""
-    from winlab.operations import consent
-
-    if given or not needed or consent.is_given(site) or not (sys.stdin.isatty() and sys.stderr.isatty()):
+def accepted(given: bool, terms: str | None) -> bool:
+    """Whether the terms are accepted now: by the flag, or at the terminal if there are any to accept."""
+    if given or terms is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return given
-    return typer.confirm(f"{consent.TERMS} Do you accept them?", err=True)
+    return typer.confirm(f"{terms} Do you accept them?", err=True)

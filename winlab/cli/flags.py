@@ -25,8 +25,7 @@ from winlab.cli.common import Mirror, SourceKind
 from winlab.cli.complete import complete_specs, complete_systems
 
 if TYPE_CHECKING:
-    from winlab.design.spec.model import Spec
-    from winlab.steps.payload import Origin
+    from winlab import Origin, Spec
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -116,7 +115,7 @@ class ChangeFlags:
 
         :raises UsageError: the flags contradict each other, or the spec is not valid.
         """
-        from winlab.design.spec.model import Spec
+        from winlab import Spec
 
         return Spec.load(source, self.changes or (), os=self.os, iso=self.iso, rehearse=self.rehearse)
 
@@ -146,7 +145,7 @@ class FromFlags:
     @property
     def origin(self) -> Origin:
         """These flags as operations take them."""
-        from winlab.steps.payload import Origin
+        from winlab import Origin
 
         return Origin(self.source.value if self.source else None, mirror=self.mirror)
 

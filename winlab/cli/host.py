@@ -9,7 +9,6 @@ import typer
 
 from winlab.cli.common import Format, Output, print_json, print_table
 from winlab.cli.flags import SpecFlags, spread
-from winlab.cli.work import plan_of, watched
 from winlab.errors import ExitCode
 
 _host = typer.Typer(help="Prepare this machine for labs, or undo that.", no_args_is_help=True)
@@ -26,17 +25,11 @@ def doctor(wanted: SpecFlags = SpecFlags(spec=""), output: Format = Output.TABLE
 
     With --spec (and create's other options), memory, disk and cores are checked against that spec.
     """
-    from winlab.host.doctor import Needs, diagnose
+    from winlab.cli.progress import shown
+    from winlab.operations import host
 
-    needs = None
-    if wanted.spec:
-        from winlab.design.plan.facts import HostFacts
-        from winlab.lab import Lab
-        from winlab.site import Site
-
-        # no host fact changes what a lab needs, and doctor should report bad facts, not fail on them
-        needs = Needs.of(plan_of(Lab(site=Site(facts=HostFacts())), wanted.load()))
-    checks = diagnose(needs)
+    with shown(Output.TABLE) as tell:  # on the standard error
+        checks = host.diagnose(wanted.load() if wanted.spec else None, tell)
     if output is Output.JSON:
         print_json([dataclasses.asdict(check) for check in checks])
     else:
@@ -58,11 +51,11 @@ def setup(
     output: Format = Output.TABLE,
 ) -> None:
     """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; safe to repeat."""
-    from winlab.host.setup import setup as run_setup
+    from winlab.cli.progress import shown
+    from winlab.operations import host
 
-    facts = watched(
-        "host setup", lambda voice: run_setup(voice, external_cidr=external_cidr, install=install), output, 5
-    )
+    with shown(output) as tell:
+        facts = host.setup(tell, external_cidr=external_cidr, install=install)
     if output is Output.JSON:
         print_json(facts.model_dump(mode="json"))
     else:
@@ -76,8 +69,10 @@ def teardown(
     output: Format = Output.TABLE,
 ) -> None:
     """Undo everything that 'winlab host setup' did. Needs root."""
-    from winlab.host.setup import teardown as run_teardown
+    from winlab.cli.progress import shown
+    from winlab.operations import host
 
-    watched("host teardown", lambda voice: run_teardown(voice, force=force), output, 4)
+    with shown(output) as tell:
+        host.teardown(tell, force=force)
     if output is Output.TABLE:
         print("The host is as it was before 'winlab host setup'.")

@@ -10,13 +10,11 @@ import typer
 from winlab.cli import consent
 from winlab.cli.common import AcceptEula, Format, ImageName, Mirror, Output, print_json, print_table
 from winlab.cli.flags import BundleFlags, ChangeFlags, Changes, Iso, spread
-from winlab.cli.work import plan_of, watched
+from winlab.cli.work import plan_of
 
 if TYPE_CHECKING:
-    from winlab.design.spec.model import Spec
-    from winlab.steps.payload import Origin
-    from winlab.supply.images.cache import Image
-    from winlab.supply.images.library import Item
+    from winlab import Origin, Spec
+    from winlab.supplies import Image, Item
 
 SOURCES = BundleFlags()
 app = typer.Typer(help="The images that nodes are made from.", no_args_is_help=True)
@@ -25,12 +23,11 @@ app = typer.Typer(help="The images that nodes are made from.", no_args_is_help=T
 @app.command("list")
 def list_images(output: Format = Output.TABLE) -> None:
     """Show all image recipes, and the images in the cache."""
-    from winlab.design.catalog import recipes as catalog
-    from winlab.supply.images import library
+    from winlab import Supplies
 
-    recipes = [catalog.get(name) for name in catalog.names()]
+    supplies = Supplies()
+    recipes, there = supplies.recipes(), supplies.images()
     sources = ["build" if one.build else "download" if one.download else "pull, or your own ISO" for one in recipes]
-    there = library.items()
     if output is Output.JSON:
         print_json(
             {
@@ -74,9 +71,9 @@ WHICH = typer.Argument(metavar="IMAGE", help="A name, or a key from 'winlab imag
 @app.command()
 def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
     """Show everything that is known about a cached image."""
-    from winlab.supply.images import library
+    from winlab import Supplies
 
-    item = library.find(which)
+    item = Supplies().image(which)
     if output is Output.JSON:
         print_json({**item.manifest, "kind": item.kind, "state": item.state, "path": str(item.image.path)})
         return
@@ -93,11 +90,9 @@ def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
 
     A golden image that a lab is based on is not removed.
     """
-    from winlab.operations import prune as images
-    from winlab.site import Site
-    from winlab.supply.images import library
+    from winlab import Supplies
 
-    freed, left = images.remove(library.find(which), Site())
+    freed, left = Supplies().remove_image(which)
     if output is Output.JSON:
         print_json({"freed_bytes": freed, "pool": left or None})
         return
@@ -113,10 +108,11 @@ def export(
     output: Format = Output.TABLE,
 ) -> None:
     """Write an image to a file, for another machine."""
-    from winlab.supply.images import library
+    from winlab import Supplies
+    from winlab.cli.progress import shown
 
-    item = library.find(which)
-    watched(f"export {item.name}", lambda voice: library.export(item, to, voice), output, 60)
+    with shown(output) as tell:
+        Supplies().export_image(which, to, listener=tell)
     if output is Output.TABLE:
         print(to)
 
@@ -127,9 +123,11 @@ def bring(
     output: Format = Output.TABLE,
 ) -> None:
     """Import an exported image into the cache."""
-    from winlab.supply.images import library
+    from winlab import Supplies
+    from winlab.cli.progress import shown
 
-    item = watched(f"import {path.name}", lambda voice: library.bring(path, voice), output, 60)
+    with shown(output) as tell:
+        item = Supplies().import_image(path, listener=tell)
     if output is Output.TABLE:
         print(f"{item.name}: {item.key}")
 
@@ -154,26 +152,26 @@ def build(
 
     For Windows that is a golden image, which labs clone: installed, with containerd and Kubernetes, and generalized.
     """
+    from winlab import Supplies
     from winlab.cli.progress import shown
-    from winlab.operations import images
 
-    if images.is_sealed(name) and not medium:
+    supplies = Supplies()
+    if supplies.is_sealed(name) and not medium:
         _build_golden(ChangeFlags(changes, name, iso).of("1-1-1"), sources.origin, accept_eula, output)
         return
     with shown(output) as tell:
-        found = images.build(name, tell, mirror=sources.mirror, source=local)
+        found = supplies.build_image(name, mirror=sources.mirror, source=local, listener=tell)
     if output is Output.TABLE:
         print(found.path)
 
 
 def _build_golden(spec: Spec, origin: Origin, accept_eula: bool, output: Output) -> None:
+    from winlab import Lab
     from winlab.cli.progress import shown
-    from winlab.lab import Lab
-    from winlab.operations import consent as terms
 
     lab = Lab()
     plan = plan_of(lab, spec)
-    accepted = consent.accepted(accept_eula, terms.is_needed(plan), lab.site)
+    accepted = consent.accepted(accept_eula, lab.terms(plan))
     with shown(output) as tell:
         made = lab.build_golden(plan, origin=origin, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:
@@ -190,11 +188,11 @@ def add(
     output: Format = Output.TABLE,
 ) -> None:
     """Copy your own ISO, of Windows or of the virtio drivers, into the cache; create uses it from then on."""
+    from winlab import Supplies
     from winlab.cli.progress import shown
-    from winlab.operations import images
 
     with shown(output) as tell:
-        image = images.add(name, iso, tell, sha256=sha256)
+        image = Supplies().add_image(name, iso, sha256=sha256, listener=tell)
     _say(image, output)
 
 
@@ -212,14 +210,13 @@ def pull(
 
     An interrupted download is resumed.
     """
+    from winlab import Supplies
     from winlab.cli.progress import shown
-    from winlab.operations import images
-    from winlab.site import Site
 
-    site = Site()
-    accepted = consent.accepted(accept_eula, images.needs_consent(name), site)
+    supplies = Supplies()
+    accepted = consent.accepted(accept_eula, supplies.terms(name))
     with shown(output) as tell:
-        image = images.pull(name, site, tell, accept_eula=accepted, mirror=mirror, source=source)
+        image = supplies.pull_image(name, accept_eula=accepted, mirror=mirror, source=source, listener=tell)
     _say(image, output)
 
 
@@ -231,11 +228,9 @@ def _say(image: Image, output: Output) -> None:
 @app.command()
 def prune(output: Format = Output.TABLE) -> None:
     """Remove cached images that no recipe needs any more, and base volumes that no lab uses."""
-    from winlab.design.catalog import recipes as catalog
-    from winlab.operations.prune import prune_all
-    from winlab.site import Site
+    from winlab import Supplies
 
-    freed = prune_all([catalog.get(name) for name in catalog.names()], Site())
+    freed = Supplies().prune()
     if output is Output.JSON:
         print_json({"freed_bytes": freed})
     else:

@@ -12,8 +12,7 @@ from winlab.cli.common import AcceptEula, Format, Mirror, Output, print_json, pr
 from winlab.cli.flags import ChangeFlags, spread
 
 if TYPE_CHECKING:
-    from winlab.supply.media.inspection import Inspection
-    from winlab.supply.media.wim import WimImage
+    from winlab.supplies import Inspection, WimImage
 
 CHANGES = ChangeFlags()
 app = typer.Typer(help="Windows installation media.", no_args_is_help=True)
@@ -29,16 +28,11 @@ def inspect(
     output: Format = Output.TABLE,
 ) -> None:
     """Identify an ISO and say whether winlab can install from it. It is neither mounted nor changed."""
+    from winlab import Supplies
     from winlab.cli.progress import shown
-    from winlab.events import Told
-    from winlab.supply.media import inspection
 
-    if sha256:
-        # progress goes to standard error, whatever the report's format
-        with shown(Output.TABLE) as tell:
-            report = inspection.inspect(path, Told(tell, "SHA-256"))
-    else:
-        report = inspection.inspect(path)
+    with shown(Output.TABLE) as tell:  # on the standard error, whatever the report's format
+        report = Supplies().inspect_iso(path, sha256=sha256, listener=tell)
     if output is Output.JSON:
         print_json(_plain(report, tree=tree))
     else:
@@ -60,17 +54,15 @@ def build(
 
     Its passwords and keys are new, and are written to a folder beside it: NAME.credentials.
     """
+    from winlab import Supplies
     from winlab.cli.progress import shown
-    from winlab.operations import consent as terms
-    from winlab.operations import export_iso
-    from winlab.site import Site
 
-    site = Site()
+    supplies = Supplies()
     with shown(Output.TABLE) as tell:
-        machine = export_iso.make(changes.of("1-1-1"), name, tell)
-    accepted = consent.accepted(accept_eula, terms.is_needed(machine.plan), site)
+        machine = supplies.plan_iso(changes.of("1-1-1"), name, listener=tell)
+    accepted = consent.accepted(accept_eula, supplies.iso_terms(machine))
     with shown(output) as tell:
-        made = export_iso.export(machine, to, site, tell, mirror=mirror, accept_eula=accepted)
+        made = supplies.build_iso(machine, to, mirror=mirror, accept_eula=accepted, listener=tell)
     if output is Output.JSON:
         print_json({"iso": str(made.iso), "credentials": str(made.credentials), "computer": machine.node.name.upper()})
     else:
@@ -80,8 +72,6 @@ def build(
 
 def _plain(report: Inspection, *, tree: bool) -> dict[str, Any]:
     from dataclasses import asdict
-
-    from winlab.supply.media.inspection import NO_PROMPTS, PROMPTS
 
     found: dict[str, Any] = {
         "path": str(report.path),
@@ -95,7 +85,7 @@ def _plain(report: Inspection, *, tree: bool) -> dict[str, Any]:
         "files": len(report.files),
         "boot": [asdict(entry) for entry in report.boot],
         "asks_for_a_key": report.prompts,
-        "boot_programs": {path: report.has(path) for path in (*PROMPTS, *NO_PROMPTS)},
+        "boot_programs": report.boot_programs,
         "images": [_image(image) for image in report.images],
         "setup": [_image(image) for image in report.setup],
         "usable": not report.problems,
@@ -113,13 +103,10 @@ def _image(image: WimImage) -> dict[str, Any]:
 
 
 def _print(report: Inspection, *, tree: bool) -> None:
-    from winlab.supply.media.inspection import NO_PROMPTS, PROMPTS
-
     kind = {True: "evaluation: no product key", False: "volume or retail: takes a product key", None: "unknown"}
     key = {True: "asks for a key", False: "asks for no key", None: "can't boot it"}
     if report.prompts:
-        silent = report.has(NO_PROMPTS[0])
-        key[True] += ", which winlab's overlay prevents" if silent else ", which winlab presses"
+        key[True] += ", which winlab's overlay prevents" if report.starts_silently else ", which winlab presses"
     platforms = {0: "BIOS", 0xEF: "UEFI"}
     rows = [
         ["file", f"{report.path}, {report.size} bytes"],
@@ -132,8 +119,8 @@ def _print(report: Inspection, *, tree: bool) -> None:
         name = platforms.get(entry.platform, f"platform {entry.platform:#x}")
         text = f"sector {entry.load_sector}, {entry.sector_count} x 512 bytes"
         rows.append([f"boots by {name}", text + (f"; {key[report.prompts]}" if entry.platform == 0xEF else "")])
-    for path in (*PROMPTS, *NO_PROMPTS):
-        rows.append([path.lstrip("/"), "there" if report.has(path) else "missing"])
+    for path, there in report.boot_programs.items():
+        rows.append([path.lstrip("/"), "there" if there else "missing"])
     if report.sha256:
         rows.append(["SHA-256", report.sha256])
         rows.append(

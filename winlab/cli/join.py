@@ -49,19 +49,19 @@ def join(
     output: Format = Output.TABLE,
 ) -> None:
     """Make a lab of workers that join a cluster made elsewhere by kubeadm."""
+    from winlab import Lab
     from winlab.cli.progress import clock, shown
-    from winlab.lab import Lab
-    from winlab.operations import consent as terms
-    from winlab.operations.join import check_changes
 
-    check_changes(changes.changes or ())
     own, origin, begun = Lab(lab), sources.origin, time.monotonic()
+    spec = own.join_spec(
+        cluster.workers, changes.changes or (), os=changes.os, iso=changes.iso, rehearse=changes.rehearse
+    )
     with shown(output) as tell:
         joining = own.plan_join(
-            changes.of(f"1-{cluster.workers}-1"), cluster.kubeconfig, context=cluster.context,
+            spec, cluster.kubeconfig, context=cluster.context,
             server=cluster.server, prefix=cluster.prefix, origin=origin, listener=tell,
         )  # fmt: skip
-    accepted = consent.accepted(accept_eula, terms.is_needed(joining.planned.plan), own.site)
+    accepted = consent.accepted(accept_eula, own.terms(joining.planned.plan))
     with shown(output) as tell:
         own.join(joining, until=until.value, origin=origin, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:

@@ -17,7 +17,7 @@ from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
-    from winlab.lab import Lab
+    from winlab import Lab
 
 SPEC, SOURCES = SpecFlags(), SourceFlags()
 
@@ -43,15 +43,13 @@ def create(
     output: Format = Output.TABLE,
 ) -> None:
     """Create a lab, or resume an interrupted one."""
+    from winlab import Lab
     from winlab.cli.progress import clock, shown
-    from winlab.lab import Lab
-    from winlab.operations import consent as terms
-    from winlab.operations import lock_file
 
     own = Lab(lab)
     made = plan_of(own, wanted.load())
-    accepted = consent.accepted(accept_eula, terms.is_needed(made), own.site)
-    held = lock_file.beside(wanted.spec) if locked else None
+    accepted = consent.accepted(accept_eula, own.terms(made))
+    held = own.lock_file(wanted.spec) if locked else None
     begun = time.monotonic()
     with shown(output) as tell:
         own.create(made, until=until.value, origin=sources.origin, locked=held, accept_eula=accepted, listener=tell)
@@ -73,12 +71,11 @@ def plan(
     output: Format = Output.TABLE,
 ) -> None:
     """Show everything that would exist, without touching anything."""
-    from winlab.lab import Lab
-    from winlab.operations import consent as terms
+    from winlab import Lab
 
     own = Lab(lab)
     made = plan_of(own, wanted.load())
-    if (note := terms.assumed(made)) is not None:
+    if (note := own.assumed_media(made)) is not None:
         print(note, file=sys.stderr)
     if render is not None:
         for path in own.render(made, render):
@@ -93,7 +90,7 @@ def plan(
 
 def status(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Show a lab's nodes. Exit code 0: all answer; 20: some don't; 21: none do."""
-    from winlab.lab import Lab
+    from winlab import Lab
 
     raise typer.Exit(_show_status(Lab(lab), output))
 
@@ -131,7 +128,7 @@ def _lab_flag(lab: str) -> str:
 
 def list_labs(output: Format = Output.TABLE) -> None:
     """Show all labs of this host."""
-    from winlab.lab import Lab
+    from winlab import Lab
 
     found = {lab.name: lab.machines() for lab in Lab.all()}
     if output is Output.JSON:
@@ -153,8 +150,8 @@ def list_labs(output: Format = Output.TABLE) -> None:
 
 def destroy(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Remove a lab and every trace of it. Images are kept for the next one."""
+    from winlab import Lab
     from winlab.cli.progress import shown
-    from winlab.lab import Lab
 
     with shown(output) as tell:
         removed = Lab(lab).destroy(listener=tell)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,6 @@ import typer
 
 from winlab import settings
 from winlab.cli.common import LabName, NodeName
-
-VIEWERS = ("remote-viewer", "vncviewer", "gvncviewer")
 
 
 def register(app: typer.Typer) -> None:
@@ -27,8 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
     """Open an ssh session on a node. Its host key is already known."""
-    from winlab import run
-    from winlab.lab import Lab
+    from winlab import Lab, run
 
     run.replace(Lab(lab).node(node).ssh())
 
@@ -42,7 +38,7 @@ def execute(
     ] = None,
 ) -> None:
     """Run a command on a node, and pass on its output and exit code."""
-    from winlab.lab import Lab
+    from winlab import Lab
 
     code = Lab(lab).node(node).stream(command, _writer(sys.stdout.buffer), _writer(sys.stderr.buffer), via=via)
     # a Windows exit code has 32 bits, a Linux one 8: what doesn't fit must not become 0
@@ -63,20 +59,13 @@ def vnc(
     viewer: Annotated[bool, typer.Option(help="Open a viewer, if there is one and a display.")] = True,
 ) -> None:
     """Print where to reach a node's screen, and open a viewer."""
-    from winlab import run
-    from winlab.lab import Lab
+    from winlab import Lab
 
-    screen = Lab(lab).node(node).screen()
+    there = Lab(lab).node(node)
+    screen = there.screen()
     print(f"{node}: vnc://{screen.address}:{screen.port}  password {screen.password}")
-    if not viewer or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return
-    program = next((name for name in VIEWERS if run.find(name)), None)
-    if program is None:
-        print(f"Install one of {', '.join(VIEWERS)} to have the screen opened.")
-        return
-    separator = ":" if program == "remote-viewer" else "::"
-    where = f"{screen.address}{separator}{screen.port}"
-    run.start([program, f"vnc://{where}" if program == "remote-viewer" else where])
+    if viewer and (hint := there.open_viewer(screen)):
+        print(hint)
 
 
 def serial(
@@ -85,7 +74,7 @@ def serial(
     log: Annotated[bool, typer.Option("--log", help="Print what the port has written so far, and exit.")] = False,
 ) -> None:
     """Connect the terminal to a node's serial port. Ctrl-] leaves."""
-    from winlab.lab import Lab
+    from winlab import Lab
 
     there = Lab(lab).node(node)
     if log:
@@ -101,8 +90,8 @@ def screenshot(
     lab: LabName = settings.DEFAULT_LAB,
 ) -> None:
     """Write a node's screen to a PNG file."""
+    from winlab import Lab
     from winlab.errors import UsageError
-    from winlab.lab import Lab
 
     image = Lab(lab).node(node).screenshot()
     try:

@@ -40,6 +40,11 @@ def _evaluated(plan: Plan) -> list[str]:
     return [image for image in dict.fromkeys(images) if recipes.get(image).evaluations]
 
 
+def terms(plan: Plan, site: Site) -> str | None:
+    """The terms that a person must accept before a missing medium is downloaded; None: nothing is to be accepted."""
+    return TERMS if is_needed(plan) and not is_given(site) else None
+
+
 def is_given(site: Site) -> bool:
     """Whether the terms were accepted in this account."""
     return _note(site).exists()

@@ -69,6 +69,14 @@ def needs_consent(name: str) -> bool:
     return not _pullable(name).download
 
 
+def terms(name: str, site: Site) -> str | None:
+    """The terms that a person must accept before :func:`pull`; None: nothing is to be accepted.
+
+    :raises WinlabError: as :func:`needs_consent`.
+    """
+    return consent.TERMS if needs_consent(name) and not consent.is_given(site) else None
+
+
 def pull(
     name: str,
     site: Site,

@@ -115,6 +115,19 @@ def join(
     )
 
 
+def make_spec(
+    workers: int, changes: Sequence[str] = (), *, os: str | None = None, iso: str | None = None, rehearse: bool = False
+) -> Spec:
+    """The spec of a lab of workers, without what the cluster made elsewhere decides.
+
+    :param workers: how many.
+    :param changes: ``path=value``, as ``--set`` takes them.
+    :raises UsageError: a change is not for such a lab, or the spec is not valid.
+    """
+    check_changes(changes)
+    return Spec.load(f"1-{workers}-1", changes, os=os, iso=iso, rehearse=rehearse)
+
+
 def check_changes(changes: Sequence[str]) -> None:
     """Check that no ``--set`` changes something that such a lab does not have.
 

@@ -31,6 +31,16 @@ class NodeDiagnostics:
     logs: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        """All of it as text, for people."""
+        parts = [f"=== {self.node}"]
+        for title, rows in (("conditions", self.conditions), ("events", self.events)):
+            parts += [f"--- {title}", *rows] if rows else []
+        for name, content in self.logs.items():
+            parts += [f"--- {name}", content] if content else []
+        parts += [f"!!! {problem}" for problem in self.problems]
+        return "\n".join(parts)
+
 
 def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics]:
     """What a node reports, or all nodes if *node* is empty.
@@ -110,14 +120,3 @@ def _time(row: dict[str, Any]) -> str:
 
 def _words(error: WinlabError) -> str:
     return " ".join(filter(None, (error.what, error.why)))
-
-
-def text(report: NodeDiagnostics) -> str:
-    """A report for people."""
-    parts = [f"=== {report.node}"]
-    for title, rows in (("conditions", report.conditions), ("events", report.events)):
-        parts += [f"--- {title}", *rows] if rows else []
-    for name, content in report.logs.items():
-        parts += [f"--- {name}", content] if content else []
-    parts += [f"!!! {problem}" for problem in report.problems]
-    return "\n".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from winlab.adapters import traces
@@ -30,6 +31,14 @@ def all_labs(site: Site) -> dict[str, list[Machine]]:
     """Every lab of the host with its machines, including labs of which only network rows or volumes are left."""
     with site.storage() as (conn, pool):
         return traces.labs(conn, site.overlay, pool)
+
+
+def known_names(site: Site) -> list[str]:
+    """The names of all labs that left something here, without failing: local folders, and the hypervisor's labs."""
+    names = set(site.folders())
+    with suppress(WinlabError):
+        names |= all_labs(site).keys()
+    return sorted(names)
 
 
 def find(lab: str, conn: Connection) -> list[Machine]:

@@ -362,6 +362,13 @@ def test_what_the_cluster_has_decided(change: str) -> None:
     join.check_changes(["workers.cpus=4", "kubernetes.version=1.35"])
     with pytest.raises(UsageError, match="has decided that"):
         join.check_changes([change])
+    with pytest.raises(UsageError, match="has decided that"):
+        join.make_spec(1, [change])
+
+
+def test_the_spec_of_workers_that_join() -> None:
+    spec = join.make_spec(3, ["workers.cpus=4"], os="debian-13")
+    assert (spec.workers[0].count, spec.workers[0].cpus, spec.workers[0].os) == (3, 4, "debian-13")
 
 
 @pytest.fixture

@@ -220,7 +220,7 @@ def test_logs_have_conditions_events_and_logs(lab: FakeLab) -> None:
         {"containerd": "", "kubelet": "last 7"},
         [],
     )
-    shown = logs.text(report)
+    shown = str(report)
     assert "=== node-1\n--- conditions\nReady=True" in shown
     assert "--- kubelet\nlast 7" in shown
     assert "containerd" not in shown
@@ -241,7 +241,7 @@ def test_what_does_not_answer_is_said_and_the_rest_is_shown(lab: FakeLab) -> Non
     assert one.problems == ["The API server: kubectl did not end"]
     assert two.problems[1] == "The node: It does not answer. port closed"
     assert three.problems[1] == "The node is off."
-    assert "!!! The node is off." in logs.text(three)
+    assert "!!! The node is off." in str(three)
 
 
 def test_a_node_outside_the_cluster_and_a_lab_without_one(lab: FakeLab) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
@@ -58,6 +59,11 @@ class Kubectl:
             ) from error
         except run.OverdueError as error:
             raise ClusterError(f"kubectl {' '.join(words[:3])} did not end.", why=error.what, cure=CURE) from error
+
+    def replace_process(self, words: Sequence[str]) -> NoReturn:
+        """Replace this process with kubectl, for a user at a terminal."""
+        os.environ["KUBECONFIG"] = str(self.kubeconfig)  # a flag would not reach kubectl's plug-ins
+        run.replace([self.program, *words])
 
     def get(self, *words: str) -> Any:
         """What ``kubectl get ... --output json`` says.

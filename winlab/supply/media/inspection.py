@@ -76,6 +76,16 @@ class Inspection:
         """Whether its images are for evaluation (True) or take a key (False); None where it has no images."""
         return self.images[0].is_evaluation if self.images else None
 
+    @property
+    def starts_silently(self) -> bool:
+        """Whether it has a UEFI program that asks for no key, which winlab's overlay takes."""
+        return self.has(NO_PROMPTS[0])
+
+    @property
+    def boot_programs(self) -> dict[str, bool]:
+        """Whether it has each of the programs that ask for a key or don't, by their paths."""
+        return {path: self.has(path) for path in (*PROMPTS, *NO_PROMPTS)}
+
     def require_usable(self) -> None:
         """Check that winlab can install from it.
 

@@ -1,0 +1,48 @@
+"""Which evaluation media are missing, and whether their terms are still to be accepted."""
+
+from __future__ import annotations
+
+import plans
+import pytest
+
+from winlab.errors import UsageError
+from winlab.operations import consent, images
+from winlab.site import Site
+
+
+def test_terms_are_to_be_accepted_once_and_only_where_a_medium_is_missing() -> None:
+    site, lacking = Site(), plans.make(plans.KVM, "mixed")
+    assert consent.terms(plans.make(plans.KVM, "mixed", "workers.os=debian-13"), site) is None
+    assert consent.terms(lacking, site) == images.terms("windows-2022", site) == consent.TERMS
+    consent.give(site)
+    assert consent.terms(lacking, site) is None
+    assert images.terms("windows-2022", site) is None
+
+
+def test_drivers_are_pulled_without_terms_and_other_images_not_at_all() -> None:
+    assert images.terms("virtio-win", Site()) is None
+    with pytest.raises(UsageError, match="needs no medium"):
+        images.terms("debian-13", Site())
+
+
+def test_every_image_whose_medium_is_missing_is_named() -> None:
+    text = consent.assumed(plans.make(plans.KVM, "mixed"))
+    assert text is not None
+    assert [line.split(":")[0] for line in text.splitlines()] == [
+        f"There are no media for windows-{release}" for release in ("2019", "2022", "2025")
+    ]
+    assert consent.assumed(plans.make(plans.KVM, "1-1-1", "workers.os=windows-rehearsal")) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed"),
+    [
+        ([], True),
+        (["workers.media=/w.iso"], False),
+        (["workers.win19.media=/w.iso"], True),
+        (["workers.count=0"], False),
+        (["workers.os=debian-13"], False),
+    ],
+)
+def test_consent_is_needed_if_any_pool_lacks_a_medium(changes: list[str], needed: bool) -> None:
+    assert consent.is_needed(plans.make(plans.KVM, "mixed", *changes)) is needed

@@ -1,0 +1,50 @@
+"""Which viewer is started on a node's screen, and how its address is written for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from winlab import run
+from winlab.operations.reach import Screen
+from winlab.operations.viewer import open_viewer
+
+SCREEN = Screen("127.0.0.1", 5901, "secret")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
+    found: list[list[Any]] = []
+    monkeypatch.setattr(run, "start", found.append)
+    monkeypatch.setenv("DISPLAY", ":0")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("installed", "command"),
+    [
+        ({"remote-viewer", "vncviewer"}, ["remote-viewer", "vnc://127.0.0.1:5901"]),
+        ({"vncviewer"}, ["vncviewer", "127.0.0.1::5901"]),
+    ],
+)
+def test_the_first_viewer_that_is_there(
+    started: list[list[Any]], monkeypatch: pytest.MonkeyPatch, installed: set[str], command: list[str]
+) -> None:
+    monkeypatch.setattr(run, "find", lambda program: program if program in installed else None)
+    assert open_viewer(SCREEN) == ""
+    assert started == [command]
+
+
+def test_without_a_viewer_it_says_what_to_install(started: list[list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "find", lambda _program: None)
+    assert "Install one of remote-viewer" in open_viewer(SCREEN)
+    assert started == []
+
+
+def test_without_a_display_nothing_is_opened(started: list[list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setattr(run, "find", lambda program: program)
+    assert open_viewer(SCREEN) == ""
+    assert started == []

@@ -1,0 +1,52 @@
+"""Prepare this host for labs, undo that, and check what it lacks."""
+
+from __future__ import annotations
+
+from winlab import settings
+from winlab.design.plan.facts import HostFacts
+from winlab.design.spec.model import Spec
+from winlab.events import Listener, Told
+from winlab.host import doctor
+from winlab.host import setup as setting_up
+from winlab.host import teardown as tearing_down
+from winlab.host.doctor import Needs, Requirement
+from winlab.operations import one_step, planning
+
+
+def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
+    """Check everything that labs need on this host. Changes nothing; takes a few seconds.
+
+    :param spec: memory, disk and cores are compared with what it needs; None: only report how much there is.
+    :raises UsageError: a file that the spec names can't be read.
+    """
+    if spec is None:
+        return doctor.diagnose()
+    # no host fact changes what a lab needs, and bad facts are to be reported, not to fail here
+    planned = planning.make(spec, settings.DEFAULT_LAB, HostFacts(), Told(tell, "plan"))
+    return doctor.diagnose(Needs.of(planned.plan))
+
+
+def setup(tell: Listener, *, external_cidr: str | None = None, install: bool = False) -> HostFacts:
+    """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT; safe to repeat.
+
+    :param external_cidr: the network through which the host reaches labs; by default as before, or winlab's own.
+    :param install: install missing packages of the distribution.
+    :raises AccessError: this is not root.
+    :raises WinlabError: something is missing, or a step failed.
+    """
+    return one_step.perform(
+        "host setup",
+        lambda progress: setting_up.setup(progress, external_cidr=external_cidr, install=install),
+        tell,
+        usual=5,
+    )
+
+
+def teardown(tell: Listener, *, force: bool = False) -> None:
+    """Undo everything that :func:`setup` did.
+
+    :param force: even if there are labs.
+    :raises AccessError: this is not root.
+    :raises WinlabError: there are labs, or something can't be undone.
+    """
+    one_step.perform("host teardown", lambda progress: tearing_down.teardown(progress, force=force), tell, usual=4)
