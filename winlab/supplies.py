@@ -18,13 +18,13 @@ from winlab.site import Site, at_site
 from winlab.supply.artifacts.bundle import file as bundles
 from winlab.supply.artifacts.bundle.file import Bundle
 from winlab.supply.images import library
-from winlab.supply.images.cache import Image
+from winlab.supply.images.cache import CachedImage
 from winlab.supply.images.library import Item
 from winlab.supply.media import inspection
 from winlab.supply.media.inspection import Inspection
 from winlab.supply.media.wim import WimImage
 
-__all__ = ["Alone", "Bundle", "Export", "Image", "Inspection", "Item", "Supplies", "WimImage"]
+__all__ = ["Alone", "Bundle", "CachedImage", "Export", "Inspection", "Item", "Supplies", "WimImage"]
 
 
 class Supplies:
@@ -68,7 +68,7 @@ class Supplies:
     @at_site
     def build_image(
         self, name: str, *, mirror: str | None = None, source: Path | None = None, listener: Listener = ignore
-    ) -> Image:
+    ) -> CachedImage:
         """Build or download an image unless it is cached; for Windows, the installation medium.
 
         :param mirror: where a download comes from, instead of its own site.
@@ -78,7 +78,7 @@ class Supplies:
         return images.build(name, listener, mirror=mirror, source=source)
 
     @at_site
-    def add_image(self, name: str, iso: Path, *, sha256: str | None = None, listener: Listener = ignore) -> Image:
+    def add_image(self, name: str, iso: Path, *, sha256: str | None = None, listener: Listener = ignore) -> CachedImage:
         """Copy your own ISO, of Windows or of the virtio drivers, into the cache.
 
         :param sha256: the expected digest.
@@ -103,7 +103,7 @@ class Supplies:
         mirror: str | None = None,
         source: Path | None = None,
         listener: Listener = ignore,
-    ) -> Image:
+    ) -> CachedImage:
         """Download Microsoft's evaluation medium or the virtio drivers into the cache, or resume that.
 
         :param accept_eula: a person has accepted the terms; this is remembered.

@@ -14,7 +14,7 @@ from winlab.cli.work import plan_of
 
 if TYPE_CHECKING:
     from winlab import Origin, Spec
-    from winlab.supplies import Image, Item
+    from winlab.supplies import CachedImage, Item
 
 SOURCES = BundleFlags()
 app = typer.Typer(help="The images that nodes are made from.", no_args_is_help=True)
@@ -220,7 +220,7 @@ def pull(
     _say(image, output)
 
 
-def _say(image: Image, output: Output) -> None:
+def _say(image: CachedImage, output: Output) -> None:
     if output is Output.TABLE:
         print(f"{image.path}: SHA-256 {image.sha256}")
 

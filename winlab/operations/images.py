@@ -15,11 +15,11 @@ from winlab.operations import consent, one_step
 from winlab.site import Site
 from winlab.steps.states import WORK
 from winlab.supply.images import cache, windows_media
-from winlab.supply.images.cache import Image
+from winlab.supply.images.cache import CachedImage
 from winlab.supply.images.requirements import require_source
 
 
-def build(name: str, tell: Listener, *, mirror: str | None = None, source: Path | None = None) -> Image:
+def build(name: str, tell: Listener, *, mirror: str | None = None, source: Path | None = None) -> CachedImage:
     """Build or download an image unless it is cached; for Windows, the installation medium.
 
     :param mirror: where a download comes from, instead of its own site.
@@ -47,7 +47,7 @@ def is_sealed(name: str) -> bool:
     return catalog.get(name).windows is not None
 
 
-def add(name: str, iso: Path, tell: Listener, *, sha256: str | None = None) -> Image:
+def add(name: str, iso: Path, tell: Listener, *, sha256: str | None = None) -> CachedImage:
     """Copy the user's own ISO, of Windows or of the virtio drivers, into the cache.
 
     :param sha256: the expected digest.
@@ -85,7 +85,7 @@ def pull(
     accept_eula: bool = False,
     mirror: str | None = None,
     source: Path | None = None,
-) -> Image:
+) -> CachedImage:
     """Download Microsoft's evaluation medium or the virtio drivers into the cache. Resumes an interrupted download.
 
     :param accept_eula: the user has read and accepted Microsoft's terms for evaluations.
@@ -99,7 +99,7 @@ def pull(
     if needs_consent(name):
         consent.require(site, accepted=accept_eula)
 
-    def fetch(progress: Progress) -> Image:
+    def fetch(progress: Progress) -> CachedImage:
         if recipe.download is not None:
             return cache.obtain(recipe, progress, mirror=mirror, source=source)
         return windows_media.pull(recipe, recipe.evaluations[0], progress, mirror=mirror, source=source)

@@ -42,7 +42,7 @@ from winlab.supply import download
 
 
 @dataclass(frozen=True)
-class Image:
+class CachedImage:
     """An image in the cache: what it was made from, its key, the file, and that file's SHA-256 and size in bytes."""
 
     recipe: Recipe
@@ -73,14 +73,14 @@ def key(recipe: Recipe) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def lookup(recipe: Recipe) -> Image | None:
+def lookup(recipe: Recipe) -> CachedImage | None:
     """*recipe*'s image; None if it is not cached or its file is incomplete."""
     if recipe.download is None and recipe.build is None:
         return None
     return _read(_folder("images") / key(recipe), recipe)
 
 
-def obtain(recipe: Recipe, progress: Progress, *, mirror: str | None = None, source: Path | None = None) -> Image:
+def obtain(recipe: Recipe, progress: Progress, *, mirror: str | None = None, source: Path | None = None) -> CachedImage:
     """*recipe*'s image: from the cache, or downloaded, or built, or taken from the local file *source*.
 
     :param mirror: for a download, a URL or folder as :func:`winlab.supply.download.rewrite` says; for a build, the URL
@@ -98,7 +98,7 @@ def obtain(recipe: Recipe, progress: Progress, *, mirror: str | None = None, sou
             cure="Leave the file out.",
         )
 
-    def make(staging: Path) -> Image:
+    def make(staging: Path) -> CachedImage:
         return _make(recipe, name, staging, progress, mirror, source)
 
     return _anew(recipe, name, progress, make)
@@ -110,7 +110,7 @@ def keep(
     fill: Callable[[Path], tuple[str, str]],
     progress: Progress,
     more: Callable[[], dict[str, Any]] = dict,
-) -> Image:
+) -> CachedImage:
     """An image that is neither built nor freely published: a user's own medium, or one with terms to accept.
 
     :param name: its key, 64 hex digits.
@@ -119,7 +119,7 @@ def keep(
     :raises WinlabError: an error of *fill*; the cache is unchanged.
     """
 
-    def make(staging: Path) -> Image:
+    def make(staging: Path) -> CachedImage:
         begun = time.time()
         staging.mkdir(parents=True)
         output = staging / f"image.{recipe.format}"
@@ -129,7 +129,7 @@ def keep(
     return _anew(recipe, name, progress, make)
 
 
-def manifest(image: Image) -> dict[str, Any]:
+def manifest(image: CachedImage) -> dict[str, Any]:
     """The whole manifest of a cached image."""
     found: dict[str, Any] = json.loads((image.path.parent / "manifest.json").read_text(encoding="utf-8"))
     return found
@@ -140,7 +140,7 @@ def unfinished(name: str, file: str) -> Path:
     return _folder("downloads") / f"{name}.{file}.part"
 
 
-def entries() -> list[Image]:
+def entries() -> list[CachedImage]:
     """All complete images in the cache, sorted by name and age (oldest first)."""
     folders = sorted(_folder("images").iterdir(), key=lambda path: path.stat().st_mtime)
     images = [image for folder in folders if (image := _read(folder, None))]
@@ -174,7 +174,7 @@ def prune(keep: set[str]) -> int:
     return freed
 
 
-def _anew(recipe: Recipe, name: str, progress: Progress, make: Callable[[Path], Image]) -> Image:
+def _anew(recipe: Recipe, name: str, progress: Progress, make: Callable[[Path], CachedImage]) -> CachedImage:
     """Call *make* for an image in a folder of its own, unless another winlab has made it meanwhile."""
     with locks.held(_lock(name), progress, "making this image"):
         if image := _read(_folder("images") / name, recipe):
@@ -190,7 +190,7 @@ def _anew(recipe: Recipe, name: str, progress: Progress, make: Callable[[Path], 
 
 def _make(
     recipe: Recipe, name: str, staging: Path, progress: Progress, mirror: str | None, source: Path | None
-) -> Image:
+) -> CachedImage:
     """Make the image in *staging* and move it to its place; the caller holds the lock."""
     begun = time.time()
     packages: dict[str, str] = {}
@@ -221,7 +221,7 @@ def _finish(
     origin: str,
     begun: float,
     more: dict[str, Any] | None = None,
-) -> Image:
+) -> CachedImage:
     """Describe the finished image in *staging* and move both to their place."""
     manifest = {
         "recipe": recipe.model_dump(mode="json"),
@@ -248,7 +248,7 @@ def _finish(
     return image
 
 
-def _read(folder: Path, recipe: Recipe | None) -> Image | None:
+def _read(folder: Path, recipe: Recipe | None) -> CachedImage | None:
     """The image in *folder*, if manifest and file agree."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
@@ -256,7 +256,7 @@ def _read(folder: Path, recipe: Recipe | None) -> Image | None:
         if path.stat().st_size != manifest["size"]:
             return None
         made_from = recipe or Recipe.model_validate(manifest["recipe"])
-        return Image(made_from, folder.name, path, str(manifest["sha256"]), int(manifest["size"]))
+        return CachedImage(made_from, folder.name, path, str(manifest["sha256"]), int(manifest["size"]))
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return None
 

@@ -15,7 +15,7 @@ from winlab.design.catalog import recipes
 from winlab.design.plan.model import NodePlan
 from winlab.events import Progress
 from winlab.supply.images import cache
-from winlab.supply.images.cache import Image
+from winlab.supply.images.cache import CachedImage
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Golden:
     """A golden image: its key, its file, and the facts in its manifest."""
 
     key: str
-    image: Image
+    image: CachedImage
     facts: dict[str, Any]
 
     @property

@@ -19,7 +19,7 @@ from winlab.design.catalog.recipes import Recipe
 from winlab.errors import NotFoundError, TransferError, UsageError
 from winlab.events import Progress
 from winlab.supply.images import cache, stock
-from winlab.supply.images.cache import Image
+from winlab.supply.images.cache import CachedImage
 from winlab.supply.images.golden import Golden
 
 SHORT = 12  # digits of a key that are shown; fewer will do
@@ -31,7 +31,7 @@ CHUNK = 1 << 20
 class Item:
     """An image in the cache with its manifest."""
 
-    image: Image
+    image: CachedImage
     manifest: dict[str, Any]
 
     @property

@@ -15,7 +15,7 @@ from winlab.errors import TransferError, UsageError
 from winlab.events import Progress
 from winlab.supply import download
 from winlab.supply.images import cache
-from winlab.supply.images.cache import Image
+from winlab.supply.images.cache import CachedImage
 from winlab.supply.media import drivers as driver_iso
 from winlab.supply.media import inspection
 
@@ -73,7 +73,7 @@ def takes_published(windows: WindowsPlan) -> bool:
     )
 
 
-def find(recipe: Recipe) -> Image | None:
+def find(recipe: Recipe) -> CachedImage | None:
     """The newest medium for *recipe* in the cache; None if there is none."""
     there = [
         image
@@ -83,7 +83,7 @@ def find(recipe: Recipe) -> Image | None:
     return there[-1] if there else None
 
 
-def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> Image:
+def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> CachedImage:
     """Copy the user's ISO into the cache.
 
     :param sha256: its required digest, from its publisher.
@@ -116,7 +116,7 @@ def _check_release(recipe: Recipe, path: Path) -> None:
 
 def pull(
     recipe: Recipe, evaluation: Evaluation, progress: Progress, *, mirror: str | None = None, source: Path | None = None
-) -> Image:
+) -> CachedImage:
     """Fetch an evaluation medium into the cache, or resume that. Its terms must have been accepted.
 
     :param mirror: a URL or folder that has the file by Microsoft's name for it, in place of Microsoft's own site.
@@ -137,7 +137,7 @@ def pull(
         raise
 
 
-def _keep(recipe: Recipe, wish: Download, progress: Progress, mirror: str | None, source: Path | None) -> Image:
+def _keep(recipe: Recipe, wish: Download, progress: Progress, mirror: str | None, source: Path | None) -> CachedImage:
     assert wish.sha256 is not None
     name = key(wish.sha256)
 

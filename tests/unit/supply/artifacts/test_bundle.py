@@ -67,7 +67,7 @@ def archive(image: ContainerImage, folder: Path) -> bytes:
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> list[Obtained | cache.Image | OwnMediaRow]:
+def parts(tmp_path: Path) -> list[Obtained | cache.CachedImage | OwnMediaRow]:
     folder = tmp_path / "parts"
     folder.mkdir()
     disk = folder / "disk.qcow2"
@@ -78,7 +78,7 @@ def parts(tmp_path: Path) -> list[Obtained | cache.Image | OwnMediaRow]:
         obtained(KUBELET_EXE, PE, folder),
         obtained(PAUSE, archive(PAUSE, folder), folder),
         obtained(YAML, b"kind: List\n", folder),
-        cache.Image(RECIPE, cache.key(RECIPE), disk, hashlib.sha256(QCOW2).hexdigest(), len(QCOW2)),
+        cache.CachedImage(RECIPE, cache.key(RECIPE), disk, hashlib.sha256(QCOW2).hexdigest(), len(QCOW2)),
         OWN,
     ]
 
@@ -327,7 +327,8 @@ def test_the_catalogs_recipes_fit_in(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     digest = hashlib.sha256(b"disk").hexdigest()
     images = [
-        cache.Image(recipes.get(name), f"{number:064x}", disk, digest, 4) for number, name in enumerate(recipes.names())
+        cache.CachedImage(recipes.get(name), f"{number:064x}", disk, digest, 4)
+        for number, name in enumerate(recipes.names())
     ]
     made = bundle.write(tmp_path / "lab.tar", images, {}, Quiet())
     assert {row.recipe.name: row.recipe for row in made.contents.media} == {

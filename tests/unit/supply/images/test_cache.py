@@ -162,7 +162,7 @@ class Told:
 def test_two_at_once_build_once_and_the_second_says_that_it_waits(builder: FakeBuilder) -> None:
     builder.gate = threading.Event()
     told = Told(builder.gate)
-    images: list[cache.Image] = []
+    images: list[cache.CachedImage] = []
     first = threading.Thread(target=lambda: images.append(cache.obtain(built(), Quiet())))
     first.start()
     while not builder.builds:

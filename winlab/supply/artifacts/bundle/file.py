@@ -37,7 +37,7 @@ from winlab.supply.artifacts.bundle.format import (
 )
 from winlab.supply.artifacts.oci import archive as oci
 from winlab.supply.download import check_space
-from winlab.supply.images.cache import Image
+from winlab.supply.images.cache import CachedImage
 
 CONTENTS = "bundle.json"
 LARGEST_CONTENTS = 64 * 1024 * 1024  # bytes
@@ -53,7 +53,7 @@ def folder() -> Path:
 
 def write(
     path: Path,
-    members: Iterable[Obtained | Image | OwnMediaRow],
+    members: Iterable[Obtained | CachedImage | OwnMediaRow],
     inputs: Mapping[str, Any],
     progress: Progress,
 ) -> Bundle:
@@ -66,7 +66,7 @@ def write(
     """
     every = list(members)
     artifacts = [one for one in every if isinstance(one, Obtained)]
-    images = [one for one in every if isinstance(one, Image)]
+    images = [one for one in every if isinstance(one, CachedImage)]
     for one in artifacts:
         check_kind(one.artifact, one.path, str(one.path))
     contents = Contents(

@@ -12,7 +12,7 @@ from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, O
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.system import SystemName
 from winlab.supply.images import cache
-from winlab.supply.images.cache import Image
+from winlab.supply.images.cache import CachedImage
 
 _Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # no separators: these become parts of file names
@@ -145,7 +145,7 @@ def artifact_row(obtained: Obtained) -> ProgramRow | ImageRow | ManifestRow:
     return ManifestRow(project=artifact.project, version=artifact.version, name=artifact.name, **common)
 
 
-def media_row(image: Image) -> MediaRow:
+def media_row(image: CachedImage) -> MediaRow:
     """The row of an image of the catalog."""
     packages = cache.manifest(image).get("packages", {})
     return MediaRow(sha256=image.sha256, size=image.size, key=image.key, recipe=image.recipe, packages=packages)

@@ -55,7 +55,7 @@ class BundleSource:
         return [self.obtain(artifact, progress) for artifact in artifacts]
 
 
-def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.Image:
+def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.CachedImage:
     """Copy the catalog image *key* from the bundle into the cache, where ``cache.lookup`` finds it.
 
     :raises NotFoundError: the bundle does not have it.
