@@ -270,6 +270,20 @@ def test_an_image_goes_to_another_machine_and_is_checked(tmp_path: Path, monkeyp
         library.bring(file, Quiet())
 
 
+def test_an_image_s_key_does_not_lead_out_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever made the file could name any folder, which would be removed and replaced."""
+    made, file = keep(make(REHEARSAL)), tmp_path / "image.tar"
+    library.export(library.find("windows-rehearsal"), file, Quiet())
+    (tmp_path / "precious").mkdir()
+    key = "../../precious".ljust(64, "/").encode()
+    file.write_bytes(file.read_bytes().replace(made.image.key.encode(), key))
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "other"))
+    with pytest.raises(UsageError, match="no key of the cache"):
+        library.bring(file, Quiet())
+    assert list((tmp_path / "precious").iterdir()) == []
+    assert cache.entries() == []
+
+
 def test_prune_keeps_the_newest_golden_image(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_uri: object) -> None:
         raise HostError("no libvirt")

@@ -195,6 +195,25 @@ def test_prune_keeps_what_it_is_told_and_what_is_being_made(builder: FakeBuilder
     assert {image.key for image in cache.entries()} == {kept.key, cache.key(built())}
 
 
+def test_what_earlier_winlabs_cached_is_still_there(root: Path) -> None:
+    """Nobody downloads or builds again because winlab was updated."""
+    recipe = published()
+    folder = root / "images" / cache.key(recipe)
+    folder.mkdir(parents=True)
+    (folder / "image.qcow2").write_bytes(CONTENT)
+    sha256 = hashlib.sha256(CONTENT).hexdigest()
+    manifest = {
+        **{"recipe": recipe.model_dump(mode="json"), "key": folder.name, "file": "image.qcow2", "sha256": sha256},
+        **{"size": len(CONTENT), "origin": "https://publisher.example/x/image.img"},
+        **{"made": "2026-11-22T21:24:24Z", "seconds": 61.5, "packages": {"apt": "3.0.3"}},
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    image = cache.CachedImage(recipe, folder.name, folder / "image.qcow2", sha256, len(CONTENT))
+    assert cache.obtain(recipe, Quiet()) == cache.lookup(recipe) == image
+    assert cache.entries() == [image]
+    assert cache.manifest(image) == manifest
+
+
 def test_entries_survive_old_manifests(builder: FakeBuilder) -> None:
     image = cache.obtain(built(), Quiet())
     manifest = image.path.parent / "manifest.json"
@@ -236,13 +255,3 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(AccessError, match="can't be used"):
         cache.entries()
-
-
-def test_mounts_under_a_folder_innermost_first(tmp_path: Path) -> None:
-    table = (
-        "/dev/vda / ext4 rw 0 0\n"
-        f"proc {tmp_path}/my\\040root/proc proc rw 0 0\n"
-        f"x {tmp_path}2/y tmpfs rw 0 0\n"
-        f"binfmt {tmp_path}/my\\040root/proc/sys binfmt rw 0 0\n"
-    )
-    assert cache.mounted_under(tmp_path, table) == [f"{tmp_path}/my root/proc/sys", f"{tmp_path}/my root/proc"]

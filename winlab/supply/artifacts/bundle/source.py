@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from winlab import files, settings
 from winlab.design.catalog.artifact import Artifact, Obtained
-from winlab.errors import HostError, NotFoundError
+from winlab.errors import NotFoundError
 from winlab.events import Progress
 from winlab.supply.artifacts import store
 from winlab.supply.artifacts.bundle.file import Bundle, check_kind, open_bundle
@@ -75,37 +72,9 @@ def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.CachedI
             return there
         cache.remove(key)  # another build of the same recipe
     progress.say(f"taking {row.recipe.name} out of the bundle")
-    begun = time.time()
-    final = settings.cache_dir() / "images" / key
-    with store.workspace() as work:  # on the same file system as the cache of images
-        folder = work / key
-        folder.mkdir()
-        file = folder / f"image.{row.recipe.format}"
-        bundle.take(row, file, progress)
-        manifest = {
-            "recipe": row.recipe.model_dump(mode="json"),
-            "key": key,
-            "file": file.name,
-            "sha256": row.sha256,
-            "size": row.size,
-            "origin": str(bundle.path),
-            "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(begun)),
-            "seconds": round(time.time() - begun, 1),
-            **({"packages": row.packages} if row.packages else {}),
-        }
-        (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        file.chmod(0o444)
-        for path in (file, folder / "manifest.json", folder):  # after a power failure, no rename without the data
-            files.sync(path)
-        try:
-            folder.rename(final)
-        except OSError as error:
-            if not final.is_dir():
-                raise HostError(f"The cache '{final.parent}' can't be written.", why=str(error)) from error
-            # another winlab was first, or the existing entry is incomplete: then it is not found below
-    found = next((image for image in cache.entries() if image.key == key), None)
-    if found is None:
-        raise HostError(
-            f"The cache holds a broken image in '{final}'.", cure="Remove it with 'winlab image prune', and try again."
-        )
-    return found
+
+    def fill(output: Path) -> tuple[str, str]:
+        bundle.take(row, output, progress)
+        return row.sha256, str(bundle.path)
+
+    return cache.keep(row.recipe, key, fill, progress, lambda: {"packages": row.packages} if row.packages else {})
