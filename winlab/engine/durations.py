@@ -1,12 +1,12 @@
-"""How long things took on this machine before: what progress shows as the usual time.
+"""How long things took on this machine before, which progress shows as the usual time.
 
 ::
 
     <state>/durations.json      seconds, the newest last, by accelerator, kind of state, and class of node
         {"tcg": {"booted": {"windows-2022 installed": [812.4, 790.1]}, "network": {"": [1.2]}}}
 
-The step itself guesses what is not known yet. Nothing depends on these numbers: a file that can't be read or written is
-ignored, and so are entries in an older winlab's format.
+Until a time is known, the step's own estimate is used. Nothing depends on these numbers: a file that can't be read or
+written is ignored, and so are entries in an older winlab's format.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Times = dict[str, dict[str, dict[str, list[float]]]]  # accelerator -> kind -> c
 
 
 def node_class(node: NodePlan) -> str:
-    """What nodes that take the same time have in common: the image, and whether Windows is installed or cloned."""
+    """The class of nodes that take the same time: the image, and whether Windows is installed or cloned."""
     if node.windows is None:
         return node.image
     return f"{node.image} {'cloned' if node.windows.golden else 'installed'}"

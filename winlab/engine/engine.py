@@ -1,7 +1,7 @@
 """The engine: runs steps, in parallel where possible, and reports progress as events.
 
-A step can tell from reality whether it is done, so running all of them again resumes. Nothing is undone when a step
-fails or the user interrupts: the same command resumes.
+Each step can look up whether it is done, so running all of them again resumes. Nothing is undone when a step fails or
+the user interrupts: the same command resumes.
 """
 
 from __future__ import annotations

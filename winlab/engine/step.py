@@ -1,4 +1,4 @@
-"""A step: what it reaches, what it comes after, and what it needs from this machine while it runs."""
+"""A step: the state it reaches, the states it comes after, and what it needs of this machine while it runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from winlab.events import Progress
 
 
 class Load(Enum):
-    """What a step needs from this machine, and so how many such steps run at once."""
+    """What a step needs of this machine, and thus how many such steps run at once."""
 
     WAITS = "waits"  # for a guest, a server, the network: no limit
-    CORE = "core"  # computes: one per processor and one more, since most of them wait now and then
+    CORE = "core"  # computes: one per processor and one more, since most of them wait at times
     POOL = "pool"  # writes a volume: one after the other
 
     @property
@@ -30,10 +30,10 @@ class Step:
     """One thing to be done.
 
     :param reaches: the state that holds when it is done; no two steps reach the same.
-    :param run: does it and reports progress; a report raises :class:`winlab.engine.engine.Stopped` if it should stop.
-    :param done: whether it is done, by looking at reality. Called only when every state in *after* is reached.
-    :param after: the states that it needs, however they are reached.
-    :param also: further states that hold when it is done.
+    :param run: does the work and reports progress; a report raises :class:`winlab.engine.engine.Stopped` to stop it.
+    :param done: looks up whether the work is done already. Called only when every state in *after* is reached.
+    :param after: the states that it needs, whichever steps reach them.
+    :param also: other states that hold when it is done.
     :param usual: how long it usually takes, in seconds; shown beside the time it has taken.
     """
 
@@ -92,7 +92,7 @@ def compose(steps: Iterable[Step]) -> Sequence[Step]:
 
 
 def _circle(step: Step, by_state: dict[State, Step], reached: set[State]) -> list[str]:
-    """The titles of steps that wait for each other, found by going from one to what it waits for."""
+    """The titles of steps that wait for each other, found by following what each waits for."""
     path: list[Step] = []
     while step not in path:
         path.append(step)

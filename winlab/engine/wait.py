@@ -1,6 +1,6 @@
-"""Waiting for something that happens elsewhere, until it is there or nothing moves any more.
+"""Waiting for something that happens elsewhere, until it has happened or no longer makes progress.
 
-A wait has no total time. It looks repeatedly, and gives up when nothing new has shown for too long. An emulated guest
+A wait has no total time limit. It looks repeatedly, and gives up after too long without anything new. An emulated guest
 takes ten times as long as hardware, and may do so as long as it makes progress.
 """
 
@@ -20,18 +20,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Met(Generic[T]):
-    """What was waited for is there; *value* is what the caller wanted of it."""
+    """The condition is met; *value* is what the caller wanted to know."""
 
     value: T
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """It is not there yet.
+    """The condition is not met yet.
 
     :param says: what is waited for and why, for people.
-    :param sign: what is seen of the thing. A sign never seen before is progress; returning to an earlier one is not, so
-        that a thing that alternates is given up, too.
+    :param sign: the state that was seen. A state never seen before is progress. A return to an earlier one is not:
+        the wait also ends if the state alternates.
     :param alive: something else shows that it is alive.
     """
 
@@ -51,9 +51,9 @@ def until(
     """Look until the condition is met; returns its value.
 
     :param look: looks once.
-    :param give_up: makes the error from the last look, when there was no progress for *stall* seconds.
+    :param give_up: makes the error from the last look after *stall* seconds without progress.
     :param poll: seconds between two looks.
-    :raises Exception: what *give_up* makes, and whatever *look* raises.
+    :raises Exception: the error that *give_up* makes, and whatever *look* raises.
     """
     signs: set[Hashable] = set()
     since = time.monotonic()
