@@ -15,6 +15,7 @@ from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Durations
 from winlab.engine.state import State
+from winlab.errors import WinlabError
 from winlab.lab_folder import LabFolder
 from winlab.site import Site
 
@@ -38,11 +39,11 @@ class Pace:
         return cls(plan.host.scale, Durations(plan.host.accelerator))
 
     def usual(self, seconds: float) -> float:
-        """How long something usually takes here that takes a guest on hardware so many seconds."""
+        """How long something usually takes here if it takes *seconds* on hardware."""
         return seconds * self.scale
 
     def silence(self, seconds: float) -> float:
-        """How many seconds a guest may be silent; silences grow less than times do."""
+        """How long a guest may be silent here if it may be for *seconds* on hardware; grows less than times."""
         return seconds * max(1.0, self.scale / 2)
 
 
@@ -61,7 +62,7 @@ class Sources:
 
 
 class Outputs:
-    """What steps made that others need, by the states that they reached. Shared by all labs of a run."""
+    """What steps made for other steps, by the states that they reached. Shared by all labs of a run."""
 
     def __init__(self) -> None:
         self._made: dict[State, object] = {}
@@ -73,7 +74,7 @@ class Outputs:
             self._made[state] = made
 
     def get(self, state: State, kind: type[T]) -> T | None:
-        """What was made for that state in this run; None if it was done before."""
+        """What was made for that state in this run; None if the state was reached before."""
         with self._lock:
             made = self._made.get(state)
         assert made is None or isinstance(made, kind)
@@ -82,7 +83,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Run:
-    """A plan being carried out: what its steps use to look and to act."""
+    """A plan in progress: everything that its steps use."""
 
     plan: Plan
     folder: LabFolder
@@ -104,9 +105,21 @@ class Run:
         return self.plan.lab
 
     def beside(self, plan: Plan) -> Run:
-        """A run of another plan at the same time, such as that of a golden image; they share what they make."""
+        """A run of another plan at the same time, such as a golden image's; both share their outputs."""
         return replace(self, plan=plan, folder=LabFolder(plan.lab))
 
     def node(self, node: NodePlan) -> NodeScripts:
         """A node, to run scripts in; a context manager that logs out."""
         return NodeScripts(tags.of(self.plan, node), self.folder)
+
+    def asks(self, node: NodePlan, question: Callable[[NodeScripts], bool]) -> Callable[[], bool]:
+        """A step's ``done`` that asks the node; a node that does not answer counts as not done."""
+
+        def done() -> bool:
+            try:
+                with self.node(node) as there:
+                    return question(there)
+            except WinlabError:
+                return False
+
+        return done

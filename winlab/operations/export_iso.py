@@ -18,7 +18,7 @@ from winlab.errors import UsageError
 from winlab.events import Listener, Progress, Told
 from winlab.operations import consent, one_step, planning
 from winlab.site import Site
-from winlab.steps import images, machines
+from winlab.steps.windows import first_boot, media
 from winlab.supply.images import requirements
 from winlab.supply.media import export as media_export
 
@@ -91,14 +91,14 @@ def export(
 
 def _export(alone: Alone, made: Export, progress: Progress, mirror: str | None, fetch: bool) -> None:
     requirements.check(alone.plan, alone.stock, consent=fetch, joins=False)
-    medium = images.medium(alone.node, alone.stock, progress, mirror=mirror, consent=fetch)
+    medium = media.obtain(alone.node, alone.stock, progress, mirror=mirror, consent=fetch)
     requirements.check_medium(alone.node, medium)
     node = requirements.with_key(alone.node, medium)
-    images.fetch_drivers(alone.plan, progress, mirror=mirror)
+    media.fetch_drivers(alone.plan, progress, mirror=mirror)
     generated = credentials.generate(alone.plan)
     files: dict[str, bytes | Path] = {
         **answer.answer_files(alone.plan, node, generated, pfx=generated.pfx(node.name)),
-        **machines.additions(alone.node, medium, alone.stock, progress),
+        **first_boot.additions(alone.node, medium, alone.stock, progress),
     }
     partial = made.iso.with_name(f"{made.iso.name}.part")
     try:

@@ -1,4 +1,4 @@
-"""The steps that the rest of a lab depends on: its credentials and its network."""
+"""The steps that the rest of a lab needs: its credentials and its network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from winlab.steps.states import CREDENTIALS, NETWORK
 
 
 def steps(run: Run) -> list[Step]:
-    """Credentials and network."""
+    """The steps that make the credentials and the network."""
     plan, folder = run.plan, run.folder
 
     def make_credentials(progress: Progress) -> None:
@@ -22,7 +22,7 @@ def steps(run: Run) -> list[Step]:
             raise ConflictError(
                 f"The lab '{plan.lab}' has machines, and this account has no credentials for them.",
                 why="Another account made the lab, or its folder was lost.",
-                cure=f"Use that account; or run 'winlab destroy --lab {plan.lab}' and create it anew.",
+                cure=f"Use that account; or run 'winlab destroy --lab {plan.lab}' and create it again.",
             )
         folder.ensure_credentials(plan)
 

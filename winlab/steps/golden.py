@@ -1,7 +1,7 @@
 """Steps that make a golden image: install, prepare, seal, fetch, and remove the machine it was made in.
 
 The machine is in a lab of its own, so that an interrupted build is resumed like any lab. Once sysprep has begun, winlab
-does nothing more to the machine: its state says so.
+changes nothing in the machine any more: a note in the lab's folder says so.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,14 @@ from winlab.engine.step import Load, Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, WinlabError, together
 from winlab.events import Progress
-from winlab.steps import evidence, known_failures, windows_nodes
+from winlab.steps import evidence
 from winlab.steps.states import BINARIES, IMAGE, REMOVED, SEALED, UPDATES
+from winlab.steps.windows import known_failures, setup_logs
+from winlab.steps.windows import node as windows_node
 from winlab.supply.images import golden as golden_cache
 
-ASK = 15.0  # seconds between two questions to a machine that is being generalized
-SILENT_SECONDS = 1800.0  # generalizing writes little for a long time
+ASK = 15.0  # seconds between two checks of whether sysprep still runs
+SILENT_SECONDS = 1800.0  # sysprep writes little for a long time
 NOTE = "sealed.json"
 RESTARTS = 2  # of a Windows with a pending restart, before sysprep
 
@@ -62,7 +65,7 @@ def steps(run: Run, target: str, key: str) -> list[Step]:
     """From a machine with the programs on it to the golden image in the pool.
 
     :param run: the builder's.
-    :param target: the base volume that clones stand on.
+    :param target: the base volume of the clones.
     :param key: of the golden image.
     """
     (node,) = run.plan.windows_nodes()
@@ -88,7 +91,10 @@ def upload_step(run: Run, target: str, key: str) -> Step:
     def work(progress: Progress) -> None:
         image = golden_cache.find(key)
         if image is None:
-            raise WinlabError(f"The golden image {key} is gone.", cure="Run the same command again: it makes it anew.")
+            raise WinlabError(
+                f"The golden image {key} is no longer in the cache.",
+                cure="Run the same command again: it makes a new one.",
+            )
         run.pool.upload_base(target, image.path, progress.say)
 
     def done() -> bool:
@@ -104,9 +110,10 @@ class _Build:
         self.target = target
         self.key = key
         self.note = run.folder.path / NOTE
+        self._disk_logs = partial(setup_logs.read, run, node)
 
     def is_off(self) -> bool:
-        """Whether sysprep has switched the machine off. This is recorded: libvirt forgets why a machine is off."""
+        """Whether sysprep has shut the machine down. This is recorded: libvirt forgets why a machine is off."""
         if not self.note.exists() or domains.state(self.run.conn, self.node.domain) != "off":
             return False
         facts = self._facts()
@@ -140,13 +147,13 @@ class _Build:
         while (found := there.run(call, progress.say)).restart:
             if restarts == RESTARTS:
                 raise GuestError(
-                    f"Something in '{self.node.name}' waits for a restart again and again, and sysprep refuses then.",
+                    f"Windows in '{self.node.name}' still has a restart pending, and sysprep refuses to run.",
                     why=f"It was restarted {RESTARTS} times.",
-                    cure="Run the same command again; or leave out what wants the restarts (workers.updates, "
-                    f"workers.scripts). 'winlab destroy --lab {self.run.plan.lab}' begins anew.",
+                    cure="Run the same command again; or leave out what causes the restarts (workers.updates, "
+                    f"workers.scripts). 'winlab destroy --lab {self.run.plan.lab}' starts over.",
                 )
             restarts += 1
-            windows_nodes.restart(self.run, self.node, there, progress)
+            windows_node.restart(self.run, self.node, there, progress)
         return found
 
     def _await_off(self, progress: Progress) -> None:
@@ -163,12 +170,12 @@ class _Build:
                 asked = time.monotonic()
                 self._ask(progress)
             written = domains.written_bytes(self.run.conn, self.node.domain)
-            return Waiting("waiting for sysprep to generalize Windows and to switch it off", written)
+            return Waiting("waiting for sysprep to generalize Windows and shut it down", written)
 
         limit = self.run.pace.silence(SILENT_SECONDS)
         wait.until(look, progress, lambda _: self._stalled(limit, progress), stall=limit)
         if not self.is_off():
-            why = "Nothing tells that sysprep switched it off: it lost its power, or libvirt was started anew since."
+            why = "No record says that sysprep shut it down: it was powered off, or libvirt was restarted since."
             raise self._interrupted(why, progress)
 
     def _interrupted(self, why: str, progress: Progress) -> GuestError:
@@ -177,22 +184,22 @@ class _Build:
             why=why,
             cure=f"Run 'winlab destroy --lab {self.run.plan.lab}' and the same command again.",
         )
-        evidence.keep(self.run, self.node, error, progress)
+        evidence.keep(self.run, self.node, self._disk_logs, error, progress)
         return error
 
     def _stalled(self, limit: float, progress: Progress) -> StalledError:
-        folder, logs = evidence.collect(self.run, self.node, progress)
-        trap = known_failures.recognise(logs)
+        folder, logs = evidence.collect(self.run, self.node, self._disk_logs, progress)
+        known = known_failures.recognise(logs)
         look = f"Look at its screen with 'winlab vnc {self.node.name} --lab {self.run.plan.lab}'."
         return StalledError(
-            f"sysprep in '{self.node.name}' shows no sign of life since {limit / 60:.0f} min.",
-            why=trap.why if trap else "",
-            cure=f"{trap.cure} {look}" if trap else look,
+            f"sysprep in '{self.node.name}' has shown no sign of life for {limit / 60:.0f} min.",
+            why=known.why if known else "",
+            cure=f"{known.cure} {look}" if known else look,
             evidence=str(folder),
         )
 
     def _ask(self, progress: Progress) -> None:
-        """Make sure that sysprep has not given up.
+        """Check that sysprep has not failed.
 
         :raises GuestError: it has.
         """
@@ -200,23 +207,23 @@ class _Build:
             with self.run.node(self.node) as there:
                 found = there.run(contract.Sealed())
         except WinlabError:
-            return  # it is going down
+            return  # it is shutting down
         if found.running or not found.errors:
             return
         self.note.unlink(missing_ok=True)  # so that the same command tries again
         text = "\n".join(found.errors)
-        trap = known_failures.recognise(text)
+        known = known_failures.recognise(text)
         error = GuestError(
             "sysprep could not generalize Windows.",
             why=text,
-            cure=trap.cure
-            if trap
-            else "Mend the cause and run the same command again; or destroy "
-            f"the lab '{self.run.plan.lab}', so that it begins anew.",
+            cure=known.cure
+            if known
+            else "Fix the cause and run the same command again; or destroy "
+            f"the lab '{self.run.plan.lab}' to start over.",
             evidence=r"C:\Windows\System32\Sysprep\Panther\setuperr.log in "
             f"'winlab exec {self.node.name} --lab {self.run.plan.lab}'",
         )
-        evidence.keep(self.run, self.node, error, progress)
+        evidence.keep(self.run, self.node, self._disk_logs, error, progress)
         raise error
 
     def is_there(self) -> bool:

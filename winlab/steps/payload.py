@@ -1,4 +1,4 @@
-"""Steps that bring Kubernetes to the nodes: artifacts from the chosen source, a CD of them, that CD in a drive."""
+"""Steps that bring Kubernetes to the nodes: artifacts from the chosen source, a CD with them, that CD in a drive."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 
 from winlab import files
 from winlab.adapters.vm import domains
+from winlab.design import system
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source
 from winlab.design.plan import required
 from winlab.design.plan.model import NodePlan, Plan
-from winlab.design.render.domain import PAYLOAD_DRIVE, STORE_DRIVE
-from winlab.design.system import SystemName
+from winlab.design.render.domain import STORE_DRIVE
+from winlab.design.system import System
 from winlab.design.system.windows import SHIM
 from winlab.engine.run import Run
 from winlab.engine.state import State
@@ -29,14 +30,12 @@ from winlab.supply.artifacts.bundle.source import BundleSource
 from winlab.supply.artifacts.overrides import OverriddenSource
 from winlab.supply.payload import PREFIX, PayloadCd
 
-USUAL = {"linux": 900.0, "windows": 600.0}  # seconds, when all is built; a download takes a fraction
-
 
 @dataclass(frozen=True)
 class Disks:
-    """What brings a system's payload to its nodes, as volumes in the pool.
+    """The volumes in the pool that bring a system's payload to its nodes.
 
-    :param store: the disk with containerd's store, where this host could make one.
+    :param store: the disk with containerd's store, if this host could make one.
     """
 
     cd: str
@@ -50,14 +49,14 @@ class Supply:
     source: Source
     missing: frozenset[Artifact] = frozenset()  # optional ones that the source can't give
     check: Callable[[list[Obtained]], None] | None = None  # against the lock file
-    own: bool = False  # whether programs of the person's own are among it
-    bundle: Path | None = None  # the one that it is taken from
+    own: bool = False  # whether it includes the user's own programs
+    bundle: Path | None = None  # that it is taken from
     turn: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     def obtain(self, artifacts: list[Artifact], progress: Progress) -> list[Obtained]:
-        """Obtain what the source has; builds share the machine, so one at a time.
+        """Obtain what the source has, one call at a time: builds use the whole machine.
 
-        :raises ConflictError: something is not as the lock file says.
+        :raises ConflictError: something differs from the lock file.
         """
         here = [artifact for artifact in artifacts if artifact not in self.missing]
         with self.turn:
@@ -69,36 +68,36 @@ class Supply:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a person says about where artifacts come from; nothing means: what is at hand."""
+    """What the user says about where artifacts come from; without it, the source is whatever is at hand."""
 
     kind: select.Kind | None = None
     bundle: Path | None = None
     mirror: str | None = None
-    own: tuple[tuple[str, Path], ...] = ()  # programs of the person's own: (kubelet, PATH), for the file's system
+    own: tuple[tuple[str, Path], ...] = ()  # the user's own programs: (kubelet, PATH), for the file's system
 
 
 def choose(
     plan: Plan, origin: Origin, *, settled: bool = False, check: Callable[[list[Obtained]], None] | None = None
 ) -> tuple[Supply, str]:
-    """Decide where everything that the lab needs comes from, before anything is touched; and why.
+    """Decide where everything that the lab needs comes from, before anything is touched; returns the reason, too.
 
     :param check: compares what is obtained with the lock file.
-    :param settled: see :func:`has_all`; a lab that has everything can be carried on where nothing could be obtained.
-    :raises UsageError: what the person said does not fit together, or an own program is not one.
+    :param settled: the lab has everything (:func:`has_all`), so that it can continue where nothing could be obtained.
+    :raises UsageError: the user's choices contradict each other, or an own program can't be used.
     :raises NotFoundError: no source has everything.
     """
     every = required.every(plan)
     versions_ = plan.cluster.versions
     if plan.cluster.source is not None and origin.bundle is not None:
         raise UsageError(
-            "kubernetes.source is built, and a bundle has what it was made from.",
+            "kubernetes.source is to be built, but a bundle holds what was built before.",
             cure="Leave kubernetes.source out of the spec (a bundle made with it holds what was built), or --bundle.",
         )
     trees = {"k8s.io/kubernetes": plan.cluster.source} if plan.cluster.source else {}
     kind = origin.kind or ("build" if trees else None)
     if trees and kind != "build":
         raise UsageError(
-            f"kubernetes.source is built, and cannot come from the source '{kind}'.", cure="Leave out --source."
+            f"kubernetes.source is to be built, so it cannot come from the source '{kind}'.", cure="Leave out --source."
         )
     optional = [artifact for artifact in every if required.optional(artifact)]
     own: dict[overrides.Replaced, Path] = {}
@@ -126,25 +125,25 @@ def choose(
 
 
 def _left_out(missing: frozenset[Artifact]) -> str:
-    """What a person should know of what the lab will lack."""
+    """What the user should know about missing artifacts."""
     if not missing:
         return ""
     names = ", ".join(sorted(str(artifact) for artifact in missing))
     shim = any(isinstance(artifact, Program) and artifact.name == SHIM for artifact in missing)
-    return f" It lacks {names}" + (": nodes become Ready, and Windows runs no pods." if shim else ".")
+    return f" Missing: {names}" + (": nodes become Ready, and Windows runs no pods." if shim else ".")
 
 
 def steps(run: Run, supply: Supply) -> list[Step]:
     """One step for each system that the nodes run, the controllers' first, and one for each node's drive.
 
-    Without controllers the host's kubectl comes by a step of its own.
+    Without controllers, the host's kubectl gets a step of its own.
     """
     payloads = required.payloads(run.plan)
     found: list[Step] = []
     before: list[State] = []
     for payload in payloads:
         found.append(_system_step(run, supply, payload, before))
-        before = [PAYLOAD(of=payload.os)]  # builds share the machine: the controllers' things first
+        before = [PAYLOAD(of=payload.os)]  # builds use the whole machine: the controllers' payload first
     if run.plan.joins:
         found.append(_kubectl_step(run, supply))
     return found + [insert_step(run, node) for node in run.plan.nodes]
@@ -155,15 +154,15 @@ def has_all(run: Run) -> bool:
     return all(_inserted(run, node) is not None for node in run.plan.nodes)
 
 
-def payload_step(run: Run, supply: Supply, system: SystemName) -> Step:
-    """The step that brings one system's payload into the pool, by itself: for another machine than the plan's nodes,
-    so that it does not matter what those have."""
-    payload = next(one for one in required.payloads(run.plan) if one.os == system)
+def payload_step(run: Run, supply: Supply, of: System) -> Step:
+    """The step that brings one system's payload into the pool, whatever the plan's nodes have: another machine
+    needs it."""
+    payload = next(one for one in required.payloads(run.plan) if system.get(one.os) is of)
     return replace(_system_step(run, supply, payload, []), done=lambda: False)
 
 
 def _link_kubectl(run: Run, obtained: list[Obtained]) -> None:
-    """The kubectl for the host is the one of the controllers."""
+    """Give the host the kubectl of the controllers."""
     wish = required.kubectl(run.plan.cluster.versions)
     program = next(item.path for item in obtained if item.artifact == wish)
     run.folder.make()
@@ -181,9 +180,9 @@ def _kubectl_step(run: Run, supply: Supply) -> Step:
 
 
 def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progress) -> Path:
-    """A kubectl for the host, from where the lab's things will come from.
+    """A kubectl for the host, from the source that the lab will use.
 
-    :raises UsageError: what the person said does not fit together.
+    :raises UsageError: the user's choices contradict each other.
     :raises NotFoundError: no source has it.
     """
     wish = required.kubectl(versions_)
@@ -199,10 +198,10 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
 
 
 def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, after: Iterable[State]) -> Step:
-    reaches = PAYLOAD(of=payload.os)
-    nodes = [node for node in run.plan.nodes if node.os == payload.os]
-    links = payload.os == "linux" and not run.plan.joins
-    # What is locked, or given by a flag, is compared with what the nodes have, also in a lab that has everything
+    reaches, runs = PAYLOAD(of=payload.os), system.get(payload.os)
+    nodes = [node for node in run.plan.nodes if node.system is runs]
+    links = runs.control_plane and not run.plan.joins
+    # Artifacts that are locked or given by flags are compared with those of the nodes, even if the lab has everything
     compared = supply.check is not None or supply.own
 
     def work(progress: Progress) -> None:
@@ -218,7 +217,7 @@ def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, af
                 path = folder / "payload.iso"
                 made.write(path)
                 run.pool.upload_base(made.volume, path, progress.say)
-        preloaded = _preloaded(run, obtained, progress) if payload.os == "linux" else None
+        preloaded = _preloaded(run, obtained, progress) if runs.store_disk else None
         run.outputs.put(reaches, Disks(made.volume, preloaded))
 
     def done() -> bool:
@@ -226,13 +225,13 @@ def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, af
         return not compared and here and all(_inserted(run, node) is not None for node in nodes)
 
     also = [KUBECTL(run.lab)] if links else []
-    return Step(reaches, work, done, after, also, usual=USUAL[payload.os], load=Load.CORE)
+    return Step(reaches, work, done, after, also, usual=runs.usual_payload, load=Load.CORE)
 
 
 def _refuse_other_payload(run: Run, nodes: list[NodePlan], volume: str, supply: Supply) -> None:
-    """See that no node of the lab was made from other things than those that the lock file pins or flags give.
+    """Check that the lab's nodes were made from the artifacts that are locked or given by flags.
 
-    :raises ConflictError: one was.
+    :raises ConflictError: one was not.
     """
     others = [node.name for node in nodes if _inserted(run, node) not in (None, volume)]
     if others:
@@ -248,7 +247,7 @@ def _refuse_other_payload(run: Run, nodes: list[NodePlan], volume: str, supply: 
 
 
 def _preloaded(run: Run, obtained: list[Obtained], progress: Progress) -> str | None:
-    """The disk with containerd's store; None where this host can't make it, which only makes the nodes slower."""
+    """The disk with containerd's store; None if this host can't make it, which only makes the nodes slower."""
     images = [item for item in obtained if isinstance(item.artifact, ContainerImage)]
     programs = {item.artifact.name: item for item in obtained if isinstance(item.artifact, Program)}
     volume = preload.volume(images, programs["containerd"])
@@ -267,15 +266,15 @@ def _preloaded(run: Run, obtained: list[Obtained], progress: Progress) -> str | 
 
 
 def _inserted(run: Run, node: NodePlan) -> str | None:
-    """The payload CD in a node's drive, if it is whole."""
-    path = domains.medium(run.conn, node.domain, PAYLOAD_DRIVE[node.os][0])
+    """The payload CD in a node's drive; None if there is none or its upload did not finish."""
+    path = domains.medium(run.conn, node.domain, node.system.payload_drive[0])
     if path is None or not path.name.startswith(PREFIX) or not run.pool.is_complete(path.name):
         return None
     return path.name
 
 
 def _add_store(run: Run, node: NodePlan, base: str) -> None:
-    """Give the node its own overlay of the disk with containerd's store; the node mounts it when it is prepared."""
+    """Give the node its own overlay of the disk with containerd's store; it is mounted when the node is prepared."""
     if domains.has_disk(run.conn, node.domain, STORE_DRIVE):
         return
     volume = f"{run.plan.lab}.{node.name}.store.qcow2"
@@ -285,16 +284,16 @@ def _add_store(run: Run, node: NodePlan, base: str) -> None:
 
 def insert_step(run: Run, node: NodePlan) -> Step:
     """The step that puts the payload CD into a node's drive."""
-    target, bus = PAYLOAD_DRIVE[node.os]
+    target, bus = node.system.payload_drive
     payload = PAYLOAD(of=node.os)
 
     def at_hand() -> Disks:
         made = run.outputs.get(payload, Disks)
         if made is not None:
             return made
-        # another node of the system has it: the CD itself was made by an earlier create
+        # an earlier create made the CD: another node of the system has it
         for other in run.plan.nodes:
-            if other.os == node.os and (volume := _inserted(run, other)) is not None:
+            if other.system is node.system and (volume := _inserted(run, other)) is not None:
                 return Disks(volume)
         raise NotFoundError(f"There is no payload CD for '{node.name}'.", cure="Run the same command again.")
 

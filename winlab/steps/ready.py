@@ -15,14 +15,11 @@ from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
 from winlab.steps.states import DNS, PODS_CONNECTED, READY, ROUTES
 
-# Seconds on hardware that a node says the same; on Windows an image of 300 MB may have to come (facts:
-# kubernetes-windows.md, D1), and nothing tells of it meanwhile
-SILENCE = {"linux": 300.0, "windows": 1200.0}
-DNS_SILENCE = 300.0
+DNS_SILENCE = 300.0  # seconds on hardware that cluster DNS may report the same
 
 
 def steps(run: Run) -> list[Step]:
-    """One for each node, and one for cluster DNS, if that is the lab's own."""
+    """One step for each node, and one for cluster DNS if the lab has its own."""
     found = [_ready(run, node) for node in run.plan.nodes]
     return found if run.plan.joins else [*found, _dns(run)]
 
@@ -49,7 +46,7 @@ def _ready(run: Run, node: NodePlan) -> Step:
                 why, signs = diagnose.brief(found), diagnose.signs(found)
             return Waiting(f"waiting for {node.name} to be Ready: {why}", signs)
 
-        wait.until(look, progress, lambda _: _not_ready(run, node), stall=run.pace.usual(SILENCE[node.os]))
+        wait.until(look, progress, lambda _: _not_ready(run, node), stall=run.pace.usual(node.system.ready_silence))
 
     def done() -> bool:
         found = ask()
@@ -65,7 +62,7 @@ def _not_ready(run: Run, node: NodePlan) -> ClusterError:
     return ClusterError(
         f"'{node.name}' does not become Ready.",
         why=facts,
-        cure="Mend the cause and run the same command again; or destroy the lab and create it anew.",
+        cure="Fix the cause and run the same command again; or destroy the lab and create it again.",
         evidence=f"winlab logs {node.name}; winlab kubectl -- describe node {node.name}",
     )
 
@@ -88,7 +85,7 @@ def _dns(run: Run) -> Step:
             nonlocal sign, why
             try:
                 status = ask()
-            except ClusterError as error:  # a busy API server: it starts again, and is asked again
+            except ClusterError as error:  # the API server is busy or restarting: ask it again
                 why = error.what
             else:
                 there, why = available(status)

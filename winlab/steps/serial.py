@@ -1,4 +1,4 @@
-"""What a node's serial port has said so far, read piece by piece; and how long its phases take."""
+"""A node's output on the serial port, read piece by piece; and how long its phases take."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from winlab.adapters.vm.volumes import StoragePool
 from winlab.engine.durations import Durations
 
 FIRST_PHASE = "firmware and boot loader"
-# whole words and lines: what follows them is there, too
-TOLD = re.compile(r"winlab: phase=([\w-]+)(?=[^\w-])|winlab: error=([^\r\n]+)(?=[\r\n])")
-# OVMF's own words when it starts a CD; Microsoft's boot image then asks for a key for about five seconds
+# complete words and lines only: what ends them must be there, too
+REPORT = re.compile(r"winlab: phase=([\w-]+)(?=[^\w-])|winlab: error=([^\r\n]+)(?=[\r\n])")
+# OVMF writes this when it starts a CD; Microsoft's boot image then asks for a key for about five seconds
 STARTS_CD = re.compile(r'BdsDxe: starting Boot\w+ "UEFI [^"]*DVD-ROM')
-# A Linux kernel's very last words; whatever starts after it writes more
+# The last line that a Linux kernel writes; whatever starts after it writes more
 PANIC = re.compile(r"---\[ end Kernel panic - not syncing: ([^\r\n]+) \]---\s*\Z")
 OOPS = re.compile(r"\] ((?:Oops|BUG): [^\r\n]+)")
-TAIL = 64 << 10  # bytes; an oops and the panic after it take some ten thousand
-LINE = 4096  # bytes of a line that may have been read in part
-AGAIN = 30.0  # seconds without anything new until all is read again: virtlogd begins a new file when one is full
+TAIL = 64 << 10  # bytes; an oops and the panic after it take about ten thousand
+LINE = 4096  # bytes to keep of an incomplete line
+AGAIN = 30.0  # seconds without new output until the log is read again: virtlogd starts a new file when one is full
 
 
 class SerialLog:
@@ -32,19 +32,19 @@ class SerialLog:
         self._rest = b""
         self._heard = time.monotonic()
         self.size = 0  # bytes that were read
-        self.phase = ""  # the last one; empty as long as none was told
-        self.failure = ""  # told since that phase
+        self.phase = ""  # the last one reported; empty before the first
+        self.failure = ""  # reported since that phase
         self.starts_cd = False  # whether the firmware has started a CD so far
 
     @property
     def panic(self) -> str | None:
-        """Why the kernel has given up, if those are the last words."""
+        """Why the kernel panicked, if that is the end of the log; else None."""
         found = PANIC.search(self._text)
         return found[1] if found else None
 
     @property
     def oops(self) -> str:
-        """The last thing that went wrong in the kernel; empty if nothing did."""
+        """The last oops or bug that the kernel reported; empty if there is none."""
         found = OOPS.findall(self._text)
         return str(found[-1]) if found else ""
 
@@ -53,18 +53,18 @@ class SerialLog:
         return self._tail.decode(errors="replace")
 
     def read(self) -> None:
-        """Read what is new."""
+        """Read what is new in the log."""
         if not self._pool.exists(self._volume):
             self._pool.refresh()
         piece = self._pool.download(self._volume, self.size)
         if not piece and time.monotonic() - self._heard > AGAIN:
-            piece = self._begun_anew()
+            piece = self._restarted()
         if piece:
             self._heard = time.monotonic()
             self._take(piece)
 
-    def _begun_anew(self) -> bytes:
-        """All of the log, if it is another one than was read: it is shorter."""
+    def _restarted(self) -> bytes:
+        """What is new, or the whole log if it is shorter than before: then a new file was started."""
         self._heard = time.monotonic()
         whole = self._pool.download(self._volume)
         if len(whole) >= self.size:
@@ -76,17 +76,17 @@ class SerialLog:
         self.size += len(piece)
         self._tail = (self._tail + piece)[-TAIL:]
         text = (self._rest + piece).decode(errors="replace")
-        for told in TOLD.finditer(text):
-            if told[1]:
-                self.phase, self.failure = told[1], ""
+        for report in REPORT.finditer(text):
+            if report[1]:
+                self.phase, self.failure = report[1], ""
             else:
-                self.failure = self.failure or told[2]
+                self.failure = self.failure or report[2]
         self.starts_cd = self.starts_cd or STARTS_CD.search(text) is not None
         self._rest = (self._rest + piece).rpartition(b"\n")[2][-LINE:]
 
 
 class PhaseClock:
-    """How long a phase usually takes, where that is known; learns how long each takes.
+    """How long a phase usually takes, if that is known; records how long each takes.
 
     :param of: the class of the node.
     """
@@ -100,10 +100,10 @@ class PhaseClock:
         self._usual = 0.0
 
     def usual(self, phase: str) -> float:
-        """How many seconds the phase that goes on now usually takes; 0 if that is not known."""
+        """How many seconds the current phase usually takes; 0 if that is not known."""
         if phase != self._phase:
             now = self._now()
-            if self._began:  # not that in which winlab came to it
+            if self._began:  # the first phase is not recorded: winlab did not see its beginning
                 self._known.learn(f"phase {self._phase}", self._of, now - self._began)
             self._began = now if self._phase else 0.0
             self._phase, self._usual = phase, self._known.usual(f"phase {phase}", self._of) or 0.0

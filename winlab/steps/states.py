@@ -1,7 +1,7 @@
-"""All kinds of states that winlab's own steps reach, with the words by which people know the steps.
+"""All kinds of states that winlab's own steps reach, with the titles of the steps.
 
-A state names its lab, except where labs share it: images, programs and drivers are in the pool or in the cache. Names
-are for good: journals, events and learned times have them.
+A state names its lab, unless labs share it: images, programs and drivers are in the pool or in the cache. Names never
+change: journals, events and recorded times contain them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from winlab.engine.state import Kind, State
 
 
 def _lab(words: str) -> Callable[[State], str]:
-    """Of a lab: two are made at once where a golden image is."""
+    """A title with a lab's role: a lab and its golden images are made at the same time."""
     return lambda state: f"{words} of the golden image" if state.lab.startswith(GOLDEN) else words
 
 
@@ -30,10 +30,10 @@ def _image(state: State) -> str:
     return f"image {state.of.removeprefix('base-').rsplit('-', 1)[0]}"
 
 
-# What all else stands on
+# What everything else needs
 CREDENTIALS = Kind("credentials", _lab("credentials"))
 NETWORK = Kind("network", _lab("network"))
-IMAGE = Kind("image", _image, learned=False)  # of=its base volume, in the pool; it is in the cache, or has to be made
+IMAGE = Kind("image", _image, learned=False)  # of=its base volume, in the pool
 DRIVERS = Kind("drivers", lambda _: "image virtio-win", learned=False)  # in the cache
 
 # A machine
@@ -43,9 +43,9 @@ ANSWER = Kind("answer", _node("answer"))
 MEDIA = Kind("media", _node("media"))
 STARTED = Kind("started", _node("start"))
 BOOTED = Kind("booted", _node("boot"))
-DRIVE_FREE = Kind("drive-free", _node("detach"))  # nothing is needed any more that was in the drive for the payload
+DRIVE_FREE = Kind("drive-free", _node("detach"))  # the drive for the payload CD is free
 
-# Kubernetes comes to it
+# Kubernetes on it
 PAYLOAD = Kind("payload", _thing("payload"), learned=False)  # of=the system, in the pool
 PAYLOAD_INSERTED = Kind("payload-inserted", _node("insert"))
 KUBECTL = Kind("kubectl", _lab("kubectl"))  # on this host
@@ -63,7 +63,7 @@ MEMBER = Kind("member", _node("join"))  # of the cluster
 OBJECTS = Kind("cluster-objects", _lab("cluster objects"))
 CNI = Kind("cni", _node("cni"))
 PROXY = Kind("proxy", _node("proxy"))
-PODS_CONNECTED = Kind("pods-connected", _node("pod network"))  # all that the node itself does for its pods' network
+PODS_CONNECTED = Kind("pods-connected", _node("pod network"))  # the node's own part of its pods' network is done
 ROUTES = Kind("pod-routes", _lab("pod routes"))
 READY = Kind("ready", _node("ready"))
 DNS = Kind("cluster-dns", _lab("cluster DNS"))
@@ -72,7 +72,7 @@ DNS = Kind("cluster-dns", _lab("cluster DNS"))
 SEALED = Kind("sealed", _node("seal"))
 REMOVED = Kind("removed", _node("remove"))
 
-# Commands for a cluster that is there
+# Commands for a running cluster
 LOAD_READY = Kind("load-ready", _lab("image"))
 LOAD_CD = Kind("load-cd", _thing("CD for"))  # of=the system
 LOADED = Kind("loaded", _node("load"))

@@ -90,9 +90,9 @@ def test_kubernetes_of_one_s_own_does_not_lie_where_other_labs_look(tmp_path: Pa
 
 def test_it_is_built_from_the_person_s_own_tree(tmp_path: Path) -> None:
     plan = make(f"kubernetes.source={tmp_path}")
-    with pytest.raises(UsageError, match=r"kubernetes\.source is built"):
+    with pytest.raises(UsageError, match=r"kubernetes\.source is to be built"):
         bundle.source(plan, payload.Origin(kind="upstream"))
-    with pytest.raises(UsageError, match="a bundle has what it was made from") as caught:
+    with pytest.raises(UsageError, match="a bundle holds what was built before") as caught:
         payload.choose(plan, payload.Origin(bundle=tmp_path / "b.tar"))
     assert "Leave kubernetes.source out" in caught.value.cure
 

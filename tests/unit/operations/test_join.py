@@ -31,7 +31,8 @@ from winlab.design.render.topology import topology
 from winlab.errors import ClusterError, UsageError
 from winlab.lab_folder import LabFolder
 from winlab.operations import join
-from winlab.steps import linux_nodes, pods
+from winlab.steps import joining, pod_network
+from winlab.steps.linux import node as linux_node
 from winlab.steps.payload import Origin
 
 CLUSTER = ForeignCluster(
@@ -168,14 +169,14 @@ def test_the_kubeconfig_is_kept_for_its_owner_alone(monkeypatch: pytest.MonkeyPa
     there.folder.kubectl.touch()
     answering = True
     monkeypatch.setattr(Kubectl, "answers", lambda _self: answering)
-    config = runs.titled(linux_nodes.steps(there, "secret"), "kubeconfig")
+    config = joining.given_kubeconfig(there, "secret")
     assert not config.done()
     config.run(SimpleNamespace(say=lambda *_: None))  # type: ignore[arg-type]
     assert there.folder.kubeconfig.stat().st_mode & 0o777 == 0o600
     assert config.done()
     answering = False
     assert not config.done()
-    with pytest.raises(ClusterError, match="does not answer any more"):
+    with pytest.raises(ClusterError, match="no longer answers"):
         config.run(SimpleNamespace(say=lambda *_: None))  # type: ignore[arg-type]
 
 
@@ -199,7 +200,7 @@ def test_the_token_is_gone_after_the_join(monkeypatch: pytest.MonkeyPatch) -> No
     api = Api({"get configmap cluster-info": _info()})
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
     there = runs.run(make(REHEARSAL))
-    with linux_nodes.credentials(there) as joining_with:
+    with joining.credentials(there) as joining_with:
         text = kubeadm.join_worker(
             nodes.cluster(there.plan), nodes.member(there.plan, there.plan.node("node-1")), joining_with
         )
@@ -234,12 +235,12 @@ def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.M
         (CLUSTER, []),
         (
             replace(CLUSTER, advertised="https://kind:6443"),
-            [(["sudo", "sh", "-c", linux_nodes.HOSTS], b"192.0.2.10 kind\n")],
+            [(["sudo", "sh", "-c", linux_node.HOSTS], b"192.0.2.10 kind\n")],
         ),
     ):
         done.clear()
         there = runs.run(make("workers.os=debian-13", cluster=cluster), guest=Guest())
-        runs.titled(linux_nodes.steps(there, "admin"), "join node-1").run(_voice())
+        runs.titled(linux_node.steps(there, there.plan.linux_nodes()[0]), "join node-1").run(_voice())
         assert done == [*lines, (["status"], b""), (["run-kubeadm"], b"")]
 
 
@@ -258,7 +259,7 @@ def test_a_node_may_come_some_moments_after_its_join(
     api = SimpleNamespace(get=lambda _kind: {"items": looks.pop(0)})
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
     runs.clock(monkeypatch)
-    assert pods.await_share(there, there.plan.node("node-1"), _voice()).pod_cidr == cidr
+    assert pod_network.await_share(there, there.plan.node("node-1"), _voice()).pod_cidr == cidr
     assert looks == []
 
 

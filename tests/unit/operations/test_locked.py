@@ -18,6 +18,7 @@ from winlab.errors import ConflictError
 from winlab.events import Quiet
 from winlab.steps import images
 from winlab.steps import payload as supply
+from winlab.steps.linux.system import LinuxSteps
 from winlab.steps.payload import Supply
 from winlab.supply.payload import PayloadCd
 
@@ -91,7 +92,7 @@ def test_an_image_is_compared_when_it_has_come(there: Run, monkeypatch: pytest.M
         def is_complete(self, name: str) -> bool:
             return False
 
-    monkeypatch.setattr(images, "local_image", lambda *_: Path("/image"))
+    monkeypatch.setattr(LinuxSteps, "image", lambda *_: Path("/image"))
     run = replace(there, sources=Sources(check_images=check), pool=cast(Any, Empty()))
     debian = runs.titled(images.steps(run), "image debian-13")
     with pytest.raises(ConflictError, match="drifted"):
@@ -113,7 +114,7 @@ def test_the_base_volume_is_compared_with_the_image(there: Run, monkeypatch: pyt
         def upload_base(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(images, "local_image", lambda *_: Path("/image"))
+    monkeypatch.setattr(LinuxSteps, "image", lambda *_: Path("/image"))
     run = replace(there, sources=Sources(check_images=lambda: None), pool=cast(Any, Full()))
     debian = runs.titled(images.steps(run), "image debian-13")
     assert not debian.done()

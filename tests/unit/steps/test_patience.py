@@ -17,10 +17,11 @@ from winlab import run
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.catalog.artifact import Obtained
+from winlab.design.system import WINDOWS
 from winlab.engine.run import Run
 from winlab.errors import ClusterError
 from winlab.events import Quiet
-from winlab.steps import pods, ready
+from winlab.steps import pod_network, pods, ready
 from winlab.steps.payload import Supply
 
 BUSY = ClusterError("kubectl get nodes failed.", why="etcdserver: request timed out")
@@ -74,7 +75,7 @@ def test_a_node_is_waited_for_as_long_as_its_kubelet_gets_on(asking: Callable[[K
     kubelet = Kubelet(reports=600)
     with pytest.raises(ClusterError, match="does not become Ready") as caught:
         runs.titled(ready.steps(asking(kubelet)), "ready node-1").run(Quiet())
-    silent = ready.SILENCE["windows"] / 3.0
+    silent = WINDOWS.ready_silence / 3.0
     assert 600 + silent <= kubelet.asked <= 600 + silent + 3
     assert "no network" in caught.value.why
 
@@ -82,11 +83,11 @@ def test_a_node_is_waited_for_as_long_as_its_kubelet_gets_on(asking: Callable[[K
 def test_a_pod_network_is_waited_for(asking: Callable[[Kubectl], Run]) -> None:
     rows = {"items": [{"metadata": {"name": "controller-1"}, "spec": {"podCIDR": "10.244.0.0/24"}}]}
     run_ = asking(Busy(1, rows))
-    own = pods.await_share(run_, run_.plan.nodes[0], Quiet())
+    own = pod_network.await_share(run_, run_.plan.nodes[0], Quiet())
     assert own.pod_cidr == "10.244.0.0/24"
     run_ = asking(Busy(1000, rows))
     with pytest.raises(ClusterError, match="was given no pod network") as caught:
-        pods.await_share(run_, run_.plan.nodes[0], Quiet())
+        pod_network.await_share(run_, run_.plan.nodes[0], Quiet())
     assert "kubectl get nodes failed" in caught.value.why
 
 
@@ -155,7 +156,7 @@ def test_new_kinds_are_waited_for_as_long_as_more_are_served(
     crds = Crds(stops_at)
     objects = runs.titled(pods.steps(asking(crds), Supply(cast(Any, source))), "cluster objects")
     if fails:
-        with pytest.raises(ClusterError, match="does not serve the kinds") as caught:
+        with pytest.raises(ClusterError, match="does not serve all kinds") as caught:
             objects.run(Quiet())
         assert "kind-199" in caught.value.why
         assert crds.looks < 20 + pods.KINDS_SILENCE

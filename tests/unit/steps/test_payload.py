@@ -11,6 +11,7 @@ import runs
 
 from winlab.adapters.vm import domains
 from winlab.design.catalog.artifact import Artifact, Obtained
+from winlab.design.system import WINDOWS
 from winlab.events import Quiet
 from winlab.steps import payload
 from winlab.steps.payload import Disks, Supply
@@ -51,7 +52,7 @@ def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp
     pool, source = Pool(), Supply(cast(Any, Source(tmp_path / "x")))
     run = runs.run(plan, pool=pool)
 
-    payload.payload_step(run, source, "windows").run(Quiet())
+    payload.payload_step(run, source, WINDOWS).run(Quiet())
 
     made = run.outputs.get(PAYLOAD(of="windows"), Disks)
     assert made is not None

@@ -38,6 +38,7 @@ LINUX = System(
     kubeadm_flags=True,
     taint=None,
     pod_mtu=None,
+    store_disk=True,
     payload_drive=("sdb", "scsi"),  # Debian's cloud kernel has no AHCI
     hyperv=False,
     needless_cpu=("la57", "smap"),  # each page fault and each copy from user space would cost an emulator more

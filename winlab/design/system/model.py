@@ -38,6 +38,7 @@ class System:
     :param kubeadm_flags: whether the kubelet reads the flags that kubeadm writes for it.
     :param taint: what keeps pods for other systems away from its workers.
     :param pod_mtu: the MTU of pods, in bytes, where the system itself decides it.
+    :param store_disk: whether its nodes can mount a disk with containerd's store that the host filled.
     :param payload_drive: target and bus of the drive for the payload CD.
     :param hyperv: whether it uses Hyper-V's enlightenments, which QEMU has with KVM.
     :param needless_cpu: CPU features that it can do without, and that cost an emulator time.
@@ -62,6 +63,7 @@ class System:
     kubeadm_flags: bool
     taint: Taint | None
     pod_mtu: int | None
+    store_disk: bool
     payload_drive: tuple[str, str]
     hyperv: bool
     needless_cpu: tuple[str, ...]

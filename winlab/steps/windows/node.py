@@ -1,8 +1,8 @@
-"""Steps that make Windows guests nodes of the cluster, state by state, each from the truth in the guest.
+"""Steps that turn a Windows guest into a node of the cluster; whether each is done is looked up in the guest.
 
 booted → features → restarted (a changed boot time) → containerd → binaries → kubelet service → joined by a token with
-TLS bootstrap → CNI → kube-proxy. No administrator's credential ever reaches a worker: it brings a token that ends by
-itself, and later its own certificate. The scripts are unattend/windows/worker/*.ps1.
+TLS bootstrap → CNI → kube-proxy. No administrator's credential ever reaches a worker: it joins with a token that
+expires, and then has its own certificate. The scripts are unattend/windows/worker/*.ps1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError
 from winlab.events import Progress
-from winlab.steps import evidence, linux_nodes, pods
+from winlab.steps import evidence, joining, pod_network
 from winlab.steps.states import (
     API,
     BINARIES,
@@ -41,9 +41,10 @@ from winlab.steps.states import (
     PROXY,
     UPDATES,
 )
+from winlab.steps.windows import setup_logs
 
 SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
-# kubeadm's preflight check gives containerd two seconds for each answer, and has changed nothing when it fails
+# kubeadm's preflight check gives containerd two seconds for each answer; when it fails, nothing was changed
 TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
 TRIES = 4
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
@@ -55,7 +56,7 @@ def steps(run: Run, node: WindowsNode) -> list[Step]:
 
 
 def programs(run: Run, node: WindowsNode) -> list[Step]:
-    """From a Windows guest that answers and has the payload CD to one that has everything to join with."""
+    """From a Windows guest that answers and has the payload CD to one that is ready to join."""
     worker = _Worker(run, node)
     given = [worker.at(BOOTED), worker.at(PAYLOAD_INSERTED)]
     return [
@@ -78,7 +79,7 @@ def membership(run: Run, node: WindowsNode) -> list[Step]:
 
 
 def updates_step(run: Run, node: WindowsNode) -> Step:
-    """The step that installs Windows' own updates, with the restarts that they want."""
+    """The step that installs Windows' own updates, with the restarts that they need."""
     worker = _Worker(run, node)
     return worker.step(UPDATES, worker.updates, lambda _found: False, [worker.at(BINARIES)], 3600)
 
@@ -113,11 +114,12 @@ class _Worker:
             with self.run.node(self.node) as there:
                 act(there, progress)
 
-        ask = linux_nodes.asks(self.run, self.node, lambda there: done(there.run(contract.WindowsStatus())))
+        ask = self.run.asks(self.node, lambda there: done(there.run(contract.WindowsStatus())))
         return Step(self.at(kind), perform, ask, after, also, usual)
 
     def features(self, there: NodeScripts, progress: Progress) -> None:
-        while there.run(nodes.features(self.run.plan, self.node), progress.say).restart:  # it has more to do after some
+        # some features need another run after the restart
+        while there.run(nodes.features(self.run.plan, self.node), progress.say).restart:
             self.restart(there, progress)
 
     def updates(self, there: NodeScripts, progress: Progress) -> None:
@@ -134,11 +136,11 @@ class _Worker:
         progress.say("restarting Windows")
         there.execute(["shutdown.exe /r /t 0"])
         there.disconnect()
-        # a clock that is set right changes the boot time, too; the number only counts starts
-        self._await(there, progress, "to restart", partial(_started_anew, before))
+        # correcting the clock changes the boot time, too; the boot's number changes only with a start
+        self._await(there, progress, "to restart", partial(_restarted, before))
 
     def has_features(self, found: WindowsFacts) -> bool:
-        # what waits for a restart was not seen to its end, nor were the features of another profile's golden image
+        # incomplete: a restart is pending, or the golden image was made for another profile
         whole = set(found.features_set.split(",")).issuperset(self.profile.windows_features())
         return found.containers_feature == "installed" and whole and not found.restart_pending
 
@@ -147,7 +149,9 @@ class _Worker:
 
     def has_containerd(self, found: WindowsFacts) -> bool:
         service = found.containerd
-        same = pods.same_files({"config": service.config_sha256}, {"config": nodes.containerd(self.run.plan).config})
+        same = pod_network.same_files(
+            {"config": service.config_sha256}, {"config": nodes.containerd(self.run.plan).config}
+        )
         return service.service == "running" and bool(service.sha256) and same and not _outdated(found)
 
     def binaries(self, there: NodeScripts, progress: Progress) -> None:
@@ -174,28 +178,28 @@ class _Worker:
                 progress.say("containerd answered kubeadm too late; trying again")
 
     def _join(self, there: NodeScripts, progress: Progress) -> None:
-        with linux_nodes.credentials(self.run) as joining:
-            there.run(nodes.windows_join(self.run.plan, self.node, joining), progress.say)
+        with joining.credentials(self.run) as credentials:
+            there.run(nodes.windows_join(self.run.plan, self.node, credentials), progress.say)
 
     def has_joined(self, found: WindowsFacts) -> bool:
         return found.kubelet.joined
 
     def cni(self, there: NodeScripts, progress: Progress) -> None:
-        own = pods.await_share(self.run, self.node, progress)
+        own = pod_network.await_share(self.run, self.node, progress)
         call = nodes.cni_files(self.run.plan, self.node, own)
         try:
             there.run(call, progress.say)
         except UnreachableError:
-            # Windows takes the network away from itself for some seconds while it makes a virtual switch of it
+            # Windows loses its network for some seconds while it turns its adapter into a virtual switch
             self._await(there, progress, "to come back with its virtual switch", lambda _found: True)
             there.run(call, progress.say)
 
     def has_cni(self, found: WindowsFacts) -> bool:
-        own = pods.share(self.run, self.node)
-        return pods.same_files(found.cni, nodes.cni_files(self.run.plan, self.node, own).files)
+        own = pod_network.share(self.run, self.node)
+        return pod_network.same_files(found.cni, nodes.cni_files(self.run.plan, self.node, own).files)
 
     def proxy(self, there: NodeScripts, progress: Progress) -> None:
-        own = pods.await_share(self.run, self.node, progress)
+        own = pod_network.await_share(self.run, self.node, progress)
         there.run(nodes.proxy(self.run.plan, self.node, own, self._proxy_kubeconfig()), progress.say)
 
     def has_proxy(self, found: WindowsFacts) -> bool:
@@ -207,10 +211,10 @@ class _Worker:
         token = Kubectl.of(folder).run(
             "create", "token", "kube-proxy", "--namespace=kube-system", f"--duration={PROXY_TOKEN_LIFE}"
         )
-        return authority.with_token(linux_nodes.authority(self.run), endpoint, "kube-proxy", token.strip())
+        return authority.with_token(joining.authority(self.run), endpoint, "kube-proxy", token.strip())
 
     def _await(self, there: NodeScripts, progress: Progress, what: str, met: Callable[[WindowsFacts], bool]) -> None:
-        """Wait until the guest answers and *met* holds; give up when nothing moves in it any more."""
+        """Wait until the guest answers and *met* holds; give up when it shows no activity for too long."""
         limit = self.run.pace.silence(SILENT_SECONDS)
 
         def look() -> Met[None] | Waiting:
@@ -220,18 +224,18 @@ class _Worker:
                     return Met(None)
             except UnreachableError:
                 pass
-            except GuestError as error:  # services come up one by one: WinRM may answer before all else does
+            except GuestError as error:  # services start one by one: WinRM may answer first
                 says += f"; it says: {(error.why or error.what).splitlines()[0]}"
             there.disconnect()
             return Waiting(says, domains.written_bytes(self.run.conn, self.node.domain))
 
         def give_up(_: Waiting) -> StalledError:
             stalled = StalledError(
-                f"'{self.node.name}' shows no sign of life since {limit / 60:.0f} min; winlab waits for it {what}.",
+                f"'{self.node.name}' has shown no sign of life for {limit / 60:.0f} min; winlab waits for it {what}.",
                 cure=f"Look at its screen with 'winlab vnc {self.node.name}', then run the same command again.",
                 evidence=f"winlab serial {self.node.name} --log",
             )
-            evidence.keep(self.run, self.node, stalled, progress)
+            evidence.keep(self.run, self.node, partial(setup_logs.read, self.run, self.node), stalled, progress)
             return stalled
 
         wait.until(look, progress, give_up, stall=limit)
@@ -242,5 +246,5 @@ def _outdated(found: WindowsFacts) -> bool:
     return bool(found.installed_from) and found.installed_from != found.cd
 
 
-def _started_anew(before: WindowsFacts, found: WindowsFacts) -> bool:
+def _restarted(before: WindowsFacts, found: WindowsFacts) -> bool:
     return found.boot_time != before.boot_time and found.boot_id != before.boot_id

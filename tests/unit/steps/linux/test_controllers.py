@@ -13,7 +13,8 @@ from winlab.adapters.kube import authority, tokens
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.contract import Call, R
 from winlab.design.render import kubeadm
-from winlab.steps import linux_nodes
+from winlab.steps import joining
+from winlab.steps.linux import control_plane
 
 
 class Voice:
@@ -37,9 +38,9 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: None))
     monkeypatch.setattr(tokens, "ca_hash", lambda _pem: "sha256:0")
     monkeypatch.setattr(authority, "authority", lambda _path: "")
-    monkeypatch.setattr(linux_nodes, "credentials", lambda *_args: Lent())
+    monkeypatch.setattr(joining, "credentials", lambda *_args: Lent())
     there = runs.run(plans.make(plans.TCG, "3-0-1"), guests=lambda node: Guest(node.name))
-    runs.titled(linux_nodes.steps(there), "join controller-2").run(Voice())  # type: ignore[arg-type]
+    runs.titled(control_plane.steps(there), "join controller-2").run(Voice())  # type: ignore[arg-type]
     undone = [("controller-1", "forget-member", "10.77.0.12"), ("controller-2", "run-kubeadm", "reset")]
     assert done == [
         ("controller-1", "run-kubeadm", "init"),

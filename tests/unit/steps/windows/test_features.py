@@ -8,7 +8,7 @@ import pytest
 import runs
 
 from winlab.design.contract import Call, R
-from winlab.steps import windows_nodes
+from winlab.steps.windows import node as windows_node
 
 BGP = "Containers,RSAT-RemoteAccess-PowerShell,RemoteAccess,Routing"
 
@@ -32,5 +32,5 @@ def test_features(monkeypatch: pytest.MonkeyPatch, profile: str, done: str | Non
             return answers.result(call, {"containers_feature": "installed", "restart_pending": pending, **told})
 
     plan = plans.make(plans.KVM, "1-1-1", f"network.cni={profile}")
-    steps = windows_nodes.steps(runs.run(plan, guest=Node()), plan.node("node-1"))
+    steps = windows_node.steps(runs.run(plan, guest=Node()), plan.node("node-1"))
     assert runs.titled(steps, "features node-1").done() is there

@@ -16,7 +16,8 @@ from winlab.design.contract import Call, R
 from winlab.design.render import nodes
 from winlab.errors import GuestError
 from winlab.events import Quiet
-from winlab.steps import linux_nodes, windows_nodes
+from winlab.steps import joining
+from winlab.steps.windows import node as windows_node
 
 LATE = GuestError("'join' failed", why="[ERROR CRI]: could not connect: rpc error: code = DeadlineExceeded desc = x")
 OTHER = GuestError("'join' failed", why="[ERROR Port-10250]: Port 10250 is in use")
@@ -42,10 +43,10 @@ def join(there: There, monkeypatch: pytest.MonkeyPatch) -> None:
     def credentials(*_: Any) -> Iterator[None]:
         yield None
 
-    monkeypatch.setattr(linux_nodes, "credentials", credentials)
+    monkeypatch.setattr(joining, "credentials", credentials)
     monkeypatch.setattr(nodes, "windows_join", lambda *_: contract.Join(configuration="text", name="node-1"))
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
-    steps = windows_nodes.steps(runs.run(plan, guest=there), plan.node("node-1"))
+    steps = windows_node.steps(runs.run(plan, guest=there), plan.node("node-1"))
     runs.titled(steps, "join node-1").run(Quiet())
 
 

@@ -21,7 +21,7 @@ from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import Quiet
 from winlab.run import CommandError, Result
-from winlab.steps import evidence
+from winlab.steps import evidence, systems
 from winlab.supply import download
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.media import offline
@@ -111,7 +111,7 @@ def test_a_clone_s_disk_is_put_on_a_base_that_may_be_read(
         monkeypatch.setattr(golden_cache, "find", lambda wanted: SimpleNamespace(path=file) if wanted == key else None)
     programs = Programs()
     monkeypatch.setattr(offline, "run", programs)
-    folder, logs = evidence.collect(run, node, Quiet())
+    folder, logs = evidence.collect(run, node, systems.of(run, node).disk_logs, Quiet())
     assert (folder / "Panther-setuperr.log").read_bytes() == LOG
     assert (folder / "WINDOWS.~BT-Sources-Panther-setupact.log").read_bytes() == ACTIVITY
     assert "0x80070570" in logs
@@ -139,18 +139,20 @@ def test_what_could_not_be_had_is_told(
     monkeypatch.setattr(offline, "run", Programs(installed=installed))
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     said: list[str] = []
-    folder, logs = evidence.collect(run, node, cast(Any, SimpleNamespace(say=said.append)))
+    folder, logs = evidence.collect(
+        run, node, systems.of(run, node).disk_logs, cast(Any, SimpleNamespace(say=said.append))
+    )
     told = (folder / evidence.MISSING).read_text()
     assert "the screen: There is no screen." in told
     assert says in told
-    assert any(line.startswith("Windows' logs can't be had: ") for line in said)
+    assert any(line.startswith("the logs on the disk can't be read: ") for line in said)
     assert logs == "serial"
     assert (folder / "serial.log").exists()
     # what was missing then and is there now is not told any more
     monkeypatch.setattr(domains, "screenshot", lambda *_: b"PNG")
     monkeypatch.setattr(offline, "run", Programs())
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 30))
-    evidence.collect(run, node, Quiet())
+    evidence.collect(run, node, systems.of(run, node).disk_logs, Quiet())
     assert not (folder / evidence.MISSING).exists()
 
 

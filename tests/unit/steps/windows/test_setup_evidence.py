@@ -10,7 +10,7 @@ import pytest
 from winlab import settings
 from winlab.adapters.vm import screen
 from winlab.errors import UsageError
-from winlab.steps import evidence, known_failures
+from winlab.steps.windows import known_failures, setup_logs
 from winlab.supply.media import offline
 
 SECTOR = 512
@@ -61,7 +61,7 @@ def test_partitions_of_an_mbr_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["utf-16", "utf-8", "utf-8-sig"])
 def test_logs_in_windows_encodings(how: str) -> None:
-    assert evidence.text("Fehler für 中".encode(how)) == "Fehler für 中"
+    assert setup_logs.text("Fehler für 中".encode(how)) == "Fehler für 中"
 
 
 @pytest.mark.parametrize(
@@ -91,20 +91,20 @@ ACTIVITY = """\
 """
 
 
-@pytest.mark.parametrize("name", [log for log in evidence.LOGS if log.endswith("setupact.log")])
+@pytest.mark.parametrize("name", [log for log in setup_logs.LOGS if log.endswith("setupact.log")])
 def test_what_harmless_entries_say_is_no_cause(name: str) -> None:
     assert known_failures.recognise(ACTIVITY) is not None
-    assert known_failures.recognise(evidence.telling(name, ACTIVITY.encode("utf-16"))) is None
+    assert known_failures.recognise(setup_logs.telling(name, ACTIVITY.encode("utf-16"))) is None
     for more in (": 0x80070570", "\r\nError code: 0x80070570"):
-        trap = known_failures.recognise(evidence.telling(name, ACTIVITY.format(more).encode()))
+        trap = known_failures.recognise(setup_logs.telling(name, ACTIVITY.format(more).encode()))
         assert trap is not None
         assert "--sha256" in trap.cure
 
 
-@pytest.mark.parametrize("name", [log for log in evidence.LOGS if not log.endswith("setupact.log")])
+@pytest.mark.parametrize("name", [log for log in setup_logs.LOGS if not log.endswith("setupact.log")])
 def test_all_of_the_other_logs_counts(name: str) -> None:
     text = "the password policy of Windows refuses it"
-    assert evidence.telling(name, text.encode()) == text
+    assert setup_logs.telling(name, text.encode()) == text
 
 
 def test_other_causes_are_not_guessed() -> None:

@@ -1,0 +1,86 @@
+"""What the shared steps ask of a node's system: the behaviour in which Linux and Windows differ.
+
+Plain facts, such as a usual time, are in winlab/design/system/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from winlab.engine.step import Step
+from winlab.events import Progress
+from winlab.steps.evidence import DiskLog
+
+
+@dataclass(frozen=True)
+class KnownFailure:
+    """A failure with a known cause: the pattern that identifies it in a log, why it happens, and the cure."""
+
+    pattern: str
+    why: str
+    cure: str
+
+
+class SystemSteps(Protocol):
+    """One node's own part of the steps; :func:`winlab.steps.systems.of` has it."""
+
+    @property
+    def ready_command(self) -> str:
+        """A command line in the guest that succeeds once its first boot is complete."""
+
+    @property
+    def last_phase(self) -> str | None:
+        """The last phase that the serial port reports before a login can work; None: a login may work in any phase."""
+
+    @property
+    def bootstrap_log(self) -> str:
+        """The log of the first boot, as a path in the guest."""
+
+    @property
+    def bootstrap_cure(self) -> str:
+        """What a user can do after the first boot failed."""
+
+    def image(self, progress: Progress) -> Path:
+        """The node's image as a local file; obtains it if it is missing.
+
+        :raises NotFoundError: it can't be obtained; the message lists what to do.
+        """
+
+    def check_image(self, image: Path) -> None:
+        """Check that the node can be made from this file.
+
+        :raises UsageError: it can't.
+        """
+
+    def image_seconds(self) -> float:
+        """How long obtaining the image and uploading it usually takes, in seconds."""
+
+    def first_boot(self) -> list[Step]:
+        """The steps that make the volumes that the first boot reads, apart from the disk."""
+
+    def detach(self) -> list[Step]:
+        """The step that frees the drive for the payload CD; empty where the drive is free from the start."""
+
+    def needs_key(self) -> bool:
+        """Whether a key must be pressed before the firmware boots the node's medium."""
+
+    def check_first_boot(self, result: str) -> None:
+        """Check what :attr:`ready_command` printed.
+
+        :raises GuestError: the first boot failed.
+        """
+
+    def known_failure(self, log: str, /) -> KnownFailure | None:
+        """The first known failure that a log shows."""
+
+    def disk_logs(self, folder: Path, progress: Progress, /) -> list[DiskLog]:
+        """The logs on the node's disk that explain why its first boot stopped.
+
+        :param folder: for temporary files.
+        :raises WinlabError: they can't be read.
+        """
+
+    def membership(self) -> list[Step]:
+        """The steps from a booted guest with its payload CD to a member of the cluster that connects its pods."""

@@ -1,0 +1,1 @@
+"""The steps of Linux nodes, where they differ from those of Windows nodes (winlab/steps/windows/)."""

@@ -1,0 +1,102 @@
+"""Steps that turn a Linux guest into a node of the cluster, driven by winlab_node over ssh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from winlab.adapters.guests.scripts import NodeScripts
+from winlab.design import contract
+from winlab.design.plan.model import LinuxNode
+from winlab.design.render import nodes
+from winlab.engine.run import Run
+from winlab.engine.state import State
+from winlab.engine.step import Step
+from winlab.events import Progress
+from winlab.steps import joining, pod_network
+from winlab.steps.states import API, BOOTED, CNI, MEMBER, PAYLOAD_INSERTED, PODS_CONNECTED, PREPARED
+
+# Go programs ask with EDNS, and OVN's DNS (23.03) leaves such questions to the lab's name servers
+HOSTS = 'read -r line && { grep -qxF "$line" /etc/hosts || echo "$line" >>/etc/hosts; }'
+
+
+def steps(run: Run, node: LinuxNode) -> list[Step]:
+    """From a booted guest with the payload CD to a member that connects its pods.
+
+    Controllers become members in control_plane.py.
+    """
+    join = [_join(run, node)] if node.role == "worker" else []
+    return [_prepare(run, node), *join, _cni(run, node)]
+
+
+def is_joined(there: NodeScripts) -> bool:
+    """Whether the node is a member of the cluster."""
+    return there.run(contract.LinuxStatus()).joined
+
+
+def run_kubeadm(
+    there: NodeScripts,
+    call: contract.RunKubeadm,
+    progress: Progress,
+    leave: Callable[[], object] = lambda: None,
+) -> None:
+    """Run kubeadm in a node, and report its output as progress.
+
+    An interrupted earlier attempt is undone first: kubeadm starts over only on a clean node.
+
+    :param leave: undoes what that attempt did outside the node; called before the node is reset.
+    """
+    if there.run(contract.LinuxStatus()).started:
+        progress.say("an earlier attempt was interrupted: kubeadm reset")
+        leave()
+        there.run(contract.RunKubeadm(arguments=["reset", "--force"]), progress.say)
+    there.run(call, progress.say)
+
+
+def _prepare(run: Run, node: LinuxNode) -> Step:
+    prepare = nodes.prepare(run.plan, node)
+
+    def work(progress: Progress) -> None:
+        with run.node(node) as there:
+            there.run(prepare, progress.say)
+
+    def prepared(there: NodeScripts) -> bool:
+        found = there.run(contract.LinuxStatus())
+        return bool(found.programs) and found.containerd.service == "running" and found.prepared
+
+    after = [BOOTED(run.lab, node.name), PAYLOAD_INSERTED(run.lab, node.name)]
+    reaches = PREPARED(run.lab, node.name)
+    return Step(reaches, work, run.asks(node, prepared), after, usual=run.pace.usual(40))
+
+
+def _join(run: Run, node: LinuxNode) -> Step:
+    def work(progress: Progress) -> None:
+        with joining.credentials(run) as credentials, run.node(node) as there:
+            if run.plan.alias is not None:
+                name, address = run.plan.alias
+                there.execute(["sudo", "sh", "-c", HOSTS], f"{address} {name}\n".encode())
+            run_kubeadm(there, nodes.join(run.plan, node, credentials), progress)
+
+    after = [_controllers_joined(run), PREPARED(run.lab, node.name)]
+    return Step(MEMBER(run.lab, node.name), work, run.asks(node, is_joined), after, usual=run.pace.usual(20))
+
+
+def _controllers_joined(run: Run) -> State:
+    """The state in which all of the lab's controllers are members; they join one after the other."""
+    controllers = [node for node in run.plan.nodes if node.role == "controller"]
+    return MEMBER(run.lab, controllers[-1].name) if controllers else API(run.lab)
+
+
+def _cni(run: Run, node: LinuxNode) -> Step:
+    """The step that writes the CNI profile's files."""
+
+    def work(progress: Progress) -> None:
+        call = nodes.cni_files(run.plan, node, pod_network.await_share(run, node, progress))
+        with run.node(node) as there:
+            there.run(call, progress.say)
+
+    def done(there: NodeScripts) -> bool:
+        wanted = nodes.cni_files(run.plan, node, pod_network.share(run, node)).files
+        return pod_network.same_files(there.run(contract.LinuxStatus()).cni, wanted)
+
+    after, also = [MEMBER(run.lab, node.name)], [PODS_CONNECTED(run.lab, node.name)]
+    return Step(CNI(run.lab, node.name), work, run.asks(node, done), after, also, usual=3)

@@ -1,0 +1,81 @@
+"""A Linux node's own part of the steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from winlab.design.catalog import recipes
+from winlab.design.plan.model import LinuxNode
+from winlab.engine.run import Run
+from winlab.engine.step import Step
+from winlab.errors import GuestError
+from winlab.events import Progress
+from winlab.steps.evidence import DiskLog
+from winlab.steps.interface import KnownFailure
+from winlab.steps.linux import first_boot, node
+from winlab.supply.images import cache
+
+
+class LinuxSteps:
+    """See :class:`winlab.steps.interface.SystemSteps`."""
+
+    # cloud-init's own marker
+    ready_command = "test -e /var/lib/cloud/instance/boot-finished && cat /run/cloud-init/result.json"
+    last_phase = None  # the serial port reports the last phase only at the first boot
+    bootstrap_log = "/var/log/cloud-init.log"
+    bootstrap_cure = "Destroy the lab and create it again."
+
+    def __init__(self, run: Run, node: LinuxNode) -> None:
+        self._run = run
+        self._node = node
+        self._recipe = recipes.get(node.image)
+
+    def image(self, progress: Progress) -> Path:
+        """The cached image, which is built or downloaded if it is missing."""
+        mirror = self._run.sources.mirror if self._recipe.download else None
+        return cache.obtain(self._recipe, progress, mirror=mirror).path
+
+    def check_image(self, image: Path) -> None:
+        """Accept it: the cache has checked it against the recipe."""
+
+    def image_seconds(self) -> float:
+        """See the interface."""
+        return 10.0 if cache.lookup(self._recipe) else float(self._recipe.usual_seconds)
+
+    def first_boot(self) -> list[Step]:
+        """The step that makes cloud-init's seed."""
+        return first_boot.steps(self._run, self._node)
+
+    def detach(self) -> list[Step]:
+        """No steps: the seed has a drive of its own."""
+        return []
+
+    def needs_key(self) -> bool:
+        """False: the disk boots by itself."""
+        return False
+
+    def check_first_boot(self, result: str) -> None:
+        """Check cloud-init's result.
+
+        :raises GuestError: it reports errors.
+        """
+        errors = json.loads(result or "{}").get("v1", {}).get("errors", [])
+        if errors:
+            raise GuestError(
+                f"cloud-init on '{self._node.name}' reports errors.",
+                why="; ".join(str(error) for error in errors),
+                evidence=f"winlab exec {self._node.name} -- sudo cat {self.bootstrap_log}",
+            )
+
+    def known_failure(self, _log: str) -> KnownFailure | None:
+        """None: cloud-init reports its errors itself."""
+        return None
+
+    def disk_logs(self, _folder: Path, _progress: Progress) -> list[DiskLog]:
+        """No logs: the serial port shows all of a Linux boot."""
+        return []
+
+    def membership(self) -> list[Step]:
+        """See the interface."""
+        return node.steps(self._run, self._node)

@@ -1,0 +1,76 @@
+"""What the pods' network needs to know of each node: its address and the pod network that it was given."""
+
+from __future__ import annotations
+
+import hashlib
+
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.cni.model import NodeNetwork
+from winlab.design.plan.model import NodePlan
+from winlab.engine import wait
+from winlab.engine.run import Run
+from winlab.engine.wait import Met, Waiting
+from winlab.errors import ClusterError
+from winlab.events import Progress
+
+SILENCE = 300.0  # seconds on hardware without anything new from the controller manager
+
+
+def share(run: Run, node: NodePlan) -> NodeNetwork:
+    """A node's part of the network; the controller manager gives it a pod network once the node has joined.
+
+    :raises ClusterError: the API server does not answer.
+    """
+    found = Kubectl.of(run.folder).get("node", node.name)
+    return NodeNetwork(node.name, node.os, node.address, found["spec"].get("podCIDR"))
+
+
+def shares(run: Run) -> list[NodeNetwork]:
+    """The parts of all nodes that have joined.
+
+    :raises ClusterError: the API server does not answer.
+    """
+    found = {row["metadata"]["name"]: row for row in Kubectl.of(run.folder).get("nodes")["items"]}
+    return [
+        NodeNetwork(node.name, node.os, node.address, found[node.name]["spec"].get("podCIDR"))
+        for node in run.plan.nodes
+        if node.name in found
+    ]
+
+
+def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
+    """Like :func:`share`, but wait until the node has its pod network.
+
+    :raises ClusterError: it gets none.
+    """
+    seen: frozenset[tuple[str, str | None]] = frozenset()
+    why = ""
+
+    def look() -> Met[NodeNetwork] | Waiting:
+        nonlocal seen, why
+        why = "the controller manager has not given it one"
+        try:
+            # the kubelet registers its node some moments after kubeadm is done
+            every = shares(run)
+        except ClusterError as error:  # the API server is busy or restarting: ask it again
+            why = error.what
+        else:
+            own = next((one for one in every if one.name == node.name), None)
+            if own is not None and own.pod_cidr is not None:
+                return Met(own)
+            seen = frozenset((one.name, one.pod_cidr) for one in every)
+        return Waiting(f"waiting for the node's pod network: {why}", seen)
+
+    def give_up(_: Waiting) -> ClusterError:
+        return ClusterError(
+            f"'{node.name}' was given no pod network.",
+            why=why,
+            cure="Look at 'winlab kubectl -- -n kube-system logs -l component=kube-controller-manager'.",
+        )
+
+    return wait.until(look, progress, give_up, stall=run.pace.usual(SILENCE))
+
+
+def same_files(found: dict[str, str], wanted: dict[str, str]) -> bool:
+    """Whether the files of a node (their SHA-256 by name) include those wanted (their text by name)."""
+    return found.items() >= {name: hashlib.sha256(text.encode()).hexdigest() for name, text in wanted.items()}.items()

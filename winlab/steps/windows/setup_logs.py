@@ -1,0 +1,104 @@
+"""The logs of Windows Setup, the first start and sysprep, read off a machine's disk from outside."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.volumes import StoragePool
+from winlab.design.plan import golden
+from winlab.design.plan.model import WindowsNode
+from winlab.engine.run import Run
+from winlab.errors import WinlabError
+from winlab.events import Progress
+from winlab.steps.evidence import DiskLog
+from winlab.supply.download import check_space
+from winlab.supply.images import golden as golden_cache
+from winlab.supply.media import offline
+
+LOGS = (
+    "$WINDOWS.~BT/Sources/Panther/setuperr.log",  # of Windows PE, once it has made Windows' partition
+    "$WINDOWS.~BT/Sources/Panther/setupact.log",
+    "Windows/Panther/setuperr.log",
+    "Windows/Panther/setupact.log",
+    "Windows/Panther/UnattendGC/setuperr.log",
+    "Windows/Panther/UnattendGC/setupact.log",
+    "Windows/System32/Sysprep/Panther/setuperr.log",
+    "Windows/System32/Sysprep/Panther/setupact.log",
+    "winlab/bootstrap.log",
+)
+ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, *(\w+)")  # in Panther's logs: a time and a level
+
+
+def read(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> list[DiskLog]:
+    """The logs that are there.
+
+    :param folder: for temporary files, which may be as large as the disk.
+    :raises WinlabError: none is there, or the disk can't be read.
+    """
+    return [
+        DiskLog(name.removeprefix("Windows/").lstrip("$").replace("/", "-"), content, telling(name, content))
+        for name, content in _files(run, node, folder, progress).items()
+    ]
+
+
+def _files(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> dict[str, bytes]:
+    offline.check_tools()
+    volume, disk = node.volume("disk"), folder / "disk.qcow2"
+    progress.say("reading Windows Setup's logs off the disk")
+    with domains.paused(run.conn, node.domain):
+        _fetch(run.pool, volume.name, disk)
+    # not the plan's backing: that is what a new disk would be based on
+    if (backing := run.pool.backing(volume.name)) is not None:
+        base = _base(run.pool, backing.name, folder, progress)
+        offline.put_on(disk, base, "qcow2" if backing.suffix == ".qcow2" else "raw")
+    found = offline.read(disk, LOGS, folder)
+    if not found:
+        raise WinlabError(
+            "The disk has none of Setup's logs.", why="Setup writes them once it has made Windows' partition."
+        )
+    return found
+
+
+def _base(pool: StoragePool, volume: str, folder: Path, progress: Progress) -> Path:
+    """A local file with the content of the base volume: the cache's golden image, or else a copy."""
+    key = golden.key_of(volume)
+    kept = None if key is None else golden_cache.find(key)
+    # an image that was removed and rebuilt has the same key, but not the same content
+    if kept is not None:
+        progress.say("comparing the golden image in the cache with the one in the pool")
+        if pool.holds(volume, kept.path):
+            return kept.path
+    progress.say("fetching the golden image that the disk is based on")
+    _fetch(pool, volume, folder / "base")
+    return folder / "base"
+
+
+def _fetch(pool: StoragePool, volume: str, target: Path) -> None:
+    check_space(target.parent, pool.allocation(volume))
+    pool.download_to(volume, target, lambda _: None)
+
+
+def telling(name: str, content: bytes) -> str:
+    """The part of a log that may show a cause: the errors of an activity log, and all of any other log.
+
+    An activity log's harmless entries use the same words ("selected image", "password policy").
+    """
+    whole = text(content)
+    if not name.endswith("setupact.log"):
+        return whole
+    kept: list[str] = []
+    is_error = False
+    for line in whole.splitlines():
+        if entry := ENTRY.match(line):
+            is_error = entry[1] in ("Error", "Fatal")
+        if is_error:  # a line without a time continues the previous entry
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def text(content: bytes) -> str:
+    """A log's text: UTF-16 with a byte order mark, or UTF-8."""
+    how = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return content.decode(how, "replace")
