@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from winlab.design import system
 from winlab.design.catalog.versions import Versions
 from winlab.design.render import containerd, kube_proxy, kubeadm, kubelet
 from winlab.design.system import SystemName
@@ -98,7 +99,7 @@ def clusters(versions: Versions) -> Iterator[tuple[str, kubeadm.ClusterSettings]
 LABELS = {"winlab.dev/lab": "a", "example.com/disk": "ssd"}
 CONTROLLER = kubeadm.Member("controller-1", "10.77.0.11", taints=kubeadm.controller_taints(linux_workers=0))
 LINUX = kubeadm.Member("linux-1", "10.77.0.151", labels=LABELS)
-WINDOWS = kubeadm.Member("node-1", "10.77.0.101", "windows", LABELS, kubeadm.worker_taints("windows"))
+WINDOWS = kubeadm.Member("node-1", "10.77.0.101", system.WINDOWS, LABELS, kubeadm.worker_taints(system.WINDOWS))
 
 
 def kubeadm_files(versions: Versions, os: SystemName) -> dict[str, str]:
@@ -194,7 +195,12 @@ def _kubelet(versions: Versions, os: SystemName) -> Iterator[Case]:
         yield Case(
             f"kubelet's configuration{suffix}",
             "kubelet",
-            ("--config={folder}/kubelet.yaml", *own, f"--container-runtime-endpoint={kubeadm.SOCKETS[os]}", *windows),
+            (
+                "--config={folder}/kubelet.yaml",
+                *own,
+                f"--container-runtime-endpoint={system.get(os).cri_socket}",
+                *windows,
+            ),
             # the machine that runs the test may still have cgroup v1, unlike winlab's guests
             {"kubelet.yaml": _kubelet_configuration(versions, suffix) + "failCgroupV1: false\n"},
             code=1,
@@ -247,7 +253,7 @@ def _containerd(versions: Versions, os: SystemName) -> Iterator[Case]:
         "containerd's configuration",
         "containerd",
         ("--config={folder}/config.toml", "config", "dump"),
-        {"config.toml": containerd.config(versions, os)},
+        {"config.toml": containerd.config(versions, system.get(os))},
         source="config.toml",
         kept="-",
     )

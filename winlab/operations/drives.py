@@ -19,7 +19,6 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.volumes import StoragePool
-from winlab.design.render.domain import PAYLOAD_DRIVE
 from winlab.errors import GuestError, NotFoundError
 from winlab.events import Progress
 from winlab.lab_folder import LabFolder
@@ -73,7 +72,7 @@ class Drives:
 
         :raises NotFoundError: it has none.
         """
-        target, _ = PAYLOAD_DRIVE[machine.tag.os]
+        target, _ = machine.tag.system.payload_drive
         path = domains.medium(self.conn, machine.domain, target)
         if path is not None and path.name.startswith(payload.PREFIX):
             return path.name
@@ -89,7 +88,7 @@ class Drives:
         return volume
 
     def _insert(self, machine: Machine, volume: str) -> None:
-        target, bus = PAYLOAD_DRIVE[machine.tag.os]
+        target, bus = machine.tag.system.payload_drive
         domains.insert(self.conn, machine.domain, target, bus, self.pool.path(volume))
 
     def _note(self, machine: Machine) -> Path:

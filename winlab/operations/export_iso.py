@@ -97,7 +97,7 @@ def _export(alone: Alone, made: Export, progress: Progress, mirror: str | None, 
     media.fetch_drivers(alone.plan, progress, mirror=mirror)
     generated = credentials.generate(alone.plan)
     files: dict[str, bytes | Path] = {
-        **answer.answer_files(alone.plan, node, generated, pfx=generated.pfx(node.name)),
+        **answer.answer_files(alone.plan, node, generated),
         **first_boot.additions(alone.node, medium, alone.stock, progress),
     }
     partial = made.iso.with_name(f"{made.iso.name}.part")

@@ -10,7 +10,6 @@ from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import MARKER, StoragePool
 from winlab.design.catalog.recipes import Recipe, has_builder
 from winlab.design.plan import golden
-from winlab.design.render.domain import PAYLOAD_DRIVE
 from winlab.errors import ConflictError, HostError
 from winlab.site import Site
 from winlab.supply.images import cache
@@ -85,7 +84,7 @@ def _remove_base(pool: StoragePool, name: str) -> None:
 def _one_waits(conn: Connection) -> bool:
     """Whether a machine still waits for its payload CD: create uploads that CD long before it is inserted."""
     for machine in domains.machines(conn):
-        medium = domains.medium(conn, machine.domain, PAYLOAD_DRIVE[machine.tag.os][0])
+        medium = domains.medium(conn, machine.domain, machine.tag.system.payload_drive[0])
         if medium is None or not medium.name.startswith(PREFIX):
             return True
     return False

@@ -92,9 +92,17 @@ def generate(plan: Plan) -> Credentials:
     )
 
 
-def masked(plan: Plan) -> Credentials:
-    """The same structure with placeholders for secrets, for ``winlab plan --render``."""
-    return Credentials(
+class MaskedCredentials(Credentials):
+    """Placeholders for secrets."""
+
+    def pfx(self, node: str) -> bytes:  # noqa: ARG002
+        """A placeholder."""
+        return b"<certificate and key of the node, PKCS #12>"
+
+
+def masked(plan: Plan) -> MaskedCredentials:
+    """Placeholders for all secrets of a lab, for ``winlab plan --render``."""
+    return MaskedCredentials(
         identity=identity(plan),
         administrator_password="<administrator password>",  # noqa: S106
         ssh_key="<ssh key>",
@@ -192,7 +200,7 @@ def _key_usage(*, authority: bool) -> x509.KeyUsage:
 def _node(plan: Plan, node: NodePlan, authority: x509.Certificate, authority_key: RSAPrivateKey) -> NodeCredentials:
     host_key, host_key_public = _ssh_key(node.name)
     vnc = password(8)  # VNC reads no more than eight characters
-    if node.os != "windows":
+    if node.system.login != "winrm":  # which wants a certificate
         return NodeCredentials(host_key=host_key, host_key_public=host_key_public, vnc_password=vnc)
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization

@@ -13,8 +13,8 @@ from lxml import etree
 
 from winlab import data
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.model import NodePlan, Plan
-from winlab.design.render.templates import environment
+from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.render.templates import for_xml
 from winlab.errors import UsageError
 
 ANSWER_LABEL = "WINLAB"
@@ -23,12 +23,11 @@ NAMESPACE = "urn:schemas-microsoft-com:unattend"
 OPENSSH = "winlab/OpenSSH-Win64.zip"
 
 
-def answer_xml(node: NodePlan, administrator_password: str) -> str:
+def answer_xml(node: WindowsNode, administrator_password: str) -> str:
     """The node's Autounattend.xml.
 
     :raises UsageError: the user's own template can't be used.
     """
-    assert node.windows is not None
     windows = node.windows
     values = {
         "install": windows.golden is None,
@@ -43,9 +42,9 @@ def answer_xml(node: NodePlan, administrator_password: str) -> str:
         "administrator_password": administrator_password,
     }
     if windows.template is None:
-        return environment("windows").get_template(TEMPLATE).render(values)
+        return for_xml("windows").get_template(TEMPLATE).render(values)
     try:
-        made = environment("windows", windows.template).get_template(windows.template.name).render(values)
+        made = for_xml("windows", windows.template).get_template(windows.template.name).render(values)
         root = etree.fromstring(made.encode())
     except (TemplateError, etree.XMLSyntaxError, UnicodeError) as error:
         raise UsageError(
@@ -71,7 +70,7 @@ def answer_xml(node: NodePlan, administrator_password: str) -> str:
     return made
 
 
-def answer_files(plan: Plan, node: NodePlan, credentials: Credentials, *, pfx: bytes) -> dict[str, bytes]:
+def answer_files(plan: Plan, node: WindowsNode, credentials: Credentials) -> dict[str, bytes]:
     """The files of the node's answer ISO, by path."""
     identity = credentials.nodes[node.name]
     facts = {
@@ -84,7 +83,7 @@ def answer_files(plan: Plan, node: NodePlan, credentials: Credentials, *, pfx: b
         "Autounattend.xml": answer_xml(node, credentials.administrator_password).encode(),
         "winlab/bootstrap.ps1": data.texts("unattend")["windows/bootstrap.ps1"].encode(),
         "winlab/node.json": (json.dumps(facts, indent=2) + "\n").encode(),
-        "winlab/winrm.pfx": pfx,
+        "winlab/winrm.pfx": credentials.pfx(node.name),
         "winlab/ssh_host_ed25519_key": identity.host_key.encode(),
         "winlab/ssh_host_ed25519_key.pub": (identity.host_key_public + "\n").encode(),
         "winlab/administrators_authorized_keys": (credentials.ssh_key_public + "\n").encode(),

@@ -10,7 +10,7 @@ import json
 
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import NodePlan, Plan
-from winlab.design.render.templates import environment
+from winlab.design.render.templates import for_yaml
 
 SEED_LABEL = "cidata"
 
@@ -18,7 +18,7 @@ SEED_LABEL = "cidata"
 def seed_files(plan: Plan, node: NodePlan, credentials: Credentials) -> dict[str, bytes]:
     """The files of the node's seed volume (labelled ``cidata``), by name."""
     user_data = (
-        environment("linux")
+        for_yaml("linux")
         .get_template("user-data.yaml.j2")
         .render(
             node=node,

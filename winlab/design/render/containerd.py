@@ -12,11 +12,8 @@ import tomli_w
 import yaml
 
 from winlab.design.catalog.versions import Versions
-from winlab.design.render.kubeadm import SOCKETS
-from winlab.design.system import SystemName
+from winlab.design.system import System
 
-CNI_BIN = {"linux": "/opt/cni/bin", "windows": "C:/opt/cni/bin"}
-CNI_CONF = {"linux": "/etc/cni/net.d", "windows": "C:/etc/cni/net.d"}
 CNI_DIRS_SINCE = (2, 1)  # `bin_dirs`; older versions use `bin_dir`, and both together are an error
 
 # github.com/containerd/containerd, containerd.service
@@ -46,10 +43,10 @@ WantedBy=multi-user.target
 """
 
 
-def config(versions: Versions, os: SystemName) -> str:
+def config(versions: Versions, system: System) -> str:
     """The text of config.toml: ASCII, as containerd.exe needs it."""
-    runtime: dict[str, Any] = {"cni": _cni(versions, os)}
-    if os == "linux":
+    runtime: dict[str, Any] = {"cni": _cni(versions, system)}
+    if system.systemd_cgroups:
         runc = {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True}}
         runtime["containerd"] = {"runtimes": {"runc": runc}}
     images = {"pinned_images": {"sandbox": f"registry.k8s.io/pause:{versions.pause}"}}
@@ -57,9 +54,10 @@ def config(versions: Versions, os: SystemName) -> str:
     return tomli_w.dumps({"version": 3, "plugins": plugins})
 
 
-def crictl(os: SystemName) -> str:
+def crictl(system: System) -> str:
     """The text of crictl.yaml."""
-    return yaml.safe_dump({"runtime-endpoint": SOCKETS[os], "image-endpoint": SOCKETS[os], "timeout": 30})
+    socket = system.cri_socket
+    return yaml.safe_dump({"runtime-endpoint": socket, "image-endpoint": socket, "timeout": 30})
 
 
 def unit() -> str:
@@ -67,7 +65,7 @@ def unit() -> str:
     return UNIT
 
 
-def _cni(versions: Versions, os: SystemName) -> dict[str, Any]:
+def _cni(versions: Versions, system: System) -> dict[str, Any]:
     number = tuple(int(part) for part in versions.containerd.split(".")[:2])
-    place = {"bin_dirs": [CNI_BIN[os]]} if number >= CNI_DIRS_SINCE else {"bin_dir": CNI_BIN[os]}
-    return {**place, "conf_dir": CNI_CONF[os]}
+    place = {"bin_dirs": [system.cni_bin]} if number >= CNI_DIRS_SINCE else {"bin_dir": system.cni_bin}
+    return {**place, "conf_dir": system.cni_conf}

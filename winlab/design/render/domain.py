@@ -1,7 +1,7 @@
 """The libvirt domain of a node.
 
 Sources: libvirt's domain format (validated against the schema of 9.0), and the settings that virt-manager gives to
-Windows guests. The differences between Linux and Windows, KVM and TCG, kernel and userspace datapath are decided here.
+Windows guests. The differences between systems, KVM and TCG, kernel and userspace datapath are decided here.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan, VolumePlan
 
 # QEMU before 10 under TCG faults in cmpxchg16b when a guest has two CPUs. Windows refuses to boot without the
-# instruction, so only Linux guests do without it.
+# instruction, so only guests that can do without it lose it.
 FIXED_CX16 = 10
-# CPU features that Linux can do without, and that cost an emulator time at every page fault and every user copy
-NEEDLESS = ("la57", "smap")
 # QEMU's cache of translated code, at its maximum. In a smaller one a control plane's programs evict each other and are
 # translated over and over; it takes memory only as it fills
 TB_CACHE_MIB = {"controller": 2048, "worker": 1024}
 
-PAYLOAD_DRIVE = {"linux": ("sdb", "scsi"), "windows": ("sdd", "sata")}  # target and bus of the drive for winlab's CDs
-
+# Device, target, bus and place in the boot order, by a volume's role. Windows' CDs are on SATA, which Windows Setup
+# has a driver for. Linux's seed is a disk: Debian's cloud kernel has no AHCI, and cloud-init goes by the label
+DRIVES = {
+    "media": ("cdrom", "sdc", "sata", 2),
+    "answer": ("cdrom", "sdd", "sata", None),
+    "seed": ("disk", "vdb", "virtio", None),
+}
 STORE_DRIVE = "sdc"  # on virtio-scsi: the disk with containerd's store, on Linux nodes
 
 HYPERV = ("relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "stimer", "frequencies", "tlbflush", "ipi")
@@ -39,7 +42,6 @@ def serial_log(lab: str, node: str) -> str:
 def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = settings.POOL_PATH) -> str:
     """The domain of *node*, as libvirt's XML; *pool* is where the hypervisor has the storage pool."""
     kvm = plan.host.accelerator == "kvm"
-    windows = node.os == "windows"
     root = X.domain(
         X.name(node.domain),
         X.uuid(node.uuid),
@@ -48,9 +50,9 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = setti
         X.memory(str(node.memory_mib), unit="MiB"),
         X.vcpu(str(node.cpus)),
         _os(node),
-        _features(node, kvm=kvm, windows=windows),
-        _cpu(plan, kvm=kvm, windows=windows),
-        _clock(kvm=kvm, windows=windows),
+        _features(node, kvm=kvm),
+        _cpu(plan, node, kvm=kvm),
+        _clock(node, kvm=kvm),
         X.on_poweroff("destroy"),
         X.on_reboot("restart"),
         X.on_crash("destroy"),
@@ -72,9 +74,9 @@ def _os(node: NodePlan) -> etree._Element:
     return found
 
 
-def _features(node: NodePlan, *, kvm: bool, windows: bool) -> etree._Element:
+def _features(node: NodePlan, *, kvm: bool) -> etree._Element:
     features = X.features(X.acpi(), X.apic())
-    if windows and kvm:  # QEMU has the enlightenments only with KVM
+    if node.system.hyperv and kvm:  # QEMU has the enlightenments only with KVM
         hyperv = X.hyperv(mode="custom")
         for name in HYPERV:
             row = X(name, state="on")
@@ -88,21 +90,19 @@ def _features(node: NodePlan, *, kvm: bool, windows: bool) -> etree._Element:
     return features
 
 
-def _cpu(plan: Plan, *, kvm: bool, windows: bool) -> etree._Element:
+def _cpu(plan: Plan, node: NodePlan, *, kvm: bool) -> etree._Element:
     if kvm:
         return X.cpu(mode="host-passthrough", check="none")
     cpu = X.cpu(mode="maximum", check="none")
-    if windows:
-        return cpu
-    for name in NEEDLESS:
+    for name in node.system.needless_cpu:
         cpu.append(X.feature(policy="disable", name=name))
     major = plan.host.emulator_version.split(".")[0]
-    if major.isdigit() and int(major) < FIXED_CX16:
+    if not node.system.needs_cx16 and major.isdigit() and int(major) < FIXED_CX16:
         cpu.append(X.feature(policy="disable", name="cx16"))
     return cpu
 
 
-def _clock(*, kvm: bool, windows: bool) -> etree._Element:
+def _clock(node: NodePlan, *, kvm: bool) -> etree._Element:
     clock = X.clock(
         X.timer(name="rtc", tickpolicy="catchup"),
         X.timer(name="pit", tickpolicy="delay"),
@@ -110,28 +110,23 @@ def _clock(*, kvm: bool, windows: bool) -> etree._Element:
         # the answer file (specialize) makes Windows read the clock as UTC, whatever the host's time zone
         offset="utc",
     )
-    if windows and kvm:
+    if node.system.hyperv and kvm:
         clock.append(X.timer(name="hypervclock", present="yes"))
     return clock
 
 
 def _devices(plan: Plan, node: NodePlan, vnc_password: str, pool: Path) -> etree._Element:
     devices = X.devices()
-    if node.bus == "virtio-scsi" or node.os == "linux":
+    target, bus = {"virtio-blk": ("vda", "virtio"), "virtio-scsi": ("sda", "scsi"), "sata": ("sda", "sata")}[node.bus]
+    drive, drive_bus = node.system.payload_drive
+    if "scsi" in (drive_bus, bus):
         devices.append(X.controller(type="scsi", index="0", model="virtio-scsi"))
     devices.append(X.controller(type="usb", index="0", model="qemu-xhci"))
-    target, bus = {"virtio-blk": ("vda", "virtio"), "virtio-scsi": ("sda", "scsi"), "sata": ("sda", "sata")}[node.bus]
     devices.append(_disk(pool, node.volume("disk"), "disk", target, bus, boot=1))
-    if node.os == "windows":
-        # CDs sit on SATA: Windows Setup reads them without any driver
-        if node.has("media"):  # a clone has none
-            devices.append(_disk(pool, node.volume("media"), "cdrom", "sdc", "sata", boot=2))
-        devices.append(_disk(pool, node.volume("answer"), "cdrom", "sdd", "sata"))
-    else:
-        # a disk, not a CD: Debian's cloud kernel has no AHCI; cloud-init goes by the label
-        devices.append(_disk(pool, node.volume("seed"), "disk", "vdb", "virtio"))
-        drive, on = PAYLOAD_DRIVE["linux"]  # empty until a CD is inserted
-        devices.append(X.disk(X.target(dev=drive, bus=on), X.readonly(), type="file", device="cdrom"))
+    drives = [(volume, *DRIVES[volume.role]) for volume in node.volumes if volume.role in DRIVES]
+    devices.extend(_disk(pool, volume, device, at, on, boot) for volume, device, at, on, boot in drives)
+    if drive not in (at for _, _, at, _, _ in drives):  # empty until a CD is inserted
+        devices.append(X.disk(X.target(dev=drive, bus=drive_bus), X.readonly(), type="file", device="cdrom"))
     log = pool / serial_log(plan.lab, node.name)
     devices.extend(
         [

@@ -10,11 +10,9 @@ import yaml
 
 from winlab.design.plan import addons, credentials
 from winlab.design.plan.model import Plan
-from winlab.design.render import answer, cloud_init, domain, kubernetes
+from winlab.design.render import dispatch, domain, kubernetes
 from winlab.design.render.topology import topology
 from winlab.errors import UsageError
-
-PFX_MARK = b"<certificate and key of the node, PKCS #12>"
 
 
 def files(plan: Plan) -> dict[str, bytes]:
@@ -32,11 +30,9 @@ def _machines(plan: Plan) -> dict[str, bytes]:
     found = {"network.json": (json.dumps(rows, indent=2) + "\n").encode()}
     for node in plan.nodes:
         found[f"{node.name}/domain.xml"] = domain.domain_xml(plan, node, masked.nodes[node.name].vnc_password).encode()
-        if node.os == "linux":
-            inner, folder = cloud_init.seed_files(plan, node, masked), "seed"
-        else:
-            inner, folder = answer.answer_files(plan, node.without_secrets(), masked, pfx=PFX_MARK), "answer"
-        found.update({f"{node.name}/{folder}/{name}": content for name, content in inner.items()})
+        given = dispatch.of(plan, node.without_secrets())
+        inner = given.first_boot(masked).items()
+        found.update({f"{node.name}/{given.folder}/{name}": content for name, content in inner})
     for row in plan.addons:
         text = yaml.safe_dump_all(addons.manifests(row, plan), sort_keys=False)
         found[f"cluster/addons/{row.name}.yaml"] = text.encode()

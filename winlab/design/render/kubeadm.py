@@ -13,13 +13,9 @@ from typing import Any, Literal
 import yaml
 
 from winlab.design.catalog.versions import Versions
-from winlab.design.system import SystemName
+from winlab.design.system import LINUX, System, Taint
 
 API = "kubeadm.k8s.io/v1beta4"
-SOCKETS: Mapping[SystemName, str] = {
-    "linux": "unix:///run/containerd/containerd.sock",
-    "windows": "npipe:////./pipe/containerd-containerd",
-}
 RESOLV_CONF = "/run/systemd/resolve/resolv.conf"  # not systemd-resolved's stub on 127.0.0.53: CoreDNS would ask itself
 TOKEN_LIFE = "2h0m0s"  # noqa: S105 - as long as kubeadm keeps the certificates for further controllers
 # Measured times on one emulated CPU, with a margin for a busy host
@@ -58,21 +54,6 @@ READY_PROBED = ("etcd", "kube-apiserver", "kube-scheduler")
 
 
 @dataclass(frozen=True)
-class Taint:
-    """A node's taint."""
-
-    key: str
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-    value: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
-
-
-WINDOWS_TAINT = Taint("os", "NoSchedule", "windows")
-
-
-@dataclass(frozen=True)
 class ClusterSettings:
     """What all nodes share. ``endpoint`` is the API server's host:port; ``emulated`` means no KVM: all is slow."""
 
@@ -93,7 +74,7 @@ class Member:
 
     name: str
     address: str
-    os: SystemName = "linux"
+    system: System = LINUX
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] | None = None
 
@@ -112,9 +93,9 @@ def controller_taints(linux_workers: int) -> tuple[Taint, ...] | None:
     return None if linux_workers else ()
 
 
-def worker_taints(os: SystemName) -> tuple[Taint, ...] | None:
-    """The taints of workers: only pods that ask for Windows run on it."""
-    return (WINDOWS_TAINT,) if os == "windows" else None
+def worker_taints(system: System) -> tuple[Taint, ...] | None:
+    """The taints of workers: on Windows only pods that ask for it run."""
+    return None if system.taint is None else (system.taint,)
 
 
 def init(cluster: ClusterSettings, node: Member, token: str, certificate_key: str | None = None) -> str:
@@ -185,10 +166,10 @@ def _join(cluster: ClusterSettings, node: Member, credentials: JoinCredentials) 
 def _registration(cluster: ClusterSettings, node: Member) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": node.name,
-        "criSocket": SOCKETS[node.os],
+        "criSocket": node.system.cri_socket,
         "imagePullPolicy": "Never" if cluster.preloaded else "IfNotPresent",
     }
-    if node.os == "linux":  # a native Windows service never sees these; its flags come from render/kubelet.py
+    if node.system.kubeadm_flags:
         extra = {"node-ip": node.address}
         if node.labels:
             extra["node-labels"] = ",".join(f"{key}={value}" for key, value in node.labels.items())

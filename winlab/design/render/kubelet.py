@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winlab.design.render.kubeadm import SOCKETS, Member
+from winlab.design.render.kubeadm import Member
 
 LOG = "C:/var/log/kubelet/kubelet.log"
 RUNNER = "C:/k/kube-log-runner.exe"  # k8s.io/component-base/logs/kube-log-runner: its flags precede the program
@@ -65,7 +65,7 @@ def windows_arguments(node: Member) -> tuple[str, ...]:
         "--cert-dir=C:/var/lib/kubelet/pki",
         "--bootstrap-kubeconfig=C:/etc/kubernetes/bootstrap-kubelet.conf",
         "--kubeconfig=C:/etc/kubernetes/kubelet.conf",
-        f"--container-runtime-endpoint={SOCKETS['windows']}",
+        f"--container-runtime-endpoint={node.system.cri_socket}",
         # the cluster's configuration is for Linux: these settings undo what Windows lacks
         "--cgroups-per-qos=false",
         "--enforce-node-allocatable=",

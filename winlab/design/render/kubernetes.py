@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
 from winlab.design import contract
 from winlab.design.cni.model import NodeNetwork
-from winlab.design.plan.model import NodePlan, Plan, WindowsNode
-from winlab.design.render import kubeadm, nodes
+from winlab.design.plan.model import Plan
+from winlab.design.render import dispatch, kubeadm, nodes
 
 # kubeadm checks the form of a token, of a CA's digest and of a certificate key
 TOKEN = "tokent.tokentokentokent"  # noqa: S105 - a placeholder
-MARKS = kubeadm.JoinCredentials(TOKEN, (f"sha256:{'0' * 64}",))
-KEYED_MARKS = kubeadm.JoinCredentials(TOKEN, (f"sha256:{'0' * 64}",), "0" * 64)
-KUBECONFIG = "<kubeconfig with the token of kube-proxy's service account>"
+MARKS = nodes.Marks(
+    kubeadm.JoinCredentials(TOKEN, (f"sha256:{'0' * 64}",), "0" * 64),
+    "<kubeconfig with the token of kube-proxy's service account>",
+)
 
 
 def files(plan: Plan) -> dict[str, bytes]:
@@ -34,41 +35,12 @@ def files(plan: Plan) -> dict[str, bytes]:
     found = {"cluster/objects.yaml": objects} if objects else {}
     shares = list(_shares(plan))
     for node, share in zip(plan.nodes, shares, strict=True):
-        for number, call in enumerate(_calls(plan, node, share, shares), 1):
+        for number, call in enumerate(dispatch.of(plan, node).calls(share, shares, MARKS), 1):
             settings = call.settings(node.os)
             path = f"{node.name}/scripts/{number}-{call.script}.json"
             found[path] = json.dumps(settings, indent=2) + "\n"
             found.update({f"{node.name}/kubernetes/{name}": text for name, text in _texts(call)})
     return {path: text.encode() for path, text in found.items()}
-
-
-def _calls(
-    plan: Plan, node: NodePlan, share: NodeNetwork, shares: Sequence[NodeNetwork]
-) -> Iterator[contract.Call[Any]]:
-    """The scripts that are run in a node, in order."""
-    routes = nodes.routes(plan, node, shares)
-    found: list[contract.Call[Any] | None]
-    if isinstance(node, WindowsNode):
-        found = [
-            nodes.features(plan, node),
-            nodes.containerd(plan),
-            contract.Binaries(),
-            nodes.kubelet(plan, node),
-            nodes.windows_join(plan, node, MARKS),
-            nodes.cni_files(plan, node, share),
-            nodes.proxy(plan, node, share, KUBECONFIG),
-            routes,
-        ]
-    else:
-        first = node == next((one for one in plan.nodes if one.role == "controller"), None)
-        marks = KEYED_MARKS if node.role == "controller" else MARKS
-        found = [
-            nodes.prepare(plan, node),
-            nodes.init(plan, node, TOKEN) if first else nodes.join(plan, node, marks),
-            nodes.cni_files(plan, node, share),
-            routes,
-        ]
-    return (call for call in found if call is not None)
 
 
 def _texts(call: contract.Call[Any]) -> Iterator[tuple[str, str]]:

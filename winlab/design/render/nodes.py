@@ -1,22 +1,21 @@
-"""What nodes get for Kubernetes: kubeadm's view of the lab, and the settings of scripts in nodes. Pure.
+"""What nodes are given: files for their first boot, kubeadm's view of the lab, and the settings of scripts. Pure.
 
 Steps run these calls; ``winlab plan --render`` writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from winlab.design import cni, contract
 from winlab.design.cni.model import Endpoint, NodeNetwork
-from winlab.design.cni.routed import Routed
-from winlab.design.plan import required
 from winlab.design.plan.cluster import network
-from winlab.design.plan.model import NodePlan, Plan, WindowsNode
-from winlab.design.render import containerd as containerd_files
-from winlab.design.render import kube_proxy, kubeadm, runtime_classes
-from winlab.design.render import kubelet as kubelet_files
+from winlab.design.plan.credentials import Credentials
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.render import kubeadm, runtime_classes
 
 MACHINE = "winlab.internal/machine"  # a label, by which destroy finds the lab's nodes in a cluster made elsewhere
 
@@ -38,10 +37,11 @@ def cluster(plan: Plan) -> kubeadm.ClusterSettings:
 
 def member(plan: Plan, node: NodePlan) -> kubeadm.Member:
     """A node as kubeadm's configuration needs it."""
-    linux_workers = sum(one.os == "linux" and one.role == "worker" for one in plan.nodes)
-    taints = kubeadm.controller_taints(linux_workers) if node.role == "controller" else kubeadm.worker_taints(node.os)
+    linux_workers = sum(one.role == "worker" for one in plan.linux_nodes())
+    worker = kubeadm.worker_taints(node.system)
+    taints = kubeadm.controller_taints(linux_workers) if node.role == "controller" else worker
     labels = plan.labels(node) | ({MACHINE: node.uuid} if plan.joins else {})
-    return kubeadm.Member(node.name, node.address, node.os, labels, taints)
+    return kubeadm.Member(node.name, node.address, node.system, labels, taints)
 
 
 def objects(plan: Plan) -> list[dict[str, Any]]:
@@ -59,72 +59,36 @@ def parts(plan: Plan) -> list[NodeNetwork]:
     return [NodeNetwork(node.name, node.os, node.address) for node in plan.nodes]
 
 
-def prepare(plan: Plan, node: NodePlan) -> contract.Prepare:
-    """Install everything that a Linux node needs before kubeadm."""
-    texts = {
-        "/etc/systemd/system/containerd.service": containerd_files.unit(),
-        "/etc/systemd/system/kubelet.service": kubelet_files.unit(),
-        "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": kubelet_files.drop_in(),
-        "/etc/containerd/config.toml": containerd_files.config(plan.cluster.versions, "linux"),
-        "/etc/crictl.yaml": containerd_files.crictl("linux"),
-    }
-    if node.role == "controller":
-        texts |= kubeadm.patches(cluster(plan))
-    return contract.Prepare(
-        files={path: contract.NodeFile(text) for path, text in texts.items()},
-        services=["containerd", "kubelet"],
-        images=required.node_images(plan, controller=node.role == "controller"),
-    )
+class NodeFiles(ABC):
+    """What one node is given. linux.py and windows.py have what only one of the systems has."""
+
+    folder: str  # of the files for the first boot, where ``winlab plan --render`` writes them
+
+    @abstractmethod
+    def first_boot(self, credentials: Credentials) -> dict[str, bytes]:
+        """The files that the node reads at its first boot, by path."""
+
+    @abstractmethod
+    def cni(self, share: NodeNetwork) -> contract.Cni:
+        """The node's CNI configuration.
+
+        :param share: the node with its pod network.
+        """
+
+    @abstractmethod
+    def calls(self, share: NodeNetwork, shares: Sequence[NodeNetwork], marks: Marks) -> Iterator[contract.Call[Any]]:
+        """The scripts that are run in the node, in order, with placeholders for what is not known before.
+
+        :param share: the node with its pod network; *shares*: all nodes with theirs.
+        """
 
 
-def init(plan: Plan, node: NodePlan, token: str, certificate_key: str | None = None) -> contract.RunKubeadm:
-    """Make the cluster, on the first controller.
+@dataclass(frozen=True)
+class Marks:
+    """Placeholders for secrets that the cluster makes itself; kubeadm accepts their form."""
 
-    :param certificate_key: the key that encrypts the certificates kept for further controllers.
-    """
-    text = kubeadm.init(cluster(plan), member(plan, node), token, certificate_key)
-    return contract.RunKubeadm(arguments=["init"], configuration=text)
-
-
-def join(plan: Plan, node: NodePlan, credentials: kubeadm.JoinCredentials) -> contract.RunKubeadm:
-    """Join a further Linux node."""
-    make = kubeadm.join_controller if node.role == "controller" else kubeadm.join_worker
-    return contract.RunKubeadm(arguments=["join"], configuration=make(cluster(plan), member(plan, node), credentials))
-
-
-def features(plan: Plan, node: WindowsNode) -> contract.Features:
-    """The features that Windows must have."""
-    wanted = cni.get(plan.cluster.profile).windows_features()
-    return contract.Features(features=list(wanted), release=node.windows.release)
-
-
-def containerd(plan: Plan) -> contract.Containerd:
-    """containerd on Windows."""
-    return contract.Containerd(config=containerd_files.config(plan.cluster.versions, "windows"))
-
-
-def kubelet(plan: Plan, node: WindowsNode) -> contract.Kubelet:
-    """The kubelet on Windows, as a service."""
-    return contract.Kubelet(command=kubelet_files.windows_command(member(plan, node)))
-
-
-def windows_join(plan: Plan, node: WindowsNode, credentials: kubeadm.JoinCredentials) -> contract.Join:
-    """Join a Windows node."""
-    text = kubeadm.join_worker(cluster(plan), member(plan, node), credentials)
-    return contract.Join(configuration=text, name=node.name)
-
-
-def cni_files(plan: Plan, node: NodePlan, share: NodeNetwork) -> contract.Cni:
-    """The CNI configuration of a node.
-
-    :param share: the node with its pod network.
-    """
-    profile, pods = cni.get(plan.cluster.profile), network(plan)
-    if isinstance(node, WindowsNode):
-        return contract.Cni(files=profile.windows_files(pods, share), network=profile.hns_network(pods, share))
-    # the DaemonSets of a cluster made elsewhere write their own files; profiles of plug-ins alone have none
-    theirs = plan.joins and not isinstance(profile, Routed)
-    return contract.Cni(files={} if theirs else profile.linux_files(pods, share))
+    join: kubeadm.JoinCredentials
+    kubeconfig: str
 
 
 def routes(plan: Plan, node: NodePlan, shares: Sequence[NodeNetwork]) -> contract.Routes | None:
@@ -136,25 +100,4 @@ def routes(plan: Plan, node: NodePlan, shares: Sequence[NodeNetwork]) -> contrac
     own = profile.routes(network(plan), list(shares))[node.name]
     return contract.Routes(
         routes=[contract.RouteSetting(to=route.cidr, via=route.via) for route in own], masquerade=masquerade
-    )
-
-
-def proxy(plan: Plan, node: WindowsNode, share: NodeNetwork, kubeconfig: str) -> contract.Proxy:
-    """kube-proxy on Windows, as a service.
-
-    :param share: the node with its pod network.
-    """
-    own = cni.get(plan.cluster.profile).proxy_network(network(plan), share)
-    return contract.Proxy(
-        command=kube_proxy.command(),
-        config=kube_proxy.config(
-            plan.cluster.versions,
-            node=node.name,
-            address=node.address,
-            pod_cidr=plan.cluster.pod_cidr,
-            network=own.hns_network,
-            source_vip=own.source_vip,
-        ),
-        kubeconfig=kubeconfig,
-        source_endpoint=own.source_endpoint,
     )

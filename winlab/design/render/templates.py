@@ -19,30 +19,35 @@ def unattend_password(password: str, element: str) -> str:
     return base64.b64encode((password + element).encode("utf-16-le")).decode()
 
 
-def environment(system: str, own: Template | None = None) -> Environment:
-    """Jinja's environment for ``linux`` or ``windows``. XML is escaped; a missing variable is an error.
+def for_yaml(folder: str) -> Environment:
+    """Jinja's environment for the templates of YAML files in a folder. A missing variable is an error."""
+    made = Environment(
+        loader=DictLoader(_texts(folder)), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    made.filters["tojson"] = json.dumps  # Jinja's own escapes for HTML
+    return made
+
+
+def for_xml(folder: str, own: Template | None = None) -> Environment:
+    """The same for XML, which escapes values.
 
     :param own: the user's own template; it refers to winlab's with the prefix ``winlab/``.
     """
-    ours = DictLoader(
-        {
-            name.removeprefix(f"{system}/"): text
-            for name, text in data.texts("unattend").items()
-            if name.startswith(f"{system}/")
-        }
-    )
+    ours = DictLoader(_texts(folder))
     made = Environment(
         loader=ours if own is None else ChoiceLoader([PrefixLoader({"winlab": ours}), DictLoader(own.texts)]),
-        autoescape=system == "windows",
+        autoescape=True,
         undefined=StrictUndefined,
-        trim_blocks=system == "linux",
         keep_trailing_newline=True,
     )
-    if system == "linux":
-        # Jinja's own tojson escapes for HTML; cloud-init's YAML wants plain JSON
-        made.filters["tojson"] = json.dumps
     made.filters["unattend_password"] = unattend_password
     return made
+
+
+def _texts(folder: str) -> dict[str, str]:
+    """The files in a folder of unattend/, by name."""
+    every = data.texts("unattend").items()
+    return {name.removeprefix(f"{folder}/"): text for name, text in every if name.startswith(f"{folder}/")}
 
 
 def references(text: str) -> list[str]:

@@ -35,6 +35,7 @@ LINUX = System(
     cri_socket="unix:///run/containerd/containerd.sock",
     cni_bin="/opt/cni/bin",
     cni_conf="/etc/cni/net.d",
+    systemd_cgroups=True,
     kubeadm_flags=True,
     taint=None,
     pod_mtu=None,

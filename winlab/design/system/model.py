@@ -35,6 +35,7 @@ class System:
     :param cri_socket: where kubelet and crictl find containerd.
     :param cni_bin: the folder of CNI plug-ins.
     :param cni_conf: the folder of CNI configuration.
+    :param systemd_cgroups: whether runc starts its containers, in systemd's cgroups.
     :param kubeadm_flags: whether the kubelet reads the flags that kubeadm writes for it.
     :param taint: what keeps pods for other systems away from its workers.
     :param pod_mtu: the MTU of pods, in bytes, where the system itself decides it.
@@ -60,6 +61,7 @@ class System:
     cri_socket: str
     cni_bin: str
     cni_conf: str
+    systemd_cgroups: bool
     kubeadm_flags: bool
     taint: Taint | None
     pod_mtu: int | None

@@ -30,6 +30,7 @@ WINDOWS = System(
     cri_socket="npipe:////./pipe/containerd-containerd",
     cni_bin="C:/opt/cni/bin",
     cni_conf="C:/etc/cni/net.d",
+    systemd_cgroups=False,
     kubeadm_flags=False,  # the kubelet is a native service, whose command line has its flags
     taint=Taint("os", "NoSchedule", "windows"),
     pod_mtu=HNS_MTU,

@@ -9,7 +9,7 @@ from winlab.adapters.kube import kubeconfig, tokens
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import contract
 from winlab.design.plan.model import LinuxNode
-from winlab.design.render import nodes
+from winlab.design.render.linux import LinuxFiles
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.state import State
@@ -39,7 +39,7 @@ def steps(run: Run) -> list[Step]:
 def _init(run: Run, node: LinuxNode) -> Step:
     def work(progress: Progress) -> None:
         with run.node(node) as there:
-            run_kubeadm(there, nodes.init(run.plan, node, tokens.new()), progress)
+            run_kubeadm(there, LinuxFiles(run.plan, node).init(tokens.new()), progress)
 
     reaches, after = INITIALISED(run.lab, node.name), [PREPARED(run.lab, node.name)]
     return Step(reaches, work, run.asks(node, is_joined), after, usual=run.pace.usual(45))
@@ -86,7 +86,7 @@ def _await_api(run: Run, progress: Progress) -> None:
 def _join(run: Run, first: LinuxNode, node: LinuxNode, before: State) -> Step:
     def work(progress: Progress) -> None:
         key = secrets.token_hex(32)  # AES-256: encrypts the certificates that the other controllers fetch
-        upload = nodes.init(run.plan, first, tokens.new(), key)
+        upload = LinuxFiles(run.plan, first).init(tokens.new(), key)
         with run.node(first) as there:
             progress.say(f"handing over the certificates from {first.name}")
             words = ["init", "phase", "upload-certs", "--upload-certs"]
@@ -99,7 +99,7 @@ def _join(run: Run, first: LinuxNode, node: LinuxNode, before: State) -> Step:
                 other.run(contract.ForgetMember(address=node.address), progress.say)
 
         with joining.credentials(run, key) as credentials, run.node(node) as there:
-            run_kubeadm(there, nodes.join(run.plan, node, credentials), progress, leave)
+            run_kubeadm(there, LinuxFiles(run.plan, node).join(credentials), progress, leave)
 
     after = [before, PREPARED(run.lab, node.name)]
     return Step(MEMBER(run.lab, node.name), work, run.asks(node, is_joined), after, usual=run.pace.usual(60))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.design import contract
 from winlab.design.plan.model import LinuxNode
-from winlab.design.render import nodes
+from winlab.design.render.linux import LinuxFiles
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
@@ -53,7 +53,7 @@ def run_kubeadm(
 
 
 def _prepare(run: Run, node: LinuxNode) -> Step:
-    prepare = nodes.prepare(run.plan, node)
+    prepare = LinuxFiles(run.plan, node).prepare()
 
     def work(progress: Progress) -> None:
         with run.node(node) as there:
@@ -74,7 +74,7 @@ def _join(run: Run, node: LinuxNode) -> Step:
             if run.plan.alias is not None:
                 name, address = run.plan.alias
                 there.execute(["sudo", "sh", "-c", HOSTS], f"{address} {name}\n".encode())
-            run_kubeadm(there, nodes.join(run.plan, node, credentials), progress)
+            run_kubeadm(there, LinuxFiles(run.plan, node).join(credentials), progress)
 
     after = [_controllers_joined(run), PREPARED(run.lab, node.name)]
     return Step(MEMBER(run.lab, node.name), work, run.asks(node, is_joined), after, usual=run.pace.usual(20))
@@ -90,12 +90,12 @@ def _cni(run: Run, node: LinuxNode) -> Step:
     """The step that writes the CNI profile's files."""
 
     def work(progress: Progress) -> None:
-        call = nodes.cni_files(run.plan, node, pod_network.await_share(run, node, progress))
+        call = LinuxFiles(run.plan, node).cni(pod_network.await_share(run, node, progress))
         with run.node(node) as there:
             there.run(call, progress.say)
 
     def done(there: NodeScripts) -> bool:
-        wanted = nodes.cni_files(run.plan, node, pod_network.share(run, node)).files
+        wanted = LinuxFiles(run.plan, node).cni(pod_network.share(run, node)).files
         return pod_network.same_files(there.run(contract.LinuxStatus()).cni, wanted)
 
     after, also = [MEMBER(run.lab, node.name)], [PODS_CONNECTED(run.lab, node.name)]

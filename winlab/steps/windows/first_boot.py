@@ -46,7 +46,7 @@ def _make_answer(run: Run, node: WindowsNode, progress: Progress) -> None:
         medium = media.of(run, node, progress)
         added = additions(node, medium, run.stock, progress)
         node = requirements.with_key(node, medium)
-    files = {**answer.answer_files(run.plan, node, made, pfx=made.pfx(node.name)), **added}
+    files = {**answer.answer_files(run.plan, node, made), **added}
     volumes.upload_iso(run, node.volume("answer").name, answer.ANSWER_LABEL, files)
 
 

@@ -18,7 +18,8 @@ from winlab.adapters.vm import domains
 from winlab.design import cni, contract
 from winlab.design.contract import WindowsFacts
 from winlab.design.plan.model import WindowsNode
-from winlab.design.render import kube_proxy, nodes
+from winlab.design.render import kube_proxy
+from winlab.design.render.windows import WindowsFiles
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.state import Kind, State
@@ -94,6 +95,7 @@ class _Worker:
         self.run = run
         self.node = node
         self.profile = cni.get(run.plan.cluster.profile)
+        self.files = WindowsFiles(run.plan, node)
 
     def at(self, kind: Kind) -> State:
         """The state of this kind of this node."""
@@ -119,7 +121,7 @@ class _Worker:
 
     def features(self, there: NodeScripts, progress: Progress) -> None:
         # some features need another run after the restart
-        while there.run(nodes.features(self.run.plan, self.node), progress.say).restart:
+        while there.run(self.files.features(), progress.say).restart:
             self.restart(there, progress)
 
     def updates(self, there: NodeScripts, progress: Progress) -> None:
@@ -145,13 +147,11 @@ class _Worker:
         return found.containers_feature == "installed" and whole and not found.restart_pending
 
     def containerd(self, there: NodeScripts, progress: Progress) -> None:
-        there.run(nodes.containerd(self.run.plan), progress.say)
+        there.run(self.files.containerd(), progress.say)
 
     def has_containerd(self, found: WindowsFacts) -> bool:
         service = found.containerd
-        same = pod_network.same_files(
-            {"config": service.config_sha256}, {"config": nodes.containerd(self.run.plan).config}
-        )
+        same = pod_network.same_files({"config": service.config_sha256}, {"config": self.files.containerd().config})
         return service.service == "running" and bool(service.sha256) and same and not _outdated(found)
 
     def binaries(self, there: NodeScripts, progress: Progress) -> None:
@@ -162,10 +162,10 @@ class _Worker:
         return all_there and found.installed_from == found.cd
 
     def kubelet(self, there: NodeScripts, progress: Progress) -> None:
-        there.run(nodes.kubelet(self.run.plan, self.node), progress.say)
+        there.run(self.files.kubelet(), progress.say)
 
     def has_kubelet(self, found: WindowsFacts) -> bool:
-        return found.kubelet.command == nodes.kubelet(self.run.plan, self.node).command
+        return found.kubelet.command == self.files.kubelet().command
 
     def join(self, there: NodeScripts, progress: Progress) -> None:
         for attempt in range(1, TRIES + 1):
@@ -179,14 +179,14 @@ class _Worker:
 
     def _join(self, there: NodeScripts, progress: Progress) -> None:
         with joining.credentials(self.run) as credentials:
-            there.run(nodes.windows_join(self.run.plan, self.node, credentials), progress.say)
+            there.run(self.files.join(credentials), progress.say)
 
     def has_joined(self, found: WindowsFacts) -> bool:
         return found.kubelet.joined
 
     def cni(self, there: NodeScripts, progress: Progress) -> None:
         own = pod_network.await_share(self.run, self.node, progress)
-        call = nodes.cni_files(self.run.plan, self.node, own)
+        call = self.files.cni(own)
         try:
             there.run(call, progress.say)
         except UnreachableError:
@@ -196,11 +196,11 @@ class _Worker:
 
     def has_cni(self, found: WindowsFacts) -> bool:
         own = pod_network.share(self.run, self.node)
-        return pod_network.same_files(found.cni, nodes.cni_files(self.run.plan, self.node, own).files)
+        return pod_network.same_files(found.cni, self.files.cni(own).files)
 
     def proxy(self, there: NodeScripts, progress: Progress) -> None:
         own = pod_network.await_share(self.run, self.node, progress)
-        there.run(nodes.proxy(self.run.plan, self.node, own, self._proxy_kubeconfig()), progress.say)
+        there.run(self.files.proxy(own, self._proxy_kubeconfig()), progress.say)
 
     def has_proxy(self, found: WindowsFacts) -> bool:
         return found.proxy.service == "running" and found.proxy.command == kube_proxy.command()

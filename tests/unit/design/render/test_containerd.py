@@ -7,6 +7,7 @@ import tomllib
 import pytest
 import yaml
 
+from winlab.design import system
 from winlab.design.catalog import versions
 from winlab.design.render import containerd
 from winlab.design.system import SystemName
@@ -16,7 +17,7 @@ RUNTIME = "io.containerd.cri.v1.runtime"
 
 def parsed(containerd_version: str, os: SystemName) -> dict[str, dict[str, dict[str, object]]]:
     chosen = versions.get("1.36").model_copy(update={"containerd": containerd_version})
-    found = tomllib.loads(containerd.config(chosen, os))
+    found = tomllib.loads(containerd.config(chosen, system.get(os)))
     assert found["version"] == 3
     plugins: dict[str, dict[str, dict[str, object]]] = found["plugins"]
     return plugins
@@ -24,7 +25,7 @@ def parsed(containerd_version: str, os: SystemName) -> dict[str, dict[str, dict[
 
 @pytest.mark.parametrize("os", ["linux", "windows"])
 def test_the_sandbox_is_pinned(os: SystemName) -> None:
-    text = containerd.config(versions.get(), os)
+    text = containerd.config(versions.get(), system.get(os))
     assert text.isascii()
     images = tomllib.loads(text)["plugins"]["io.containerd.cri.v1.images"]
     assert images == {"pinned_images": {"sandbox": "registry.k8s.io/pause:3.10.2"}}
@@ -52,8 +53,11 @@ def test_systemd_makes_the_cgroups_on_linux_only() -> None:
 
 
 def test_crictl_asks_the_same_socket() -> None:
-    assert yaml.safe_load(containerd.crictl("windows"))["runtime-endpoint"] == "npipe:////./pipe/containerd-containerd"
-    assert yaml.safe_load(containerd.crictl("linux"))["image-endpoint"] == "unix:///run/containerd/containerd.sock"
+    assert (
+        yaml.safe_load(containerd.crictl(system.WINDOWS))["runtime-endpoint"]
+        == "npipe:////./pipe/containerd-containerd"
+    )
+    assert yaml.safe_load(containerd.crictl(system.LINUX))["image-endpoint"] == "unix:///run/containerd/containerd.sock"
 
 
 def test_the_unit() -> None:
@@ -74,4 +78,4 @@ def test_the_whole_configuration_reads_as_written_by_hand() -> None:
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
     SystemdCgroup = true
     """
-    assert tomllib.loads(containerd.config(versions.get("1.36"), "linux")) == tomllib.loads(by_hand)
+    assert tomllib.loads(containerd.config(versions.get("1.36"), system.LINUX)) == tomllib.loads(by_hand)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from winlab.design.render import kubeadm, kubelet
+from winlab.design.system import WINDOWS
 
-NODE = kubeadm.Member("node-1", "10.77.0.101", "windows", {"a": "b"}, kubeadm.worker_taints("windows"))
+NODE = kubeadm.Member("node-1", "10.77.0.101", WINDOWS, {"a": "b"}, kubeadm.worker_taints(WINDOWS))
 
 
 def test_what_kubeadm_would_tell_is_in_the_command() -> None:
@@ -26,7 +27,7 @@ def test_what_is_fatal_today_is_not() -> None:
 
 
 def test_a_plain_node_has_no_taints_and_labels() -> None:
-    flags = " ".join(kubelet.windows_arguments(kubeadm.Member("node-1", "10.77.0.101", "windows")))
+    flags = " ".join(kubelet.windows_arguments(kubeadm.Member("node-1", "10.77.0.101", WINDOWS)))
     assert "taints" not in flags
     assert "labels" not in flags
 
@@ -41,7 +42,7 @@ def test_the_service_writes_a_log_file() -> None:
 @pytest.mark.parametrize("bad", ["two words", 'a"b', "a\tb"])
 def test_what_would_not_arrive_is_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="command line"):
-        kubelet.windows_command(kubeadm.Member("node-1", "10.77.0.101", "windows", {"label": bad}))
+        kubelet.windows_command(kubeadm.Member("node-1", "10.77.0.101", WINDOWS, {"label": bad}))
 
 
 def test_the_units() -> None:

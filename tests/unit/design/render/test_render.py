@@ -150,7 +150,7 @@ def test_nasty_values_survive_in_user_data() -> None:
 def test_answer_iso_files() -> None:
     plan = plans.make(plans.KVM)
     made = credentials.generate(plan)
-    files = answer.answer_files(plan, plan.node("node-1"), made, pfx=made.pfx("node-1"))
+    files = answer.answer_files(plan, plan.node("node-1"), made)
     facts = json.loads(files["winlab/node.json"])
     assert (facts["lab"], facts["node"], facts["mtu"]) == ("lab", "node-1", 1500)
     assert made.administrator_password.encode() not in b"".join(files.values())

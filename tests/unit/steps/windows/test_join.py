@@ -13,7 +13,7 @@ import runs
 
 from winlab.design import contract
 from winlab.design.contract import Call, R
-from winlab.design.render import nodes
+from winlab.design.render.windows import WindowsFiles
 from winlab.errors import GuestError
 from winlab.events import Quiet
 from winlab.steps import joining
@@ -44,7 +44,7 @@ def join(there: There, monkeypatch: pytest.MonkeyPatch) -> None:
         yield None
 
     monkeypatch.setattr(joining, "credentials", credentials)
-    monkeypatch.setattr(nodes, "windows_join", lambda *_: contract.Join(configuration="text", name="node-1"))
+    monkeypatch.setattr(WindowsFiles, "join", lambda *_: contract.Join(configuration="text", name="node-1"))
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     steps = windows_node.steps(runs.run(plan, guest=there), plan.node("node-1"))
     runs.titled(steps, "join node-1").run(Quiet())

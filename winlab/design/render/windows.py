@@ -1,0 +1,85 @@
+"""What only Windows nodes are given. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from winlab.design import cni, contract
+from winlab.design.cni.model import NodeNetwork
+from winlab.design.plan.cluster import network
+from winlab.design.plan.credentials import Credentials
+from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.render import answer, containerd, kube_proxy, kubeadm, kubelet
+from winlab.design.render.nodes import Marks, NodeFiles, cluster, member, routes
+from winlab.design.system import WINDOWS
+
+
+class WindowsFiles(NodeFiles):
+    """What a Windows node is given."""
+
+    folder = "answer"
+
+    def __init__(self, plan: Plan, node: WindowsNode) -> None:
+        self._plan = plan
+        self._node = node
+
+    def first_boot(self, credentials: Credentials) -> dict[str, bytes]:
+        """The answer file, and what it calls."""
+        return answer.answer_files(self._plan, self._node, credentials)
+
+    def features(self) -> contract.Features:
+        """The features that Windows must have."""
+        wanted = cni.get(self._plan.cluster.profile).windows_features()
+        return contract.Features(features=list(wanted), release=self._node.windows.release)
+
+    def containerd(self) -> contract.Containerd:
+        """containerd, as a service."""
+        return contract.Containerd(config=containerd.config(self._plan.cluster.versions, WINDOWS))
+
+    def kubelet(self) -> contract.Kubelet:
+        """The kubelet, as a service."""
+        return contract.Kubelet(command=kubelet.windows_command(member(self._plan, self._node)))
+
+    def join(self, credentials: kubeadm.JoinCredentials) -> contract.Join:
+        """Join a cluster that exists."""
+        text = kubeadm.join_worker(cluster(self._plan), member(self._plan, self._node), credentials)
+        return contract.Join(configuration=text, name=self._node.name)
+
+    def cni(self, share: NodeNetwork) -> contract.Cni:
+        """The node's CNI configuration."""
+        profile, pods = cni.get(self._plan.cluster.profile), network(self._plan)
+        return contract.Cni(files=profile.windows_files(pods, share), network=profile.hns_network(pods, share))
+
+    def proxy(self, share: NodeNetwork, kubeconfig: str) -> contract.Proxy:
+        """kube-proxy, as a service.
+
+        :param share: the node with its pod network.
+        """
+        cluster_ = self._plan.cluster
+        own = cni.get(cluster_.profile).proxy_network(network(self._plan), share)
+        return contract.Proxy(
+            command=kube_proxy.command(),
+            config=kube_proxy.config(
+                cluster_.versions,
+                node=self._node.name,
+                address=self._node.address,
+                pod_cidr=cluster_.pod_cidr,
+                network=own.hns_network,
+                source_vip=own.source_vip,
+            ),
+            kubeconfig=kubeconfig,
+            source_endpoint=own.source_endpoint,
+        )
+
+    def calls(self, share: NodeNetwork, shares: Sequence[NodeNetwork], marks: Marks) -> Iterator[contract.Call[Any]]:
+        """The scripts that are run in the node, in order."""
+        yield self.features()
+        yield self.containerd()
+        yield contract.Binaries()
+        yield self.kubelet()
+        yield self.join(marks.join)
+        yield self.cni(share)
+        yield self.proxy(share, marks.kubeconfig)
+        if (own := routes(self._plan, self._node, shares)) is not None:
+            yield own
