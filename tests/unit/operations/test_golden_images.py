@@ -20,6 +20,7 @@ from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import domain, folder
+from winlab.design.system import WINDOWS
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.lab_folder import LabFolder

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from winlab.design import system
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Program
 from winlab.design.system import SystemName
 from winlab.errors import HostError
@@ -85,7 +86,7 @@ class ImagePin(_Row):
 
     @model_validator(mode="after")
     def _windows_only(self) -> ImagePin:
-        if self.os_build is not None and self.os != "windows":
+        if self.os_build is not None and not system.get(self.os).own_layers:
             raise ValueError("os_build is for windows only")
         return self
 

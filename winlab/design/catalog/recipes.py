@@ -154,6 +154,11 @@ def systems() -> list[str]:
     return [name for name in names() if get(name).os != "none"]
 
 
+def stand_ins(recipe: Recipe) -> list[Recipe]:
+    """The stand-ins for the system in *recipe*'s image, which play it in a rehearsal; none if it plays itself."""
+    return [one for one in map(get, systems()) if one.stand_in and one.os == recipe.os]
+
+
 @cache
 def get(name: str) -> Recipe:
     """The recipe *name*. Read once: recipes ship with winlab.

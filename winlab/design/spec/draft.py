@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from winlab.design.catalog import recipes
 from winlab.design.spec import options
-from winlab.design.spec.pools import FIRST, LINUX_POOL, Pool, windows_only
+from winlab.design.spec.pools import FIRST, LINUX_POOL, Pool, only_on
 from winlab.errors import UsageError
 
 Place = tuple[str | int, ...]  # a field as pydantic names it: ("workers", 1, "cpus")
@@ -53,12 +53,12 @@ class Draft:
                 holder[name] = change.value
                 self._changed[place] = change
 
-    def rehearse(self, stand_in: Callable[[str], str]) -> None:
-        """Replace each Windows pool's image and medium by the image of stand-in media."""
+    def rehearse(self, stand_in: Callable[[str], str | None]) -> None:
+        """Replace each pool's image and medium by the image of stand-in media, if its system has some."""
         for _, pool in self._pools():
             image = _image(pool)
-            if image in recipes.systems() and recipes.get(image).os == "windows":
-                pool["os"] = stand_in(image)
+            if image in recipes.systems() and (played := stand_in(image)) is not None:
+                pool["os"] = played
                 pool.pop("media", None)
 
     def pool_names(self) -> list[str]:
@@ -130,8 +130,8 @@ class Draft:
             )
         elif not pools:
             raise UsageError(f"'{change.words}': 'workers' has no fields.")
-        elif _for_windows(change):
-            chosen = [(number, pool) for number, pool in pools if not _is_linux(_image(pool))]
+        elif only := _only_on(change):
+            chosen = [(number, pool) for number, pool in pools if _runs(_image(pool)) in ("", only)]
             if not chosen and change.everywhere:
                 chosen = pools  # refused when the spec is validated, with the reason
         else:
@@ -157,10 +157,10 @@ def _leaf(
     return (*place, *path), holder, path[-1]
 
 
-def _for_windows(change: Change) -> bool:
-    """Whether the change sets, for all pools, a field that only Windows has."""
+def _only_on(change: Change) -> str:
+    """The system whose pools alone have the field that the change sets for all pools; empty for other changes."""
     section, _, name = change.path.rpartition(".")
-    return section == "workers" and name in windows_only()
+    return only_on(name) if section == "workers" else ""
 
 
 def _name(number: int, pool: dict[str, Any]) -> str:
@@ -171,8 +171,9 @@ def _image(pool: dict[str, Any]) -> str:
     return str(pool.get("os") or Pool.model_fields["os"].default)
 
 
-def _is_linux(image: str) -> bool:
-    return image in recipes.systems() and recipes.get(image).os == "linux"
+def _runs(image: str) -> str:
+    """The title of the system in an image; empty if there is no such image."""
+    return recipes.get(image).system.title if image in recipes.systems() else ""
 
 
 def _line(node: yaml.Node, place: Place) -> int | None:

@@ -6,8 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from winlab.design import system
+
 UNIT, FLAG, DEFAULT, SYSTEMS = "x-unit", "x-flag", "x-default", "x-systems"  # keys in the JSON Schema
-WINDOWS, LINUX = "Windows", "Linux"
+WINDOWS, LINUX = system.WINDOWS.title, system.LINUX.title
 
 
 MIB = "MiB"

@@ -160,12 +160,12 @@ def _value(text: str, whose: str) -> Any:
         raise UsageError(f"{whose} is not YAML.", why=str(error)) from error
 
 
-def _rehearsal(image: str) -> str:
-    """The image of stand-in media for *image*: one of the same release, if there is one."""
+def _rehearsal(image: str) -> str | None:
+    """The image of stand-in media for *image*: one of the same release, if there is one; None if it needs none."""
     asked = recipes.get(image)
-    if asked.build is not None:
-        return image
-    stand_ins = [one for one in map(recipes.get, recipes.systems()) if one.os == "windows" and one.build is not None]
+    stand_ins = recipes.stand_ins(asked)
+    if not stand_ins or asked.build is not None:
+        return image if stand_ins else None
     same = [one.name for one in stand_ins if one.windows == asked.windows]
     return REHEARSAL if REHEARSAL in same or not same else same[0]
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, field_validator, model_validator
 
+from winlab.design import system as systems
 from winlab.design.addon import ByName
 from winlab.design.cni import ProfileName
 from winlab.design.spec import wished
@@ -16,7 +17,7 @@ from winlab.design.spec.fields import LINUX, Model, of, option
 from winlab.design.spec.load import load
 from winlab.design.spec.pools import LINUX_POOL, LinuxWorkers, Pool, places
 from winlab.design.spec.sizes import Mib
-from winlab.design.spec.systems import LinuxSystem, require_linux, system
+from winlab.design.spec.systems import LinuxSystem, require, system
 
 
 class Controllers(Model):
@@ -40,7 +41,7 @@ class Controllers(Model):
     @field_validator("os")
     @classmethod
     def _linux(cls, value: str) -> str:
-        return require_linux(value, "a controller")
+        return require(systems.LINUX, value, "a controller")
 
 
 class Kubernetes(Model):
@@ -180,7 +181,7 @@ class Spec(Model):
             if pool.name in seen:
                 raise ValueError(f"workers.{number}.name: two pools are called '{pool.name}'")
             seen.add(pool.name)
-            if pool.name == LINUX_POOL and system(pool.os).os != "linux":
+            if pool.name == LINUX_POOL and system(pool.os).os != LINUX_POOL:
                 raise ValueError(f"workers.{number}.name: a pool called '{LINUX_POOL}' runs Linux, not '{pool.os}'")
         if LINUX_POOL in seen and self.linux_workers.count:
             raise ValueError(f"linux_workers.count: there is a pool called '{LINUX_POOL}' already")

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from pydantic import ValidationInfo, field_validator
 
+from winlab.design import system as systems
 from winlab.design.spec import time_zones
 from winlab.design.spec.fields import LINUX, SYSTEMS, WINDOWS, Model, of, option
 from winlab.design.spec.sizes import Mib
-from winlab.design.spec.systems import AnySystem, LinuxSystem, require_linux, system
+from winlab.design.spec.systems import AnySystem, LinuxSystem, require, system
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")  # followed by "-60" a Windows name, of 15 characters at most
 FIRST = "node"  # default name of the first pool
@@ -184,11 +185,14 @@ class Pool(Model):
 
     @field_validator("*")
     @classmethod
-    def _only_windows_has_it(cls, value: Any, info: ValidationInfo) -> Any:
+    def _its_system_has_it(cls, value: Any, info: ValidationInfo) -> Any:
         """Checks the given fields; validators don't see defaults. ``os`` precedes all of them."""
         image = info.data.get("os")
-        if value is not None and info.field_name in windows_only() and image and system(image).os != "windows":
-            raise ValueError(f"only Windows workers have it, '{image}' is Linux")
+        if value is None or not image or not info.field_name:
+            return value
+        runs, only = system(image).system.title, only_on(info.field_name)
+        if only not in ("", runs):
+            raise ValueError(f"only {only} workers have it, '{image}' is {runs}")
         return value
 
 
@@ -214,20 +218,18 @@ class LinuxWorkers(Model):
     @field_validator("os")
     @classmethod
     def _linux(cls, value: str) -> str:
-        return require_linux(value, "a Linux worker")
+        return require(systems.LINUX, value, "a Linux worker")
 
     def pool(self) -> Pool:
         """The pool that they are."""
         return Pool(name=LINUX_POOL, count=self.count, os=self.os, cpus=self.cpus, memory=self.memory, disk=self.disk)
 
 
-def windows_only() -> frozenset[str]:
-    """The fields that only Windows pools have."""
-    return frozenset(
-        name
-        for name, field in Pool.model_fields.items()
-        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get(SYSTEMS) == WINDOWS
-    )
+def only_on(name: str) -> str:
+    """The title of the one system whose pools have the field *name*; empty if all or none have it."""
+    field = Pool.model_fields.get(name)
+    extra = field.json_schema_extra if field is not None else None
+    return str(extra.get(SYSTEMS, "")) if isinstance(extra, dict) else ""
 
 
 def places(pools: Sequence[Pool]) -> dict[str, range]:

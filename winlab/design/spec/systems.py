@@ -10,21 +10,22 @@ from pydantic_core import CoreSchema
 
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
+from winlab.design.system import LINUX, System
 
 
 @dataclass(frozen=True)
 class _Suggested:
     """The known images in the JSON Schema: an editor suggests them, and accepts others, too."""
 
-    linux: bool
+    only: System | None
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        known = [name for name in recipes.systems() if not self.linux or recipes.get(name).os == "linux"]
+        known = [name for name in recipes.systems() if self.only in (None, recipes.get(name).system)]
         return {"anyOf": [{"enum": known}, {"type": "string"}]}
 
 
-AnySystem = Annotated[str, _Suggested(linux=False)]
-LinuxSystem = Annotated[str, _Suggested(linux=True)]
+AnySystem = Annotated[str, _Suggested(only=None)]
+LinuxSystem = Annotated[str, _Suggested(only=LINUX)]
 
 
 def system(name: str) -> Recipe:
@@ -38,11 +39,12 @@ def system(name: str) -> Recipe:
     return recipes.get(name)
 
 
-def require_linux(name: str, who: str) -> str:
+def require(wanted: System, name: str, who: str) -> str:
     """Return *name*, the image of *who* (``a controller``).
 
-    :raises ValueError: there is no such image, or it is not Linux.
+    :raises ValueError: there is no such image, or it holds another system.
     """
-    if system(name).os != "linux":
-        raise ValueError(f"{who} runs Linux, '{name}' is Windows")
+    found = system(name).system
+    if found is not wanted:
+        raise ValueError(f"{who} runs {wanted.title}, '{name}' is {found.title}")
     return name

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from winlab.design import addon
 from winlab.design.addon import AddonSettings
+from winlab.design.catalog import recipes
 from winlab.design.spec.pools import LINUX_POOL, Pool
 from winlab.design.spec.systems import system
 from winlab.errors import UsageError
@@ -51,7 +52,7 @@ def check_rehearsal(wished: Wished) -> None:
     :raises UsageError: an add-on wishes for a real Windows.
     """
     for name, pool in each(wished):
-        if system(pool.os).os == "windows" and system(pool.os).build is None:
+        if system(pool.os).build is None and recipes.stand_ins(system(pool.os)):
             raise UsageError(
                 f"The add-on '{name}' can't be rehearsed.",
                 why=f"It wishes for machines with {pool.os}, and --rehearse changes only the spec's own pools.",
