@@ -23,7 +23,7 @@ from winlab.errors import UsageError
 if TYPE_CHECKING:
     from winlab.design.plan.existing import ForeignCluster
 
-# noqa placeholder
+
 WORKERS: Mapping[System, Callable[..., NodePlan]] = {LINUX: linux.worker, WINDOWS: windows.worker}
 LAB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?")  # a domain's name stays under 64 characters
 RESERVED = {"host", "external"}  # the host's own rows and switch; base volumes begin with "base-"

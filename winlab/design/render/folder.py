@@ -10,7 +10,7 @@ import yaml
 
 from winlab.design.plan import addons, credentials
 from winlab.design.plan.model import Plan
-from winlab.design.render import dispatch, domain, kubernetes
+from winlab.design.render import domain, kubernetes, systems
 from winlab.design.render.topology import topology
 from winlab.errors import UsageError
 
@@ -30,7 +30,7 @@ def _machines(plan: Plan) -> dict[str, bytes]:
     found = {"network.json": (json.dumps(rows, indent=2) + "\n").encode()}
     for node in plan.nodes:
         found[f"{node.name}/domain.xml"] = domain.domain_xml(plan, node, masked.nodes[node.name].vnc_password).encode()
-        given = dispatch.of(plan, node.without_secrets())
+        given = systems.of(plan, node.without_secrets())
         inner = given.first_boot(masked).items()
         found.update({f"{node.name}/{given.folder}/{name}": content for name, content in inner})
     for row in plan.addons:

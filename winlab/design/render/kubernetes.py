@@ -16,7 +16,7 @@ import yaml
 from winlab.design import contract
 from winlab.design.cni.model import NodeNetwork
 from winlab.design.plan.model import Plan
-from winlab.design.render import dispatch, kubeadm, nodes
+from winlab.design.render import kubeadm, nodes, systems
 
 # kubeadm checks the form of a token, of a CA's digest and of a certificate key
 TOKEN = "tokent.tokentokentokent"  # noqa: S105 - a placeholder
@@ -35,7 +35,7 @@ def files(plan: Plan) -> dict[str, bytes]:
     found = {"cluster/objects.yaml": objects} if objects else {}
     shares = list(_shares(plan))
     for node, share in zip(plan.nodes, shares, strict=True):
-        for number, call in enumerate(dispatch.of(plan, node).calls(share, shares, MARKS), 1):
+        for number, call in enumerate(systems.of(plan, node).calls(share, shares, MARKS), 1):
             settings = call.settings(node.os)
             path = f"{node.name}/scripts/{number}-{call.script}.json"
             found[path] = json.dumps(settings, indent=2) + "\n"
