@@ -1,6 +1,6 @@
 # make lab               a whole lab on this machine, from nothing: packages, host services, images, cluster
 # make test              all tests, with their own set-up
-# make check             formatting, linting, types, and imports against the floors
+# make check             formatting, linting, types, and import layers
 # make test-unit         a minute; no root, no network
 # make test-integration  real libvirt, OVN and guests; needs root
 # make setup             the virtual environment and the host's services alone
