@@ -177,9 +177,9 @@ class Failure:
     why: str = _field("the cause", "")
     cure: str = _field("what to do", "")
     evidence: str = _field("where to look", "")
-    exit_code: int = _field("as docs/exit-codes.md has it", int(ExitCode.FAILED))
-    error: str = _field("the class of the error: `GuestError`; of an unexpected one its own: `KeyError`", "")
-    causes: tuple[Failure, ...] = _field("what it came from", ())
+    exit_code: int = _field("see docs/exit-codes.md", int(ExitCode.FAILED))
+    error: str = _field("the error's class, such as `GuestError`, or `KeyError` if it was unexpected", "")
+    causes: tuple[Failure, ...] = _field("the errors that caused it", ())
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:

@@ -28,8 +28,8 @@ class Event:
 
     schema: int = _field("the version of this description", SCHEMA)
     time: float = field(default_factory=time.time, metadata={"words": "seconds since 1970, UTC"})
-    lab: str = _field("the lab; empty where there is none", "")
-    done: int = _field("how many steps of the run are done, by now or before", 0)
+    lab: str = _field("the lab; empty if there is none", "")
+    done: int = _field("how many steps of the run are done, in this run or an earlier one", 0)
     total: int = _field("how many steps the run has; 0 outside a run", 0)
 
 
@@ -37,60 +37,60 @@ class Event:
 class Planned:
     """A step of a run, before it begins."""
 
-    step: str = _field("its title, for people", "")
+    step: str = _field("its title, for display", "")
     reaches: str = _field("the kind of state that it reaches", "")
-    lab: str = _field("the lab that it is for; empty for what labs share", "")
-    node: str = _field("the node that it is for; empty where it is for none", "")
-    usual: float = _field("how long it usually takes, in seconds; 0 where that is not known", 0.0)
+    lab: str = _field("the lab that it belongs to; empty for what labs share", "")
+    node: str = _field("the node that it belongs to; empty if there is none", "")
+    usual: float = _field("how long it usually takes, in seconds; 0 if unknown", 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunStarted(Event):
-    """A run begins; its steps are known."""
+    """A run has started; its steps are known."""
 
     steps: tuple[Planned, ...] = _field("all steps of the run, see below", ())
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnded(Event):
-    """A run has ended, well or not. With ``--output json`` the last line of a command that tells events."""
+    """A run has ended, successfully or not. It is a command's last event."""
 
-    exit_code: int = _field("as docs/exit-codes.md has it: 0, that of the first failure, or 130 for an interrupt", 0)
-    failures: tuple[Failure, ...] = _field("every failure, the first one first, see below", ())
+    exit_code: int = _field("0, that of the first failure, or 130 if interrupted; see docs/exit-codes.md", 0)
+    failures: tuple[Failure, ...] = _field("all failures, the earliest first; see below", ())
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepEvent(Event):
     """Something that happened to a step."""
 
-    step: str = _field("its title, for people", "")
+    step: str = _field("its title, for display", "")
     reaches: str = _field("the kind of state that it reaches; empty for work outside a run", "")
-    node: str = _field("the node that it is for; empty where it is for none", "")
+    node: str = _field("the node that it belongs to; empty if there is none", "")
     seconds: float = _field("how long it has taken so far", 0.0)
-    usual: float = _field("how long it usually takes, in seconds; 0 where that is not known", 0.0)
+    usual: float = _field("how long it usually takes, in seconds; 0 if unknown", 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepChecking(StepEvent):
-    """winlab looks whether the step is done already."""
+    """winlab checks whether the step is already done."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepStarted(StepEvent):
-    """It was not done, and begins."""
+    """The step was not done yet and starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepProgress(StepEvent):
-    """A running step tells where it is."""
+    """A running step reports its progress."""
 
     text: str = _field("what is being done or waited for", "")
-    fraction: float | None = _field("how much of it is done, 0 to 1; null where that is not known", None)
+    fraction: float | None = _field("how much of it is done, 0 to 1; null if unknown", None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepSkipped(StepEvent):
-    """The step was done already."""
+    """The step was already done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,16 +100,16 @@ class StepDone(StepEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class StepFailed(StepEvent):
-    """The step failed. Others that run are asked to stop; no further ones begin."""
+    """The step failed. Running steps are asked to stop; no others start."""
 
     failure: Failure = field(metadata={"words": "why, see below"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Note(Event):
-    """Said by no step: a warning, a hint."""
+    """A warning or a hint that belongs to no step."""
 
-    text: str = _field("the words", "")
+    text: str = _field("the message", "")
 
 
 Listener = Callable[[Event], None]

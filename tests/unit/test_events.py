@@ -18,13 +18,13 @@ DOCS = Path(__file__).parents[2] / "docs/events.md"
 HEAD = """\
 # Events
 
-Commands that take their time tell what they do by events. With `--output json` each is one JSON object on a line of the
-standard output. `RunEnded` is the last one, also when the command fails; a command with a result prints that after it.
-A lab has them in its journal (`<state>/labs/<lab>/journal.jsonl`), without `StepChecking` and `StepProgress`.
-From Python a listener is any function that takes an event of `winlab.events`.
+Long-running commands report their progress as events. With `--output json` each event is one JSON object on a line of the
+standard output. `RunEnded` is the last event, also if the command fails; a command with a result prints it after that.
+A lab's journal (`<state>/labs/<lab>/journal.jsonl`) has all events except `StepChecking` and `StepProgress`.
+In Python a listener is any function that takes an event of `winlab.events`.
 
-The field `event` names the class. Fields may be added; if one goes or changes its meaning, `schema` grows.
-This page is generated from `winlab/events.py`: run `pytest tests/unit/test_events.py --regenerate`.
+The field `event` names the class. Fields may be added at any time; if a field is removed or changes its meaning, `schema`
+is incremented. This page is generated from `winlab/events.py`: run `pytest tests/unit/test_events.py --regenerate`.
 
 """
 TYPES = {"str": "text", "int": "whole number", "float": "number", "float | None": "number or null"}
@@ -70,7 +70,7 @@ def reference() -> str:
         "## Events of a run\n\n" + "\n".join(section(one, Event) for one in others),
         "## Events of a step\n\nAll of them have these fields, too:\n\n" + table(fields(StepEvent, Event)) + "\n",
         "\n".join(section(one, StepEvent) for one in steps),
-        "## Values in them\n\n" + "\n".join(section(one, None) for one in (Planned, Failure)),
+        "## Values in events\n\n" + "\n".join(section(one, None) for one in (Planned, Failure)),
     ]
     return parts[0] + "\n".join(parts[1:])
 
