@@ -49,7 +49,7 @@ class Kubernetes(Model):
 
     version: str | None = option(
         None,
-        "Version of Kubernetes, such as 1.36 or v1.36.3; what goes with it is checked before anything is touched",
+        "Version of Kubernetes, such as 1.36 or v1.36.3; compatibility is checked before anything is touched",
         otherwise="the default of images/kubernetes/known-good.yaml",
         example="1.36",
     )

@@ -32,11 +32,11 @@ class Pool(Model):
 
     name: str = option(
         FIRST,
-        "What the pool's nodes are called, with a number behind it",
+        "What the pool's nodes are called, followed by a number",
         example="win25",
         otherwise="node for the first pool; further pools need a name",
     )
-    count: int = option(1, "How many nodes the pool has; pools after the first have 15 at most", ge=0, le=60, example=3)
+    count: int = option(1, "How many nodes the pool has; at most 15 in pools after the first", ge=0, le=60, example=3)
     os: AnySystem = option("windows-2022", "Their system: an image from images/", flag="--os", example="windows-2025")
     cpus: int = option(2, "Virtual CPUs of each node", ge=1, le=64, example=4)
     memory: Mib | None = option(
@@ -59,7 +59,7 @@ class Pool(Model):
     )
     edition: Edition = option(
         "datacenter-core",
-        "Edition of Windows Server, without or with a desktop",
+        "Edition of Windows Server, with or without a desktop",
         systems=WINDOWS,
         example="standard-desktop",
     )
@@ -72,13 +72,13 @@ class Pool(Model):
         example="~/isos/server-2025.iso",
     )
     drivers: Path | None = option(
-        None, "The virtio-win ISO", systems=WINDOWS, otherwise="the one in the cache", example="virtio-win.iso"
+        None, "The virtio-win ISO", systems=WINDOWS, otherwise="the ISO in the cache", example="virtio-win.iso"
     )
     openssh: Path | None = option(
         None,
         "OpenSSH-Win64.zip, for Windows before 2025 in networks without the internet",
         systems=WINDOWS,
-        otherwise="Windows fetches OpenSSH itself",
+        otherwise="Windows downloads OpenSSH itself",
         example="OpenSSH-Win64.zip",
     )
     firmware: Literal["uefi", "bios"] = option(
@@ -101,13 +101,13 @@ class Pool(Model):
     )
     time_zone: str = option(
         "UTC",
-        "Windows' name of the time zone (`tzutil /l`); `_dstoff` behind it leaves out summer time",
+        "Windows' name of the time zone (`tzutil /l`); append `_dstoff` to ignore daylight saving time",
         systems=WINDOWS,
         example="W. Europe Standard Time",
     )
     language: str = option(
         "en-US",
-        "Language of Setup and Windows: the one of the medium",
+        "Language of Setup and Windows; it must be the medium's",
         pattern=LANGUAGE,
         systems=WINDOWS,
         example="de-DE",
@@ -197,11 +197,11 @@ class Pool(Model):
 
 
 class LinuxWorkers(Model):
-    """Linux workers beside the others: short for a pool called linux."""
+    """Linux workers in addition to the others: short for a pool called linux."""
 
     model_config = of(LINUX)
 
-    count: int = option(0, "How many Linux workers there are beside the others", ge=0, le=40, example=2)
+    count: int = option(0, "How many Linux workers there are in addition to the others", ge=0, le=40, example=2)
     os: LinuxSystem = option("debian-13", "Their system: a Linux image from images/", example="debian-13")
     cpus: int = option(2, "Virtual CPUs of each node", ge=1, le=64, example=4)
     memory: Mib = option(2048, "Memory of each node", ge=512, le=1 << 20, unit="MiB", example="4GiB")

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 EXAMPLE = "W. Europe Standard Time"
-NO_SUMMER_TIME = "_dstoff"  # never changes to summer time (Microsoft's answer file reference, TimeZone)
+NO_SUMMER_TIME = "_dstoff"  # never switches to daylight saving time (Microsoft's answer file reference, TimeZone)
 
 
 @lru_cache
