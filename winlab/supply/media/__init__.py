@@ -1,1 +1,1 @@
-"""Formats of media: ISO, UDF, WIM; what they hold, and what is written for guests."""
+"""Formats of media: ISO, UDF, WIM; reading the user's media, and writing ISOs for guests."""

@@ -1,7 +1,7 @@
 """Staging virtio drivers from the virtio-win ISO onto the answer ISO.
 
 Source: the layout of virtio-win (``<driver>/<release>/amd64/``). All files but debug symbols are taken: netkvm.inf
-names programs, without which the adapter silently stays without a driver.
+names programs; if they are missing, Windows silently installs no driver for the NIC.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pycdlib
 from winlab.errors import UsageError
 
 DRIVERS = ("vioscsi", "viostor", "NetKVM", "vioserial", "Balloon", "viorng", "pvpanic")
-# What Windows needs to see its disk and its adapter, by the bus of its disk
+# The drivers that Windows needs for its disk and its NIC, by the bus of its disk
 NEEDED = {"virtio-scsi": ("vioscsi", "NetKVM"), "virtio-blk": ("viostor", "NetKVM"), "sata": ()}
 GUEST_TOOLS = "virtio-win-guest-tools.exe"  # at the ISO's root: the drivers' services and QEMU's guest agent
 RELEASES = {"2019": "2k19", "2022": "2k22", "2025": "2k25"}
@@ -37,10 +37,10 @@ def check(iso_path: Path) -> None:
 
 
 def stage(iso_path: Path, release: str, bus: str, within: str = "") -> dict[str, bytes]:
-    """The driver files for Windows Server *release*, by their paths on the answer ISO; the guest tools, too.
+    """The driver files and guest tools for Windows Server *release*, by their paths on the answer ISO.
 
-    :param bus: of the node's disk; its driver must be there.
-    :param within: the folder of an installation medium that is laid out as virtio-win; else the ISO itself is.
+    :param bus: of the node's disk; its drivers must be on the ISO.
+    :param within: the folder of an installation medium that has virtio-win's layout; empty: the ISO itself has it.
     :raises UsageError: the ISO is not virtio-win, or has no drivers for that release.
     """
     iso = pycdlib.PyCdlib()
@@ -64,7 +64,7 @@ def stage(iso_path: Path, release: str, bus: str, within: str = "") -> dict[str,
     if missing:
         raise UsageError(
             f"The driver ISO '{iso_path}' has no {' and no '.join(missing)} for Windows Server {release}.",
-            cure="Take a current virtio-win ISO.",
+            cure="Use a current virtio-win ISO.",
         )
     return files
 

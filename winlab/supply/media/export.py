@@ -61,7 +61,7 @@ class _Window(io.RawIOBase):
 def build(medium: Path, output: Path, extra: Mapping[str, bytes | Path], progress: Progress) -> None:
     """Write the ISO.
 
-    :param extra: files beside the medium's own, by their paths in the ISO.
+    :param extra: files to add to the medium's own, by their paths in the ISO.
     :raises UsageError: the medium can't be installed from, or a file of *extra* is on it already.
     """
     report = inspection.inspect(medium)
@@ -70,11 +70,13 @@ def build(medium: Path, output: Path, extra: Mapping[str, bytes | Path], progres
     for needed in (BIOS_IMAGE, NO_PROMPT):
         if needed not in names:
             raise UsageError(
-                f"'{medium}' has no {needed.lstrip('/')}, which the ISO is to boot from.",
-                cure="Take the ISO as Microsoft offers it.",
+                f"'{medium}' has no {needed.lstrip('/')}, from which the ISO has to boot.",
+                cure="Use the ISO as Microsoft distributes it.",
             )
     if taken := sorted(name for name in extra if f"/{name}".lower() in names):
-        raise UsageError(f"'{medium}' has a file '{taken[0]}' of its own.", cure="Take the ISO as Microsoft offers it.")
+        raise UsageError(
+            f"'{medium}' already has a file '{taken[0]}'.", cure="Use the ISO as Microsoft distributes it."
+        )
     kept = [one for one in report.files if one.path.lower() not in LEFT_OUT]
     iso = pycdlib.PyCdlib()
     iso.new(interchange_level=3, udf="2.60", vol_ident=report.label[:LABEL_LENGTH])
@@ -139,10 +141,10 @@ def _sector(iso: pycdlib.PyCdlib, path: str) -> int:
 
 
 def _table(source: io.BufferedReader, iso: pycdlib.PyCdlib, image: MediumFile, files: list[MediumFile]) -> bytes | None:
-    """The boot information table that the BIOS image must have now; None if it has none, as Microsoft's.
+    """The boot information table that the BIOS image needs on the new ISO; None if it has none, like Microsoft's.
 
-    Loaders of other makers find the rest of themselves by it: sector of the volume descriptor, sector and length of a
-    file (mkisofs(8), "EL TORITO BOOT INFORMATION TABLE").
+    Other vendors' boot loaders use it to find the rest of their code: sector of the volume descriptor, sector and
+    length of a file (mkisofs(8), "EL TORITO BOOT INFORMATION TABLE").
     """
     source.seek((image.begin or 0) + TABLE)
     descriptor, sector, length = struct.unpack("<III", source.read(12))

@@ -27,7 +27,7 @@ def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
         if not script.name.lower().endswith(".ps1"):
             raise UsageError(
                 f"'{script.name}' can't be run in Windows nodes.",
-                why="It is no file whose name ends in .ps1.",
+                why="Its name does not end in .ps1.",
                 cure="workers.scripts takes PowerShell scripts.",
             )
         found[f"{SCRIPTS}/{number:02}-{script.name}"] = stock.require(script.sha256)
@@ -45,8 +45,8 @@ def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
         if path.stat().st_size > LARGEST:
             raise UsageError(
                 f"'{path}' is too large for an answer ISO.",
-                why="Files there have less than 4 GiB.",
-                cure="Have a script in workers.scripts fetch it.",
+                why="A file on an answer ISO must be smaller than 4 GiB.",
+                cure="Let a script in workers.scripts download it.",
             )
     return found
 

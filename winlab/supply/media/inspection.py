@@ -1,6 +1,6 @@
-"""What a Windows installation medium is, read in place: in a second, whatever its size, and without mounting it.
+"""Inspects a Windows installation medium in place: in a second, whatever its size, and without mounting it.
 
-All problems are reported at once, in words and with a cure; the report also says what is right.
+All problems are reported at once, each with a cure; the report also lists what is fine.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from winlab.supply.media.wim import WimImage, read_images
 from winlab.supply.media.windows_iso import SECTOR, UEFI, BootEntry
 
 BOOT = "/efi/microsoft/boot"
-# Who asks for a key, and who does not: the two programs for UEFI, and what BIOS reads to ask (boot/bootfix.bin)
+# What asks for a key press: the two programs for UEFI, and what BIOS reads (boot/bootfix.bin); then what does not ask
 PROMPTS = (f"{BOOT}/efisys.bin", f"{BOOT}/cdboot.efi", "/boot/bootfix.bin")
 NO_PROMPTS = (f"{BOOT}/efisys_noprompt.bin", f"{BOOT}/cdboot_noprompt.efi")
 CHANNEL = "/sources/ei.cfg"
-AGAIN = "Get the ISO again and compare its SHA-256."
+AGAIN = "Download the ISO again and compare its SHA-256."
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,9 @@ class Inspection:
     known: str | None = None  # which published evaluation medium it is
     files: list[MediumFile] = field(default_factory=list)
     boot: list[BootEntry] = field(default_factory=list)
-    prompts: bool | None = None  # whether UEFI asks for a key before it boots; None: it can't boot it
+    prompts: bool | None = (
+        None  # whether UEFI asks for a key press before it boots the medium; None: UEFI can't boot it
+    )
     channel: str | None = None  # of ei.cfg: eval, volume, retail ...
     images: list[WimImage] = field(default_factory=list)
     setup: list[WimImage] = field(default_factory=list)  # of boot.wim
@@ -73,7 +75,7 @@ class Inspection:
 
     @property
     def evaluation(self) -> bool | None:
-        """Whether its images are for evaluation (True) or take a key (False); None where it has no images."""
+        """Whether its images are for evaluation (True) or need a product key (False); None if it has no images."""
         return self.images[0].is_evaluation if self.images else None
 
     @property
@@ -115,7 +117,7 @@ def inspect(path: Path, progress: Progress | None = None) -> Inspection:
             report.problems.append(
                 Finding(
                     "It has no UDF file system, in which Microsoft's media have all their files.",
-                    "Take a Windows Server ISO as Microsoft offers it; one that was mastered anew with other tools "
+                    "Use a Windows Server ISO as Microsoft distributes it; one that was rebuilt with other tools "
                     "often lacks files over 4 GiB.",
                 )
             )
@@ -175,27 +177,27 @@ def _boot(report: Inspection) -> None:
 
 
 def _contents(report: Inspection) -> None:
-    """What the images are, and what stands in their place."""
+    """The images, or what the medium has instead of them."""
     other = {one.path.lower() for one in report.files}
-    take = "Take an ISO of Windows Server as Microsoft offers it."
+    take = "Use an ISO of Windows Server as Microsoft distributes it."
     if not report.files or report.images:
         pass
     elif "/sources/install.esd" in other:
         report.problems.append(
             Finding(
-                "Its images are in install.esd, which is compressed as a whole: media for upgrades and clients are.",
+                "Its images are in install.esd, the format of upgrade and client media, which is compressed as a whole.",
                 f"{take} Or convert it: 'wimlib-imagex export install.esd all install.wim --compress=LZX'.",
             )
         )
     elif any(path.startswith("/sources/install") and path.endswith(".swm") for path in other):
         report.problems.append(
             Finding(
-                "Its install.wim was split into .swm parts, to fit on a FAT32 stick.",
+                "Its install.wim was split into .swm parts, as for a FAT32 USB stick.",
                 f"{take} Or join them: 'wimlib-imagex join install.wim install*.swm'.",
             )
         )
     elif "/sources/install.wim" not in other:
-        report.problems.append(Finding("It has no sources/install.wim: it is no medium to install Windows from.", take))
+        report.problems.append(Finding("It has no sources/install.wim, so Windows can't be installed from it.", take))
     if report.images and not any(image.is_server for image in report.images):
         names = ", ".join(image.name for image in report.images[:3])
         report.problems.append(Finding(f"It installs a client, not Windows Server: {names}.", take))
@@ -213,7 +215,7 @@ def _contents(report: Inspection) -> None:
 def _ends(report: Inspection) -> None:
     """Whether the medium has all files completely: a truncated download is the most common damage.
 
-    (Where the descriptors at the medium's end are lost, it can't be opened, and :func:`windows_iso.opened` says so.)
+    (If the descriptors at the medium's end are lost, it can't be opened, and :func:`windows_iso.opened` says so.)
     """
     ends = [(one.begin + one.size, one.path) for one in report.files if one.begin is not None and one.size]
     if ends and (last := max(ends))[0] > report.size:
@@ -221,8 +223,8 @@ def _ends(report: Inspection) -> None:
         report.problems.insert(
             0,
             Finding(
-                f"It is truncated: {report.size} bytes of at least {last[0]} are there. "
-                f"{lost} of {len(ends)} files are not whole, '{last[1]}' among them.",
-                "Get it again, or let the download carry on where it broke off.",
+                f"It is truncated: it has {report.size} of at least {last[0]} bytes. "
+                f"{lost} of {len(ends)} files are incomplete, '{last[1]}' among them.",
+                "Download it again, or resume the download.",
             ),
         )

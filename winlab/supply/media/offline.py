@@ -1,6 +1,6 @@
 """Reads files of a Windows that does not answer, from its disk, without using or changing the machine.
 
-The disk is downloaded from the pool through libvirt; that of a clone is put on a readable copy of its base (in the pool
+The disk is downloaded from the pool through libvirt; that of a clone is rebased on a readable copy of its base (in the pool
 only root and QEMU may read). The NTFS partitions are found in its partition table (UEFI specification 5.3, "GPT"; MBR),
 and ntfscat of ntfs-3g reads the files. A running machine keeps writing, so the result may be slightly old.
 """
@@ -25,7 +25,7 @@ LARGEST = 64 << 20  # bytes of a log that are kept
 
 
 def check_tools() -> None:
-    """Check that ntfscat is installed, before gigabytes are fetched for it.
+    """Check that ntfscat is installed, before gigabytes are downloaded for it.
 
     :raises HostError: it is not.
     """
@@ -34,7 +34,7 @@ def check_tools() -> None:
 
 
 def put_on(disk: Path, base: Path, kind: str) -> None:
-    """Have the qcow2 file *disk* stand on the file *base*, which has the content of the base that it was made on.
+    """Rebase the qcow2 file *disk* on the file *base*, whose content equals that of the base it was made on.
 
     :param kind: of *base*: ``qcow2`` or ``raw``.
     """

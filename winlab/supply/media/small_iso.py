@@ -1,6 +1,6 @@
 """ISO images that winlab makes: the answer ISO and cloud-init's seed of a node, the payload CD of a cluster.
 
-Names are exact by Joliet (Windows) and Rock Ridge (Linux). The ISO 9660 names beside them are only made unique.
+Joliet (Windows) and Rock Ridge (Linux) keep the exact names. The ISO 9660 names are only unique.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import pycdlib
 
 from winlab.errors import UsageError
 
-JOLIET_NAME = 64  # characters; what is longer, Windows does not see
+JOLIET_NAME = 64  # characters; Windows does not see longer names
 
 
 def write(path: Path, label: str, files: Mapping[str, bytes | Path]) -> None:
     """Write an ISO image with *files* (by path: their bytes, or where they are) to *path*, for its owner alone to read.
 
-    :raises UsageError: a name can't stand on an ISO image; nothing is written.
+    :raises UsageError: a name is not allowed on an ISO image; nothing is written.
     """
     for name in files:
         if any(len(part) > JOLIET_NAME for part in PurePosixPath(name).parts):

@@ -23,7 +23,7 @@ MAX_XML = 64 << 20
 
 @dataclass(frozen=True)
 class WimImage:
-    """One image of a WIM; ``build`` is None where the XML has none."""
+    """One image of a WIM; ``build`` is None if the XML has none."""
 
     index: int
     name: str
@@ -32,7 +32,7 @@ class WimImage:
     installation_type: str
     language: str
     build: int | None
-    revision: int | None = None  # what updates have made of the build: 587 in 20348.587
+    revision: int | None = None  # the update revision of the build: 587 in 20348.587
     architecture: str = ""
 
     @property
@@ -49,17 +49,17 @@ class WimImage:
 def read_images(file: BinaryIO, what: str) -> list[WimImage]:
     """The images of the WIM that *file* is positioned in (seekable, at offset 0).
 
-    :param what: how to call the file in messages.
+    :param what: what messages call the file.
     :raises UsageError: it is not a whole, unspanned WIM.
     """
     header = file.read(HEADER)
     if len(header) < HEADER or header[:8] != MAGIC:
-        raise UsageError(f"{what} is not a WIM file.", cure="Take the ISO as Microsoft offers it.")
+        raise UsageError(f"{what} is not a WIM file.", cure="Use the ISO as Microsoft distributes it.")
     part, parts = struct.unpack_from("<HH", header, 0x28)
     if parts != 1:
         raise UsageError(
             f"{what} is part {part} of a split WIM.",
-            cure="Join the parts first, or take the ISO as Microsoft offers it.",
+            cure="Join the parts first, or use the ISO as Microsoft distributes it.",
         )
     (packed, offset, original) = struct.unpack_from("<QQQ", header, XML_RESOURCE)
     size, flags = packed & ((1 << 56) - 1), packed >> 56
@@ -68,11 +68,15 @@ def read_images(file: BinaryIO, what: str) -> list[WimImage]:
     file.seek(offset)
     raw = file.read(size)
     if len(raw) != size:
-        raise UsageError(f"{what} is truncated.", why="Its image list lies beyond its end.", cure="Get the ISO again.")
+        raise UsageError(
+            f"{what} is truncated.", why="Its image list is beyond the end of the file.", cure="Download the ISO again."
+        )
     try:
         root = etree.fromstring(raw.decode("utf-16").encode(), etree.XMLParser(resolve_entities=False))
     except (UnicodeDecodeError, etree.XMLSyntaxError) as error:
-        raise UsageError(f"The image list in {what} is damaged.", why=str(error), cure="Get the ISO again.") from error
+        raise UsageError(
+            f"The image list in {what} is damaged.", why=str(error), cure="Download the ISO again."
+        ) from error
     return [_image(element) for element in root.findall("IMAGE")]
 
 

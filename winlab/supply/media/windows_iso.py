@@ -21,10 +21,10 @@ SECTOR = 2048
 BOOT_RECORD = 17  # the sector that El Torito fixes for its boot record
 PRIMARY, ANCHOR = 16, 256  # the sectors of ISO 9660's and UDF's first descriptors
 ANCHOR_TAG, PARTITION_TAG = 2, 5
-LONGEST = 64  # sectors of a volume descriptor sequence that are looked at
+LONGEST = 64  # sectors of a volume descriptor sequence that are read
 UEFI = 0xEF
 NO_PROMPT = "/efi/microsoft/boot/efisys_noprompt.bin"
-BOOT_FIX = "/boot/bootfix.bin"  # said to ask only where there is something else to boot
+BOOT_FIX = "/boot/bootfix.bin"  # said to ask only if there is something else to boot
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
     if start.startswith((b"<!doctype", b"<html", b"<?xml")):
         raise UsageError(
             f"'{path}' is a web page, not an ISO image.",
-            why="A download page was saved in place of the medium.",
+            why="A download page was saved instead of the medium.",
             cure="Download the ISO again and compare its SHA-256.",
         )
     try:
@@ -60,11 +60,11 @@ def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
     except Exception as error:  # pycdlib raises struct.error and others on damaged media
         if (stated := stated_size(path)) > (size := path.stat().st_size):
             raise UsageError(
-                f"'{path}' is truncated: {size} bytes of {stated} are there.",
-                cure="Get it again, or let the download carry on where it broke off.",
+                f"'{path}' is truncated: it has {size} of {stated} bytes.",
+                cure="Download it again, or resume the download.",
             ) from error
         raise UsageError(
-            f"'{path}' is not a readable ISO image.", why=str(error), cure="Get it again and compare its SHA-256."
+            f"'{path}' is not a readable ISO image.", why=str(error), cure="Download it again and compare its SHA-256."
         ) from error
     try:
         yield iso
@@ -73,7 +73,7 @@ def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
 
 
 def stated_size(path: Path) -> int:
-    """The bytes that the medium's own descriptors say it has, at least; 0 where there are none.
+    """The minimum size of the medium in bytes according to its own descriptors; 0 if there are none.
 
     (ECMA-119 8.4.8, the primary volume descriptor; ECMA-167 3/10.2 and 3/10.5, anchor and partition descriptor)
     """
@@ -123,8 +123,8 @@ def boot_entries(path: Path) -> list[BootEntry]:
 def no_prompt_patches(path: Path) -> list[tuple[int, bytes]]:
     """What to write where, so that the medium boots without asking for a key: (offset, bytes), ...
 
-    The UEFI entry is pointed at the image that Microsoft ships for this; and boot/bootfix.bin, which asks under BIOS,
-    gets a name under which it is not found. Empty if neither is there; see :func:`must_have_a_key`.
+    The UEFI entry is pointed at the image that Microsoft ships for this, and boot/bootfix.bin, which asks under BIOS,
+    is renamed so that it is not found. Empty if neither is there; see :func:`must_have_a_key`.
 
     :raises UsageError: the medium can't be read.
     """
