@@ -200,7 +200,7 @@ def test_a_server_that_always_cuts_and_ignores_ranges_is_given_up(fetch: Try, si
     site.cuts, site.ranges = 99, False
     with pytest.raises(TransferError, match="can't be downloaded") as caught:
         fetch()
-    assert "2 MB came" in caught.value.why
+    assert "2 MB arrived" in caught.value.why
     assert len(site.asked) == download.TRIES
     assert not fetch.target.exists()
 
@@ -268,7 +268,7 @@ def test_a_busy_server_is_asked_again(fetch: Try, site: Site) -> None:
     assert fetch.target.read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(("status", "words"), [(404, "is not there"), (403, "was refused: 403")])
+@pytest.mark.parametrize(("status", "words"), [(404, "was not found"), (403, "was refused: 403")])
 def test_no_means_no(fetch: Try, site: Site, status: int, words: str) -> None:
     site.status = [status] * 9
     with pytest.raises(TransferError, match=words):

@@ -161,7 +161,7 @@ out["last"] = state()
     assert out["facts"]["external_cidr"] == "172.31.240.0/20"
     assert out["facts"]["chassis"]
     assert out["same"]
-    stages = {"looking at the host's networks", "virtualisation", "network", "trying KVM", "the host is ready"}
+    stages = {"checking the host's networks", "virtualisation", "network", "trying KVM", "the host is ready"}
     assert {line for line in out["second"] if "KVM does not work" not in line} == stages
     failed = {name: detail for name, (state, detail) in out["checks"].items() if state == "fail" and name != "disk"}
     assert not failed

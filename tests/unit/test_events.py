@@ -18,13 +18,15 @@ DOCS = Path(__file__).parents[2] / "docs/events.md"
 HEAD = """\
 # Events
 
-Long-running commands report their progress as events. With `--output json` each event is one JSON object on a line of the
+Long-running commands report progress as events. With `--output json` each event is one JSON object, on a line of the
 standard output. `RunEnded` is the last event, also if the command fails; a command with a result prints it after that.
 A lab's journal (`<state>/labs/<lab>/journal.jsonl`) has all events except `StepChecking` and `StepProgress`.
 In Python a listener is any function that takes an event of `winlab.events`.
 
-The field `event` names the class. Fields may be added at any time; if a field is removed or changes its meaning, `schema`
-is incremented. This page is generated from `winlab/events.py`: run `pytest tests/unit/test_events.py --regenerate`.
+The field `event` names the class. Fields may be added at any time; if a field is removed or changes its meaning,
+`schema` is incremented.
+
+This page is generated from `winlab/events.py`: run `pytest tests/unit/test_events.py --regenerate`.
 
 """
 TYPES = {"str": "text", "int": "whole number", "float": "number", "float | None": "number or null"}

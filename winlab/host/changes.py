@@ -68,7 +68,7 @@ class Record:
             raise HostError(
                 f"The record of what winlab changed on this host, '{self.path}', can't be used.",
                 why=str(error),
-                cure="Mend it by hand, or remove it: then teardown won't undo what it names.",
+                cure="Repair it by hand, or remove it; teardown then doesn't undo the changes listed in it.",
                 causes=[error],
             ) from error
 
@@ -98,6 +98,6 @@ class Record:
             self.save()
 
     def remove(self) -> None:
-        """Remove the record: everything is undone."""
+        """Remove the record, because everything has been undone."""
         self.changes = Changes()
         self.path.unlink(missing_ok=True)

@@ -77,7 +77,7 @@ def named(name: str, why: str) -> Callable[[Callable[[Host], list[Requirement]]]
                 return [Requirement(name, Status.WARN, said, why, "Run 'sudo winlab doctor' to see it.")]
             except Exception as error:
                 said = f"The check itself failed: {type(error).__name__}: {error}"
-                return [Requirement(name, Status.FAIL, said, why, "Report this; it is a fault of winlab's.")]
+                return [Requirement(name, Status.FAIL, said, why, "Report this; it is a bug in winlab.")]
 
         return guarded
 

@@ -30,7 +30,7 @@ PURPOSES = (
 )
 
 
-@named("programs", "winlab leaves the work to the distribution's programs.")
+@named("programs", "winlab relies on the distribution's programs.")
 def programs(_host: Host) -> list[Requirement]:
     """The programs of the distribution, by what they are for."""
     found = []
@@ -51,7 +51,7 @@ def emulator(host: Host) -> list[Requirement]:
     why = "It runs the nodes."
     if not version:
         cure = packages.cure([package for package in packages.RUN if package.needs == "qemu-system-x86_64"])
-        return [Requirement("QEMU", Status.FAIL, "not installed, or it does not tell its version", why, cure)]
+        return [Requirement("QEMU", Status.FAIL, "not installed, or its version can't be read", why, cure)]
     if host.facts.recorded and host.facts.emulator_version != version:
         detail = f"{version}; setup found {host.facts.emulator_version or 'none'}"
         return [Requirement("QEMU", Status.WARN, detail, "Setup tried KVM with the other version.", SETUP)]
@@ -69,15 +69,15 @@ def judge_kvm(works: bool | None, why_not: str, recorded: str | None) -> Require
         if recorded == "tcg":
             detail = "did not work when 'winlab host setup' tried it; nodes are emulated"
             return Requirement("KVM", Status.WARN, detail, why, _KVM_CURE)
-        return Requirement("KVM", Status.WARN, "not tried: you may not open /dev/kvm", why, SETUP)
+        return Requirement("KVM", Status.WARN, "not tried: you have no permission to open /dev/kvm", why, SETUP)
     if recorded == "kvm":
-        return Requirement("KVM", Status.FAIL, f"worked at setup, but no more. {why_not}", why, SETUP)
+        return Requirement("KVM", Status.FAIL, f"worked at setup, but no longer does. {why_not}", why, SETUP)
     return Requirement("KVM", Status.WARN, f"does not work; nodes are emulated. {why_not}", why, _KVM_CURE)
 
 
 _KVM_CURE = (
     "Switch virtualisation on in the firmware (VT-x, AMD-V); in a virtual machine, switch nested virtualisation on in "
-    "its hypervisor. Then run 'sudo winlab host setup' again. Labs work without, slowly."
+    "its hypervisor. Then run 'sudo winlab host setup' again. Labs also work without it, slowly."
 )
 
 
@@ -97,7 +97,7 @@ def judge_kvm_mode(mode: int, group: str) -> Requirement:
     why = "libvirt's QEMU runs in group kvm. Without access starting any guest takes a minute, even without KVM."
     if mode & 0o006 == 0o006 or (group == "kvm" and mode & 0o060 == 0o060):
         return Requirement("/dev/kvm", Status.OK, detail, why)
-    return Requirement("/dev/kvm", Status.FAIL, f"closed to group kvm ({detail})", why, SETUP)
+    return Requirement("/dev/kvm", Status.FAIL, f"the group kvm can't open it ({detail})", why, SETUP)
 
 
 @named("/dev/kvm", "libvirt's QEMU must be able to open it.")
@@ -165,7 +165,7 @@ def tun(_host: Host) -> list[Requirement]:
 
 def judge_memory(available_mib: int, needed_mib: int) -> Requirement:
     """The result for memory: *available_mib* is what the kernel could provide without swapping."""
-    why = "When memory runs out, the kernel ends a guest without asking."
+    why = "When memory runs out, the kernel kills a guest without warning."
     if not needed_mib:
         return Requirement("memory", Status.OK, f"{available_mib} MiB available", why)
     detail = f"{needed_mib} MiB needed, {available_mib} MiB available"
@@ -185,19 +185,19 @@ def judge_disk(free_gib: float, needed_gib: int) -> Requirement:
     if free_gib < 5 or (needed_gib and free_gib < needed_gib * 0.25):
         return Requirement("disk", Status.FAIL, detail, why, cure)
     if free_gib < needed_gib:
-        return Requirement("disk", Status.WARN, f"{detail}; enough only while the disks stay small", why, cure)
+        return Requirement("disk", Status.WARN, f"{detail}; enough only if the disks stay small", why, cure)
     return Requirement("disk", Status.OK, detail, why)
 
 
 def judge_processors(cores: int, needed: int) -> Requirement:
     """The result for processors: they may be shared, at the cost of speed."""
-    why = "Nodes with fewer real cores than virtual ones wait for each other."
+    why = "With fewer cores than virtual processors, nodes wait for each other."
     if not needed:
         return Requirement("processors", Status.OK, f"{cores} cores", why)
     detail = f"{needed} virtual processors on {cores} cores"
     if needed > cores:
         return Requirement(
-            "processors", Status.WARN, f"{detail}: slower", why, "Choose a smaller spec, or have patience."
+            "processors", Status.WARN, f"{detail}: slower", why, "Choose a smaller spec, or accept a slower lab."
         )
     return Requirement("processors", Status.OK, detail, why)
 

@@ -36,7 +36,11 @@ def group(_host: Host) -> list[Requirement]:
     except KeyError:
         return [
             Requirement(
-                f"group {settings.GROUP}", Status.FAIL, "there is no such group", "libvirt's package makes it.", SETUP
+                f"group {settings.GROUP}",
+                Status.FAIL,
+                "this group does not exist",
+                "libvirt's package creates it.",
+                SETUP,
             )
         ]
     try:
@@ -79,7 +83,7 @@ def ovs(host: Host) -> list[Requirement]:
     if os.geteuid() == 0 and fabric.vsctl("br-exists", settings.INTEGRATION_BRIDGE, check=False).returncode == 0:
         kind = fabric.find_datapath()
     if kind == "netdev":
-        detail = "userspace datapath, for the kernel has none: slower, and guests' offloads are switched off"
+        detail = "userspace datapath, because the kernel has none: slower, and guests' offloads are switched off"
         cure = "Use a kernel with the module 'openvswitch', if speed matters."
         return [Requirement("Open vSwitch", Status.WARN, detail, why, cure)]
     return [Requirement("Open vSwitch", Status.OK, f"runs, {kind} datapath", why)]
@@ -88,7 +92,7 @@ def ovs(host: Host) -> list[Requirement]:
 @named("OVN", "It is the labs' network.")
 def ovn(_host: Host) -> list[Requirement]:
     """Whether the northbound database is reachable, and northd and the controllers follow it."""
-    why = "Switches, routers, DHCP and addresses of labs are made in its northbound database."
+    why = "winlab creates labs' switches, routers, DHCP and addresses in its northbound database."
     base = ["ovn-nbctl", f"--db={settings.northbound()}", "--no-leader-only", "--timeout=6"]
     said = run([*base, "--bare", "--columns=name", "list", "Logical_Switch"], check=False, timeout=20)
     if said.returncode != 0:
@@ -98,18 +102,27 @@ def ovn(_host: Host) -> list[Requirement]:
     found = [Requirement("OVN northbound", Status.OK, settings.northbound(), why)]
     # Each waits until the daemon has processed a new sequence number (man ovn-nbctl, --wait).
     if run([*base, "--wait=sb", "sync"], check=False, timeout=20).returncode != 0:
-        return [*found, Requirement("OVN northd", Status.FAIL, "does not follow the northbound database", why, SETUP)]
+        return [
+            *found,
+            Requirement("OVN northd", Status.FAIL, "is not up to date with the northbound database", why, SETUP),
+        ]
     found.append(Requirement("OVN northd", Status.OK, "follows", why))
     if run([*base, "--wait=hv", "sync"], check=False, timeout=20).returncode != 0:
-        cure = f"{SETUP} With several hypervisors: see 'ovn-sbctl show' for one that is gone."
+        cure = f"{SETUP} With several hypervisors: look for one that is gone in 'ovn-sbctl show'."
         found.append(
-            Requirement("OVN controller", Status.FAIL, "does not follow (or one of several does not)", why, cure)
+            Requirement("OVN controller", Status.FAIL, "is not up to date (or one of several is not)", why, cure)
         )
     else:
         found.append(Requirement("OVN controller", Status.OK, "follows", why))
     if settings.EXTERNAL_SWITCH not in said.stdout.split():
         found.append(
-            Requirement("external switch", Status.FAIL, "missing", "Labs get out and are reached through it.", SETUP)
+            Requirement(
+                "external switch",
+                Status.FAIL,
+                "missing",
+                "Labs reach the outside through it, and are reached through it.",
+                SETUP,
+            )
         )
     return found
 
@@ -118,7 +131,7 @@ def ovn(_host: Host) -> list[Requirement]:
 def bridge(host: Host) -> list[Requirement]:
     """Whether the external bridge has its address, and whether its packets get out."""
     name = f"bridge {settings.BRIDGE}"
-    why = "The host reaches labs through it, and they the world."
+    why = "The host reaches labs through it, and labs reach the outside."
     address = f"{host.facts.external_gateway}/{host.facts.external_network.prefixlen}"
     said = run(["ip", "-j", "addr", "show", "dev", settings.BRIDGE], check=False, timeout=20)
     if said.returncode != 0:
@@ -126,15 +139,19 @@ def bridge(host: Host) -> list[Requirement]:
     link = json.loads(said.stdout)[0]
     have = [f"{item['local']}/{item['prefixlen']}" for item in link["addr_info"] if item["family"] == "inet"]
     if address not in have or "UP" not in link["flags"]:
-        return [Requirement(name, Status.FAIL, f"is down or lacks its address {address}", why, SETUP)]
+        return [Requirement(name, Status.FAIL, f"is down or does not have its address {address}", why, SETUP)]
     found = [Requirement(name, Status.OK, address, why)]
     taken = subnet.collision(host.facts.external_cidr, subnet.used_here(settings.BRIDGE))
     if taken is not None:
         detail = f"{host.facts.external_cidr} is also in use elsewhere: {taken.how}"
-        cure = "Remove that, or move: 'sudo winlab host teardown', then 'sudo winlab host setup'."
+        cure = "Remove that, or choose another subnet: 'sudo winlab host teardown', then 'sudo winlab host setup'."
         found.append(
             Requirement(
-                "external subnet", Status.WARN, detail, "Two networks of one address can't be told apart.", cure
+                "external subnet",
+                Status.WARN,
+                detail,
+                "Two networks with the same addresses can't be told apart.",
+                cure,
             )
         )
     return [*found, _way_out(host)]
@@ -154,7 +171,7 @@ def _way_out(host: Host) -> Requirement:
         return Requirement("way out", Status.FAIL, detail, why, SETUP)
     foreign = firewall.dropping_chains(run(["nft", "-j", "list", "chains"], check=False, timeout=20).stdout)
     if foreign:
-        detail = f"these chains drop forwarded packets and may drop the labs', too: {', '.join(foreign)}"
+        detail = f"these chains drop forwarded packets and may drop the labs' packets, too: {', '.join(foreign)}"
         cure = f"Accept packets from and to '{settings.BRIDGE}' in them."
         return Requirement("way out", Status.WARN, detail, why, cure)
     return Requirement("way out", Status.OK, "address translation is on", why)
@@ -166,7 +183,7 @@ def judge_resolvers(recorded: list[str], now: list[str]) -> Requirement:
     if recorded == now:
         return Requirement("name servers", Status.OK, ", ".join(now), why)
     detail = f"recorded {', '.join(recorded)}; now {', '.join(now)}"
-    return Requirement("name servers", Status.WARN, detail, why, f"{SETUP} Labs made before keep the old ones.")
+    return Requirement("name servers", Status.WARN, detail, why, f"{SETUP} Existing labs keep the old ones.")
 
 
 @named("host facts", "Plans are made from them.")

@@ -191,7 +191,7 @@ def _ensure_units(service: str, record: Record, progress: Progress, enable: bool
     units = pick_units(service, lambda unit: _unit_state("cat", unit))
     if not units:
         raise HostError(
-            f"systemd knows no unit for {service}.",
+            f"systemd has no unit for {service}.",
             why=f"None of these is installed: {', '.join(row[0] for row in UNITS[service])}.",
             cure="Run 'sudo winlab host setup --install', or install the packages that 'winlab doctor' names.",
         )

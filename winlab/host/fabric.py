@@ -61,7 +61,7 @@ def merge_mappings(text: str, physnet: str, bridge: str) -> str:
             raise ConflictError(
                 f"OVN's bridge mapping '{pair}' is in the way.",
                 why=f"winlab needs the name '{physnet}' for its own bridge '{bridge}'.",
-                cure="Remove that mapping from external_ids:ovn-bridge-mappings, if nothing needs it.",
+                cure="If nothing needs that mapping, remove it from external_ids:ovn-bridge-mappings.",
             )
     return ",".join([*pairs, f"{physnet}:{bridge}"])
 
@@ -84,7 +84,7 @@ def check_foreign_ovn(ids: dict[str, str]) -> None:
     if not local:
         raise ConflictError(
             "This host belongs to another OVN already.",
-            why=f"Its ovn-remote is '{remote}', so the labs' network would have to be made there.",
+            why=f"Its ovn-remote is '{remote}', so the labs' network would have to be created there.",
             cure="Use another host for labs, or name that OVN's northbound database in WINLAB_OVN_NB.",
         )
 
@@ -151,7 +151,7 @@ def ensure_ids(datapath: Datapath, record: Record, progress: Progress) -> None:
         missing["ovn-bridge-mappings"] = merged
     if not missing:
         return
-    progress.say("telling ovn-controller about this host")
+    progress.say("configuring ovn-controller for this host")
     for key in missing:
         if key != "ovn-bridge-mappings":
             record.changes.ovs_ids.setdefault(key, None)
@@ -202,7 +202,7 @@ def ensure_socket(record: Record, progress: Progress) -> None:
         nbctl("--", *create, "--", "add", "NB_Global", ".", "connections", "@c")
     if not wait_until(settings.NB_SOCKET.exists, 10):
         raise HostError(
-            f"ovsdb-server did not make the socket '{settings.NB_SOCKET}'.",
+            f"ovsdb-server did not create the socket '{settings.NB_SOCKET}'.",
             cure="See its log.",
             evidence="/var/log/ovn/ovsdb-server-nb.log",
         )
@@ -232,7 +232,7 @@ def ensure_switch(record: Record, progress: Progress) -> None:
     found = rows(nbctl("--format=json", "--columns=external_ids,ports", "find", "Logical_Switch", f"name={switch}"))
     if found and dict(found[0]["external_ids"][1]).get("winlab") != "host":
         raise ConflictError(
-            f"OVN has a logical switch '{switch}' that winlab did not make.",
+            f"OVN has a logical switch '{switch}' that winlab did not create.",
             cure=f"Remove it with 'ovn-nbctl ls-del {switch}', if nothing needs it.",
         )
     if found and nbctl("lsp-get-type", LOCALNET, check=False).stdout.strip() == "localnet":

@@ -29,7 +29,7 @@ def read_facts(path: Path = HOST_FILE) -> HostFacts:
 
     :raises UsageError: the file is unreadable or invalid; the message names the line or field.
     """
-    cure = "Run 'sudo winlab host setup'; it writes the file anew."
+    cure = "Run 'sudo winlab host setup'; it writes a new file."
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

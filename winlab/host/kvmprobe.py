@@ -26,7 +26,7 @@ SIGNAL = 0x2A
 EXIT_CODE = (SIGNAL << 1) | 1  # QEMU's resulting exit code (hw/misc/debugexit.c)
 TCG_LIMIT = 30.0  # seconds
 KVM_LIMIT = 2.5  # seconds, at least; a machine that is slow under emulation gets more
-SLOWER = 8  # times as long as emulation: KVM is of no use
+SLOWER = 8  # times as long as emulation: then KVM is useless
 SIZE = 0x10000
 BASE = 0xF0000  # the firmware's last 64 KiB are also seen here, below 1 MiB
 GDT, GDT_POINTER, IDT_POINTER, TICK = 0x160, 0x180, 0x188, 0x1A0
@@ -194,4 +194,4 @@ def _why_late(error: HostError, limit: float) -> str:
         raw = getattr(cause, "stderr", None) or b""
         said += raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
     line = next((line for line in said.splitlines() if "KVM internal error" in line or "failed" in line), "")
-    return f"A guest that needs a fraction of a second was not through after {limit:.1f} s. {line}".strip()
+    return f"A guest that needs a fraction of a second was not done after {limit:.1f} s. {line}".strip()

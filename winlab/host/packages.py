@@ -100,7 +100,7 @@ def install(wanted: tuple[Package, ...], progress: Progress) -> None:
     if find(words[0]) is None:
         raise HostError(
             "Packages can be installed with apt-get or dnf only, and this host has neither.",
-            cure=f"Install what brings these: {', '.join(package.needs for package in absent)}.",
+            cure=f"Install the packages that contain these: {', '.join(package.needs for package in absent)}.",
         )
     env = {"DEBIAN_FRONTEND": "noninteractive"}
     if words[0] == "apt-get":

@@ -26,7 +26,7 @@ def require_root(command: str) -> None:
     if os.geteuid() != 0:
         raise AccessError(
             f"'{command}' must be run by root.",
-            why="It starts daemons and changes the host's network. It is the only command that needs root, and once.",
+            why="It starts daemons and changes the host's network. Once it has run, other commands need no root.",
             cure=f"Run 'sudo {command}'.",
         )
 
@@ -47,7 +47,7 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
     absent = packages.missing(packages.RUN)
     if absent:
         raise HostError(f"Missing: {', '.join(package.needs for package in absent)}.", cure=packages.cure(absent))
-    progress.say("looking at the host's networks", 0.05)
+    progress.say("checking the host's networks", 0.05)
     cidr = subnet.choose(
         external_cidr, known.external_cidr if known.recorded else None, subnet.used_here(settings.BRIDGE)
     )
@@ -90,7 +90,7 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
         progress.say(f"KVM does not work here, guests will be emulated (slow): {kvm.why}")
     found = HostFacts(
         external_cidr=cidr,
-        # at boot the network may be late; then the previous name servers are the better guess
+        # at boot the network may be late; then the previous name servers are the better choice
         resolvers=facts.find_resolvers(otherwise=known.resolvers),
         accelerator="kvm" if kvm.works else "tcg",
         datapath=datapath,

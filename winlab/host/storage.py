@@ -46,7 +46,7 @@ def ensure_pool(record: Record, progress: Progress) -> None:
     there = virsh("pool-dumpxml", settings.POOL, check=False)
     if there.returncode == 0 and pool_path(there.stdout) != str(settings.POOL_PATH):
         raise ConflictError(
-            f"libvirt has a storage pool '{settings.POOL}' at '{pool_path(there.stdout)}' that winlab did not make.",
+            f"libvirt has a storage pool '{settings.POOL}' at '{pool_path(there.stdout)}' that winlab did not create.",
             cure=f"Rename or undefine it: 'virsh pool-undefine {settings.POOL}'.",
         )
     if there.returncode != 0:

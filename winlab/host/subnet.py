@@ -109,8 +109,8 @@ def choose(asked: str | None, recorded: str | None, used: Iterable[Used]) -> str
     if recorded is not None:
         if asked is not None and asked != recorded:
             raise ConflictError(
-                f"The external subnet of this host is {recorded} already.",
-                why="It is kept once chosen, because labs have addresses in it.",
+                f"The external subnet of this host is already {recorded}.",
+                why="It does not change once chosen, because labs have addresses in it.",
                 cure=f"Run 'sudo winlab host teardown', then 'sudo winlab host setup --external-cidr {asked}'.",
             )
         return recorded
@@ -120,7 +120,7 @@ def choose(asked: str | None, recorded: str | None, used: Iterable[Used]) -> str
             raise ConflictError(
                 f"The subnet {asked} is in use on interface '{found.device}'.",
                 why=f"This host has: {found.how}",
-                cure="Give another --external-cidr, or none: then a free one is chosen.",
+                cure="Give another --external-cidr, or leave it out: then a free one is chosen.",
             )
         return asked
     for candidate in CANDIDATES:

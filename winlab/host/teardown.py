@@ -33,7 +33,7 @@ def teardown(progress: Progress, *, force: bool = False) -> None:
         raise ConflictError(
             f"There are labs on this host: {', '.join(sorted(found))}.",
             why="Their machines, disks and networks would be lost.",
-            cure="Run 'winlab destroy' for each, or give --force to remove them with the rest.",
+            cure="Run 'winlab destroy' for each, or use --force to remove them, too.",
         )
     if found:
         labs.remove(progress)
@@ -56,7 +56,7 @@ def teardown(progress: Progress, *, force: bool = False) -> None:
     daemons.stop("ovs", record, progress)
     daemons.stop("libvirt", record, progress)
     _restore_files(record)
-    progress.say("the host is as it was", 1.0)
+    progress.say("the host is as it was before setup", 1.0)
 
 
 def needed(changes: Changes) -> list[str]:
@@ -90,9 +90,9 @@ def _start(record: Record, progress: Progress) -> list[str]:
         except WinlabError as error:
             daemons.stop_again(again, before, record, progress)
             raise HostError(
-                f"What setup did can't be undone, for {service} does not run and can't be started.",
+                f"Setup's changes can't be undone, because {service} does not run and can't be started.",
                 why=str(error),
-                cure=f"Mend that and tear down again. The record of what to undo is kept: '{record.path}'.",
+                cure=f"Fix that and run teardown again. The record of what to undo is kept: '{record.path}'.",
                 causes=[error],
             ) from error
     return again
@@ -111,17 +111,17 @@ def _leave_what_others_use(record: Record, again: list[str], progress: Progress)
     used = [service for service in daemons.SERVICES if service not in again and daemons.is_up(service)]
     ours = set(record.changes.bridges)
     if "ovn-central" in used and labs.foreign_rows():
-        leave("ovn-central", "OVN's databases go on: they have switches or routers that are not winlab's")
+        leave("ovn-central", "OVN's databases keep running: they have switches or routers that are not winlab's")
         # The controller can keep running with others' external_ids, but not without the ones from setup.
         if "ovn-host" in used and "ovs" in used and "ovn-remote" in fabric.ovs_ids():
-            leave("ovn-host", "OVN's controller goes on: it was told about OVN by somebody else")
+            leave("ovn-host", "OVN's controller keeps running: its ovn-remote was not set by winlab")
             ours -= {settings.INTEGRATION_BRIDGE}
             record.changes.bridges = sorted(ours)
             record.save()
     if "ovs" in used and (others := [name for name in fabric.bridges() if name not in ours]):
-        leave("ovs", f"Open vSwitch goes on: it has the bridges {', '.join(others)}")
+        leave("ovs", f"Open vSwitch keeps running: it has the bridges {', '.join(others)}")
     if "libvirt" in used and (names := storage.virsh("list", "--name", check=False).stdout.split()):
-        leave("libvirt", f"libvirt goes on: it runs {', '.join(names)}")
+        leave("libvirt", f"libvirt keeps running: it runs {', '.join(names)}")
 
 
 def _restore_files(record: Record) -> None:

@@ -56,6 +56,4 @@ def tmpfiles_text(owner: str = "root") -> str:
 
 def drop_in_text(umask: str) -> str:
     """The drop-in that lets ovsdb-server create a socket that the group can write to."""
-    return (
-        f"# Written by 'winlab host setup': the group could not open winlab's socket else.\n[Service]\nUMask={umask}\n"
-    )
+    return f"# Written by 'winlab host setup': lets the group open winlab's socket.\n[Service]\nUMask={umask}\n"

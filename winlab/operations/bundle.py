@@ -64,9 +64,9 @@ def create(
     """
     if plan.cluster.source is not None and path is None:
         raise UsageError(
-            "A bundle with Kubernetes of your own does not go into the cache.",
-            why=f"Any lab of {plan.cluster.versions.kubernetes} would take it from there.",
-            cure="Say with --to FILE where to write it.",
+            "A bundle with your own Kubernetes does not go into the cache.",
+            why=f"Any lab with {plan.cluster.versions.kubernetes} would use it from there.",
+            cure="Give the file to write with --to FILE.",
         )
     obtained = chosen.obtain_all(artifacts, progress)
     media = [cache.obtain(recipe, progress, mirror=mirror if recipe.download else None) for recipe in recipes(plan)]

@@ -14,7 +14,7 @@ from winlab.site import Site
 from winlab.supply.images import windows_media
 
 TERMS = (
-    "Evaluation media of Windows Server are free for 180 days, for evaluation alone; the terms stand at "
+    "Evaluation media of Windows Server are free for 180 days, for evaluation only; the terms are at "
     "https://www.microsoft.com/evalcenter."
 )
 
@@ -27,10 +27,7 @@ def is_needed(plan: Plan) -> bool:
 def assumed(plan: Plan) -> str | None:
     """A note about evaluation media that the plan assumes and nobody has supplied yet; None if all are there."""
     lacking = [one for one in map(recipes.get, _evaluated(plan)) if windows_media.find(one) is None]
-    lines = [
-        f"There are no media for {one.name}: Microsoft's {one.evaluations[0].file} is taken for granted."
-        for one in lacking
-    ]
+    lines = [f"There are no media for {one.name}: Microsoft's {one.evaluations[0].file} is assumed." for one in lacking]
     return "\n".join(lines) or None
 
 

@@ -117,7 +117,7 @@ def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
     there = domains.machines(conn, plan.lab)
     if any(machine.tag.plan != plan.digest for machine in there):
         raise ConflictError(
-            f"There is a lab '{plan.lab}' already, made from another spec or by another version of winlab.",
+            f"There is already a lab '{plan.lab}', made from another spec or by another version of winlab.",
             why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",
             cure=f"Run 'winlab destroy --lab {plan.lab}' first, or give the new lab another name with --lab.",
         )
@@ -130,6 +130,6 @@ def _check_memory(plan: Plan, conn: Connection) -> None:
     free = domains.free_memory_mib(conn)
     if needed > free:
         raise HostError(
-            f"The lab needs {needed} MiB of memory, and the hypervisor has {free} MiB to give.",
+            f"The lab needs {needed} MiB of memory, but the hypervisor has only {free} MiB free.",
             cure="Stop other labs or programs, choose a smaller spec, or give nodes less with --set workers.memory=...",
         )

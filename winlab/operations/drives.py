@@ -48,7 +48,7 @@ class Drives:
             path = Path(folder) / "cd.iso"
             progress.say("writing a CD")
             small_iso.write(path, payload.LABEL, {**scripts(), **files})
-            progress.say("uploading it into the pool")
+            progress.say("uploading it to the pool")
             self.pool.upload(name, path)
         return name
 
@@ -81,7 +81,7 @@ class Drives:
         if not volume or not self.pool.exists(volume):
             raise NotFoundError(
                 f"'{machine.tag.node}' has no payload CD in its drive.",
-                why="Kubernetes was not brought to it yet.",
+                why="It has not been given Kubernetes yet.",
                 cure="Run the lab's create command again (without --until guests).",
             )
         self._insert(machine, volume)
@@ -111,7 +111,7 @@ def await_seen(node: NodeScripts, file: str) -> None:
     """
     if not _await(node, file, there=True):
         raise GuestError(
-            f"'{node.tag.node}' does not see the CD that winlab put in.", cure="Run the same command again."
+            f"'{node.tag.node}' does not see the CD that winlab inserted.", cure="Run the same command again."
         )
 
 
@@ -143,5 +143,5 @@ def require_running(machine: Machine) -> None:
     if machine.state != "running":
         raise GuestError(
             f"'{machine.tag.node}' is {machine.state}.",
-            cure="Run the lab's create command again; it starts what is off.",
+            cure="Run the lab's create command again; it starts machines that are off.",
         )

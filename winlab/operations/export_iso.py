@@ -83,7 +83,7 @@ def export(
     made = Export(to, to.with_name(f"{to.stem}.credentials"))
     for path in (made.iso, made.credentials):
         if path.exists():
-            raise UsageError(f"'{path}' is there already.", cure="Remove it, or choose another name with --to.")
+            raise UsageError(f"'{path}' already exists.", cure="Remove it, or choose another name with --to.")
     fetch = consent.settle(alone.plan, site, accepted=accept_eula)
     one_step.perform(f"iso {to.name}", lambda progress: _export(alone, made, progress, mirror, fetch), tell, usual=60)
     return made

@@ -51,7 +51,7 @@ def _volume(plan: Plan, builder: Plan) -> str:
 def check_media(plan: Plan, stock: Stock, site: Site, *, consent: bool = False, offline: bool = False) -> None:
     """Check that the media are available from which Windows will have to be installed, if it has to be.
 
-    :param offline: everything is to come from a bundle, and nothing from the internet.
+    :param offline: everything must come from a bundle, and nothing from the internet.
     :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
     """
     clones = plan.clones()
@@ -82,15 +82,15 @@ def check_evaluation(plan: Plan, tell: Listener) -> None:
         if made is None or made.days_left is None:
             continue
         key = made.image.key[: library.SHORT]
-        anew = f"Run 'winlab image rm {key}' and the same command again: it makes a new one."
+        anew = f"Run 'winlab image rm {key}' and then the same command again: it makes a new image."
         if made.days_left < 0:
             raise UsageError(
-                f"The evaluation of Windows in the golden image {key} is over.",
-                why=f"It ended at {made.facts['evaluation_ends']}, and its clones' ends with it.",
+                f"The evaluation of Windows in the golden image {key} has expired.",
+                why=f"It expired at {made.facts['evaluation_ends']}, and its clones expired with it.",
                 cure=anew,
             )
         if made.days_left < SOON:
-            text = f"The evaluation of Windows in the golden image {key} ends in {made.days_left} days. {anew}"
+            text = f"The evaluation of Windows in the golden image {key} expires in {made.days_left} days. {anew}"
             tell(Note(lab=plan.lab, text=text))
 
 
@@ -141,7 +141,7 @@ def build(
     if len(plan.builders) != 1:
         raise UsageError(
             "A golden image is made for one pool of Windows nodes, which clone it.",
-            cure="Leave out workers.golden, and a list of workers.",
+            cure="Use a spec without workers.golden and without a list of pools.",
         )
     (builder,) = plan.builders
     key = _key(builder)

@@ -55,7 +55,7 @@ def add(name: str, iso: Path, tell: Listener, *, sha256: str | None = None) -> C
     """
     recipe = _brought(name)
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        raise UsageError(f"'{sha256}' is no SHA-256.", cure="It has 64 digits and letters a to f.")
+        raise UsageError(f"'{sha256}' is not a SHA-256.", cure="A SHA-256 has 64 hexadecimal digits.")
     return one_step.perform(
         f"image {name}", lambda progress: windows_media.add(recipe, iso, sha256, progress), tell, usual=60
     )
@@ -110,7 +110,7 @@ def pull(
 def _pullable(name: str) -> Recipe:
     recipe = _brought(name)
     if recipe.download is None and not recipe.evaluations:
-        raise NotFoundError(f"No evaluation of '{name}' is known.", cure="Give an ISO of your own with 'image add'.")
+        raise NotFoundError(f"No evaluation of '{name}' is known.", cure="Add your own ISO with 'image add'.")
     return recipe
 
 
@@ -120,7 +120,7 @@ def _brought(name: str) -> Recipe:
     if recipe.os == "linux" or recipe.build is not None:
         names = [one for one in catalog.names() if (row := catalog.get(one)).os != "linux" and row.build is None]
         raise UsageError(
-            f"'{name}' needs no medium of yours.",
+            f"'{name}' needs no medium.",
             cure=f"Run 'winlab image build {name}'. Media are for {', '.join(names)}.",
         )
     return recipe

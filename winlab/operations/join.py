@@ -137,7 +137,7 @@ def check_changes(changes: Sequence[str]) -> None:
         path = change.partition("=")[0]
         if any(path == name or path.startswith(f"{name}.") for name in NOT_OURS):
             raise UsageError(
-                f"'--set {change}' can't be had with join: the cluster made elsewhere has decided that.",
+                f"'--set {change}' can't be used with join: the existing cluster decides that.",
                 cure="Leave it out.",
             )
 
@@ -153,9 +153,7 @@ def chosen(path: Path, context: str, lab: str) -> str:
         names = [str(row["name"]) for row in config["contexts"]]
         name = context or str(config.get("current-context") or "")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise UsageError(
-            f"'{path}' is no kubeconfig that can be read.", why=f"{type(error).__name__}: {error}"
-        ) from error
+        raise UsageError(f"'{path}' is not a readable kubeconfig.", why=f"{type(error).__name__}: {error}") from error
     if name not in names:
         raise UsageError(
             f"'{path}' has no context '{name}'." if name else f"'{path}' has no current context.",
@@ -196,7 +194,7 @@ def look_at(
     if program is None:
         known = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
         program = payload.fetch_kubectl(known, origin, progress)
-    progress.say("asking the cluster about itself")
+    progress.say("reading the cluster's configuration")
     with tempfile.TemporaryDirectory(prefix="winlab-") as folder:  # readable by its owner only
         path = Path(folder) / "kubeconfig"
         path.touch(0o600)
@@ -212,7 +210,7 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
     """
     names = [node.name for node in plan.nodes if node.name not in there]
     if not plan.nodes:
-        raise UsageError("A lab without workers has nothing to join with.", cure="Leave out --workers 0.")
+        raise UsageError("A lab without workers has no nodes that could join.", cure="Leave out --workers 0.")
     existing.check(cluster, plan.network.cidr, names, plan.cluster.versions.minor)
     host, _, port = cluster.external.rpartition(":")
     own_names = plan.network.resolvers != tuple(plan.host.resolvers)  # the lab uses other name servers than this host
@@ -222,15 +220,15 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
         if own_names:
             return
         raise UsageError(
-            f"The cluster advertises its API server as {cluster.advertised}, and no name server knows that name.",
+            f"The cluster advertises its API server as {cluster.advertised}, but no name server knows that name.",
             why=str(error),
-            cure=f"Say its address: --server ADDRESS:{port}. The lab's own DNS then has it.",
+            cure=f"Give its address: --server ADDRESS:{port}. The lab's own DNS then resolves the name.",
         ) from error
     except OSError as error:
         raise UsageError(
-            f"The cluster's API server can't be reached at {cluster.external}, by which nodes have to know it.",
+            f"The cluster's API server can't be reached at {cluster.external}, the address that nodes must use.",
             why=f"{error}. Guests reach what this host reaches.",
-            cure="Let it through, or say another address with --server.",
+            cure="Allow the connection, or give another address with --server.",
         ) from error
 
 
@@ -239,18 +237,18 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
     net, profile = plan.network, plan.cluster.profile
     found = [
         f"The cluster at {cluster.external}: Kubernetes {cluster.version}, {cluster.cni_note}.",
-        f"Its API server reaches the nodes' kubelets (logs, exec) by a route that is yours to set: {net.cidr} via "
+        f"Its API server reaches the nodes' kubelets (logs, exec) by a route that you have to set: {net.cidr} via "
         f"{net.router_external}.",
     ]
     if isinstance(cni.get(profile), Routed):
         found.append(
-            f"The nodes get the files of '{profile}'. Nothing is done outside the lab: other nodes need routes to "
+            f"The nodes get the files of '{profile}'. winlab sets nothing outside the lab: other nodes need routes to "
             f"their pods, via {net.router_external}."
         )
     elif profile != cni.ELSEWHERE.name:
         found.append(
             f"{profile}'s parts in pods are that cluster's own, also for Windows. The lab's router translates what "
-            "leaves the lab, so pods on both sides of it reach each other only where you see to another way."
+            "leaves the lab, so pods on both sides of it reach each other only if you provide another way."
         )
     return found
 
@@ -269,7 +267,10 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
     names = ", ".join(tag.node for tag in tags)
     own = str(folder.kubectl) if folder.kubectl.exists() else shutil.which("kubectl")  # the cache may have been cleared
     if own is None:
-        return [], f"There is no kubectl here any more. In the cluster it joined, run: kubectl delete node {names}"
+        return (
+            [],
+            f"There is no kubectl here any more. In the cluster that the lab joined, run: kubectl delete node {names}",
+        )
     kubectl = Kubectl(Path(own), folder.kubeconfig)
     if not kubectl.answers():
         return [], f"The cluster that the lab joined does not answer; there, run: kubectl delete node {names}"

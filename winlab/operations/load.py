@@ -89,7 +89,7 @@ def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> li
     :param name: its name in the lab; by default its own.
     :raises UsageError: it has no amd64 image, or has no name.
     :raises NotFoundError: there is no such file, or no such image in a local engine.
-    :raises TransferError: the archive is damaged or cut off.
+    :raises TransferError: the archive is damaged or truncated.
     """
     if is_file(image):
         archive, wanted = Path(image).expanduser(), name
@@ -102,7 +102,7 @@ def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> li
     systems = [os for os in SYSTEMS if any((one.os, one.architecture) == (os, "amd64") for one in found)]
     if not systems:
         raise UsageError(
-            f"'{image}' is no image for Linux or Windows on amd64.",
+            f"'{image}' is not an image for Linux or Windows on amd64.",
             why="It is for " + (", ".join(f"{one.os}/{one.architecture}" for one in found) or "nothing") + ".",
             cure="Build it with --platform linux/amd64.",
         )
@@ -129,7 +129,7 @@ def _save(image: str, target: Path, progress: Progress) -> Path:
     :raises NotFoundError: there is no engine, or no engine has it.
     """
     if image.startswith("-"):
-        raise UsageError(f"'{image}' is no name of an image.")
+        raise UsageError(f"'{image}' is not the name of an image.")
     reasons = []
     for program in ENGINES:
         if run.find(program) is None:
@@ -145,7 +145,7 @@ def _save(image: str, target: Path, progress: Progress) -> Path:
             continue
         return target
     raise NotFoundError(
-        f"There is no file '{image}', and no image of that name at hand.",
+        f"There is no file '{image}', and no local image of that name.",
         why=" ".join(reasons),
         cure="Give an archive: 'docker save', 'podman save' and 'skopeo copy ... oci-archive:FILE' make one.",
     )
@@ -161,7 +161,7 @@ def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[Syst
     found = {os: there for os, there in found.items() if there}
     if not found:
         raise UsageError(
-            f"The image is for {' and '.join(one.os.title() for one in images)}, and the lab has no such node.",
+            f"The image is for {' and '.join(one.os.title() for one in images)}, but the lab has no such node.",
             cure="Build it for the system of the nodes: 'winlab status' shows them.",
         )
     for machine in (machine for there in found.values() for machine in there):

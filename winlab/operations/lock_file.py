@@ -157,7 +157,7 @@ def compare(locked: Lock, now: Lock, *, whole: bool = True) -> list[str]:
         elif why := _differs(known[name], row):
             found.append(f"{name} {why}.")
     if whole:
-        found += [f"{name} is locked, and is not used any more." for name in known if name not in here]
+        found += [f"{name} is locked, but is no longer used." for name in known if name not in here]
     return found
 
 
@@ -168,9 +168,9 @@ def require(locked: Lock, now: Lock, path: Path, *, whole: bool = True) -> None:
     """
     if drifts := compare(locked, now, whole=whole):
         raise ConflictError(
-            f"The lab would not be made from what '{path}' has locked.",
+            f"The lab's inputs differ from those locked in '{path}'.",
             why="\n       ".join(drifts),
-            cure="Get the inputs that are locked; or accept these with 'winlab lock' and the same options.",
+            cure="Use the locked inputs, or accept the new ones with 'winlab lock' and the same options.",
         )
 
 
@@ -188,8 +188,8 @@ def read(path: Path) -> Lock:
         raise UsageError(f"The lock file '{path}' can't be read.", why=str(error)) from error
     if isinstance(raw, dict) and raw.get("format") != FORMAT:
         raise UsageError(
-            f"The lock file '{path}' is of a format that this winlab does not know: {raw.get('format')!r}.",
-            cure="Use the winlab that wrote it, or write it anew with 'winlab lock'.",
+            f"The lock file '{path}' has a format that this winlab does not know: {raw.get('format')!r}.",
+            cure="Use the version of winlab that wrote it, or write a new one with 'winlab lock'.",
         )
     try:
         return Lock.model_validate(raw)
@@ -199,7 +199,7 @@ def read(path: Path) -> Lock:
         raise UsageError(
             f"The lock file '{path}' is not valid.",
             why=f"{place}: {first['msg']}" if place else first["msg"],
-            cure="Write it anew with 'winlab lock'.",
+            cure="Write a new one with 'winlab lock'.",
         ) from error
 
 
@@ -232,7 +232,7 @@ def write(path: Path, lock: Lock) -> bool:
         raise AccessError(
             f"The lock file '{path}' can't be written.",
             why=str(error),
-            cure="Name another with --file, or work in a folder of your own.",
+            cure="Name another file with --file, or work in a folder that you can write to.",
         ) from error
     return True
 

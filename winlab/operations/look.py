@@ -51,7 +51,7 @@ def find(lab: str, conn: Connection) -> list[Machine]:
         others = sorted({machine.tag.lab for machine in domains.machines(conn)})
         raise NotFoundError(
             f"There is no lab '{lab}'.",
-            cure=f"There are: {', '.join(others)}." if others else "Make one with 'winlab create --spec 1-1-1'.",
+            cure=f"There are: {', '.join(others)}." if others else "Create one with 'winlab create --spec 1-1-1'.",
         )
     return there
 

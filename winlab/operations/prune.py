@@ -72,12 +72,12 @@ def _remove_base(pool: StoragePool, name: str) -> None:
     labs = sorted({above.split(".")[0] for above in _standing(pool).get(str(pool.path(name)), ())})
     if labs:
         raise ConflictError(
-            "Labs stand on this golden image.",
+            "Labs are based on this golden image.",
             why=f"They are: {', '.join(labs)}.",
             cure="Remove them first: " + ", ".join(f"'winlab destroy --lab {lab}'" for lab in labs) + ".",
         )
     if not pool.is_complete(name) and not pool.is_abandoned(name):
-        raise ConflictError("Another winlab is uploading this image.", cure="Wait for it to end, or interrupt it.")
+        raise ConflictError("Another winlab is uploading this image.", cure="Wait until it ends, or interrupt it.")
     _delete(pool, name)
 
 

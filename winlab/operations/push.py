@@ -54,12 +54,14 @@ def program(binary: str, os: SystemName) -> str:
     other = found in PROGRAMS["windows" if os == "linux" else "linux"]
     if found in IN_PODS:
         raise UsageError(
-            f"'{found}' is no program of a {os.title()} node: it runs in a pod.",
-            cure="Make an image with it and bring that by 'winlab load'.",
+            f"'{found}' is not a program of a {os.title()} node: it runs in a pod.",
+            cure="Build an image with it and load that with 'winlab load'.",
         )
     raise UsageError(
-        f"'{found}' is no program of a {os.title()} node.",
-        why=f"It is one of {'Windows' if os == 'linux' else 'Linux'}." if other else "The file's name tells which.",
+        f"'{found}' is not a program of a {os.title()} node.",
+        why=f"It is a program of {'Windows' if os == 'linux' else 'Linux'} nodes."
+        if other
+        else "The file's name decides which program it is.",
         cure=f"There are: {', '.join(PROGRAMS[os])}.",
     )
 
@@ -124,9 +126,9 @@ def push(
         drives.pool.delete(volume)
     if pushed.sha256 != digest:
         raise GuestError(
-            f"'{machine.tag.node}' has another {name} now than it was given.",
-            why=f"'{binary}' has the SHA-256 {digest}, that of the node is {pushed.sha256 or 'unknown'}.",
-            cure="Run the same command again, and leave the file alone while it runs.",
+            f"'{machine.tag.node}' has a different {name} now than the one that was pushed.",
+            why=f"'{binary}' has the SHA-256 {digest}, but the node's is {pushed.sha256 or 'unknown'}.",
+            cure="Run the same command again, and don't change the file while it runs.",
         )
     return pushed
 
@@ -150,7 +152,7 @@ def _swap(
     with NodeScripts(machine.tag, drives.folder) as node:
         if place:
             drive.await_seen(node, place)
-        progress.say(f"swapping {name} on {machine.tag.node}")
+        progress.say(f"replacing {name} on {machine.tag.node}")
         result = node.run(contract.Push(program=name, restore=not place), progress.say)
     kubelet = ""
     if name.removesuffix(".exe") in RESTARTS:
@@ -187,9 +189,9 @@ def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, 
 
     def give_up(_: Waiting) -> ClusterError:
         return ClusterError(
-            f"'{name}' did not become Ready again, and tells nothing new since {stall:.0f} s.",
+            f"'{name}' did not become Ready again, and has reported nothing new for {stall:.0f} s.",
             why=why,
-            cure=f"'winlab push --restore PROGRAM {name}' brings the original back.",
+            cure=f"'winlab push --restore PROGRAM {name}' restores the original.",
             evidence=f"winlab logs {name}",
         )
 

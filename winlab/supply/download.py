@@ -67,7 +67,7 @@ def fetch(
     source: Path | None = None,
     pause: float = 1.0,
 ) -> str:
-    """Bring the published image *download* to *target* and return its SHA-256.
+    """Download the published image *download* to *target* and return its SHA-256.
 
     :param part: where the unfinished file is kept between tries and runs (same file system as *target*).
     :param source: a local file to use instead; it must have the same digest.
@@ -105,7 +105,7 @@ class _Digests:
             name, wanted, found = "SHA-256", self.download.sha256, self.sha256.hexdigest()
         if wanted == found:
             return None
-        return f"Its {name} is\n    {found}\n  and should be\n    {wanted}\n  ({self.size:,} bytes)."
+        return f"Its {name} is\n    {found}\n  but should be\n    {wanted}\n  ({self.size:,} bytes)."
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
@@ -201,7 +201,9 @@ class _Transfer:
         with httpx.Client(follow_redirects=True, timeout=TIMEOUT, verify=_trust()) as client:
             while True:
                 try:
-                    if not self.digests.size or self.digests.problem():  # else all had arrived, but for the last step
+                    if (
+                        not self.digests.size or self.digests.problem()
+                    ):  # otherwise everything had arrived, and only the last step is missing
                         self._attempt(client)
                 except (_LostError, httpx.HTTPError) as error:
                     failures = 1 if self.digests.size > best else failures + 1
@@ -219,10 +221,10 @@ class _Transfer:
                     raise TransferError(
                         f"{self.url} is not the published image.",
                         why=problem,
-                        cure="What came was deleted. Try another mirror; if the publisher replaced the image, the"
+                        cure="The download was deleted. Try another mirror; if the publisher replaced the image, the"
                         " recipe needs its new digest.",
                     )
-                self.progress.say("what was resumed does not fit together; starting afresh", 0.0)
+                self.progress.say("the resumed parts don't match; starting over", 0.0)
         self.part.replace(target)
         self._notes.unlink(missing_ok=True)
         return self.digests.sha256.hexdigest()
@@ -260,16 +262,16 @@ class _Transfer:
                 headers["If-Range"] = validator
         with client.stream("GET", self.url, headers=headers) as response:
             self.reached = True
-            if response.status_code == 416:  # all is there already, or more than all
+            if response.status_code == 416:  # everything is there already, or more
                 if response.headers.get("content-range") != f"bytes */{have}":
                     self._drop()
-                    raise _LostError("the server has less than came before")
+                    raise _LostError("the server's file is shorter than the part that is here")
                 return
             self._check_status(response)
             if response.status_code == 206 and have:
                 if not response.headers.get("content-range", "").startswith(f"bytes {have}-"):
                     self._drop()
-                    raise _LostError("the server sent another part than the one asked for")
+                    raise _LostError("the server sent a different part than requested")
                 self.resumed = True
             else:
                 self._drop()  # a fresh start: the first try, or a server that ignores ranges
@@ -281,7 +283,7 @@ class _Transfer:
             raise _LostError(f"the server answered {status} {response.reason_phrase}")
         if status in (404, 410):
             raise TransferError(
-                f"{self.url} is not there ({status}).",
+                f"{self.url} was not found ({status}).",
                 why="Publishers remove dated images after some months, and a mirror may hold only some.",
                 cure="Use another mirror, a local copy of the file, or another image ('winlab image list').",
             )
@@ -304,7 +306,7 @@ class _Transfer:
         if self.download.size is not None and total != self.download.size:
             raise TransferError(
                 f"{self.url} has the wrong size.",
-                why=f"It has {total:,} bytes and should have {self.download.size:,}.",
+                why=f"It has {total:,} bytes but should have {self.download.size:,}.",
                 cure="Try another mirror; if the publisher replaced the image, the recipe needs its new digest.",
             )
         if total is not None:
@@ -354,7 +356,7 @@ class _Transfer:
         if final or failures >= (TRIES if self.reached else TRIES_UNSEEN):
             raise TransferError(
                 f"{self.url} can't be downloaded.",
-                why=f"{reason} ({failures} tries; {self.digests.size / 1e6:,.0f} MB came, and are kept)",
+                why=f"{reason} ({failures} tries; {self.digests.size / 1e6:,.0f} MB arrived and are kept)",
                 cure=f"Is {host} reachable from here (proxy, DNS)? The same command resumes. Offline: give a mirror, or"
                 " a local copy of the file.",
                 causes=[error],

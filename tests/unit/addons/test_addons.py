@@ -247,7 +247,7 @@ def test_an_add_on_says_how_it_is_built() -> None:
     image, program, manifest = plan.addons[0].artifacts
     assert source.cannot([image, program, *plan.addons[1].artifacts]) == {}
     assert "published, not built" in source.cannot([manifest])[manifest]
-    assert "does not know how that image is made" in BuildSource("v1.36.3").cannot([image])[image]
+    assert "does not know how to build that image" in BuildSource("v1.36.3").cannot([image])[image]
     layout = build_images.layout(image, "v1.36.3", builds)
     assert layout is not None
     assert dict(layout.programs) == {program: "/motd"}

@@ -90,7 +90,7 @@ def test_create_is_told_all_of_it(
     [
         (["--lab", "No"], "can't be the name of a lab"),
         (["--prefix", "Win"], "can't be called"),
-        (["--set", "controllers.count=3"], "has decided that"),
+        (["--set", "controllers.count=3"], "existing cluster decides that"),
         (["--context", "two"], "no context 'two'"),
         (["--workers", "0"], "without workers"),
         (["--os", "debian-13"], "brings its own media"),

@@ -272,7 +272,7 @@ def test_a_broken_check_does_not_hide_the_others() -> None:
         Status.FAIL,
         "The check itself failed: ZeroDivisionError: oops",
         "Because.",
-        "Report this; it is a fault of winlab's.",
+        "Report this; it is a bug in winlab.",
     )
     assert refused(Host())[0] == Requirement("that", Status.FAIL, "No.", "Because.", "Do.")
     found = closed(Host())[0]

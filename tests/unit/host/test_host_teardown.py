@@ -133,7 +133,7 @@ def test_units_are_stopped_in_order_and_around_the_bridges(host: FakeHost) -> No
         ({"machines": "theirs\n"}, ["libvirtd.socket"], "it runs theirs"),
         ({"bridges": ["br-ex", "br-int"]}, ["openvswitch-switch.service"], "it has the bridges br-ex"),
         ({"foreign": True}, ["ovn-central.service"], "not winlab's"),
-        ({"foreign": True, "ids": {"ovn-remote": "unix:x"}}, UNITS[1:], "told about OVN by somebody else"),
+        ({"foreign": True, "ids": {"ovn-remote": "unix:x"}}, UNITS[1:], "ovn-remote was not set by winlab"),
     ],
 )
 def test_units_that_others_use_go_on(host: FakeHost, others: dict[str, Any], units: list[str], told: str) -> None:
@@ -152,7 +152,7 @@ def test_services_that_setup_did_not_start_are_not_spoken_of(host: FakeHost) -> 
     host.machines, host.foreign, host.bridges = "theirs", True, ["br-ex"]
     done = host.tear_down(EVERYTHING.model_copy(update={"units_started": [], "units_enabled": []}))
     assert kept(done) == UNITS
-    assert host.said == ["the host is as it was"]
+    assert host.said == ["the host is as it was before setup"]
 
 
 def test_services_that_are_down_are_started_and_stopped_again(host: FakeHost) -> None:

@@ -313,9 +313,9 @@ def test_what_is_no_kubeconfig(config: Path, tmp_path: Path) -> None:
         assert "secret" not in str(caught.value)
     for text in ("", "[]", "contexts: 1", "{", "contexts: [1]"):
         (tmp_path / "bad").write_text(text)
-        with pytest.raises(UsageError, match="no kubeconfig"):
+        with pytest.raises(UsageError, match="not a readable kubeconfig"):
             join.chosen(tmp_path / "bad", "", "lab")
-    with pytest.raises(UsageError, match="no kubeconfig"):
+    with pytest.raises(UsageError, match="not a readable kubeconfig"):
         join.chosen(tmp_path / "missing", "", "lab")
 
 
@@ -361,7 +361,7 @@ def _voice() -> Any:
 @pytest.mark.parametrize("change", ["controllers.count=3", "kubernetes.pod_cidr=10.1.0.0/16", "hypervisors=1"])
 def test_what_the_cluster_has_decided(change: str) -> None:
     join.check_changes(["workers.cpus=4", "kubernetes.version=1.35"])
-    with pytest.raises(UsageError, match="has decided that"):
+    with pytest.raises(UsageError, match="existing cluster decides that"):
         join.check_changes([change])
     with pytest.raises(UsageError, match="has decided that"):
         join.make_spec(1, [change])

@@ -130,7 +130,7 @@ def test_an_image_that_no_node_could_run(
 ) -> None:
     archives["web.tar"] = [found("windows")]
     images = load.prepare(web, work, progress=Quiet())
-    with pytest.raises(UsageError, match="for Windows, and the lab has no such node"):
+    with pytest.raises(UsageError, match="for Windows, but the lab has no such node"):
         load.nodes_for(images, [machine("controller-1", "linux")])
     archives["web.tar"] = [found("linux", "arm64")]
     with pytest.raises(UsageError, match="no image for Linux or Windows on amd64") as refused:
@@ -180,7 +180,7 @@ def test_no_engine_has_it(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
 
 def test_an_option_is_no_image(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
     engines = Engines(monkeypatch, docker="")
-    with pytest.raises(UsageError, match="no name of an image"):
+    with pytest.raises(UsageError, match="not the name of an image"):
         load.prepare("--output=/etc/passwd", work, progress=Quiet())
     assert engines.calls == []
 

@@ -99,7 +99,7 @@ def test_another_winlab_source_or_spec_is_no_drift() -> None:
             made(obtained(KUBELET), obtained(OTHER_PAUSE), obtained(OPERATOR)),
             ["container image registry.k8s.io/pause (linux) is 3.11, locked is 3.10.2"],
         ),
-        (made(obtained(KUBELET), obtained(PAUSE)), ["manifest calico/operator.yaml is locked, and is not used"]),
+        (made(obtained(KUBELET), obtained(PAUSE)), ["manifest calico/operator.yaml is locked, but is no longer used"]),
         (
             made(obtained(KUBELET), obtained(PAUSE), obtained(OPERATOR), obtained(Program("ctr", "2.3.7", "linux"))),
             ["program ctr (linux) is not in the lock"],

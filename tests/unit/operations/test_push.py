@@ -141,7 +141,7 @@ def test_a_cd_that_windows_does_not_see(lab: FakeLab, kubelet: Path, monkeypatch
 def test_another_file_than_was_checked_is_noticed(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1"))
     lab.script = lambda tag, name, settings: {"changed": True, "sha256": "f" * 64}
-    with pytest.raises(GuestError, match="has another kubelet"):
+    with pytest.raises(GuestError, match="has a different kubelet"):
         push.push(node, str(kubelet), lab.drives, Api({"get lease": LEASE, "get node": NODE}), Quiet())
 
 
@@ -195,9 +195,9 @@ def test_restore_changes_no_cd(lab: FakeLab) -> None:
         ("kubelet.exe", pe(0xAA64), "windows", "arm64"),
         ("kubelet.exe", b"", "windows", "empty"),
         ("kubelet", pe(), "linux", "Windows program"),
-        ("kubelet.exe", pe(), "linux", "one of Windows"),
-        ("kubelet", ELF, "windows", "one of Linux"),
-        ("kubelet-1.36", ELF, "linux", "name tells which"),
+        ("kubelet.exe", pe(), "linux", "program of Windows nodes"),
+        ("kubelet", ELF, "windows", "program of Linux nodes"),
+        ("kubelet-1.36", ELF, "linux", "name decides which"),
         ("kube-proxy", ELF, "linux", "runs in a pod"),
         ("kube-apiserver", ELF, "linux", "winlab load"),
     ],

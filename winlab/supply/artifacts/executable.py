@@ -23,7 +23,7 @@ def problem(path: Path, os: SystemName) -> str | None:
     """
     found = _describe(path)
     wanted = {"linux": "a Linux program (ELF) for amd64", "windows": "a Windows program (PE) for amd64"}[os]
-    return None if found == wanted else f"It is {found}, and should be {wanted}."
+    return None if found == wanted else f"It is {found}, but should be {wanted}."
 
 
 def wrong(path: Path, program: Program) -> str | None:

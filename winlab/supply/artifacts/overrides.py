@@ -93,10 +93,10 @@ def meant(name: str, path: Path, wanted: Iterable[Artifact]) -> Replaced:
         found = [system for system in systems if executable.problem(path, system) is None]
         why = executable.problem(path, "linux") or ""
     except OSError as error:
-        raise UsageError(f"'{path}' can't be taken for {name}.", why=str(error)) from error
+        raise UsageError(f"'{path}' can't be used as {name}.", why=str(error)) from error
     if not found:
         raise UsageError(
-            f"'{path}' can't be taken for {name}.",
+            f"'{path}' can't be used as {name}.",
             why=why.replace("a Linux program (ELF)", "a Linux or Windows program"),
             cure="Build it with GOOS=linux or GOOS=windows, and GOARCH=amd64.",
         )
@@ -106,8 +106,8 @@ def meant(name: str, path: Path, wanted: Iterable[Artifact]) -> Replaced:
         if isinstance(artifact, ContainerImage) and (_component(artifact), artifact.os) == (name, found[0]):
             return artifact
     raise UsageError(
-        f"'{path}' is for {found[0].title()}, and the lab has no {name} for it.",
-        cure="Leave it out, or give the lab a node of that system.",
+        f"'{path}' is for {found[0].title()}, but the lab has no {name} for that system.",
+        cure="Leave it out, or add a node with that system to the lab.",
     )
 
 
@@ -119,10 +119,10 @@ def check(replaced: Replaced, path: Path) -> None:
     try:
         why = executable.problem(path, replaced.os)
     except OSError as error:
-        raise UsageError(f"'{path}' can't be taken for {replaced}.", why=str(error)) from error
+        raise UsageError(f"'{path}' can't be used as {replaced}.", why=str(error)) from error
     if why:
         raise UsageError(
-            f"'{path}' can't be taken for {replaced}.",
+            f"'{path}' can't be used as {replaced}.",
             why=why,
             cure=f"Build it with GOOS={replaced.os} GOARCH=amd64.",
         )

@@ -85,12 +85,12 @@ def choose(
     if kind in (None, "build") and (found := search.built(build, named=kind is not None, settled=settled)):
         return found
     raise NotFoundError(
-        "There is no source for what the lab needs.",
+        "No source has everything that the lab needs.",
         why="\n    ".join(["", *search.reasons]),
-        cure="Give a bundle (--bundle FILE, made by 'winlab bundle create' where there is a network) or a mirror"
+        cure="Give a bundle (--bundle FILE, made by 'winlab bundle create' on a machine with a network) or a mirror"
         " (--mirror URL), or let this host reach the internet or a Go module proxy."
         if kind != "build"
-        else "Take another source: upstream, a mirror or a bundle.",
+        else "Use another source: upstream, a mirror or a bundle.",
     )
 
 
@@ -102,10 +102,11 @@ def _check(kind: Kind | None, bundle_path: Path | None, mirror: str | None) -> N
     if kind == "mirror" and not mirror:
         raise UsageError("The source 'mirror' needs its address.", cure="Give it with --mirror URL.")
     if bundle_path and kind not in (None, "bundle"):
-        raise UsageError(f"Both a bundle and the source '{kind}' are asked for.", cure="Give one of them.")
+        raise UsageError(f"Both a bundle and the source '{kind}' were given.", cure="Give one of them.")
     if mirror and kind == "upstream":
         raise UsageError(
-            "Both a mirror and the source 'upstream' are asked for.", cure="Give one of them; 'mirror' is the mirror's."
+            "Both a mirror and the source 'upstream' were given.",
+            cure="Give one of them; the mirror's source is called 'mirror'.",
         )
 
 
@@ -127,7 +128,7 @@ class _Search:
         source = BundleSource(path)
         if self._lacks(f"bundle '{path}'", source, "the bundle lacks something"):
             return None
-        return source, f"bundle: '{path}', as you asked; it holds everything."
+        return source, f"bundle: '{path}', as you asked; it has everything."
 
     def bundle_in_cache(self) -> tuple[Source, str] | None:
         """The newest bundle in the cache that has everything."""
@@ -140,10 +141,10 @@ class _Search:
                 self.reasons.append(f"bundle '{path}': {' '.join(filter(None, (error.what, error.why)))}")
                 continue
             if not self._lacks(f"bundle '{path}'", source, ""):
-                return source, f"bundle: '{path.name}' in the cache holds everything."
+                return source, f"bundle: '{path.name}' in the cache has everything."
         if not paths:
             self.reasons.append(f"bundle: there is none in '{folder}'")
-        self.passed.append("no bundle in the cache holds everything" if paths else "there is no bundle in the cache")
+        self.passed.append("no bundle in the cache has everything" if paths else "there is no bundle in the cache")
         return None
 
     def upstream(self, *, named: bool) -> tuple[Source, str] | None:
@@ -166,8 +167,8 @@ class _Search:
             return None
         answers = f"{where}: {urlsplit(place).netloc} answers"
         if self.mirror and (vouched := source.vouched(self.needed)):
-            answers += f" (for {vouched} of {len(self.needed)} artifacts nothing but its own lists of digests vouches"
-            answers += ", over a connection that anybody on the way can alter)" if place.startswith("http:") else ")"
+            answers += f" (only its own lists of digests vouch for {vouched} of {len(self.needed)} artifacts"
+            answers += ", over a connection that others can tamper with)" if place.startswith("http:") else ")"
         return source, self._because(answers, named)
 
     def built(self, build: Callable[[], BuilderSource], *, named: bool, settled: bool) -> tuple[Source, str] | None:

@@ -33,9 +33,7 @@ def members(archive: Path, wanted: Mapping[str, Path]) -> set[str]:
             return _unzip(archive, targets)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
         raise TransferError(f"'{archive.name}' can't be unpacked.", why=web.reason(error), causes=[error]) from error
-    raise UsageError(
-        f"'{archive.name}' is no archive that can be unpacked.", cure=f"Known are: {', '.join((*_TAR, '.zip'))}."
-    )
+    raise UsageError(f"'{archive.name}' is not a supported archive.", cure=f"Known are: {', '.join((*_TAR, '.zip'))}.")
 
 
 def _untar(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:

@@ -85,7 +85,9 @@ class UpstreamSource:
         """
         pin = self._pin(artifact)
         if pin is None:
-            raise NotFoundError(f"{artifact} can't be had from {self.name}.", why=self.cannot([artifact])[artifact])
+            raise NotFoundError(
+                f"{artifact} can't be obtained from {self.name}.", why=self.cannot([artifact])[artifact]
+            )
         key = self._key(pin)
         if there := store.lookup(key):
             return there
@@ -151,12 +153,10 @@ class UpstreamSource:
         except (TransferError, NotFoundError) as error:
             if str(artifact) in error.what:
                 raise
-            cure = (
-                "Is the network as it should be (proxy, certificates, clock)? Else take a mirror, a bundle or a build."
-            )
+            cure = "Check the network (proxy, certificates, clock), or use a mirror, a bundle or a build."
             why = "\n  ".join(filter(None, (error.what, error.why)))
             raise type(error)(
-                f"{artifact} can't be had from {self.name}.", why=why, cure=cure, causes=[error]
+                f"{artifact} can't be obtained from {self.name}.", why=why, cure=cure, causes=[error]
             ) from error
         except OSError as error:  # a full disk, most likely
             raise HostError(f"{artifact} can't be written to the cache.", why=str(error), causes=[error]) from error
@@ -188,9 +188,9 @@ class UpstreamSource:
                 self._key(pin), pin.artifact, fetched, str(place), move=True, seconds=time.monotonic() - begun
             )
         if pin not in files:
-            raise TransferError(f"{place} brings no {pin.artifact}.", why=f"There is no '{pin.member}' in it.")
+            raise TransferError(f"{place} has no {pin.artifact}.", why=f"There is no '{pin.member}' in it.")
         if why := executable.wrong(files[pin], pin.artifact):
-            raise TransferError(f"{place} brings a wrong {pin.artifact}.", why=why)
+            raise TransferError(f"{place} has a wrong {pin.artifact}.", why=why)
         kept: dict[ProgramPin, Obtained] = {}
         for row, file in files.items():
             if row is pin or not executable.wrong(file, row.artifact):  # a wrong one is refused when it is requested
@@ -223,7 +223,7 @@ class UpstreamSource:
                     for block in response.iter_bytes():
                         content += block
                         if len(content) > LARGEST_SUMS:
-                            raise TransferError(f"{url} is no list of digests: it is too large.")
+                            raise TransferError(f"{url} is not a list of digests: it is too large.")
                     return content.decode("utf-8", "replace")
             except httpx.HTTPError as error:
                 final = isinstance(error, httpx.HTTPStatusError) and (

@@ -47,5 +47,5 @@ def check_mirror(mirror: str) -> None:
         raise UsageError(
             f"The mirror at '{host.rpartition('@')[2]}' can't be used with a name and password in its address.",
             why="Addresses appear in messages, logs and bundles.",
-            cure="Take a mirror that needs no password, or copy its files into a folder and name that.",
+            cure="Use a mirror that needs no password, or copy its files into a folder and give that.",
         )

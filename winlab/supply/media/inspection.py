@@ -185,7 +185,7 @@ def _contents(report: Inspection) -> None:
     elif "/sources/install.esd" in other:
         report.problems.append(
             Finding(
-                "Its images are in install.esd, the format of upgrade and client media, which is compressed as a whole.",
+                "Its images are in install.esd, a solidly compressed file, as on upgrade and client media.",
                 f"{take} Or convert it: 'wimlib-imagex export install.esd all install.wim --compress=LZX'.",
             )
         )

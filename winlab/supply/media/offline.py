@@ -1,8 +1,8 @@
 """Reads files of a Windows that does not answer, from its disk, without using or changing the machine.
 
-The disk is downloaded from the pool through libvirt; that of a clone is rebased on a readable copy of its base (in the pool
-only root and QEMU may read). The NTFS partitions are found in its partition table (UEFI specification 5.3, "GPT"; MBR),
-and ntfscat of ntfs-3g reads the files. A running machine keeps writing, so the result may be slightly old.
+The disk is downloaded from the pool through libvirt; a clone's disk is rebased on a readable copy of its base (only
+root and QEMU may read the pool). The NTFS partitions are found in the partition table (UEFI specification 5.3, "GPT";
+MBR), and ntfscat of ntfs-3g reads the files. A running machine keeps writing, so the result may be slightly old.
 """
 
 from __future__ import annotations

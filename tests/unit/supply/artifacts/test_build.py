@@ -77,15 +77,15 @@ def source(kubernetes: Path | None = None) -> BuildSource:
 @pytest.mark.parametrize(
     ("artifact", "reason"),
     [
-        (Program("crictl", "1.36.0", "linux"), "out of reach where winlab was made"),
-        (Program("containerd-shim-runhcs-v1", "2.3.7", "windows"), "out of reach where winlab was made"),
-        (Program("flannel", "v1.8", "linux"), "out of reach where winlab was made"),
+        (Program("crictl", "1.36.0", "linux"), "not available where winlab was developed"),
+        (Program("containerd-shim-runhcs-v1", "2.3.7", "windows"), "not available where winlab was developed"),
+        (Program("flannel", "v1.8", "linux"), "not available where winlab was developed"),
         (Program("runc", "1.4.3", "windows"), "built for linux only"),
         (Program("win-bridge", "1.9.1", "linux"), "built for windows only"),
-        (Program("doom", "1", "linux"), "does not know how 'doom' is made"),
+        (Program("doom", "1", "linux"), "does not know how to build 'doom'"),
         (ContainerImage(PAUSE.reference, "windows"), "Microsoft"),
-        (ContainerImage("quay.io/calico/node:v3.32.1", "linux"), "does not know how that image is made"),
-        (ContainerImage("registry.k8s.io/kube-proxy@sha256:1", "linux"), "does not know how that image is made"),
+        (ContainerImage("quay.io/calico/node:v3.32.1", "linux"), "does not know how to build that image"),
+        (ContainerImage("registry.k8s.io/kube-proxy@sha256:1", "linux"), "does not know how to build that image"),
         (Manifest("calico", "v3.32.1", "x.yaml"), "published, not built"),
     ],
 )
@@ -179,7 +179,7 @@ def test_a_checkout_is_compiled_at_every_call(compiler: Compiler, tmp_path: Path
 
 
 def test_a_checkout_of_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no checkout of"):
+    with pytest.raises(UsageError, match="not a checkout of"):
         BuildSource(K8S, {"k8s.io/kubernetes": tmp_path})
     with pytest.raises(UsageError, match=r"Nothing is built from a module 'x\.org/y'"):
         BuildSource(K8S, {"x.org/y": tmp_path})

@@ -336,7 +336,7 @@ def test_a_checkout_is_built_in_its_place(monkeypatch: pytest.MonkeyPatch, work:
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "go.mod").write_text(text)
-    with pytest.raises(UsageError, match=r"is no checkout of k8s\.io/kubernetes"):
+    with pytest.raises(UsageError, match=r"is not a checkout of k8s\.io/kubernetes"):
         go_module.check_source(GoModule("k8s.io/kubernetes", "v1", tmp_path))
 
 

@@ -228,7 +228,7 @@ def test_an_altered_disk_is_refused(made: Bundle) -> None:
     content = bytearray(made.path.read_bytes())
     content[made.offsets[row.member]] ^= 1
     made.path.write_bytes(content)
-    with pytest.raises(TransferError, match="image 'debian-x' is not what it should be"):
+    with pytest.raises(TransferError, match="image 'debian-x' does not match its row"):
         restore_image(made, cache.key(RECIPE), Quiet())
     assert cache.lookup(RECIPE) is None
 
@@ -287,8 +287,8 @@ def _name(value: str) -> Callable[[dict[str, Any]], None]:
         (lambda document: document["artifacts"].pop(), "damaged"),
         (lambda document: document["artifacts"].append(document["artifacts"][0]), "listed twice"),
         (lambda document: document["artifacts"][0].update(size=7), "damaged"),
-        (lambda document: document["artifacts"][0].update(sha256="0" * 64), "not where it should be"),
-        (lambda document: document["artifacts"].reverse(), "not where it should be"),
+        (lambda document: document["artifacts"][0].update(sha256="0" * 64), "not at its expected place"),
+        (lambda document: document["artifacts"].reverse(), "not at its expected place"),
         (_name("../../etc/cron.d/x"), "can't be used"),
         (_name("a/b"), "can't be used"),
     ],
@@ -307,7 +307,7 @@ def test_a_list_that_lies_is_refused(made: Bundle, change: Callable[[dict[str, A
 def test_what_is_no_bundle(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="no bundle of winlab"):
+    with pytest.raises(UsageError, match="is not a winlab bundle"):
         open_bundle(path)
 
 

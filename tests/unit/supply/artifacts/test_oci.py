@@ -179,7 +179,7 @@ def test_a_missing_blob_is_found(archive: Path, tmp_path: Path) -> None:
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=r"x\.tar.* is no archive of container images"):
+    with pytest.raises(UsageError, match=r"x\.tar.* is not an archive of container images"):
         oci.inspect(path)
 
 

@@ -128,7 +128,7 @@ def test_the_flag_and_the_file_tell_what_is_meant(
         ("kubelet", b"#!/bin/sh", "a script"),
         ("kubelet", None, "No such file"),
         ("kubelet", ELF[:18] + b"\xb7\0" + ELF[20:], "arm64"),
-        ("kubeadm", PE, "the lab has no kubeadm for it"),
+        ("kubeadm", PE, "the lab has no kubeadm for that system"),
     ],
 )
 def test_what_can_t_be_meant(tmp_path: Path, name: str, content: bytes | None, says: str) -> None:
@@ -144,6 +144,6 @@ def test_a_file_that_has_become_something_else_is_refused(tmp_path: Path) -> Non
     mine = program(tmp_path / "kubelet")
     source = OverriddenSource(Origin(tmp_path), {KUBELET: mine})
     mine.write_bytes(PE)
-    with pytest.raises(UsageError, match=r"can't be taken for kubelet v1 \(linux\)") as caught:
+    with pytest.raises(UsageError, match=r"can't be used as kubelet v1 \(linux\)") as caught:
         source.obtain(KUBELET, Quiet())
     assert "a Windows program" in caught.value.why

@@ -116,17 +116,17 @@ def test_a_plain_image(server: Registry, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        (b"<html>log in</html>", "no manifest"),
-        (b"[]", "no manifest"),
-        (json.dumps({"mediaType": layout.MANIFEST}).encode(), "no manifest"),
-        (json.dumps({"mediaType": layout.MANIFEST, "config": {}, "layers": []}).encode(), "no manifest"),
+        (b"<html>log in</html>", "is not a manifest"),
+        (b"[]", "is not a manifest"),
+        (json.dumps({"mediaType": layout.MANIFEST}).encode(), "is not a manifest"),
+        (json.dumps({"mediaType": layout.MANIFEST, "config": {}, "layers": []}).encode(), "is not a manifest"),
         (
             json.dumps(
                 {"mediaType": layout.MANIFEST, "config": {"digest": "sha256:../../etc", "size": 1}, "layers": []}
             ).encode(),
-            "no manifest",
+            "is not a manifest",
         ),
-        (json.dumps({"schemaVersion": 1, "mediaType": ""}).encode(), "format that can't be used"),
+        (json.dumps({"schemaVersion": 1, "mediaType": ""}).encode(), "unsupported format"),
         (b" " * (registry.LARGEST_MANIFEST + 1), "larger than"),
     ],
 )
@@ -141,7 +141,7 @@ def test_bad_manifests(server: Registry, tmp_path: Path, manifest: bytes, words:
 def test_another_manifest_than_the_pinned_one(server: Registry, tmp_path: Path) -> None:
     wanted = "sha256:" + "b" * 64
     server.image(tag=wanted)
-    with pytest.raises(TransferError, match="another manifest") as caught:
+    with pytest.raises(TransferError, match="different manifest") as caught:
         take(tmp_path, digest=wanted)
     assert wanted in caught.value.why
 
@@ -223,11 +223,11 @@ def test_a_token_stays_with_its_registry(server: Registry, tmp_path: Path) -> No
         ({}, httpx.Response(200, json={"token": "x"}), "refuses"),
         ({"www-authenticate": 'Basic realm="x"'}, httpx.Response(200, json={"token": "x"}), "refuses"),
         ({"www-authenticate": 'Bearer realm="file:///etc/passwd"'}, httpx.Response(200, json={}), "refuses"),
-        ({"www-authenticate": 'Bearer realm="https://auth.example/t"'}, httpx.Response(403), "gives no token"),
+        ({"www-authenticate": 'Bearer realm="https://auth.example/t"'}, httpx.Response(403), "issued no token"),
         (
             {"www-authenticate": 'Bearer realm="https://auth.example/t"'},
             httpx.Response(200, text="x"),
-            "gives no token",
+            "issued no token",
         ),
         (
             {"www-authenticate": 'Bearer realm="https://auth.example/t"'},

@@ -104,8 +104,8 @@ def test_lists_of_digests(text: str, found: str | None) -> None:
         (elf(999), "linux", "machine 999"),
         (pe(0xAA64), "windows", "for arm64"),
         (pe(0x14C), "windows", "32 bit"),
-        (elf(), "windows", "a Linux program (ELF) for amd64, and should be a Windows program"),
-        (pe(), "linux", "a Windows program (PE) for amd64, and should be a Linux program"),
+        (elf(), "windows", "a Linux program (ELF) for amd64, but should be a Windows program"),
+        (pe(), "linux", "a Windows program (PE) for amd64, but should be a Linux program"),
         (b"", "linux", "It is empty"),
         (b"#!/bin/sh\n", "linux", "a script"),
         (b"<html>", "linux", "a web page"),
@@ -163,7 +163,7 @@ def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
         tar.addfile(info)
     with pytest.raises(TransferError, match="not a plain file"):
         unpack.members(tmp_path / "a.tgz", {"ctr": tmp_path / "ctr"})
-    with pytest.raises(UsageError, match="no archive"):
+    with pytest.raises(UsageError, match="not a supported archive"):
         unpack.members(tmp_path / "a.7z", {})
 
 
@@ -199,7 +199,7 @@ def test_what_is_not_pinned_is_said_before(tmp_path: Path) -> None:
     source = upstream.UpstreamSource(Pins(programs=(KUBELET,)))
     other = Program("kubelet", "v2", "linux")
     assert list(source.cannot([KUBELET.artifact, other])) == [other]
-    with pytest.raises(NotFoundError, match=r"kubelet v2 \(linux\) can't be had"):
+    with pytest.raises(NotFoundError, match=r"kubelet v2 \(linux\) can't be obtained"):
         source.obtain(other, Quiet())
 
 
@@ -224,11 +224,11 @@ def test_a_folder_brings_programs_and_is_checked(tmp_path: Path) -> None:
     content = elf(183)
     pin = KUBELET.model_copy(update={"sha256": hashlib.sha256(content).hexdigest()})
     (tmp_path / "kubelet").write_bytes(content)
-    with pytest.raises(TransferError, match="brings a wrong kubelet v1") as caught:
+    with pytest.raises(TransferError, match="has a wrong kubelet v1") as caught:
         upstream.UpstreamSource(Pins(programs=(pin,)), str(tmp_path)).obtain(pin.artifact, Quiet())
     assert "arm64" in caught.value.why
     (tmp_path / "kubelet").write_bytes(elf())
-    with pytest.raises(TransferError, match=r"kubelet v1 \(linux\) can't be had from mirror") as caught:
+    with pytest.raises(TransferError, match=r"kubelet v1 \(linux\) can't be obtained from mirror") as caught:
         upstream.UpstreamSource(Pins(programs=(pin,)), str(tmp_path)).obtain(pin.artifact, Quiet())
     assert "should be" in caught.value.why
     assert not store.entries()

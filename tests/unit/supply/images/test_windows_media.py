@@ -112,10 +112,10 @@ def test_create_takes_the_medium_that_is_there_else_the_evaluation(medium: Path)
 
 def test_plan_says_that_the_evaluation_is_taken_for_granted(medium: Path) -> None:
     plan = ["plan", "--os", "windows-2022"]
-    assert f"{RECIPE.evaluations[0].file} is taken for granted" in CliRunner().invoke(app, plan).stderr
+    assert f"{RECIPE.evaluations[0].file} is assumed" in CliRunner().invoke(app, plan).stderr
     windows_media.add(RECIPE, medium, None, Quiet())
     for words in (plan, ["plan", "--rehearse"], ["plan", "--spec", "1-0-1"]):
-        assert "taken for granted" not in CliRunner().invoke(app, words).stderr
+        assert "is assumed" not in CliRunner().invoke(app, words).stderr
 
 
 def test_drivers_come_with_media_that_can_be_fetched(medium: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_boot_information_table_is_kept_true(medium: Path, tmp_path: Path) -> 
 
 
 def test_media_that_can_t_be_exported(medium: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="of its own"):
+    with pytest.raises(UsageError, match="already has a file"):
         export.build(medium, tmp_path / "x.iso", {"SOURCES/ei.cfg": b""}, Quiet())
     with pytest.raises(UsageError, match=r"has no efi/microsoft/boot/efisys_noprompt\.bin"):
         export.build(make_server_medium(tmp_path / "n.iso", noprompt=False), tmp_path / "x.iso", OWN, Quiet())

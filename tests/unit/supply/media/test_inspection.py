@@ -87,9 +87,9 @@ def test_a_download_that_broke_off(tmp_path: Path) -> None:
     whole = path.stat().st_size
     with path.open("r+b") as file:
         file.truncate(whole - 4096)
-    with pytest.raises(UsageError, match=f"truncated: {whole - 4096} bytes of") as error:
+    with pytest.raises(UsageError, match=f"truncated: it has {whole - 4096} of") as error:
         inspection.inspect(path)
-    assert "carry on" in error.value.cure
+    assert "resume" in error.value.cure
 
 
 def test_files_that_lie_beyond_the_end(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_files_that_lie_beyond_the_end(tmp_path: Path) -> None:
     report.problems.clear()
     inspection._ends(report)
     assert "truncated" in report.problems[0].what
-    assert "files are not whole" in report.problems[0].what
+    assert "files are incomplete" in report.problems[0].what
 
 
 @pytest.mark.parametrize(

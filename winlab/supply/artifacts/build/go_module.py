@@ -139,14 +139,14 @@ def check_source(module: GoModule) -> None:
         text = (module.source / "go.mod").read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(
-            f"'{module.source}' is no checkout of {module.path}.",
+            f"'{module.source}' is not a checkout of {module.path}.",
             why=f"Its go.mod can't be read: {error.strerror}.",
             cure="Give the top folder of a checkout.",
         ) from error
     found = re.search(r"^module\s+\"?([^\s\"]+)", text, re.MULTILINE)
     if found is None or found[1] != module.path:
         raise UsageError(
-            f"'{module.source}' is no checkout of {module.path}.",
+            f"'{module.source}' is not a checkout of {module.path}.",
             why=f"Its go.mod names the module {found[1]}." if found else "Its go.mod names no module.",
             cure="Give the top folder of a checkout.",
         )
@@ -160,7 +160,7 @@ def check_published(module: GoModule) -> None:
     """
     toolchain.require("1.21")
     go = next(iter(toolchain.here()), None)
-    if module.source is not None or go is None:  # it takes a Go to find out which Go is needed
+    if module.source is not None or go is None:  # finding out which Go is needed takes a Go
         return
     command = [str(go.program), "list", "-m", "-json", f"{module.path}@{module.version}"]
     with tempfile.TemporaryDirectory(prefix="winlab-") as folder:
@@ -192,7 +192,7 @@ def check_c(tags: tuple[str, ...]) -> None:
     if lacking:
         raise HostError(
             "runc can't be built here.",
-            why=f"That needs C, linked statically, and there is no {', no '.join(lacking)}.",
+            why=f"It needs statically linked C code, and there is no {', no '.join(lacking)}.",
             cure=cure,
         )
 
@@ -243,7 +243,7 @@ def _unpublished(module: GoModule, why: str, error: WinlabError) -> TransferErro
     return TransferError(
         f"The Go module {module.path} {module.version} can't be fetched.",
         why=why,
-        cure="Does that version exist? Is Go's module proxy reachable (GOPROXY names another; so do http_proxy and"
+        cure="Does that version exist? Is Go's module proxy reachable (GOPROXY sets another; so do http_proxy and"
         " https_proxy)?",
         causes=[error],
     )

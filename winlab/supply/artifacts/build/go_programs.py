@@ -11,7 +11,7 @@ from winlab.design.catalog.builds import GoBuild
 from winlab.design.system import SystemName
 from winlab.supply.artifacts.build.go_module import KUBERNETES
 
-OWN = Path(__file__).resolve().parent / "go"  # small programs of winlab's own
+OWN = Path(__file__).resolve().parent / "go"  # winlab's own small programs
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,10 +29,10 @@ from winlab.supply.artifacts.build.go_module import (
 from winlab.supply.artifacts.build.go_programs import PARTS, Part, of_extension, part, systems, tag
 from winlab.supply.artifacts.build.toolchain import Go
 
-_UNTRIED = "its Go modules were out of reach where winlab was made, so that a build of it was never seen to work"
+_UNTRIED = "a build of it was never tested, because its Go modules were not available where winlab was developed"
 _UNBUILT = {"crictl": _UNTRIED, "containerd-shim-runhcs-v1": _UNTRIED, "flannel": _UNTRIED}
 CURE = "'winlab host setup --install' installs what winlab needs."
-_ELSEWHERE = "the sources 'upstream', 'mirror' and 'bundle' have it"
+_ELSEWHERE = "use the source 'upstream', 'mirror' or 'bundle'"
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class BuildSource:
                 if group.part.cgo:
                     check_c(group.part.tags)
             if run.find("mmdebstrap") is None and any(self._needs_packages(artifact) for artifact in wanted):
-                return "Debian's packages for an image can't be fetched: mmdebstrap is not installed. " + CURE
+                return "Debian's packages for an image can't be downloaded: mmdebstrap is not installed. " + CURE
             for group in lacking:
                 if group.part.own is None:
                     check_published(group.module)
@@ -171,9 +171,9 @@ class BuildSource:
             return f"manifests are published, not built; {_ELSEWHERE}"
         if isinstance(artifact, ContainerImage):
             if artifact.os == "windows":
-                return "Windows images stand on layers of Microsoft's, which only their registry has"
+                return "Windows images are based on Microsoft's layers, which only Microsoft's registry has"
             if build_images.layout(artifact, self.kubernetes, self.builds) is None:
-                return f"winlab does not know how that image is made; {_ELSEWHERE}"
+                return f"winlab does not know how to build that image; {_ELSEWHERE}"
             return None
         if part(artifact, self.parts) is not None:
             return None
@@ -181,7 +181,7 @@ class BuildSource:
             return f"{_UNBUILT[artifact.name]}; {_ELSEWHERE}"
         if others := systems(artifact.name, self.parts):
             return f"{artifact.name} is built for {' and '.join(others)} only"
-        return f"winlab does not know how '{artifact.name}' is made"
+        return f"winlab does not know how to build '{artifact.name}'"
 
     def _layout(self, image: ContainerImage) -> build_images.Layout:
         layout = build_images.layout(image, self.kubernetes, self.builds)

