@@ -133,7 +133,7 @@ def test_an_image_that_no_node_could_run(
     with pytest.raises(UsageError, match="for Windows, but the lab has no such node"):
         load.nodes_for(images, [machine("controller-1", "linux")])
     archives["web.tar"] = [found("linux", "arm64")]
-    with pytest.raises(UsageError, match="no image for Linux or Windows on amd64") as refused:
+    with pytest.raises(UsageError, match="not an image for Linux or Windows on amd64") as refused:
         load.prepare(web, tmp_path, progress=Quiet())
     assert "linux/arm64" in refused.value.why
 

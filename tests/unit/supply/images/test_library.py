@@ -108,7 +108,7 @@ def test_an_image_whose_evaluation_is_over_is_not_cloned(monkeypatch: pytest.Mon
         lambda: creating.create(plan, Stock(), Site(), lambda _: None),
         lambda: goldens.build(plan, Stock(), Site(), lambda _: None, Origin()),
     ):
-        with pytest.raises(UsageError, match="is over") as caught:
+        with pytest.raises(UsageError, match="has expired") as caught:
             command()
         assert f"winlab image rm {key}" in caught.value.cure
     monkeypatch.setattr(creating, "all_made", lambda *_: True)  # a lab that stands clones nothing
@@ -125,7 +125,7 @@ def test_an_evaluation_that_ends_soon_is_told_of(days: int | None, told: int) ->
     with pytest.raises(Passed):
         creating.create(plan, Stock(), Site(), events.append)
     events = [one for one in events if "KVM" not in str(one)]  # which create tells of first
-    assert [f"ends in {days} days" in one.text for one in events if isinstance(one, Note)] == [True] * told
+    assert [f"expires in {days} days" in one.text for one in events if isinstance(one, Note)] == [True] * told
     assert len(events) == told
 
 
