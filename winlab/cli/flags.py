@@ -4,7 +4,7 @@
 
     @app.command()
     @spread
-    def create(wish: SpecFlags = SpecFlags(), sources: SourceFlags = SourceFlags()) -> None: ...
+    def create(selection: SpecFlags = SpecFlags(), sources: SourceFlags = SourceFlags()) -> None: ...
 
 Typer sees every flag of the groups. A flag's default comes from the group's default instance. A group without one uses
 the defaults of its fields, and may have required flags.

@@ -57,7 +57,7 @@ class PlannedNode(Protocol):
 
     @property
     def pool(self) -> str:
-        """The pool of a worker: one of the spec, or one that an add-on wishes for. Empty for controllers."""
+        """The pool of a worker: one of the spec, or one that an add-on requests. Empty for controllers."""
 
     @property
     def memory_mib(self) -> int:

@@ -163,8 +163,8 @@ def payload_step(run: Run, supply: Supply, of: System) -> Step:
 
 def _link_kubectl(run: Run, obtained: list[Obtained]) -> None:
     """Give the host the kubectl of the controllers."""
-    wish = required.kubectl(run.plan.cluster.versions)
-    program = next(item.path for item in obtained if item.artifact == wish)
+    kubectl = required.kubectl(run.plan.cluster.versions)
+    program = next(item.path for item in obtained if item.artifact == kubectl)
     run.folder.make()
     files.replace_link(run.folder.kubectl, program)
 
@@ -185,16 +185,16 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
     :raises UsageError: the user's choices contradict each other.
     :raises NotFoundError: no source has it.
     """
-    wish = required.kubectl(versions_)
+    kubectl = required.kubectl(versions_)
     source, _ = select.choose(
-        [wish],
+        [kubectl],
         pins=versions.load().pins,
         build=lambda: BuildSource(versions_.kubernetes),
         kind=origin.kind,
         bundle_path=origin.bundle,
         mirror=origin.mirror,
     )
-    return source.obtain_all([wish], progress)[0].path
+    return source.obtain_all([kubectl], progress)[0].path
 
 
 def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, after: Iterable[State]) -> Step:

@@ -40,7 +40,7 @@ def motd(distribution: partial[Distribution]) -> None:
 
 
 def install_other(make: partial[Distribution], wish: str) -> None:
-    """An add-on 'other' that wishes for these pools."""
+    """An add-on 'other' that requests these pools."""
     files = {"winlab_other.py": OTHER.replace("{wish}", wish)}
     make("winlab-other", "0.1", files, {"winlab.addons": {"other": "winlab_other:ADDON"}})
 
@@ -198,8 +198,8 @@ def test_they_are_no_fields_of_the_spec() -> None:
         ),
         (["network.cidr=10.77.0.0/25"], "too small for 1 nodes called 'motd' of the add-on 'motd'"),
         ([on(16)], "the pool 'motd' of the add-on 'motd' can have 15 nodes at most"),
-        ([on(61)], "the add-on 'motd' wishes for machines that can't be: count: Input should be less than or equal to"),
-        ([on(1, system="minix")], "the add-on 'motd' wishes for machines that can't be: os: there is no image 'minix'"),
+        ([on(61)], "the add-on 'motd' requests machines that can't be: count: Input should be less than or equal to"),
+        ([on(1, system="minix")], "the add-on 'motd' requests machines that can't be: os: there is no image 'minix'"),
     ],
 )
 def test_bad_wishes_are_refused_and_name_the_add_on(changes: list[str], says: str) -> None:
@@ -213,9 +213,9 @@ def test_bad_wishes_are_refused_and_name_the_add_on(changes: list[str], says: st
             "[Pool(name='motd')]",
             "addons.other: the add-on 'other' can't have a pool called 'motd': the add-on 'motd' has",
         ),
-        ("[Pool(name='a'), Pool(name='a')]", "it wishes for two such pools"),
+        ("[Pool(name='a'), Pool(name='a')]", "it requests two such pools"),
         ("[Pool(name='linux', os='debian-13')]", "that is what linux_workers are called"),
-        ("[Pool(name='Big')]", "addons.other: the add-on 'other' wishes for machines that can't be: name: nodes can't"),
+        ("[Pool(name='Big')]", "addons.other: the add-on 'other' requests machines that can't be: name: nodes can't"),
         ("[{'name': 'a'}]", "{'name': 'a'} is no winlab.addons.api.Pool"),
     ],
 )

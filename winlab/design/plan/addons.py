@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from winlab.design import addon
 from winlab.design.addon import AddonSettings, Object, PlannedLab
 from winlab.design.catalog.artifact import Artifact
-from winlab.design.spec import wished
+from winlab.design.spec import addon_pools
 from winlab.errors import UsageError
 
 
@@ -45,7 +45,7 @@ def require_none(wanted: Collection[str]) -> None:
 def decide(wanted: Mapping[str, AddonSettings], lab: PlannedLab, minor: int) -> tuple[AddonPlan, ...]:
     """Decide everything about the add-ons of a lab.
 
-    :param lab: with the machines that they wish for.
+    :param lab: with the machines that they request.
     :param minor: of the lab's Kubernetes: 36 for 1.36.
     :raises UsageError: the lab can't have one of them; the message names all reasons.
     """
@@ -74,5 +74,5 @@ def _decided(name: str, settings: AddonSettings, lab: PlannedLab, minor: int) ->
         settings=settings.model_dump(mode="json"),
         versions=versions,
         artifacts=tuple(one.required(settings, lab, versions)),
-        pools=tuple(pool.name for _, pool in wished.each(wished.pools({name: settings})) if pool.count),
+        pools=tuple(pool.name for _, pool in addon_pools.each(addon_pools.pools({name: settings})) if pool.count),
     )

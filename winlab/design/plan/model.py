@@ -311,8 +311,8 @@ class Plan(_Model):
 
     def labels(self, node: NodePlan) -> dict[str, str]:
         """The labels for the Kubernetes node: the pool's, if the lab has several pools or the pool is an add-on's."""
-        wished = any(node.pool in row.pools for row in self.addons)  # the add-on's manifests may select it
-        return {POOL_LABEL: node.pool} if node.pool and (len(self.pools()) > 1 or wished) else {}
+        requested = any(node.pool in row.pools for row in self.addons)  # the add-on's manifests may select it
+        return {POOL_LABEL: node.pool} if node.pool and (len(self.pools()) > 1 or requested) else {}
 
     def node(self, name: str) -> NodePlan:
         """The node *name*; KeyError if there is none."""

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, field_validator, model_validator
 from winlab.design import system as systems
 from winlab.design.addon import ByName
 from winlab.design.cni import ProfileName
-from winlab.design.spec import wished
+from winlab.design.spec import addon_pools
 from winlab.design.spec.fields import LINUX, Model, of, option
 from winlab.design.spec.load import load
 from winlab.design.spec.pools import LINUX_POOL, LinuxWorkers, Pool, places
@@ -158,7 +158,7 @@ class Spec(Model):
         """
         made = load(cls, source, changes, os=os, iso=iso, rehearse=rehearse, environment=environment)
         if rehearse:
-            wished.check_rehearsal(wished.pools(made.addons))
+            addon_pools.check_rehearsal(addon_pools.pools(made.addons))
         return made
 
     def called(self, name: str) -> Spec:
@@ -168,9 +168,9 @@ class Spec(Model):
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """All pools of workers: the spec's own, ``linux_workers`` last, then those that its add-ons wish for."""
+        """All pools of workers: the spec's own, ``linux_workers`` last, then those that its add-ons request."""
         linux = (self.linux_workers.pool(),) if self.linux_workers.count else ()
-        return (*self.workers, *linux, *(pool for _, pool in wished.each(wished.pools(self.addons))))
+        return (*self.workers, *linux, *(pool for _, pool in addon_pools.each(addon_pools.pools(self.addons))))
 
     @model_validator(mode="after")
     def _names_differ(self) -> Spec:
@@ -185,7 +185,7 @@ class Spec(Model):
                 raise ValueError(f"workers.{number}.name: a pool called '{LINUX_POOL}' runs Linux, not '{pool.os}'")
         if LINUX_POOL in seen and self.linux_workers.count:
             raise ValueError(f"linux_workers.count: there is a pool called '{LINUX_POOL}' already")
-        wished.check_names(wished.pools(self.addons), seen)
+        addon_pools.check_names(addon_pools.pools(self.addons), seen)
         return self
 
     @model_validator(mode="after")
@@ -193,7 +193,7 @@ class Spec(Model):
         last = ipaddress.IPv4Network(self.network.cidr).num_addresses - 2
         given = places(self.pools)
         every = [(f"workers.{number}.count", "", pool) for number, pool in enumerate(self.workers)]
-        for name, pool in wished.each(wished.pools(self.addons)):
+        for name, pool in addon_pools.each(addon_pools.pools(self.addons)):
             every.append((f"addons.{name}", f" of the add-on '{name}'", pool))
         for place, whose, pool in every:
             room, called = given[pool.name], f"'{pool.name}'{whose}"

@@ -1,4 +1,4 @@
-"""The pools that add-ons wish for, beside those of the spec. Pure."""
+"""The pools that add-ons request, beside those of the spec. Pure."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from winlab.design.spec.pools import LINUX_POOL, Pool
 from winlab.design.spec.systems import system
 from winlab.errors import UsageError
 
-Wished = Mapping[str, tuple[Pool, ...]]  # by add-on
+Requested = Mapping[str, tuple[Pool, ...]]  # by add-on
 
 
-def pools(settings: Mapping[str, AddonSettings]) -> Wished:
-    """The pools that the add-ons with these settings wish for.
+def pools(settings: Mapping[str, AddonSettings]) -> Requested:
+    """The pools that the add-ons with these settings request.
 
-    :raises ValueError: an add-on wishes for what can't be a pool; the message begins with its place in the spec.
+    :raises ValueError: an add-on requests what can't be a pool; the message begins with its place in the spec.
     """
     return {name: tuple(_pools(name, one)) for name, one in settings.items()}
 
 
-def check_names(wished: Wished, spec: Iterable[str]) -> None:
+def check_names(requested: Requested, spec: Iterable[str]) -> None:
     """Check that all pools have different names.
 
     :param spec: the names of the spec's own pools.
     :raises ValueError: two pools have one name; the message begins with the place of the add-on in the spec.
     """
     taken = dict.fromkeys(spec, "")  # by name: the add-on that has the pool
-    for name, pool in each(wished):
+    for name, pool in each(requested):
         if pool.name == LINUX_POOL:
             reason = "that is what linux_workers are called; only the add-on's authors can change it: leave it out"
         elif pool.name not in taken:
             taken[pool.name] = name
             continue
         elif taken[pool.name] == name:
-            reason = "it wishes for two such pools; change its settings, or leave it out"
+            reason = "it requests two such pools; change its settings, or leave it out"
         elif taken[pool.name]:
             reason = f"the add-on '{taken[pool.name]}' has such a pool; leave one of the two out"
         else:
@@ -46,29 +46,29 @@ def check_names(wished: Wished, spec: Iterable[str]) -> None:
         raise ValueError(f"addons.{name}: the add-on '{name}' can't have a pool called '{pool.name}': {reason}")
 
 
-def check_rehearsal(wished: Wished) -> None:
+def check_rehearsal(requested: Requested) -> None:
     """Check that a rehearsal gets no real Windows: an add-on itself chooses the system of its machines.
 
-    :raises UsageError: an add-on wishes for a real Windows.
+    :raises UsageError: an add-on requests a real Windows.
     """
-    for name, pool in each(wished):
+    for name, pool in each(requested):
         if system(pool.os).build is None and recipes.stand_ins(system(pool.os)):
             raise UsageError(
                 f"The add-on '{name}' can't be rehearsed.",
-                why=f"It wishes for machines with {pool.os}, and --rehearse changes only the spec's own pools.",
+                why=f"It requests machines with {pool.os}, and --rehearse changes only the spec's own pools.",
                 cure="Have it take windows-rehearsal, if it has a setting for that; otherwise leave it out.",
             )
 
 
-def each(wished: Wished) -> Iterator[tuple[str, Pool]]:
-    """Every pool with the add-on that wishes for it."""
-    for name, found in wished.items():
+def each(requested: Requested) -> Iterator[tuple[str, Pool]]:
+    """Every pool with the add-on that requests it."""
+    for name, found in requested.items():
         for pool in found:
             yield name, pool
 
 
 def _pools(name: str, settings: AddonSettings) -> Iterator[Pool]:
-    place = f"addons.{name}: the add-on '{name}' wishes for machines that can't be"
+    place = f"addons.{name}: the add-on '{name}' requests machines that can't be"
     cure = "change its settings, or leave it out"
     try:
         found = list(addon.registry()[name].machines(settings))
