@@ -12,6 +12,7 @@ import answers
 import pycdlib
 import pytest
 
+from winlab.adapters.guests import systems
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
@@ -94,6 +95,9 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
             wanted = command[0].split("exist %d:\\")[1].split(" ")[0].replace("\\", "/")
             there = made.pool.volumes[made.inside[f"winlab-lab-{self.tag.node}"]]
             return "E:" if wanted in there else ""
+
+        def sees(self, file: str, *, there: bool) -> bool:
+            return systems.ways(self.tag.system).sees(self.execute, file, there=there)
 
         def run(self, call: Call[R], heard: object = None) -> R:
             made.log.append(f"{self.tag.node}: {call.script}")

@@ -11,13 +11,14 @@ import plans
 import pytest
 from rich.console import Console
 
-from winlab.adapters.guests.base import command_line
+from winlab.adapters.guests.systems import command_line
 from winlab.adapters.vm.domains import ppm_to_png
 from winlab.cli import main, progress
 from winlab.cli.common import Output
 from winlab.design.plan import tags
 from winlab.design.render import domain
 from winlab.design.spec import sizes
+from winlab.design.system import LINUX, WINDOWS
 from winlab.errors import ClusterError, Failure, GuestError, HostError, LabError, UsageError, WinlabError
 from winlab.events import Note, RunEnded, StepDone, StepFailed, StepProgress, StepSkipped, StepStarted
 
@@ -36,9 +37,9 @@ def test_sizes_that_are_none(text: object) -> None:
 
 
 def test_command_lines() -> None:
-    assert command_line("linux", ["a b", "c"]) == "'a b' c"
-    assert command_line("windows", ["cmd", "/c", "a b"]) == 'cmd /c "a b"'
-    assert command_line("windows", ["echo a & echo b"]) == "echo a & echo b"
+    assert command_line(LINUX, ["a b", "c"]) == "'a b' c"
+    assert command_line(WINDOWS, ["cmd", "/c", "a b"]) == 'cmd /c "a b"'
+    assert command_line(WINDOWS, ["echo a & echo b"]) == "echo a & echo b"
 
 
 def test_tags_come_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from winlab.addons.installation import Installation
 from winlab.design.addon import Object
 from winlab.design.catalog.artifact import ContainerImage, Program
 from winlab.design.plan.addons import manifests
+from winlab.design.system import LINUX
 from winlab.engine import wait
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
@@ -57,7 +58,7 @@ def _after(installation: Installation) -> list[State]:
     """The states of its own machines, and of the nodes that its programs and images are for; by default Linux nodes."""
     run = installation.run
     parts = [one for one in installation.row.artifacts if isinstance(one, (ContainerImage, Program))]
-    systems = {one.os for one in parts} or {"linux"}
+    systems = {one.os for one in parts} or {LINUX.name}
     nodes = [node for node in run.plan.nodes if node.os in systems or node.pool in installation.row.pools]
     return [ROUTES(run.lab), *(READY(run.lab, node.name) for node in nodes)]
 

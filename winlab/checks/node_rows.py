@@ -9,8 +9,12 @@ from winlab.checks import pods
 from winlab.checks.model import CheckFailed, NotApplicable, said
 from winlab.checks.objects import BUILD, OS, Object, label, name_of, node_problem, pod_problem
 from winlab.checks.testpods import TestPods
+from winlab.design.render.runtime_classes import HANDLER
+from winlab.design.system import WINDOWS
 from winlab.errors import WinlabError
 
+assert WINDOWS.taint is not None  # keeps Linux pods away
+TAINT = WINDOWS.taint
 SANDBOX = "FailedCreatePodSandBox"
 # CRI's answer to a RuntimeClass whose handler is not in containerd's configuration
 NO_HANDLER = ("no runtime for", "no runtime handler")
@@ -23,7 +27,7 @@ def labels(testpods: TestPods) -> str:
     def check(node: Object) -> str:
         if problem := node_problem(node):
             raise CheckFailed(f"it is not Ready: {problem}")
-        if label(node, OS) != "windows":
+        if label(node, OS) != WINDOWS.name:
             raise CheckFailed(f"its label {OS} is '{label(node, OS)}'")
         if not label(node, BUILD):
             raise CheckFailed(f"it has no label {BUILD}")
@@ -37,9 +41,9 @@ def taint(testpods: TestPods) -> str:
 
     def check(node: Object) -> str:
         taints = node.get("spec", {}).get("taints", [])
-        if not any(pods.WINDOWS_TAINT.items() <= found.items() for found in taints):
-            raise CheckFailed(f"it lacks os=windows:NoSchedule; it has {[found.get('key') for found in taints]}")
-        return "os=windows:NoSchedule"
+        if not any(pods.taint(TAINT).items() <= found.items() for found in taints):
+            raise CheckFailed(f"it lacks {TAINT}; it has {[found.get('key') for found in taints]}")
+        return str(TAINT)
 
     return _each(testpods, check)
 
@@ -59,7 +63,7 @@ def address(testpods: TestPods) -> str:
 
 def kubelet(testpods: TestPods) -> str:
     """Every Windows node has the version of Kubernetes that the lab's Linux nodes have, and containerd."""
-    ours = {tag.node for tag in testpods.tags if tag.os == "linux"}  # a cluster made elsewhere may have a newer one
+    ours = {tag.node for tag in testpods.linux}  # a cluster made elsewhere may have a newer one
     others = {_info(node, "kubeletVersion") for node in testpods.cluster.of("Node") if name_of(node) in ours}
 
     def check(node: Object) -> str:
@@ -100,9 +104,9 @@ def runtime_classes(testpods: TestPods) -> str:
     def check(node: Object) -> str:
         found = pods.runtime_class(node, testpods.cluster.of("RuntimeClass"))
         if found is None:
-            raise CheckFailed(f"none has the handler {pods.WINDOWS_HANDLER} and the build {label(node, BUILD)}")
+            raise CheckFailed(f"none has the handler {HANDLER} and the build {label(node, BUILD)}")
         if not _tolerates(found.get("scheduling", {}).get("tolerations", [])):
-            raise CheckFailed(f"{name_of(found)} does not bring the toleration for os=windows")
+            raise CheckFailed(f"{name_of(found)} does not bring the toleration for {TAINT.key}={TAINT.value}")
         return name_of(found)
 
     return _each(testpods, check)
@@ -180,8 +184,8 @@ def _info(node: Object, key: str) -> str:
 
 def _tolerates(tolerations: list[Object]) -> bool:
     return any(
-        found.get("key") == "os" and found.get("effect") in (None, "", "NoSchedule")
-        and (found.get("operator") == "Exists" or found.get("value") == "windows")
+        found.get("key") == TAINT.key and found.get("effect") in (None, "", TAINT.effect)
+        and (found.get("operator") == "Exists" or found.get("value") == TAINT.value)
         for found in tolerations
     )  # fmt: skip
 

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 from winlab.checks.objects import BUILD, HOSTNAME, OS, Object, label, name_of
 from winlab.design.catalog import versions
+from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
+from winlab.design.render.runtime_classes import HANDLER
+from winlab.design.system import SYSTEMS, Taint
 
 NAMESPACE = "winlab-smoke"
 ACCOUNT = "smoke"
 PORT = 80
 AGNHOST = "e2e-test-images/agnhost:"
 POD_LABEL = "winlab-smoke-pod"
-WINDOWS_HANDLER = "runhcs-wcow-process"  # containerd's runtime for process-isolated Windows containers
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
-WINDOWS_TAINT = {"key": "os", "value": "windows", "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,21 @@ class Seat:
         return self.tag.node
 
 
-def seats(tags: Sequence[Tag]) -> list[Seat]:
+def seats(nodes: Sequence[Tag]) -> list[Seat]:
     """Where the pods run: ``linux-1`` and ``linux-2``, ``windows-1`` and ``windows-2``.
 
-    Linux workers come before controllers. A system with one node has both pods there.
+    Workers come before controllers. A system with one node has both pods there.
     """
-    linux = sorted((tag for tag in tags if tag.os == "linux"), key=lambda tag: (tag.role == "controller", tag.node))
-    windows = sorted((tag for tag in tags if tag.os == "windows"), key=lambda tag: tag.node)
-    return [
-        Seat(f"{system}-{number + 1}", nodes[min(number, len(nodes) - 1)])
-        for system, nodes in (("linux", linux), ("windows", windows))
-        for number in range(2)
-        if nodes
-    ]
+    found = []
+    for system in SYSTEMS:
+        if there := sorted(tags.running(system, nodes), key=lambda tag: (tag.role == "controller", tag.node)):
+            found += [Seat(f"{system.name}-{number + 1}", there[min(number, len(there) - 1)]) for number in range(2)]
+    return found
+
+
+def taint(of: Taint) -> Object:
+    """A node's taint as the API has it; also the toleration for it."""
+    return {"key": of.key, "value": of.value, "effect": of.effect}
 
 
 def image(nodes: Sequence[Object]) -> str:
@@ -74,7 +77,7 @@ def runtime_class(node: Object, classes: Sequence[Object]) -> Object | None:
     """The RuntimeClass for pods on a Windows node of this build; None if there is none."""
     for found in classes:
         selector = found.get("scheduling", {}).get("nodeSelector", {})
-        if found.get("handler") == WINDOWS_HANDLER and selector.get(BUILD, label(node, BUILD)) == label(node, BUILD):
+        if found.get("handler") == HANDLER and selector.get(BUILD, label(node, BUILD)) == label(node, BUILD):
             return found
     return None
 
@@ -115,13 +118,14 @@ def manifests(seat: Seat, node: Object, reference: str, classes: Sequence[Object
             }
         ],
     }
-    if seat.tag.os == "linux":
+    of = seat.tag.system
+    if of.taint is None:
         spec["tolerations"] = [{"key": CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}]
     elif found := runtime_class(node, classes):
         spec["runtimeClassName"] = name_of(found)  # brings the toleration and the node selector by admission
     else:
-        spec["nodeSelector"][OS] = "windows"
-        spec["tolerations"] = [WINDOWS_TAINT]
+        spec["nodeSelector"][OS] = of.name
+        spec["tolerations"] = [taint(of.taint)]
     service = {
         "type": "NodePort",
         "selector": {POD_LABEL: seat.pod},

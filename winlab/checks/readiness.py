@@ -28,7 +28,8 @@ from winlab.checks.report import Report
 from winlab.design import cni
 from winlab.design.addon import registry
 from winlab.design.contract import WindowsFacts
-from winlab.design.plan.tags import Tag
+from winlab.design.plan.tags import Tag, running
+from winlab.design.system import WINDOWS
 from winlab.errors import WinlabError
 from winlab.events import Listener
 
@@ -182,7 +183,7 @@ def _not_there() -> str:
 
 
 def _left_out(gate: Gate, tags: Sequence[Tag]) -> RowResult | None:
-    windows = [tag for tag in tags if tag.os == "windows"]
+    windows = running(WINDOWS, tags)
     if (gate.asks or gate.windows) and not windows:
         outcome, why = Outcome.NOT_APPLICABLE, "the lab has no Windows node"
     elif gate.real and any(is_standin(tag) for tag in windows):
@@ -217,7 +218,7 @@ class _Looker:
             view.objects = Objects.look(self._access.kubectl, KINDS)
         except WinlabError as error:
             view.problem = said(error)
-        for tag in [tag for tag in self._tags if tag.os == "windows"]:
+        for tag in running(WINDOWS, self._tags):
             if any(gate.asks == "status" for gate in gates):
                 view.windows[tag.node] = self._ask(tag, "status", windows_gates.status)
             if any(gate.asks == "kernel" for gate in gates):
@@ -349,7 +350,7 @@ def _bad_pods(prefixes: Sequence[str]) -> Callable[[View], list[tuple[str, str]]
     ]
 
 
-WINDOWS = "Windows nodes"
+WINDOWS_NODES = "Windows nodes"
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
 GATES = (
     Gate("R1", "API server is ready", "controllers", 300, _api_server),
@@ -360,10 +361,31 @@ GATES = (
     Gate("R6", "kube-proxy runs on Linux", SYSTEM, 600, _kube_proxy, _bad_pods(("kube-proxy",))),
     Gate("R7", "CNI runs on every node", "all nodes", 600, _cni, lambda v: _bad_pods(cni.daemon_sets())(v)),
     Gate("R8", "images can be had", "all nodes", 1200, _pulls, lambda view: [("Pod", n) for n in _pulling(view)]),
-    Gate("R9", "containerd and kubelet run", WINDOWS, 600, lambda v: windows_gates.services(v.windows), asks="status"),
-    Gate("R10", "kube-proxy runs", WINDOWS, 1200, lambda v: windows_gates.proxy(v.windows), asks="status", real=True),
     Gate(
-        "R11", "HNS, one kubelet", WINDOWS, 1200, lambda v: windows_gates.network(v.kernels), asks="kernel", real=True
+        "R9",
+        "containerd and kubelet run",
+        WINDOWS_NODES,
+        600,
+        lambda v: windows_gates.services(v.windows),
+        asks="status",
+    ),
+    Gate(
+        "R10",
+        "kube-proxy runs",
+        WINDOWS_NODES,
+        1200,
+        lambda v: windows_gates.proxy(v.windows),
+        asks="status",
+        real=True,
+    ),
+    Gate(
+        "R11",
+        "HNS, one kubelet",
+        WINDOWS_NODES,
+        1200,
+        lambda v: windows_gates.network(v.kernels),
+        asks="kernel",
+        real=True,
     ),
 )
 

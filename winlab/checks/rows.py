@@ -24,8 +24,8 @@ REBOOT_SECONDS = 900.0  # for a Windows node to go down, come back and be Ready,
 class Need(StrEnum):
     """What a row needs of the lab."""
 
-    LINUX = "linux"  # a Linux node
-    WINDOWS = "windows"  # a Windows node
+    LINUX = "linux-node"  # a Linux node
+    WINDOWS = "windows-node"  # a Windows node
     KERNEL = "kernel"  # a real Windows on it
     TWO_LINUX = "two-linux"  # two Linux nodes
     OUTSIDE = "outside"  # a way out of this host
@@ -51,15 +51,14 @@ class Case:
 
     def unmet(self, testpods: TestPods) -> tuple[Outcome, str] | None:
         """Why the row can't be run in this lab, as an outcome and in words; None if it can."""
-        linux = {tag.node for tag in testpods.tags if tag.os == "linux"}
         for need in self.needs:
-            if need is Need.LINUX and not linux:
+            if need is Need.LINUX and not testpods.linux:
                 return Outcome.NOT_APPLICABLE, "the lab has no Linux node"
             if need is Need.WINDOWS and not testpods.windows:
                 return Outcome.NOT_APPLICABLE, "the lab has no Windows node"
             if need is Need.KERNEL and testpods.standin:
                 return Outcome.REHEARSAL, "the Windows node is the stand-in, which runs no pods"
-            if need is Need.TWO_LINUX and len(linux) < 2:
+            if need is Need.TWO_LINUX and len(testpods.linux) < 2:
                 return Outcome.NOT_APPLICABLE, "the lab has no second Linux node"
             if need is Need.ASKED and self.id not in testpods.asked_for:
                 return Outcome.NOT_APPLICABLE, f"it restarts a node: only with --only {self.id}"

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from winlab.checks import pods
 from winlab.checks.access import Access
-from winlab.checks.model import CheckFailed, NotApplicable, Outcome, RowResult, Stage, choose, said
+from winlab.checks.model import CheckFailed, NotApplicable, Outcome, RowResult, Stage, choose, is_standin, said
 from winlab.checks.node_rows import SANDBOX
 from winlab.checks.objects import Object, Objects, name_of, pod_problem, pull_trouble
 from winlab.checks.pods import NAMESPACE, Seat
@@ -23,9 +23,7 @@ from winlab.threads import Threads
 
 WORKERS = 4  # kubectl itself uses half a core while it runs
 CLUSTER_KINDS = ("nodes", "runtimeclasses.node.k8s.io")
-LINUX_SECONDS = 300.0  # from a pod's creation until it runs, scaled
-WINDOWS_SECONDS = 1200.0  # the same with the pull of a Windows image; upstream's CI gives kube-proxy-windows as much
-STANDIN_SECONDS = 180.0  # the same until containerd reports that it can't
+STANDIN_SECONDS = 180.0  # from a pod's creation until containerd reports that it can't
 PULL_SECONDS = 180.0  # how long pulling may fail: a registry may be slow, a wrong name stays wrong
 SCHEDULING_SECONDS = 60.0
 GONE_SECONDS = 120.0  # for the namespace to be gone; after half of it, its pods are removed by force
@@ -168,7 +166,7 @@ def _unsettled(testpods: TestPods, seat: Seat) -> str:
     if pod is None:
         return ""
     problem = pod_problem(pod)
-    if problem and seat.tag.os == "windows" and testpods.standin:
+    if problem and is_standin(seat.tag):
         at_end = any(event.get("reason") == SANDBOX for event in testpods.own.warnings("Pod", seat.pod))
         return "" if at_end else problem
     return problem
@@ -180,9 +178,7 @@ def _limit(testpods: TestPods, seat: Seat) -> float:
         return PULL_SECONDS
     if pod is not None and pod_problem(pod).startswith("Unschedulable"):
         return SCHEDULING_SECONDS
-    if seat.tag.os == "linux":
-        return LINUX_SECONDS
-    return STANDIN_SECONDS if testpods.standin else WINDOWS_SECONDS
+    return STANDIN_SECONDS if is_standin(seat.tag) else seat.tag.system.ready_silence
 
 
 def _clear(testpods: TestPods, told: Stage, *, end: bool) -> None:

@@ -20,7 +20,9 @@ from winlab.checks.access import Access
 from winlab.checks.model import CheckFailed, is_standin, said
 from winlab.checks.objects import Object, Objects, pod_problem
 from winlab.checks.pods import NAMESPACE, PORT, Seat
+from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
+from winlab.design.system import LINUX, WINDOWS
 from winlab.errors import WinlabError
 
 ATTEMPTS = 3  # scaled: agnhost gives each of them only a few seconds, however slow its node is
@@ -35,12 +37,12 @@ T = TypeVar("T")
 class TestPods:
     """A lab with the smoke test's pods in it."""
 
-    def __init__(self, lab: str, tags: Sequence[Tag], access: Access, cluster: Objects) -> None:
+    def __init__(self, lab: str, nodes: Sequence[Tag], access: Access, cluster: Objects) -> None:
         self.lab = lab
-        self.tags = tuple(tags)
+        self.tags = tuple(nodes)
         self.access = access
         self.cluster = cluster  # nodes, runtime classes, leases, DaemonSets, as they were at the start
-        self.seats = {seat.pod: seat for seat in pods.seats(tags)}
+        self.seats = {seat.pod: seat for seat in pods.seats(nodes)}
         self.own = Objects([])  # pods, services and events of the namespace, as they were last seen
         self.asked_for: frozenset[str] = frozenset()  # the rows that the user named
         self._lock = threading.Lock()
@@ -52,9 +54,14 @@ class TestPods:
         self.own = Objects.look(self.access.kubectl, ("pods", "services", "events"), NAMESPACE)
 
     @property
+    def linux(self) -> list[Tag]:
+        """The Linux nodes."""
+        return tags.running(LINUX, self.tags)
+
+    @property
     def windows(self) -> list[Tag]:
         """The Windows nodes."""
-        return [tag for tag in self.tags if tag.os == "windows"]
+        return tags.running(WINDOWS, self.tags)
 
     @property
     def standin(self) -> bool:

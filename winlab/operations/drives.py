@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab import data
-from winlab.adapters.guests.scripts import DRIVES, NodeScripts
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.volumes import StoragePool
+from winlab.design.system import SYSTEMS
 from winlab.errors import GuestError, NotFoundError
 from winlab.events import Progress
 from winlab.lab_folder import LabFolder
@@ -96,9 +96,8 @@ class Drives:
 
 
 def scripts() -> dict[str, bytes]:
-    """winlab's scripts for Windows, as they are on every CD."""
-    folder = data.folder("unattend") / "windows/worker"
-    return {f"scripts/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.ps1"))}
+    """winlab's scripts, as they are on every CD."""
+    return {name: content for one in SYSTEMS for name, content in payload.scripts(one).items()}
 
 
 def await_seen(node: NodeScripts, file: str) -> None:
@@ -124,12 +123,8 @@ def await_gone(node: NodeScripts, file: str) -> None:
 
 
 def _await(node: NodeScripts, file: str, *, there: bool) -> bool:
-    if node.tag.os == "linux":
-        return True
-    place = file.replace("/", "\\")
     for _ in range(TRIES):
-        found = node.execute([f"cmd.exe /c for %d in ({DRIVES}) do @if exist %d:\\{place} echo %d:"]).strip()
-        if bool(found) == there:
+        if node.sees(file, there=there):
             return True
         time.sleep(PAUSE)
     return False

@@ -61,10 +61,11 @@ def make(spec: Spec, name: str, tell: Listener) -> Alone:
     single = spec.model_copy(update={"workers": (workers,), "linux_workers": LinuxWorkers(), "addons": {}})
     planned = planning.make(single, "alone", HostFacts(), Told(tell, "plan"))
     whole = planned.plan
-    worker = next(node for node in whole.nodes if node.role == "worker")
-    if not isinstance(worker, WindowsNode):
+    worker = next(iter(whole.windows_nodes()), None)
+    if worker is None:
         raise UsageError(
-            f"'{worker.image}' is not Windows.", cure="Choose windows-2019, windows-2022 or windows-2025 with --os."
+            f"'{single.workers[0].os}' is not Windows.",
+            cure="Choose windows-2019, windows-2022 or windows-2025 with --os.",
         )
     node = worker.changed(computer_name=name.upper()).model_copy(update={"name": name.lower()})
     return Alone(whole.model_copy(update={"nodes": (node,)}), node, planned.stock)

@@ -117,8 +117,8 @@ def _pullable(name: str) -> Recipe:
 def _brought(name: str) -> Recipe:
     """The recipe for something that comes as an ISO: Windows' installation media, the virtio drivers."""
     recipe = catalog.get(name)
-    if recipe.os == "linux" or recipe.build is not None:
-        names = [one for one in catalog.names() if (row := catalog.get(one)).os != "linux" and row.build is None]
+    if not recipe.is_iso:
+        names = [one for one in catalog.names() if catalog.get(one).is_iso]
         raise UsageError(
             f"'{name}' needs no medium.",
             cure=f"Run 'winlab image build {name}'. Media are for {', '.join(names)}.",

@@ -10,8 +10,8 @@ from pathlib import Path
 from winlab import files, run
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm.domains import Machine
-from winlab.design import contract
-from winlab.design.system import SystemName
+from winlab.design import contract, system
+from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import engine
 from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
@@ -25,7 +25,6 @@ from winlab.supply.artifacts import store
 from winlab.supply.artifacts.oci import archive as oci
 
 ENGINES = ("docker", "podman")  # in this order
-SYSTEMS: tuple[SystemName, ...] = ("linux", "windows")
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".oci")
 SAVING = 900.0  # seconds that an engine gets to write an image
 
@@ -99,7 +98,7 @@ def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> li
         archive, wanted = _save(image, work / "saved.tar", progress), name or _name(image)
     progress.say(f"reading {archive.name}")
     found = oci.inspect(archive)
-    systems = [os for os in SYSTEMS if any((one.os, one.architecture) == (os, "amd64") for one in found)]
+    systems = [one.name for one in SYSTEMS if (one.name, "amd64") in {(row.os, row.architecture) for row in found}]
     if not systems:
         raise UsageError(
             f"'{image}' is not an image for Linux or Windows on amd64.",
@@ -160,8 +159,9 @@ def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[Syst
     found = {one.os: [machine for machine in machines if machine.tag.os == one.os] for one in images}
     found = {os: there for os, there in found.items() if there}
     if not found:
+        titles = " and ".join(system.get(one.os).title for one in images)
         raise UsageError(
-            f"The image is for {' and '.join(one.os.title() for one in images)}, but the lab has no such node.",
+            f"The image is for {titles}, but the lab has no such node.",
             cure="Build it for the system of the nodes: 'winlab status' shows them.",
         )
     for machine in (machine for there in found.values() for machine in there):
@@ -181,8 +181,8 @@ def steps(images: Sequence[Ready], nodes: dict[SystemName, list[Machine]], drive
 
 def clean(lab: str, drives: Drives) -> None:
     """Remove the CDs."""
-    for os in SYSTEMS:
-        drives.pool.delete(_volume(lab, os))
+    for one in SYSTEMS:
+        drives.pool.delete(_volume(lab, one.name))
 
 
 def _volume(lab: str, os: SystemName) -> str:

@@ -34,6 +34,7 @@ from winlab import __version__, files
 from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.model import Plan
+from winlab.design.system import SystemName
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
 
 FORMAT = 1
@@ -74,7 +75,7 @@ class Artifact(_Row):
 
     name: str
     version: str
-    os: Literal["linux", "windows"] | None = None
+    os: SystemName | None = None
     sha256: str = Field(pattern=_HEX)
     origin: str = ""
 

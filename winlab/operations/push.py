@@ -12,7 +12,7 @@ from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
-from winlab.design import contract
+from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
@@ -46,21 +46,22 @@ def program(binary: str, os: SystemName) -> str:
 
     :raises UsageError: nodes of this system don't have it; the message says what can be pushed.
     """
-    found = Path(binary).name
-    if os == "windows" and f"{found}.exe" in PROGRAMS["windows"] and not Path(binary).exists():
-        found = f"{found}.exe"  # if only the name matters
+    found, title = Path(binary).name, system.get(os).title
+    file = system.get(os).program_file(found)
+    if file in PROGRAMS[os] and not Path(binary).exists():
+        return file  # only the name matters
     if found in PROGRAMS[os]:
         return found
-    other = found in PROGRAMS["windows" if os == "linux" else "linux"]
+    others = [one.title for one in SYSTEMS if one.name != os and found in PROGRAMS[one.name]]
     if found in IN_PODS:
         raise UsageError(
-            f"'{found}' is not a program of a {os.title()} node: it runs in a pod.",
+            f"'{found}' is not a program of a {title} node: it runs in a pod.",
             cure="Build an image with it and load that with 'winlab load'.",
         )
     raise UsageError(
-        f"'{found}' is not a program of a {os.title()} node.",
-        why=f"It is a program of {'Windows' if os == 'linux' else 'Linux'} nodes."
-        if other
+        f"'{found}' is not a program of a {title} node.",
+        why=f"It is a program of {' and '.join(others)} nodes."
+        if others
         else "The file's name decides which program it is.",
         cure=f"There are: {', '.join(PROGRAMS[os])}.",
     )
@@ -109,7 +110,7 @@ def push(
     :raises GuestError: the node refused, or does not run.
     :raises ClusterError: the node does not come back with it.
     """
-    os = _system(machine)
+    os = machine.tag.os
     name, path = program(binary, os), Path(binary)
     digest = check(path, os)
     drive.require_running(machine)
@@ -140,7 +141,7 @@ def bring_back(
 
     :raises WinlabError: as :func:`push`.
     """
-    name = program(Path(binary).name, _system(machine))
+    name = program(Path(binary).name, machine.tag.os)
     drive.require_running(machine)
     drives.mended(machine)
     return _swap(machine, drives, name, kubectl, progress, scale, "")
@@ -155,7 +156,7 @@ def _swap(
         progress.say(f"replacing {name} on {machine.tag.node}")
         result = node.run(contract.Push(program=name, restore=not place), progress.say)
     kubelet = ""
-    if name.removesuffix(".exe") in RESTARTS:
+    if name.removesuffix(machine.tag.system.program_suffix) in RESTARTS:
         kubelet = _back(machine, kubectl, progress, SILENCE * scale, restarted=result.changed)
     return PushedProgram(name, result.sha256, result.changed, kubelet)
 
@@ -196,10 +197,6 @@ def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, 
         )
 
     return wait.until(look, progress, give_up, stall=stall, poll=POLL)
-
-
-def _system(machine: Machine) -> SystemName:
-    return "windows" if machine.tag.os == "windows" else "linux"
 
 
 def _json(value: object) -> bytes:

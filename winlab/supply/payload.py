@@ -20,8 +20,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from winlab import data
+from winlab.design import system as systems
 from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
-from winlab.design.system import SystemName
+from winlab.design.system import System, SystemName
 from winlab.supply.media import small_iso
 
 LABEL = "WINLAB_K8S"
@@ -47,8 +48,7 @@ class PayloadCd:
             self.files[f"{folder}/{artifact.file}"] = item.path
             listed[folder][artifact.file] = row
         self.files["payload.json"] = (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode()
-        for path in _scripts(system):
-            self.files[f"scripts/{path.name}"] = path.read_bytes()
+        self.files.update(scripts(systems.get(system)))
         digest = hashlib.sha256()
         for name, content in sorted(self.files.items()):
             if isinstance(content, bytes):  # the others' digests are in payload.json
@@ -74,7 +74,9 @@ def _crc32(path: Path) -> int:
     return check
 
 
-def _scripts(system: SystemName) -> list[Path]:
-    if system == "linux":
-        return []  # winlab_node comes over ssh
-    return sorted((data.folder("unattend") / "windows/worker").glob("*.ps1"))
+def scripts(system: System) -> dict[str, bytes]:
+    """winlab's scripts for a system, by their paths on the CD."""
+    if not system.cd_scripts:
+        return {}
+    folder = data.folder("unattend") / system.cd_scripts
+    return {f"scripts/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.ps1"))}

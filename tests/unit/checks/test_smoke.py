@@ -86,8 +86,7 @@ def test_in_a_rehearsal_a_pod_that_containerd_never_saw_fails(monkeypatch: pytes
     assert run(cluster, "N7")["N7"] == (Outcome.FAILED, "on node-1 by windows-2022, and does not run: Pending")
 
 
-def test_with_a_real_windows_a_pod_without_sandbox_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smoke, "WINDOWS_SECONDS", 30.0)
+def test_with_a_real_windows_a_pod_without_sandbox_fails() -> None:
     cluster = Cluster(*HYBRID)
     cluster.events = [sandbox("windows-1", "no CNI")]
     cluster.pod_status = lambda pod: {"phase": "Pending", **ready("False")}
@@ -340,7 +339,7 @@ def test_an_image_that_can_not_be_had_is_given_up_early() -> None:
     clocked = access(cluster)
     report = smoke.run("lab", HYBRID, clocked, lambda _event: None, only="1")
     assert "ImagePullBackOff: not found" in report.results[0].detail
-    assert clocked.clock() < 2 * smoke.PULL_SECONDS < smoke.WINDOWS_SECONDS
+    assert clocked.clock() < 2 * smoke.PULL_SECONDS < WINDOWS.system.ready_silence
 
 
 def test_a_row_that_does_not_exist_touches_nothing() -> None:

@@ -1,14 +1,12 @@
-"""What every guest can do, whichever its system."""
+"""What every guest can do, whichever its system, and the ways in which each system does what winlab needs."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from winlab import run
-
 Sink = Callable[[bytes], None]
+TRIES, PAUSE = 20, 1.5  # seconds between tries, while a CD that was just inserted is not there yet
 
 
 def discard(_chunk: bytes) -> None:
@@ -30,8 +28,38 @@ class Guest(Protocol):
         """End the connection."""
 
 
-def command_line(system: str, command: Sequence[str]) -> str:
-    """The words of a command as one line for the guest's shell. A single word is taken as a whole line."""
-    if len(command) == 1:
-        return command[0]
-    return shlex.join(command) if system == "linux" else run.windows_line(command)
+class Execute(Protocol):
+    """Runs a command in a guest."""
+
+    def __call__(self, command: list[str], stdin: bytes = b"") -> str:
+        """Run it; what it printed.
+
+        :raises GuestError: it failed.
+        """
+
+
+class Ways(Protocol):
+    """How a system does what winlab needs of its nodes: linux.py and windows.py."""
+
+    def line(self, words: Sequence[str]) -> str:
+        """The words of a command as one line for the guest's shell."""
+
+    def place(self, execute: Execute) -> str:
+        """Find winlab's scripts in the guest, or bring them there.
+
+        :returns: where they are; empty if they are not there yet.
+        :raises GuestError: a command failed.
+        """
+
+    def command(self, place: str, script: str) -> list[str]:
+        """The command that runs a script, its settings on the standard input."""
+
+    def is_missing(self, code: int) -> bool:
+        """Whether that command's exit code says that the script is not where it was a moment ago."""
+
+    def sees(self, execute: Execute, file: str, *, there: bool) -> bool:
+        """Whether the guest has noticed that the CD with *file* was inserted (*there*) or removed.
+
+        :param file: its path on the CD: ``push/kubelet.exe``.
+        :raises GuestError: a command failed.
+        """

@@ -23,7 +23,7 @@ sys.exit(start())
 
 def build() -> bytes:
     """The program's bytes."""
-    folder = data.folder("unattend") / "linux" / PACKAGE
+    folder = data.folder("unattend") / f"linux/{PACKAGE}"
     sources = {f"{PACKAGE}/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.py"))}
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:

@@ -15,17 +15,14 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from winlab.adapters.guests import base, node_program
+from winlab.adapters.guests import base, systems
 from winlab.adapters.guests.connect import connect
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError, WinlabError
 from winlab.lab_folder import LabFolder
 
-DRIVES = "D E F G H I J"
 TOLD = 12  # lines of a script's errors that are worth repeating
-TRIES, PAUSE = 20, 1.5  # seconds, for a CD that was just put in
-NO_FILE = 0xFFFD0000  # what powershell.exe ends with when the file of -File is not there
 Heard = Callable[[str], None]
 
 
@@ -64,6 +61,7 @@ class NodeScripts:
         self._folder = folder
         self._guest: base.Guest | None = None
         self._place = ""  # where the scripts are in this guest
+        self._ways = systems.ways(tag.system)
 
     def __enter__(self) -> NodeScripts:
         return self
@@ -108,26 +106,34 @@ class NodeScripts:
             raise GuestError(
                 f"A command in '{self.tag.node}' ended with exit code {code}.",
                 why="\n".join((err.kept or out.kept)[-TOLD:]) or "It printed nothing.",
-                evidence=f"the command: {base.command_line(self.tag.os, command)[:200]}",
+                evidence=f"the command: {systems.command_line(self.tag.system, command)[:200]}",
             )
         return "\n".join(out.kept)
 
+    def sees(self, file: str, *, there: bool) -> bool:
+        """Whether the node has noticed that the CD with *file* was inserted (*there*) or removed.
+
+        :param file: its path on the CD: ``push/kubelet.exe``.
+        :raises GuestError: the node can't be asked.
+        """
+        return self._ways.sees(self.execute, file, there=there)
+
     def _run(self, script: str, settings: Mapping[str, object], heard: Heard) -> dict[str, Any]:
-        for attempt in range(TRIES):
+        for attempt in range(base.TRIES):
             try:
                 return self._try(script, settings, heard)
             except _NoScriptError as error:
-                # a CD that was just put in may vanish once more for a moment, or come under another letter
+                # a CD that was just inserted may disappear again for a moment, or get another drive letter
                 self._place = ""
-                if attempt == TRIES - 1:
+                if attempt == base.TRIES - 1:
                     raise error.error from error
-                time.sleep(PAUSE)
+                time.sleep(base.PAUSE)
         raise AssertionError("the last try returns or raises")
 
     def _try(self, script: str, settings: Mapping[str, object], heard: Heard) -> dict[str, Any]:
         guest = self._connected()
         if not self._place:
-            self._place = self._bring_scripts() if self.tag.os == "linux" else self._find_drive()
+            self._place = self._find_scripts()
         pending: list[str] = []
 
         def hear(line: str) -> None:
@@ -139,7 +145,7 @@ class NodeScripts:
                 heard(line)
 
         out, err = Lines(hear), Lines(heard)
-        code = guest.execute(self._command(script), out, err, json.dumps(settings).encode())
+        code = guest.execute(self._ways.command(self._place, script), out, err, json.dumps(settings).encode())
         out.end()
         err.end()
         if code != 0:
@@ -151,7 +157,7 @@ class NodeScripts:
                 cure="Run the same command again, it carries on there; 'winlab logs' shows more.",
                 evidence=f"winlab logs {self.tag.node}",
             )
-            raise _NoScriptError(error) if code & 0xFFFFFFFF == NO_FILE and self.tag.os == "windows" else error
+            raise _NoScriptError(error) if self._ways.is_missing(code) else error
         try:
             result = json.loads(pending[0])
         except (IndexError, ValueError) as error:
@@ -167,37 +173,24 @@ class NodeScripts:
             self._guest = connect(self.tag, self._folder)
         return self._guest
 
-    def _command(self, script: str) -> list[str]:
-        if self.tag.os == "linux":
-            return ["sudo", "python3", self._place, script]
-        flags = ["-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass"]
-        return ["powershell.exe", *flags, "-File", f"{self._place}\\scripts\\{script}.ps1"]
+    def _find_scripts(self) -> str:
+        """Where the scripts are in the guest; brings them there if its system wants that.
 
-    def _bring_scripts(self) -> str:
-        """Put the program for Linux nodes into the guest; its path there."""
-        path, program = "/run/winlab/node.pyz", node_program.build()
-        self.execute(["sudo", "sh", "-c", f"mkdir -p /run/winlab && cat >{path}.new && mv {path}.new {path}"], program)
-        return path
-
-    def _find_drive(self) -> str:
-        """The drive of the payload CD: ``D:``.
-
-        :raises GuestError: no drive has it.
+        :raises GuestError: they are not there.
         """
-        # a CD that was just put in takes Windows some seconds to see
-        for _ in range(TRIES):
-            found = self.execute([f"cmd.exe /c for %d in ({DRIVES}) do @if exist %d:\\payload.json echo %d:"]).split()
-            if found:
-                return found[0]
-            time.sleep(PAUSE)
+        # a guest may take some seconds to see a CD that was just inserted
+        for _ in range(base.TRIES):
+            if place := self._ways.place(self.execute):
+                return place
+            time.sleep(base.PAUSE)
         raise GuestError(
             f"'{self.tag.node}' does not see winlab's payload CD.",
-            cure="Run the same command again: it puts the CD into the drive anew.",
+            cure="Run the same command again: it inserts the CD again.",
         )
 
 
 class _NoScriptError(Exception):
-    """PowerShell did not find the script where the CD was a moment ago."""
+    """The script is not where it was a moment ago."""
 
     def __init__(self, error: GuestError) -> None:
         super().__init__(str(error))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import paramiko
 
-from winlab.adapters.guests.base import Sink, command_line, discard
+from winlab.adapters.guests.base import Sink, discard
+from winlab.adapters.guests.systems import command_line
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
@@ -61,7 +62,7 @@ class SshGuest:
             transport = self._client.get_transport()
             assert transport is not None
             channel = transport.open_session()
-            channel.exec_command(command_line(self._tag.os, command))
+            channel.exec_command(command_line(self._tag.system, command))
             if stdin:
                 channel.sendall(stdin)
             channel.shutdown_write()

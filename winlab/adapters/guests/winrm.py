@@ -11,7 +11,8 @@ from spnego.exceptions import SpnegoError
 from winrm.exceptions import InvalidCredentialsError, WinRMError, WinRMOperationTimeoutError, WinRMTransportError
 from winrm.protocol import Protocol
 
-from winlab.adapters.guests.base import Sink, command_line, discard
+from winlab.adapters.guests.base import Sink, discard
+from winlab.adapters.guests.systems import command_line
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
@@ -53,7 +54,7 @@ class WinRmGuest:
         self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
     ) -> int:
         """See :class:`winlab.adapters.guests.base.Guest`."""
-        line = command_line("windows", command)
+        line = command_line(self._tag.system, command)
 
         def run() -> int:
             command_id = self._protocol.run_command(self._shell, line)

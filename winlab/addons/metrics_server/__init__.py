@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from winlab.addons.api import Addon, AddonSettings, Check, Cluster, PlannedLab, Problem
 from winlab.design.catalog.artifact import Artifact, ContainerImage
+from winlab.design.plan import tags
 from winlab.design.spec.fields import option
+from winlab.design.system import LINUX, WINDOWS, System
 from winlab.errors import ClusterError
 
 REPOSITORY = "registry.k8s.io/metrics-server/metrics-server"
@@ -60,7 +62,7 @@ class MetricsServer(Addon):
         versions: Mapping[str, str],
     ) -> list[Artifact]:
         """Its image."""
-        return [ContainerImage(_image(versions), "linux")]
+        return [ContainerImage(_image(versions), LINUX.name)]
 
     def values(self, settings: MetricsSettings, lab: PlannedLab, versions: Mapping[str, str]) -> dict[str, Any]:
         """The image and the times."""
@@ -71,12 +73,12 @@ class MetricsServer(Addon):
     def checks(self, settings: MetricsSettings) -> list[Check]:  # noqa: ARG002
         """Whether the API has metrics of every node. The stand-in for Windows has nothing to measure."""
         return [
-            Check("metrics of every Linux node", "Linux nodes", 600, lambda cluster: _measured(cluster, "linux")),
+            Check("metrics of every Linux node", "Linux nodes", 600, lambda cluster: _measured(cluster, LINUX)),
             Check(
                 "metrics of every Windows node",
                 "Windows nodes",
                 600,
-                lambda cluster: _measured(cluster, "windows"),
+                lambda cluster: _measured(cluster, WINDOWS),
                 windows=True,
                 real=True,
             ),
@@ -87,14 +89,14 @@ def _image(versions: Mapping[str, str]) -> str:
     return f"{REPOSITORY}:{versions['metrics-server']}"
 
 
-def _measured(cluster: Cluster, system: Literal["linux", "windows"]) -> str:
+def _measured(cluster: Cluster, system: System) -> str:
     """What the metrics API reports about the nodes of one system.
 
     :raises ClusterError: it does not answer, or does not know one of them.
     """
     rows = json.loads(cluster.kubectl.run("get", f"--raw={METRICS}"))["items"]
     usage = {str(row["metadata"]["name"]): row["usage"] for row in rows}
-    wanted = [node.node for node in cluster.nodes if node.os == system]
+    wanted = [tag.node for tag in tags.running(system, cluster.nodes)]
     lacking = [name for name in wanted if name not in usage]
     if lacking:
         raise ClusterError(f"there are no metrics of {', '.join(lacking)} yet")

@@ -94,6 +94,11 @@ class Recipe(BaseModel):
         """The system that the image holds; KeyError if it holds none."""
         return system.get(self.os)
 
+    @property
+    def is_iso(self) -> bool:
+        """Whether it comes as an ISO of its vendor: installation media, drivers."""
+        return self.format == "iso" and self.build is None
+
     @model_validator(mode="after")
     def _one_source(self) -> Recipe:
         if self.download is not None and self.build is not None:

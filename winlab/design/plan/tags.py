@@ -5,6 +5,7 @@ A domain carries an element in its metadata, an OVN row carries external_ids. wi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lxml import etree
@@ -48,6 +49,11 @@ class Tag(BaseModel):
     def system(self) -> System:
         """What the node runs."""
         return system.get(self.os)
+
+
+def running(which: System, tags: Iterable[Tag]) -> list[Tag]:
+    """The tags of the nodes that run a system."""
+    return [tag for tag in tags if tag.system is which]
 
 
 def of(plan: Plan, node: NodePlan) -> Tag:

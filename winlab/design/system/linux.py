@@ -32,6 +32,7 @@ LINUX = System(
     own_layers=False,
     program_suffix="",
     program_format="a Linux program (ELF) for amd64",
+    cd_scripts="",
     cri_socket="unix:///run/containerd/containerd.sock",
     cni_bin="/opt/cni/bin",
     cni_conf="/etc/cni/net.d",

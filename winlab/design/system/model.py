@@ -32,6 +32,8 @@ class System:
     :param own_layers: whether its images contain layers of the system: one for each release, and none can be built.
     :param program_suffix: what ends the file name of a program.
     :param program_format: the format of a program, in words.
+    :param cd_scripts: the folder in unattend/ of the scripts that its nodes run from the CD in the payload drive; empty
+        if they get a program over their login instead.
     :param cri_socket: where kubelet and crictl find containerd.
     :param cni_bin: the folder of CNI plug-ins.
     :param cni_conf: the folder of CNI configuration.
@@ -58,6 +60,7 @@ class System:
     own_layers: bool
     program_suffix: str
     program_format: str
+    cd_scripts: str
     cri_socket: str
     cni_bin: str
     cni_conf: str

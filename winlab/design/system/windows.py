@@ -27,6 +27,7 @@ WINDOWS = System(
     own_layers=True,
     program_suffix=".exe",
     program_format="a Windows program (PE) for amd64",
+    cd_scripts="windows/worker",
     cri_socket="npipe:////./pipe/containerd-containerd",
     cni_bin="C:/opt/cni/bin",
     cni_conf="C:/etc/cni/net.d",

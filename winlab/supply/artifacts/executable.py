@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from winlab.design import system
 from winlab.design.catalog.artifact import Program
-from winlab.design.system import SystemName
+from winlab.design.system import LINUX, SYSTEMS, WINDOWS, System, SystemName
 
 # elf(5), e_machine: https://www.sco.com/developers/gabi/latest/ch4.eheader.html
 _ELF_MACHINES = {3: "x86 (32 bit)", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 183: "arm64", 243: "riscv64"}
@@ -21,9 +22,17 @@ def problem(path: Path, os: SystemName) -> str | None:
 
     :raises OSError: it can't be read.
     """
-    found = _describe(path)
-    wanted = {"linux": "a Linux program (ELF) for amd64", "windows": "a Windows program (PE) for amd64"}[os]
+    found, wanted = describe(path), system.get(os).program_format
     return None if found == wanted else f"It is {found}, but should be {wanted}."
+
+
+def system_of(path: Path) -> System | None:
+    """The system for which the file is a program on amd64; None if it is not one.
+
+    :raises OSError: it can't be read.
+    """
+    found = describe(path)
+    return next((one for one in SYSTEMS if one.program_format == found), None)
 
 
 def wrong(path: Path, program: Program) -> str | None:
@@ -32,7 +41,11 @@ def wrong(path: Path, program: Program) -> str | None:
     return f"{program}: {why}" if why else None
 
 
-def _describe(path: Path) -> str:
+def describe(path: Path) -> str:
+    """What the file is, in words; for a program on amd64, its system's ``program_format``.
+
+    :raises OSError: it can't be read.
+    """
     with path.open("rb") as file:
         head = file.read(64)
         if not head:
@@ -42,16 +55,18 @@ def _describe(path: Path) -> str:
             (machine,) = struct.unpack_from(order + "H", head, 18)
             if machine == _ELF_AMD64 and head[4] != 2:
                 return "a Linux program (ELF) for x32"
-            name = "amd64" if machine == _ELF_AMD64 else _ELF_MACHINES.get(machine, f"machine {machine}")
-            return f"a Linux program (ELF) for {name}"
+            if machine == _ELF_AMD64:
+                return LINUX.program_format
+            return f"a Linux program (ELF) for {_ELF_MACHINES.get(machine, f'machine {machine}')}"
         if head.startswith(b"MZ") and len(head) == 64:
             (offset,) = struct.unpack_from("<I", head, 0x3C)
             file.seek(offset)
             coff = file.read(6)
             if coff[:4] == b"PE\0\0" and len(coff) == 6:
                 (machine,) = struct.unpack_from("<H", coff, 4)
-                name = "amd64" if machine == _PE_AMD64 else _PE_MACHINES.get(machine, f"machine {machine:#x}")
-                return f"a Windows program (PE) for {name}"
+                if machine == _PE_AMD64:
+                    return WINDOWS.program_format
+                return f"a Windows program (PE) for {_PE_MACHINES.get(machine, f'machine {machine:#x}')}"
             return "a DOS program"
     if head.startswith((b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")):
         return "a program for macOS"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from winlab import files
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source
-from winlab.design.system import SystemName
+from winlab.design.system import SYSTEMS
 from winlab.errors import UsageError
 from winlab.events import Progress
 from winlab.supply.artifacts import executable, store
@@ -88,25 +88,23 @@ def meant(name: str, path: Path, wanted: Iterable[Artifact]) -> Replaced:
 
     :raises UsageError: the file is not a program, or the lab uses none of that name and system.
     """
-    systems: tuple[SystemName, ...] = ("linux", "windows")
     try:
-        found = [system for system in systems if executable.problem(path, system) is None]
-        why = executable.problem(path, "linux") or ""
+        system, kind = executable.system_of(path), executable.describe(path)
     except OSError as error:
         raise UsageError(f"'{path}' can't be used as {name}.", why=str(error)) from error
-    if not found:
+    if system is None:
         raise UsageError(
             f"'{path}' can't be used as {name}.",
-            why=why.replace("a Linux program (ELF)", "a Linux or Windows program"),
-            cure="Build it with GOOS=linux or GOOS=windows, and GOARCH=amd64.",
+            why=f"It is {kind}, but should be a {' or '.join(one.title for one in SYSTEMS)} program for amd64.",
+            cure=f"Build it with {' or '.join(f'GOOS={one.name}' for one in SYSTEMS)}, and GOARCH=amd64.",
         )
     for artifact in wanted:
-        if isinstance(artifact, Program) and (artifact.name, artifact.os) == (name, found[0]):
+        if isinstance(artifact, Program) and (artifact.name, artifact.os) == (name, system.name):
             return artifact
-        if isinstance(artifact, ContainerImage) and (_component(artifact), artifact.os) == (name, found[0]):
+        if isinstance(artifact, ContainerImage) and (_component(artifact), artifact.os) == (name, system.name):
             return artifact
     raise UsageError(
-        f"'{path}' is for {found[0].title()}, but the lab has no {name} for that system.",
+        f"'{path}' is for {system.title}, but the lab has no {name} for that system.",
         cure="Leave it out, or add a node with that system to the lab.",
     )
 

@@ -164,7 +164,7 @@ def test_a_cd_that_vanishes_for_a_moment_is_looked_for_again(
     login: Callable[[str, Guest], NodeScripts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Just after it was put in; and it may come back under another letter."""
-    monkeypatch.setattr(nodes, "PAUSE", 0)
+    monkeypatch.setattr(base, "PAUSE", 0)
     guest = Guest(
         {
             "for %d": (0, b"E:", b""),
@@ -190,7 +190,7 @@ def test_a_cd_that_vanishes_for_a_moment_is_looked_for_again(
 def test_a_cd_that_does_not_come_back_is_told(
     login: Callable[[str, Guest], NodeScripts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes, "PAUSE", 0)
+    monkeypatch.setattr(base, "PAUSE", 0)
     guest = Guest({"for %d": (0, b"E:", b""), "-File": (0xFFFD0000, b"", b"does not exist.")})
     with pytest.raises(GuestError, match="'logs' failed") as caught:
         login("windows", guest).run(contract.Logs())

@@ -83,7 +83,7 @@ def source(kubernetes: Path | None = None) -> BuildSource:
         (Program("runc", "1.4.3", "windows"), "built for linux only"),
         (Program("win-bridge", "1.9.1", "linux"), "built for windows only"),
         (Program("doom", "1", "linux"), "does not know how to build 'doom'"),
-        (ContainerImage(PAUSE.reference, "windows"), "Microsoft"),
+        (ContainerImage(PAUSE.reference, "windows"), "only its vendor's registry"),
         (ContainerImage("quay.io/calico/node:v3.32.1", "linux"), "does not know how to build that image"),
         (ContainerImage("registry.k8s.io/kube-proxy@sha256:1", "linux"), "does not know how to build that image"),
         (Manifest("calico", "v3.32.1", "x.yaml"), "published, not built"),

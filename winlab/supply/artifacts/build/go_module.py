@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from winlab import run
+from winlab.design import system
 from winlab.design.system import SystemName
 from winlab.errors import HostError, TransferError, UsageError, WinlabError
 from winlab.events import Progress
@@ -125,8 +126,8 @@ def compile_all(
 
     progress.say(f"compiling {module} for {target.os}")
     go = _with_go(build, progress, needed)
-    suffix = ".exe" if target.os == "windows" else ""
-    return {package: out / f"{program(package)}{suffix}" for package in target.packages}, go
+    file = system.get(target.os).program_file
+    return {package: out / file(program(package)) for package in target.packages}, go
 
 
 def check_source(module: GoModule) -> None:

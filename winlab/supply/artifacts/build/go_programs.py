@@ -8,7 +8,7 @@ from pathlib import Path
 
 from winlab.design.catalog.artifact import Program
 from winlab.design.catalog.builds import GoBuild
-from winlab.design.system import SystemName
+from winlab.design.system import LINUX, WINDOWS, SystemName
 from winlab.supply.artifacts.build.go_module import KUBERNETES
 
 OWN = Path(__file__).resolve().parent / "go"  # winlab's own small programs
@@ -68,19 +68,19 @@ _KUBE = {
 _CONTROL_PLANE = _under(f"{KUBERNETES}/cmd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 PARTS = (
-    Part(KUBERNETES, {"linux": _KUBE | _CONTROL_PLANE, "windows": _KUBE}, _kubernetes_stamps),
+    Part(KUBERNETES, {LINUX.name: _KUBE | _CONTROL_PLANE, WINDOWS.name: _KUBE}, _kubernetes_stamps),
     Part(
         _CONTAINERD,
         {
-            "linux": _under(f"{_CONTAINERD}/cmd", "containerd", "ctr", "containerd-shim-runc-v2"),
-            "windows": _under(f"{_CONTAINERD}/cmd", "containerd", "ctr"),
+            LINUX.name: _under(f"{_CONTAINERD}/cmd", "containerd", "ctr", "containerd-shim-runc-v2"),
+            WINDOWS.name: _under(f"{_CONTAINERD}/cmd", "containerd", "ctr"),
         },
         # as its Makefile; a module does not tell the revision
         lambda version, _: {f"{_CONTAINERD}/version.Version": version, f"{_CONTAINERD}/version.Revision": ""},
     ),
     Part(
         _RUNC,
-        {"linux": {"runc": _RUNC}},
+        {LINUX.name: {"runc": _RUNC}},
         lambda _version, _time: {},  # its version is in its source
         tags=("seccomp", "urfave_cli_no_docs", "netgo", "osusergo"),  # its Makefile's target "static"
         cgo=True,
@@ -88,18 +88,20 @@ PARTS = (
     Part(
         _PLUGINS,
         {
-            "linux": _under(f"{_PLUGINS}/plugins", "main/bridge", "main/loopback", "ipam/host-local", "meta/portmap"),
-            "windows": _under(
+            LINUX.name: _under(
+                f"{_PLUGINS}/plugins", "main/bridge", "main/loopback", "ipam/host-local", "meta/portmap"
+            ),
+            WINDOWS.name: _under(
                 f"{_PLUGINS}/plugins", "main/windows/win-bridge", "main/windows/win-overlay", "ipam/host-local"
             ),
         },
         lambda version, _: {f"{_PLUGINS}/pkg/utils/buildversion.BuildVersion": version},
     ),
-    Part(_ETCD, {"linux": {"etcd": _ETCD}}, lambda _version, _time: {}),  # its version is a constant
-    Part(_COREDNS, {"linux": {"coredns": _COREDNS}}, lambda version, _: {f"{_COREDNS}/coremain.gitTag": version}),
+    Part(_ETCD, {LINUX.name: {"etcd": _ETCD}}, lambda _version, _time: {}),  # its version is a constant
+    Part(_COREDNS, {LINUX.name: {"coredns": _COREDNS}}, lambda version, _: {f"{_COREDNS}/coremain.gitTag": version}),
     Part(
         "winlab.invalid/pause",
-        {"linux": {"pause": "winlab.invalid/pause"}},
+        {LINUX.name: {"pause": "winlab.invalid/pause"}},
         lambda _version, _time: {},
         own=OWN / "pause",
     ),

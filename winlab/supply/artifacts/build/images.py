@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from winlab.design import system
 from winlab.design.catalog.artifact import ContainerImage, Program
 from winlab.design.catalog.builds import GoBuild
+from winlab.design.system import LINUX
 from winlab.events import Progress
 from winlab.supply.artifacts.build import debs
 from winlab.supply.artifacts.build.go_programs import tag
@@ -44,8 +46,8 @@ class Layout:
 def _component(name: str, version: str, _kubernetes: str) -> Layout:
     # build/server-image/Dockerfile; kubeadm's manifests name the program, which PATH finds
     programs = {
-        Program(name, version, "linux"): f"{BIN}/{name}",
-        Program("kube-log-runner", version, "linux"): "/go-runner",
+        Program(name, version, LINUX.name): f"{BIN}/{name}",
+        Program("kube-log-runner", version, LINUX.name): "/go-runner",
     }
     return Layout(programs, Config(entrypoint=("/go-runner",)))
 
@@ -59,20 +61,20 @@ def _proxy(name: str, version: str, kubernetes: str) -> Layout:
 
 def _etcd(_name: str, version: str, _kubernetes: str) -> Layout:
     # https://github.com/kubernetes/kubernetes/blob/master/cluster/images/etcd/Dockerfile; kubeadm's manifest names etcd
-    programs = {Program("etcd", version, "linux"): f"{BIN}/etcd"}
+    programs = {Program("etcd", version, LINUX.name): f"{BIN}/etcd"}
     return Layout(programs, Config())
 
 
 def _coredns(_name: str, version: str, _kubernetes: str) -> Layout:
     # its Dockerfile, but with root: another user needs a capability on the file; kubeadm's manifest grants root just
     # that capability
-    programs = {Program("coredns", version, "linux"): "/coredns"}
+    programs = {Program("coredns", version, LINUX.name): "/coredns"}
     return Layout(programs, Config(entrypoint=("/coredns",), working_dir="/"))
 
 
 def _pause(_name: str, version: str, _kubernetes: str) -> Layout:
     # build/pause/Dockerfile
-    return Layout({Program("pause", version, "linux"): "/pause"}, Config(entrypoint=("/pause",), user="65535:65535"))
+    return Layout({Program("pause", version, LINUX.name): "/pause"}, Config(entrypoint=("/pause",), user="65535:65535"))
 
 
 def _agnhost(_name: str, _version: str, kubernetes: str) -> Layout:
@@ -84,7 +86,7 @@ def _agnhost(_name: str, _version: str, kubernetes: str) -> Layout:
         Folder("/uploads"),
         Folder("/var/registry"),
     )
-    programs = {Program("agnhost", kubernetes, "linux"): "/agnhost"}
+    programs = {Program("agnhost", kubernetes, LINUX.name): "/agnhost"}
     return Layout(programs, Config(entrypoint=("/agnhost",), cmd=("pause",)), ("busybox-static",), extra)
 
 
@@ -125,7 +127,7 @@ def layout(image: ContainerImage, kubernetes: str, builds: Sequence[GoBuild] = (
             config = Config(entrypoint=row.entrypoint, cmd=row.cmd, user=row.user)
             return Layout(programs, config, recipe=row.model_dump_json())
     found = re.fullmatch(r"registry\.k8s\.io/([a-z0-9/-]+):([\w.-]+)", image.reference)
-    if image.os != "linux" or found is None or found[1] not in _IMAGES:
+    if system.get(image.os).own_layers or found is None or found[1] not in _IMAGES:
         return None
     return _IMAGES[found[1]](found[1], tag(found[2]), kubernetes)
 

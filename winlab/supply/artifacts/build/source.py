@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import files, run
+from winlab.design import system
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
 from winlab.design.catalog.builds import GoBuild
 from winlab.design.system import SystemName
@@ -170,8 +171,8 @@ class BuildSource:
         if isinstance(artifact, Manifest):
             return f"manifests are published, not built; {_ELSEWHERE}"
         if isinstance(artifact, ContainerImage):
-            if artifact.os == "windows":
-                return "Windows images are based on Microsoft's layers, which only Microsoft's registry has"
+            if (of := system.get(artifact.os)).own_layers:
+                return f"{of.title} images contain layers of the system, which only its vendor's registry has"
             if build_images.layout(artifact, self.kubernetes, self.builds) is None:
                 return f"winlab does not know how to build that image; {_ELSEWHERE}"
             return None

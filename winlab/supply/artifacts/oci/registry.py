@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from winlab.design import system
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
@@ -351,9 +352,9 @@ def _choose(image: ContainerImage, entries: list[dict[str, Any]], os_build: str 
         if os_build is None or f"{build}.".startswith(f"{os_build}."):
             chosen.append(entry)
     if not chosen:
-        system = f"{image.os} on amd64" + (f", build {os_build}" if os_build else "")
-        raise NotFoundError(f"There is no {image.reference} for {system}.", why=f"It has: {', '.join(there)}.")
-    return chosen if image.os == "windows" else chosen[:1]
+        wanted = f"{image.os} on amd64" + (f", build {os_build}" if os_build else "")
+        raise NotFoundError(f"There is no {image.reference} for {wanted}.", why=f"It has: {', '.join(there)}.")
+    return chosen if system.get(image.os).own_layers else chosen[:1]
 
 
 def _check_platform(image: ContainerImage, config: bytes) -> None:

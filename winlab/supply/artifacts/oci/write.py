@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from winlab.design.catalog.artifact import ContainerImage
+from winlab.design.system import LINUX
 from winlab.supply.artifacts.oci import layout
 from winlab.supply.artifacts.oci.archive import CONFIG, LAYER, extract, pack
 
@@ -58,7 +59,7 @@ def write(target: Path, reference: str, items: Iterable[LayerFile | Folder], con
     layer = _layer(blobs, items)
     document: dict[str, Any] = {
         "architecture": "amd64",
-        "os": "linux",
+        "os": LINUX.name,
         "created": EPOCH,
         "config": {
             "Env": list(config.env),
@@ -77,7 +78,7 @@ def write(target: Path, reference: str, items: Iterable[LayerFile | Folder], con
         "layers": [blobs.descriptor(layer, LAYER)],
     }
     root = blobs.descriptor(_add(blobs, manifest), layout.MANIFEST)
-    layout.write(target, blobs, {**root, "platform": {"architecture": "amd64", "os": "linux"}}, reference)
+    layout.write(target, blobs, {**root, "platform": {"architecture": "amd64", "os": LINUX.name}}, reference)
 
 
 def add_layer(

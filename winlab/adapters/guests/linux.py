@@ -1,0 +1,37 @@
+"""How Linux nodes run winlab's program, which is brought to them over ssh."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from winlab.adapters.guests import node_program
+from winlab.adapters.guests.base import Execute
+
+PROGRAM = "/run/winlab/node.pyz"
+
+
+class LinuxWays:
+    """See :class:`winlab.adapters.guests.base.Ways`."""
+
+    def line(self, words: Sequence[str]) -> str:
+        """A line for a POSIX shell."""
+        return shlex.join(words)
+
+    def place(self, execute: Execute) -> str:
+        """Bring the program; its path."""
+        write = f"mkdir -p /run/winlab && cat >{PROGRAM}.new && mv {PROGRAM}.new {PROGRAM}"
+        execute(["sudo", "sh", "-c", write], node_program.build())
+        return PROGRAM
+
+    def command(self, place: str, script: str) -> list[str]:
+        """The program has all scripts; its argument names one."""
+        return ["sudo", "python3", place, script]
+
+    def is_missing(self, code: int) -> bool:  # noqa: ARG002
+        """Never: the program does not move."""
+        return False
+
+    def sees(self, execute: Execute, file: str, *, there: bool) -> bool:  # noqa: ARG002
+        """Always: the program mounts the CD each time that it reads it."""
+        return True

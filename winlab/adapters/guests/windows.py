@@ -1,0 +1,43 @@
+"""How Windows nodes run winlab's scripts, which are on the CD in the payload drive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from winlab import run
+from winlab.adapters.guests.base import Execute
+
+DRIVES = "D E F G H I J"
+NO_FILE = 0xFFFD0000  # the exit code of powershell.exe when the file of -File does not exist
+FLAGS = ("-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass")
+
+
+class WindowsWays:
+    """See :class:`winlab.adapters.guests.base.Ways`."""
+
+    def line(self, words: Sequence[str]) -> str:
+        """A line as Windows programs split it."""
+        return run.windows_line(words)
+
+    def place(self, execute: Execute) -> str:
+        """The drive of the payload CD: ``D:``."""
+        return _drive(execute, "payload.json")
+
+    def command(self, place: str, script: str) -> list[str]:
+        """Each script is a file on the CD."""
+        return ["powershell.exe", *FLAGS, "-File", f"{place}\\scripts\\{script}.ps1"]
+
+    def is_missing(self, code: int) -> bool:
+        """Whether PowerShell did not find the file. The code may come as a negative number."""
+        return code & 0xFFFFFFFF == NO_FILE
+
+    def sees(self, execute: Execute, file: str, *, there: bool) -> bool:
+        """Look for the file: Windows keeps showing the old CD for some seconds."""
+        return bool(_drive(execute, file)) == there
+
+
+def _drive(execute: Execute, file: str) -> str:
+    """The first drive that has a file; empty if none has."""
+    path = file.replace("/", "\\")
+    found = execute([f"cmd.exe /c for %d in ({DRIVES}) do @if exist %d:\\{path} echo %d:"]).split()
+    return found[0] if found else ""
