@@ -367,7 +367,7 @@ class Lab:
         """Wait until every part of the cluster is ready; the report says why one is not.
 
         :param only: identifiers of checks, with commas between; None: all.
-        :param timeout: seconds for each check, instead of its own limit.
+        :param timeout: seconds after which checks that do not hold have failed, even if the cluster shows progress.
         :raises UsageError: *only* names a check that does not exist; nothing was touched.
         :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
         """

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import answers
+import runs
 import yaml
 
 from winlab.adapters.kube.kubectl import Kubectl
@@ -19,6 +20,7 @@ from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, GuestError
 
 READYZ = "[+]ping ok\n[+]etcd ok\n[+]etcd-readiness ok\nreadyz check passed\n"
+NAMESPACE = {"kind": "Namespace", "metadata": {"name": "winlab-smoke"}, "status": {"phase": "Terminating"}}
 TAINT = {"key": "os", "value": "windows", "effect": "NoSchedule"}
 IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
 
@@ -137,7 +139,7 @@ class Cluster(Kubectl):
             return ""
         if self.stuck:
             self.stuck -= 1
-            return "namespace/winlab-smoke"
+            return json.dumps(NAMESPACE)
         self.namespace = False
         self.own = {}
         return ""
@@ -207,22 +209,11 @@ class Cluster(Kubectl):
         )
 
 
-class Clock:
-    """Time that passes only by sleeping."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+CLOCK = runs.Clock()  # tests/unit/checks/conftest.py makes a new one for each test, which waits use, too
 
 
 def access(cluster: Cluster, **more: Any) -> Access:
     """Ways to reach the fake lab; each can be replaced."""
-    clock = Clock()
 
     def in_pod(namespace: str, pod: str, command: list[str]) -> str:
         return "app version 2.63.0\n" if "--version" in command else ""
@@ -241,8 +232,8 @@ def access(cluster: Cluster, **more: Any) -> Access:
             "kubelet": {"service": "running"},
         },
         "routes": lambda: {item["spec"]["podCIDR"]: cluster.of(name).address for name, item in cluster.nodes.items()},
-        "sleep": clock.sleep,
-        "clock": clock,
+        "sleep": CLOCK.sleep,
+        "clock": CLOCK.monotonic,
     }
     given = {**parts, **more}
 

@@ -108,7 +108,7 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
     monkeypatch.setattr(domains, "medium", medium)
     for module in (push, load, logs):
         monkeypatch.setattr(module, "NodeScripts", NodeScripts)
-    monkeypatch.setattr(drives, "PAUSE", 0.0)
+    monkeypatch.setattr(drives, "POLL", 0.0)
     monkeypatch.setattr(push, "POLL", 0.0)
     return made
 

@@ -24,7 +24,7 @@ class Check:
     """A row of ``winlab test readiness``; it is checked repeatedly until it holds.
 
     :param where: what it is about, in words: ``Linux nodes``.
-    :param seconds: how long it may take on hardware.
+    :param seconds: how long, on hardware, the cluster may show nothing new before it has failed.
     :param look: returns what was seen; raises WinlabError if it does not hold (yet).
     :param windows: it is about Windows nodes: skipped if the lab has none.
     :param real: it needs a real Windows: skipped in a rehearsal.

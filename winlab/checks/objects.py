@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.kube.workloads import condition, reason
 
@@ -57,6 +58,45 @@ class Objects:
         return sorted(found, key=_when)
 
 
+def signs(items: Iterable[Object]) -> set[str]:
+    """What changes in objects as long as a cluster gets on: texts, of which there is a limited number.
+
+    So neither times nor how often something failed: what fails again and again does not get on. A pod that its
+    controller replaces counts as the same.
+    """
+    return {f"{_about(item)} {sign}" for item in items for sign in _signs(item)}
+
+
+def _about(item: Object) -> str:
+    about = item.get("involvedObject") or {**item.get("metadata", {}), "kind": item.get("kind")}
+    return f"{about.get('kind')} {about.get('generateName') or about.get('name')}"
+
+
+def _signs(item: Object) -> Iterable[str]:
+    status = item.get("status", {})
+    match item.get("kind"):
+        case "Event":
+            yield f"event {item.get('reason')}"
+        case "Node":
+            yield from diagnose.signs(item)
+        case "Namespace":  # its conditions say how much is left in it while it is being deleted
+            yield from (f"{row.get('type')} {row.get('message')}" for row in status.get("conditions", []))
+        case "Pod":
+            yield str(status.get("phase"))
+            yield from (f"{row.get('type')}={row.get('status')}" for row in status.get("conditions", []))
+            for row in _containers(item):
+                yield from (
+                    f"{row.get('name')}={kind} {state.get('reason')}" for kind, state in row.get("state", {}).items()
+                )
+        case _:
+            yield from (f"{key}={count}" for key, count in status.items() if isinstance(count, int))
+
+
+def _containers(pod: Object) -> list[Object]:
+    status = pod.get("status", {})
+    return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+
+
 def _when(event: Object) -> str:
     found = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
     return str(found or "")
@@ -85,7 +125,7 @@ def pod_problem(pod: Object) -> str:
     if condition(pod, "Ready")["status"] == "True":
         return ""
     status = pod.get("status", {})
-    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+    for container in _containers(pod):
         for state in ("waiting", "terminated"):
             if found := container.get("state", {}).get(state):
                 return reason(found)
@@ -97,8 +137,7 @@ def pod_problem(pod: Object) -> str:
 
 def pull_trouble(pod: Object) -> str:
     """Why an image of a pod can't be pulled; empty if none is in trouble."""
-    status = pod.get("status", {})
-    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+    for container in _containers(pod):
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in PULL_TROUBLE:
             return f"{container.get('image', '')}: {reason(waiting)}"

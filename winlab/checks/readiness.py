@@ -1,74 +1,45 @@
-"""The readiness gates: each says from the cluster's objects whether a part is ready, and if not, why.
+"""``winlab test readiness``: waits until every readiness gate holds.
 
-All gates judge the same view of the API server, repeatedly, until each holds or its own time is over.
+All gates judge the same view of the API server, again and again. As long as the cluster shows anything new, all are
+waited for; see :mod:`winlab.engine.wait`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
 
-from winlab.adapters.kube.workloads import condition, workload_problem
 from winlab.addons import record
 from winlab.addons.api import Addon, Check, Cluster
 from winlab.checks import windows_gates
 from winlab.checks.access import Access
+from winlab.checks.gates import GATES, KINDS, SYSTEM, Gate, View, signs
 from winlab.checks.model import CheckFailed, NotApplicable, Outcome, RowResult, Stage, choose, is_standin, said
-from winlab.checks.objects import (
-    Objects,
-    label,
-    name_of,
-    node_problem,
-    pod_problem,
-    pull_trouble,
-)
+from winlab.checks.objects import Objects
 from winlab.checks.report import Report
-from winlab.design import cni
 from winlab.design.addon import registry
-from winlab.design.contract import WindowsFacts
 from winlab.design.plan.tags import Tag, running
 from winlab.design.system import WINDOWS
+from winlab.engine import wait
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import WinlabError
 from winlab.events import Listener
 
 Found = TypeVar("Found")
-KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
-SYSTEM = "kube-system"
 LOOK = 5.0  # seconds between looks
-SLOW_LOOK = 15.0  # seconds between logins to the same Windows node
+SLOW_LOOK = 15.0  # seconds between questions to the same Windows node
+ADDONS_SILENCE = 300.0  # seconds on hardware for the API server to say which add-ons there are
 
 
-@dataclass
-class View:
-    """What one look showed. ``problem`` is why there are no objects."""
-
-    tags: tuple[Tag, ...]
-    objects: Objects = field(default_factory=lambda: Objects([]))
-    readyz: str = ""
-    problem: str = ""
-    windows: dict[str, WindowsFacts | str] = field(default_factory=dict)  # by node: what it reported, or why it did not
-    kernels: dict[str, dict[str, Any] | str] = field(default_factory=dict)  # the same, for a real Windows
+class _GivenUp(Exception):
+    """A wait was given up; the text says what it waited for."""
 
 
-@dataclass(frozen=True)
-class Gate:
-    """One thing that must be ready. ``seconds`` is how long it may take, by upstream's CI, before it is scaled.
-
-    :param check: returns what was seen, or raises CheckFailed or NotApplicable.
-    :param about: kinds and names (without namespaces) of the objects whose events explain a failure.
-    """
-
-    id: str
-    title: str
-    where: str
-    seconds: float
-    check: Callable[[View], str]
-    about: Callable[[View], list[tuple[str, str]]] = lambda _view: []
-    asks: Literal["status", "kernel"] | None = None  # what a Windows node is asked
-    windows: bool = False  # it is about Windows nodes, whatever is asked
-    real: bool = False  # it needs a real Windows
+def _given_up(seen: Waiting) -> _GivenUp:
+    return _GivenUp(seen.says)
 
 
 def run(
@@ -83,38 +54,16 @@ def run(
     """Wait until the gates hold.
 
     :param only: identifiers of gates, with commas between; None: all.
-    :param timeout: seconds for each gate, instead of its own limit.
+    :param timeout: seconds after which gates that do not hold have failed, even if the cluster shows progress.
     :raises UsageError: *only* names a gate that does not exist.
     """
     chosen = chosen_gates(only)
-    gates = [gate for gate in GATES if chosen is None or gate.id in chosen]
-    unknown = _AddonGates(tags, access, chosen)
     began, begun = time.time(), access.clock()
+    gates = [gate for gate in GATES if chosen is None or gate.id in chosen]
     told = Stage(tell, f"{len(gates)} gates", access.clock)
-    results = {gate.id: result for gate in gates if (result := _left_out(gate, tags)) is not None}
-    looker = _Looker(tags, access)
-    while (pending := [gate for gate in gates if gate.id not in results]) or unknown:
-        view = looker.look(pending)
-        waited = access.clock() - begun
-        if found := unknown.find(give_up=waited >= (unknown.seconds * access.scale if timeout is None else timeout)):
-            gates += found
-            results |= {gate.id: result for gate in found if (result := _left_out(gate, tags)) is not None}
-            pending += [gate for gate in found if gate.id not in results]
-        last: dict[str, str] = {}
-        for gate in pending:
-            outcome, detail = _judge(gate, view)
-            over = waited >= (gate.seconds * access.scale if timeout is None else timeout)
-            if outcome is Outcome.FAILED and not over:
-                last[gate.id] = detail
-                continue
-            if outcome is Outcome.FAILED:
-                detail = looker.explain(gate, view, detail)
-            results[gate.id] = RowResult(gate.id, gate.title, gate.where, "", outcome, detail, waited)
-        if last:
-            first = next(iter(last))
-            told.say(f"{first}: {last[first]}", len(results) / len(gates))
-        if last or unknown:
-            access.sleep(LOOK)
+    end = float("inf") if timeout is None else begun + timeout
+    gates += _AddonGates(tags, access, chosen).find(told, end)
+    results = _Judge(gates, tags, access, told, end).wait(begun)
     ordered = tuple(results[gate.id] for gate in gates)
     told.conclude(ordered)
     return Report("readiness", lab, ordered, began, access.clock() - begun)
@@ -129,40 +78,42 @@ def chosen_gates(only: str | None) -> set[str] | None:
 
 
 class _AddonGates:
-    """The gates of the cluster's add-ons, while it is not known which add-ons those are; true for that long."""
-
-    seconds = 300.0  # for the API server to answer, as for R1
+    """The gates of the cluster's add-ons."""
 
     def __init__(self, tags: Sequence[Tag], access: Access, chosen: set[str] | None) -> None:
+        self._access = access
         self._cluster = Cluster(access.kubectl, tuple(tags))
         self._only = None if chosen is None else [name for name in registry() if name in chosen]
-        self._unknown = self._only is None or bool(self._only)
 
-    def __bool__(self) -> bool:
-        return self._unknown
+    def find(self, told: Stage, end: float) -> list[Gate]:
+        """Wait until the cluster says which add-ons it has; their gates. If it does not, one gate that says why.
 
-    def find(self, *, give_up: bool) -> list[Gate]:
-        """The gates, once the cluster says which add-ons it has; with *give_up*, one gate that says why it does not."""
-        if not self._unknown:
+        :param end: the time at which to stop waiting.
+        """
+        if self._only == []:
             return []
         try:
-            installed = record.read(self._cluster.kubectl)
-        except WinlabError as error:
-            if not give_up:
-                return []
-            trouble = said(error)
-            self._unknown = False
-            return [Gate("add-ons", "the cluster's add-ons are known", SYSTEM, 0, lambda _view: _fail(trouble))]
-        self._unknown = False
+            stall = ADDONS_SILENCE * self._access.scale
+            installed = wait.until(partial(self._look, end), told, _given_up, stall=stall, poll=LOOK)
+        except _GivenUp as failed:
+            return [Gate("add-ons", "the cluster's add-ons are known", SYSTEM, 0, partial(_fail, str(failed)))]
         found = []
         for name in installed if self._only is None else self._only:
             one = registry()[name]
             if name not in installed:
-                found.append(Gate(name, one.summary, SYSTEM, 0, lambda _view: _not_there()))
+                found.append(Gate(name, one.summary, SYSTEM, 0, _not_there))
             elif isinstance(one, Addon):
                 rows = enumerate(one.checks(installed[name]), start=1)
                 found += [self._gate(name if n == 1 else f"{name}-{n}", check) for n, check in rows]
         return found
+
+    def _look(self, end: float) -> Met[dict[str, Any]] | Waiting:
+        try:
+            return Met(record.read(self._cluster.kubectl))
+        except WinlabError as error:
+            if self._access.clock() >= end:
+                raise _GivenUp(said(error)) from error
+            return Waiting(said(error))
 
     def _gate(self, id_: str, check: Check) -> Gate:
         def look(_view: View) -> str:
@@ -174,12 +125,67 @@ class _AddonGates:
         return Gate(id_, check.title, check.where, check.seconds, look, windows=check.windows, real=check.real)
 
 
-def _fail(why: str) -> str:
+def _fail(why: str, _view: View) -> str:
     raise CheckFailed(why)
 
 
-def _not_there() -> str:
+def _not_there(_view: View) -> str:
     raise NotApplicable("the lab does not have this add-on")
+
+
+class _Judge:
+    """Judges gates until each holds, or nothing new shows.
+
+    :param end: the time at which to stop waiting.
+    """
+
+    def __init__(self, gates: Sequence[Gate], tags: Sequence[Tag], access: Access, told: Stage, end: float) -> None:
+        self._gates, self._access, self._told, self._end = gates, access, told, end
+        self._looker = _Looker(tags, access)
+        self._results = {gate.id: result for gate in gates if (result := _left_out(gate, tags)) is not None}
+        self._view = View(tuple(tags))
+        self._failing: dict[str, str] = {}  # by gate: why it does not hold
+        self._seen: set[str] = set()
+
+    def wait(self, begun: float) -> dict[str, RowResult]:
+        """The results, by gate.
+
+        :param begun: when the test began, for the duration of each.
+        """
+        if not (pending := self._pending()):
+            return self._results
+        # slow parts hold up the others, so the most patient gate decides
+        stall = max(gate.silence for gate in pending) * self._access.scale
+        with suppress(_GivenUp):
+            wait.until(partial(self._look, begun), self._told, _given_up, stall=stall, poll=LOOK)
+        for gate in self._pending():
+            detail = self._looker.explain(gate, self._view, self._failing[gate.id])
+            self._keep(gate, Outcome.FAILED, detail, begun)
+        return self._results
+
+    def _look(self, begun: float) -> Met[None] | Waiting:
+        self._failing = {}
+        self._view = self._looker.look(self._pending())
+        for gate in self._pending():
+            outcome, detail = _judge(gate, self._view)
+            if outcome is Outcome.FAILED:
+                self._failing[gate.id] = detail
+            else:
+                self._keep(gate, outcome, detail, begun)
+        if not self._failing or self._access.clock() >= self._end:
+            return Met(None)
+        self._seen |= signs(self._view)
+        first = next(iter(self._failing))
+        says = f"{len(self._results)} of {len(self._gates)} hold; {first}: {self._failing[first]}"
+        # the number of signs so far: things that alternate independently would otherwise show ever new combinations
+        return Waiting(says, (len(self._seen), len(self._results)))
+
+    def _pending(self) -> list[Gate]:
+        return [gate for gate in self._gates if gate.id not in self._results]
+
+    def _keep(self, gate: Gate, outcome: Outcome, detail: str, begun: float) -> None:
+        seconds = self._access.clock() - begun
+        self._results[gate.id] = RowResult(gate.id, gate.title, gate.where, "", outcome, detail, seconds)
 
 
 def _left_out(gate: Gate, tags: Sequence[Tag]) -> RowResult | None:
@@ -253,142 +259,3 @@ class _Looker:
             f"{name}: {event.get('reason')}: {said(Exception(str(event.get('message', ''))))}" for name, event in last
         ]
         return detail + (f" ({'; '.join(told[:3])})" if told else "")
-
-
-def _objects(view: View) -> Objects:
-    if view.problem:
-        raise CheckFailed(f"the API server does not answer: {view.problem}")
-    return view.objects
-
-
-def _api_server(view: View) -> str:
-    if view.problem and not view.readyz:
-        raise CheckFailed(view.problem)
-    return f"/readyz: {sum(line.startswith('[+]') for line in view.readyz.splitlines())} checks hold"
-
-
-def _etcd(view: View) -> str:
-    lines = [line for line in view.readyz.splitlines() if "etcd" in line]
-    bad = [line for line in lines if not line.startswith("[+]")]
-    if bad or not lines:
-        raise CheckFailed("; ".join(bad) or view.problem or "the API server says nothing of etcd")
-    return "; ".join(lines)
-
-
-def _control_plane(view: View) -> str:
-    found = [pod for pod in _objects(view).of("Pod", SYSTEM) if label(pod, "tier") == "control-plane"]
-    if not found:
-        raise CheckFailed("there is no pod of the control plane")
-    bad = [f"{name_of(pod)}: {problem}" for pod in found if (problem := pod_problem(pod))]
-    if bad:
-        raise CheckFailed("; ".join(bad))
-    return f"{len(found)} pods are ready"
-
-
-def _nodes(view: View) -> str:
-    bad = []
-    for tag in view.tags:
-        node = _objects(view).named("Node", tag.node)
-        problem = "it has not joined" if node is None else node_problem(node) or _network_problem(node)
-        if problem:
-            bad.append(f"{tag.node}: {problem}")
-    if bad:
-        raise CheckFailed("; ".join(bad))
-    return f"{len(view.tags)} nodes are Ready"
-
-
-def _network_problem(node: dict[str, Any]) -> str:
-    # only some CNI plugins set this condition
-    found = condition(node, "NetworkUnavailable")
-    return f"its network is not up: {found.get('message', '')}" if found["status"] == "True" else ""
-
-
-def _coredns(view: View) -> str:
-    found = _objects(view).named("Deployment", "coredns", SYSTEM)
-    if found is None:
-        raise CheckFailed("there is no Deployment coredns")
-    if problem := workload_problem(found):
-        raise CheckFailed(problem)
-    return f"{found['status'].get('availableReplicas', 0)} pods are available"
-
-
-def _kube_proxy(view: View) -> str:
-    return _daemonsets(view, ("kube-proxy",), "there is no DaemonSet kube-proxy", required=True)
-
-
-def _cni(view: View) -> str:
-    return _daemonsets(view, cni.daemon_sets(), "this lab's CNI is plug-ins alone: what it does shows in Ready")
-
-
-def _daemonsets(view: View, names: Sequence[str], without: str, *, required: bool = False) -> str:
-    found = [item for item in _objects(view).of("DaemonSet") if name_of(item) in names]
-    if not found:
-        raise CheckFailed(without) if required else NotApplicable(without)
-    bad = [f"{name_of(item)}: {problem}" for item in found if (problem := workload_problem(item))]
-    if bad:
-        raise CheckFailed("; ".join(bad))
-    return ", ".join(f"{name_of(item)} {item['status'].get('numberReady', 0)}" for item in found)
-
-
-def _pulls(view: View) -> str:
-    pods = _objects(view).of("Pod")
-    bad = [f"{name_of(pod)}: {problem}" for pod in pods if (problem := pull_trouble(pod))]
-    if bad:
-        raise CheckFailed("; ".join(bad))
-    return f"no image of {len(pods)} pods is missing"
-
-
-def _bad_nodes(view: View) -> list[tuple[str, str]]:
-    return [("Node", name_of(node)) for node in view.objects.of("Node") if node_problem(node)]
-
-
-def _bad_pods(prefixes: Sequence[str]) -> Callable[[View], list[tuple[str, str]]]:
-    return lambda view: [
-        ("Pod", name_of(pod))
-        for pod in view.objects.of("Pod")
-        if name_of(pod).startswith(tuple(prefixes)) and pod_problem(pod)
-    ]
-
-
-WINDOWS_NODES = "Windows nodes"
-CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
-GATES = (
-    Gate("R1", "API server is ready", "controllers", 300, _api_server),
-    Gate("R2", "etcd answers", "controllers", 300, _etcd),
-    Gate("R3", "control plane's pods are ready", "controllers", 300, _control_plane, _bad_pods(CONTROL_PLANE)),
-    Gate("R4", "every node is Ready", "all nodes", 1200, _nodes, _bad_nodes),
-    Gate("R5", "CoreDNS is available", SYSTEM, 600, _coredns, _bad_pods(("coredns",))),
-    Gate("R6", "kube-proxy runs on Linux", SYSTEM, 600, _kube_proxy, _bad_pods(("kube-proxy",))),
-    Gate("R7", "CNI runs on every node", "all nodes", 600, _cni, lambda v: _bad_pods(cni.daemon_sets())(v)),
-    Gate("R8", "images can be had", "all nodes", 1200, _pulls, lambda view: [("Pod", n) for n in _pulling(view)]),
-    Gate(
-        "R9",
-        "containerd and kubelet run",
-        WINDOWS_NODES,
-        600,
-        lambda v: windows_gates.services(v.windows),
-        asks="status",
-    ),
-    Gate(
-        "R10",
-        "kube-proxy runs",
-        WINDOWS_NODES,
-        1200,
-        lambda v: windows_gates.proxy(v.windows),
-        asks="status",
-        real=True,
-    ),
-    Gate(
-        "R11",
-        "HNS, one kubelet",
-        WINDOWS_NODES,
-        1200,
-        lambda v: windows_gates.network(v.kernels),
-        asks="kernel",
-        real=True,
-    ),
-)
-
-
-def _pulling(view: View) -> list[str]:
-    return [name_of(pod) for pod in view.objects.of("Pod") if pull_trouble(pod)]

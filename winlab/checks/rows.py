@@ -13,12 +13,16 @@ from typing import Literal
 
 from winlab.checks import node_rows
 from winlab.checks.model import CheckFailed, Outcome, said
-from winlab.checks.objects import node_problem, pod_problem
+from winlab.checks.objects import node_problem, pod_problem, signs
 from winlab.checks.pods import PORT
 from winlab.checks.testpods import OUTSIDE, TestPods
+from winlab.engine import wait
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import WinlabError
+from winlab.events import Quiet
 
-REBOOT_SECONDS = 900.0  # for a Windows node to go down, come back and be Ready, with its pods
+REBOOT_SILENCE = 900.0  # seconds on hardware without anything new while a Windows node restarts
+REBOOT_LOOK = 10.0  # seconds on hardware
 
 
 class Need(StrEnum):
@@ -156,24 +160,27 @@ def reboot(testpods: TestPods, case: Case) -> str:
         testpods.access.execute(tag, ["shutdown.exe", "/r", "/t", "5"])
     except WinlabError as error:
         raise CheckFailed(f"{tag.node} can't be restarted: {said(error)}") from error
-    begun = testpods.access.clock()
-    problem = "it has not gone down"
-    while testpods.access.clock() - begun < REBOOT_SECONDS * testpods.access.scale:
-        testpods.access.sleep(10 * testpods.access.scale)
+    begun, seen = testpods.access.clock(), set[str]()
+
+    def look() -> Met[None] | Waiting:
         try:
             node = testpods.access.kubectl.get("node", tag.node)
             testpods.look()
         except WinlabError as error:
-            problem = said(error)
-            continue
-        if node["status"]["nodeInfo"]["bootID"] == before:
-            continue
+            return Waiting(said(error), len(seen))
+        boot = str(node["status"]["nodeInfo"]["bootID"])
+        seen.update(signs([{"kind": "Node", **node}, *testpods.own.items]), {boot})
+        if boot == before:
+            return Waiting("it has not gone down", len(seen))
         found = [testpods.own.named("Pod", name) for name in case.pods]
         problem = node_problem(node) or "; ".join(pod_problem(pod) for pod in found if pod and pod_problem(pod))
-        if not problem:
-            break
-    else:
-        raise CheckFailed(f"{tag.node} is not back as it was: {problem}")
+        return Waiting(problem, len(seen)) if problem else Met(None)
+
+    def give_up(last: Waiting) -> CheckFailed:
+        return CheckFailed(f"{tag.node} is not back as it was: {last.says}")
+
+    scale = testpods.access.scale
+    wait.until(look, Quiet(), give_up, stall=REBOOT_SILENCE * scale, poll=REBOOT_LOOK * scale)
     seconds = testpods.access.clock() - begun
     failures = []
     for row in ROWS:

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from winlab.adapters.kube.kubectl import Kubectl
 from winlab.checks import pods
 from winlab.checks.access import Access
 from winlab.checks.model import CheckFailed, NotApplicable, Outcome, RowResult, Stage, choose, is_standin, said
 from winlab.checks.node_rows import SANDBOX
-from winlab.checks.objects import Object, Objects, name_of, pod_problem, pull_trouble
+from winlab.checks.objects import Object, Objects, name_of, pod_problem, pull_trouble, signs
 from winlab.checks.pods import NAMESPACE, Seat
 from winlab.checks.report import Report
 from winlab.checks.rows import ROWS, Case, Need
 from winlab.checks.testpods import TestPods
 from winlab.design import contract
 from winlab.design.plan.tags import Tag
+from winlab.engine import wait
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, Failure, WinlabError
 from winlab.events import Listener, Progress
 from winlab.threads import Threads
 
 WORKERS = 4  # kubectl itself uses half a core while it runs
 CLUSTER_KINDS = ("nodes", "runtimeclasses.node.k8s.io")
-STANDIN_SECONDS = 180.0  # from a pod's creation until containerd reports that it can't
+# Seconds on hardware
+STANDIN_SECONDS = 180.0  # without anything new until containerd reports that it can't start a pod
 PULL_SECONDS = 180.0  # how long pulling may fail: a registry may be slow, a wrong name stays wrong
-SCHEDULING_SECONDS = 60.0
-GONE_SECONDS = 120.0  # for the namespace to be gone; after half of it, its pods are removed by force
+SCHEDULING_SECONDS = 60.0  # how long the scheduler may find no node
+GONE_SECONDS = 60.0  # without anything new while the namespace is deleted; then its pods are deleted by force
 LOOK = 3.0  # seconds between looks
+
+
+class _GivenUp(Exception):
+    """Nothing new was seen; the text says what was waited for."""
+
+
+def _given_up(seen: Waiting) -> _GivenUp:
+    return _GivenUp(seen.says)
 
 
 def run(
@@ -119,24 +133,47 @@ def _make(testpods: TestPods, seats: Sequence[Seat], told: Stage) -> None:
         if seat.pod in there:
             objects += pods.manifests(seat, there[seat.pod], image, testpods.cluster.of("RuntimeClass"))
     testpods.access.kubectl.apply(objects)
-    begun = testpods.access.clock()
-    patience: dict[tuple[str, str], float] = {}
-    while True:
-        testpods.look()
-        waited = testpods.access.clock() - begun
-        waiting = []
-        for seat in seats:
-            problem = _unsettled(testpods, seat)
-            # counted from when the trouble began: it may come after a long pull
-            kind = problem.partition(":")[0]
-            since = patience.setdefault((seat.pod, kind), waited)
-            if problem and waited - since < _limit(testpods, seat) * testpods.access.scale:
-                waiting.append(f"{seat.pod}: {problem}")
-        if not waiting:
-            break
-        told.say("; ".join(waiting)[:200])
-        testpods.access.sleep(LOOK)
+    settling = _Settling(testpods, seats)
+    with suppress(_GivenUp):
+        wait.until(settling.look, told, _given_up, stall=settling.stall, poll=LOOK)
     told.end()
+
+
+class _Settling:
+    """Looks whether each pod runs, has got as far as it can, or has an error for so long that it never will."""
+
+    def __init__(self, testpods: TestPods, seats: Sequence[Seat]) -> None:
+        self._testpods, self._seats = testpods, seats
+        self._seen: set[str] = set()
+        self._since: dict[tuple[str, float], float] = {}  # by pod and limit: when its error began
+
+    @property
+    def stall(self) -> float:
+        """Seconds without anything new after which no pod is waited for any more."""
+        # nodes of a slow system hold up the others, so the most patient decides
+        return max(_silence(seat) for seat in self._seats) * self._testpods.access.scale
+
+    def look(self) -> Met[None] | Waiting:
+        """Look once."""
+        self._testpods.look()
+        self._seen |= signs(self._testpods.own.items)
+        waiting = [f"{seat.pod}: {problem}" for seat in self._seats if (problem := self._unsettled(seat))]
+        # the number of signs so far: pods that alternate independently would otherwise show ever new combinations
+        return Waiting("; ".join(waiting)[:200], len(self._seen)) if waiting else Met(None)
+
+    def _unsettled(self, seat: Seat) -> str:
+        """What a pod still waits for; empty if it is not waited for any more."""
+        pod = self._testpods.own.named("Pod", seat.pod)
+        problem = pod_problem(pod) if pod is not None else ""
+        if pod is None or not problem:
+            return ""
+        warnings = self._testpods.own.warnings("Pod", seat.pod)
+        if is_standin(seat.tag) and any(event.get("reason") == SANDBOX for event in warnings):
+            return ""
+        limit = _limit(pod)
+        # counted from when the error began: it may come after a long pull
+        since = self._since.setdefault((seat.pod, limit), self._testpods.access.clock())
+        return problem if self._testpods.access.clock() - since < limit * self._testpods.access.scale else ""
 
 
 def _load(testpods: TestPods, tags: Sequence[Tag], nodes: Mapping[str, Object], image: str, told: Stage) -> None:
@@ -160,25 +197,15 @@ def _images(node: Object) -> set[str]:
     return {str(name) for found in node.get("status", {}).get("images", []) for name in found.get("names", [])}
 
 
-def _unsettled(testpods: TestPods, seat: Seat) -> str:
-    """What a pod still waits for; empty if it runs, or has got as far as it can."""
-    pod = testpods.own.named("Pod", seat.pod)
-    if pod is None:
-        return ""
-    problem = pod_problem(pod)
-    if problem and is_standin(seat.tag):
-        at_end = any(event.get("reason") == SANDBOX for event in testpods.own.warnings("Pod", seat.pod))
-        return "" if at_end else problem
-    return problem
-
-
-def _limit(testpods: TestPods, seat: Seat) -> float:
-    pod = testpods.own.named("Pod", seat.pod)
-    if pod is not None and pull_trouble(pod):
-        return PULL_SECONDS
-    if pod is not None and pod_problem(pod).startswith("Unschedulable"):
-        return SCHEDULING_SECONDS
+def _silence(seat: Seat) -> float:
     return STANDIN_SECONDS if is_standin(seat.tag) else seat.tag.system.ready_silence
+
+
+def _limit(pod: Object) -> float:
+    """Seconds on hardware that a pod may have an error which does not go away by waiting; infinite for others."""
+    if pull_trouble(pod):
+        return PULL_SECONDS
+    return SCHEDULING_SECONDS if pod_problem(pod).startswith("Unschedulable") else math.inf
 
 
 def _clear(testpods: TestPods, told: Stage, *, end: bool) -> None:
@@ -200,22 +227,34 @@ def _clear(testpods: TestPods, told: Stage, *, end: bool) -> None:
 
 
 def _remove_namespace(testpods: TestPods, progress: Progress) -> None:
-    kubectl, access = testpods.access.kubectl, testpods.access
-    begun, forced = access.clock(), False
+    kubectl = testpods.access.kubectl
+    stall = GONE_SECONDS * testpods.access.scale
     kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
-    while kubectl.run("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name").strip():
-        waited = access.clock() - begun
-        progress.say(f"waiting for the namespace {NAMESPACE} to be gone")
-        if waited > GONE_SECONDS * access.scale:
-            raise ClusterError(
-                f"The namespace {NAMESPACE} does not go away.",
-                why=f"It was asked to {waited:.0f} s ago.",
-                cure=f"See what holds it: 'kubectl get all --namespace={NAMESPACE}'.",
-            )
-        if waited > GONE_SECONDS * access.scale / 2 and not forced:
-            # a node that is gone never confirms that its pods are gone
-            forced = True
-            kubectl.run(
-                "delete", "pods", "--all", f"--namespace={NAMESPACE}", "--force", "--grace-period=0", "--wait=false"
-            )
-        access.sleep(LOOK)
+    if _goes(kubectl, progress, stall):
+        return
+    # a node that is gone never confirms that its pods have ended
+    kubectl.run("delete", "pods", "--all", f"--namespace={NAMESPACE}", "--force", "--grace-period=0", "--wait=false")
+    if not _goes(kubectl, progress, stall):
+        raise ClusterError(
+            f"The namespace {NAMESPACE} was deleted, but is still there.",
+            why=f"Nothing about it has changed for {stall:.0f} s.",
+            cure=f"'kubectl get all --namespace={NAMESPACE}' shows what is left in it.",
+        )
+
+
+def _goes(kubectl: Kubectl, progress: Progress, stall: float) -> bool:
+    """Wait until the namespace is gone; False if it has not changed for *stall* seconds."""
+    seen: set[str] = set()
+
+    def look() -> Met[None] | Waiting:
+        found = kubectl.run("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=json").strip()
+        if not found:
+            return Met(None)
+        seen.update(signs([json.loads(found)]))
+        return Waiting(f"waiting until the namespace {NAMESPACE} is gone", len(seen))
+
+    try:
+        wait.until(look, progress, _given_up, stall=stall, poll=LOOK)
+    except _GivenUp:
+        return False
+    return True

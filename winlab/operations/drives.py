@@ -7,7 +7,6 @@ if winlab is killed in between, the next run uses the note to restore it.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,13 +18,20 @@ from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.system import SYSTEMS
+from winlab.engine import wait
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, NotFoundError
 from winlab.events import Progress
 from winlab.lab_folder import LabFolder
 from winlab.supply import payload
 from winlab.supply.media import small_iso
 
-TRIES, PAUSE = 20, 1.5  # seconds
+SILENCE = 120.0  # seconds in which even an emulated guest sees that its CD was changed; it takes 10 s to answer
+POLL = 1.5  # seconds
+
+
+class _UnnoticedError(Exception):
+    """The node does not see that its CD was changed."""
 
 
 @dataclass(frozen=True)
@@ -100,34 +106,39 @@ def scripts() -> dict[str, bytes]:
     return {name: content for one in SYSTEMS for name, content in payload.scripts(one).items()}
 
 
-def await_seen(node: NodeScripts, file: str) -> None:
+def await_seen(node: NodeScripts, file: str, progress: Progress) -> None:
     """Wait until a node sees the CD that was just inserted, by a file that only this CD has.
-
-    Windows keeps showing the old CD for some seconds. Linux mounts it again each time.
 
     :param file: its path on the CD: ``push/kubelet.exe``.
     :raises GuestError: it does not see it.
     """
-    if not _await(node, file, there=True):
+    if not _notices(node, file, progress, there=True):
         raise GuestError(
             f"'{node.tag.node}' does not see the CD that winlab inserted.", cure="Run the same command again."
         )
 
 
-def await_gone(node: NodeScripts, file: str) -> None:
+def await_gone(node: NodeScripts, file: str, progress: Progress) -> None:
     """Wait until a node sees that the CD with *file* was removed; otherwise the next script would be looked for on it.
 
     A node that never sees it is left to the next command, which inserts its own CD.
     """
-    _await(node, file, there=False)
+    _notices(node, file, progress, there=False)
 
 
-def _await(node: NodeScripts, file: str, *, there: bool) -> bool:
-    for _ in range(TRIES):
+def _notices(node: NodeScripts, file: str, progress: Progress, *, there: bool) -> bool:
+    """Wait until a node has noticed that a CD was inserted or removed; False if it does not."""
+
+    def look() -> Met[None] | Waiting:
         if node.sees(file, there=there):
-            return True
-        time.sleep(PAUSE)
-    return False
+            return Met(None)
+        return Waiting(f"waiting for {node.tag.node} to see that its CD was changed")
+
+    try:
+        wait.until(look, progress, lambda _: _UnnoticedError(), stall=SILENCE, poll=POLL)
+    except _UnnoticedError:
+        return False
+    return True
 
 
 def require_running(machine: Machine) -> None:

@@ -203,9 +203,9 @@ def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
     def load(progress: Progress) -> None:
         with NodeScripts(machine.tag, drives.folder) as node:
             with drives.inserted(machine, _volume(drives.folder.lab, image.os)):
-                drive.await_seen(node, image.file)
+                drive.await_seen(node, image.file, progress)
                 node.run(contract.LoadImages(), progress.say)
-            drive.await_gone(node, image.file)
+            drive.await_gone(node, image.file, progress)
 
     lab = drives.folder.lab
     return Step(LOADED(lab, machine.tag.node), load, lambda: False, [LOAD_CD(lab, of=image.os)], usual=30)

@@ -122,7 +122,7 @@ def push(
         with drives.inserted(machine, volume):
             pushed = _swap(machine, drives, name, kubectl, progress, scale, place)
         with NodeScripts(machine.tag, drives.folder) as node:
-            drive.await_gone(node, place)
+            drive.await_gone(node, place, progress)
     finally:
         drives.pool.delete(volume)
     if pushed.sha256 != digest:
@@ -152,7 +152,7 @@ def _swap(
 ) -> PushedProgram:
     with NodeScripts(machine.tag, drives.folder) as node:
         if place:
-            drive.await_seen(node, place)
+            drive.await_seen(node, place, progress)
         progress.say(f"replacing {name} on {machine.tag.node}")
         result = node.run(contract.Push(program=name, restore=not place), progress.say)
     kubelet = ""

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, access, ready, refuse, tag
+import runs
+from checks_fakes import CONTROLLER, LINUX, NAMESPACE, STANDIN, WINDOWS, Cluster, access, ready, refuse, tag
 
 from winlab.checks import smoke
 from winlab.checks.model import Outcome, is_standin
@@ -312,8 +314,8 @@ def test_pods_of_a_dead_node_are_removed_by_force() -> None:
 def test_left_overs_that_stay_are_an_error() -> None:
     cluster = Cluster(*HYBRID)
     cluster.namespace = True
-    cluster._still_there = lambda: "namespace/winlab-smoke"  # type: ignore[method-assign]
-    with pytest.raises(ClusterError, match="does not go away"):
+    cluster._still_there = lambda: json.dumps(NAMESPACE)  # type: ignore[method-assign]
+    with pytest.raises(ClusterError, match="is still there"):
         run(cluster, "L7")
     assert not any(words[0] == "apply" for words in cluster.calls)
 
@@ -321,11 +323,11 @@ def test_left_overs_that_stay_are_an_error() -> None:
 def test_a_namespace_that_stays_at_the_end_does_not_cost_the_results() -> None:
     cluster = Cluster(*HYBRID)
     looks = iter([""])
-    cluster._still_there = lambda: next(looks, "namespace/winlab-smoke")  # type: ignore[method-assign]
+    cluster._still_there = lambda: next(looks, json.dumps(NAMESPACE))  # type: ignore[method-assign]
     told: list[Event] = []
     report: Report = smoke.run("lab", HYBRID, access(cluster), told.append, only="L7")
     assert [result.outcome for result in report.results] == [Outcome.PASSED]
-    assert any(isinstance(event, Note) and "does not go away" in event.text for event in told)
+    assert any(isinstance(event, Note) and "is still there" in event.text for event in told)
 
 
 def test_an_image_that_can_not_be_had_is_given_up_early() -> None:
@@ -363,3 +365,37 @@ def test_a_stand_in_is_known_by_its_image() -> None:
     assert not is_standin(WINDOWS)
     assert not is_standin(LINUX)
     assert not is_standin(tag("node-1", "windows", image="gone-from-the-catalog"))
+
+
+def test_pods_that_make_progress_are_waited_for(clock: runs.Clock) -> None:
+    cluster = Cluster(*HYBRID)
+    begun, silence = clock.now, LINUX.system.ready_silence
+    cluster.pod_status = lambda pod: {"phase": "Pending", **ready("False")}
+
+    def progress() -> None:
+        pulled = int((clock.now - begun) // (silence * 0.8))
+        for pod in (item for item in cluster.own.values() if item["kind"] == "Pod"):
+            done = [{"name": str(n), "state": {"terminated": {"reason": "Completed"}}} for n in range(pulled)]
+            pod["status"] = {"phase": "Pending", **ready("False"), "initContainerStatuses": done}
+            if pulled == 4:
+                pod["status"] = cluster.running(pod)
+
+    clock.sleeping = progress
+    assert run(cluster, "L1")["L1"][0] is Outcome.PASSED
+    assert clock.now - begun > 3 * silence
+
+
+def test_a_namespace_that_empties_slowly_is_left_alone(clock: runs.Clock) -> None:
+    cluster = Cluster(*HYBRID)
+    begun, silence = clock.now, smoke.GONE_SECONDS
+
+    def look() -> str:
+        left = 5 - int((clock.now - begun) // (silence * 0.9))
+        message = f"Some resources are remaining: pods. has {left} resource instances"
+        conditions = [{"type": "NamespaceContentRemaining", "message": message}]
+        return json.dumps({**NAMESPACE, "status": {"conditions": conditions}}) if left else ""
+
+    cluster._still_there = look  # type: ignore[method-assign]
+    run(cluster, "L7")
+    assert clock.now - begun > 4 * silence
+    assert not any("--force" in words for words in cluster.calls)

@@ -131,7 +131,7 @@ def test_a_node_without_a_payload_cd_is_refused(lab: FakeLab, kubelet: Path) -> 
 
 def test_a_cd_that_windows_does_not_see(lab: FakeLab, kubelet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = lab.add(machine("node-1"))
-    monkeypatch.setattr(drives, "TRIES", 2)
+    monkeypatch.setattr(drives, "SILENCE", 0.0)
     monkeypatch.setattr(lab.pool, "upload", lambda name, source: lab.pool.volumes.update({name: {}}))
     with pytest.raises(GuestError, match="does not see the CD"):
         push.push(node, str(kubelet), lab.drives, Api({}), Quiet())
