@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -18,7 +19,8 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.checks.model import CheckFailed, said
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
-from winlab.errors import HostError
+from winlab.errors import HostError, WinlabError
+from winlab.lab_folder import LabFolder
 from winlab.operations import look
 from winlab.site import Site
 
@@ -48,9 +50,54 @@ class Access:
     execute: Callable[[Tag, list[str]], str]  # run a command in a node; raises GuestError
     script: Script
     routes: Callable[[], dict[str, str]]  # OVN's routes to pod networks; raises HostError
+    logout: Callable[[], None] = lambda: None  # end logins to nodes; the next command logs in again
     scale: float = 1.0
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+
+
+class Logins:
+    """Logins to nodes, one each, which are kept until :meth:`end`."""
+
+    def __init__(self, folder: LabFolder) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._nodes: dict[str, tuple[threading.Lock, NodeScripts]] = {}
+
+    def execute(self, tag: Tag, command: list[str]) -> str:
+        """Run a command in a node; what it printed.
+
+        :raises GuestError: the node can't be reached, or the command failed.
+        """
+        with self._login(tag) as node:
+            return node.execute(command)
+
+    def script(self, tag: Tag, call: Call[R]) -> R:
+        """Run one of winlab's scripts in a node; its result.
+
+        :raises GuestError: the node can't be reached, or the script failed.
+        """
+        with self._login(tag) as node:
+            return node.run(call)
+
+    def end(self) -> None:
+        """Log out of all nodes."""
+        with self._lock:
+            known = list(self._nodes.values())
+        for lock, node in known:
+            with lock:
+                node.disconnect()
+
+    @contextmanager
+    def _login(self, tag: Tag) -> Iterator[NodeScripts]:
+        with self._lock:
+            lock, node = self._nodes.setdefault(tag.node, (threading.Lock(), NodeScripts(tag, self._folder)))
+        with lock:
+            try:
+                yield node
+            except WinlabError:
+                node.disconnect()  # the node may have restarted, which ends sessions in several ways
+                raise
 
 
 def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
@@ -61,14 +108,7 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
     with site.connected() as conn:
         tags = [machine.tag for machine in look.find(lab, conn)]
     folder = site.folder(lab)
-
-    def execute(tag: Tag, command: list[str]) -> str:
-        with NodeScripts(tag, folder) as node:
-            return node.execute(command)
-
-    def script(tag: Tag, call: Call[R]) -> R:
-        with NodeScripts(tag, folder) as node:
-            return node.run(call)
+    logins = Logins(folder)
 
     def routes() -> dict[str, str]:
         with site.overlay() as northbound:
@@ -80,8 +120,9 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
         fetch=fetch,
         reaches=reaches,
         in_pod=partial(in_pod, kubectl),
-        execute=execute,
-        script=script,
+        execute=logins.execute,
+        script=logins.script,
+        logout=logins.end,
         routes=routes,
         scale=site.facts.scale,
     )

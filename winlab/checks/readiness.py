@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -156,8 +155,12 @@ class _Judge:
             return self._results
         # slow parts hold up the others, so the most patient gate decides
         stall = max(gate.silence for gate in pending) * self._access.scale
-        with suppress(_GivenUp):
+        try:
             wait.until(partial(self._look, begun), self._told, _given_up, stall=stall, poll=LOOK)
+        except _GivenUp:
+            pass  # the gates that do not hold say why
+        finally:
+            self._access.logout()
         for gate in self._pending():
             detail = self._looker.explain(gate, self._view, self._failing[gate.id])
             self._keep(gate, Outcome.FAILED, detail, begun)

@@ -76,6 +76,7 @@ def run(
     finally:
         if seats and not keep:
             _clear(testpods, Stage(tell, f"removing the namespace {NAMESPACE}", access.clock), end=False)
+        access.logout()
     return Report("smoke", lab, tuple(results[case.id] for case in cases), began, access.clock() - begun)
 
 
@@ -191,6 +192,7 @@ def _load(testpods: TestPods, tags: Sequence[Tag], nodes: Mapping[str, Object], 
     told.say(f"importing {image} on {', '.join(wanted) or 'no node'}")
     with Threads(max_workers=WORKERS) as pool:
         list(pool.map(load, wanted.values()))
+    testpods.access.logout()  # the rows may come much later
 
 
 def _images(node: Object) -> set[str]:

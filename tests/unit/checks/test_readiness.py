@@ -262,3 +262,9 @@ def test_a_time_out_counts_whatever_progress_there_is(clock: runs.Clock) -> None
 
     clock.sleeping = progress
     assert run(made, "R5", 1000)["R5"].seconds == 1000
+
+
+def test_logins_end_with_the_wait(clock: runs.Clock) -> None:
+    ended = []
+    run(cluster(), "R9", logout=lambda: ended.append(clock.now))
+    assert len(ended) == 1
