@@ -367,7 +367,7 @@ class Lab:
         """Wait until every part of the cluster is ready; the report says why one is not.
 
         :param only: identifiers of checks, with commas between; None: all.
-        :param timeout: seconds after which checks that do not hold have failed, even if the cluster shows progress.
+        :param timeout: seconds after which checks have failed that do not pass, even if the cluster makes progress.
         :raises UsageError: *only* names a check that does not exist; nothing was touched.
         :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
         """

@@ -1,1 +1,1 @@
-"""What touches the world at run time: libvirt, OVN, guests, the cluster's API server."""
+"""Access to everything outside winlab at run time: libvirt, OVN, guests, the cluster's API server."""

@@ -17,7 +17,7 @@ Kind = Literal["domain", "network", "volume"]
 
 
 def labs(conn: Connection, overlay: Overlay, pool: StoragePool) -> dict[str, list[domains.Machine]]:
-    """Every lab with its machines, sorted; also those of which only network rows or volumes are left.
+    """Every lab with its machines, sorted; including labs of which only network rows or volumes are left.
 
     :raises HostError: libvirt or OVN does not answer.
     """
@@ -33,11 +33,11 @@ def labs(conn: Connection, overlay: Overlay, pool: StoragePool) -> dict[str, lis
 def remove(
     lab: str, conn: Connection, overlay: Overlay, pool: Callable[[], StoragePool], gone: Callable[[Kind, str], None]
 ) -> list[WinlabError]:
-    """Remove the lab's machines, then its network, then its volumes. Base volumes stay; twice in a row is fine.
+    """Remove the lab's machines, then its network, then its volumes. Base volumes stay. Safe to repeat.
 
-    :param gone: hears of everything that was there.
-    :returns: why the network or the volumes could not be removed. Neither keeps the other from being removed.
-    :raises WinlabError: a machine can't be removed; its disks stay then.
+    :param gone: called for each thing that was removed.
+    :returns: why the network or the volumes could not be removed. The one is removed even if the other can't be.
+    :raises WinlabError: a machine can't be removed; then its network and disks stay.
     """
     problems: list[WinlabError] = []
     for machine in domains.machines(conn, lab):

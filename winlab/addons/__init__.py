@@ -1,1 +1,1 @@
-"""Add-ons: one folder each, found by listing them; docs/addons.md explains how to write one."""
+"""Add-ons: one folder each. docs/addons.md explains how to write one."""

@@ -1,6 +1,6 @@
 """What an add-on is: the pure half of :class:`winlab.design.addon.Addon`, its steps, and its rows in ``winlab test``.
 
-A spec is checked without a hypervisor, and add-ons' modules are imported for that. So they import what their steps need
+Checking a spec imports add-ons' modules, and must work without a hypervisor. So they import what their steps need
 inside the functions.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["Addon", "AddonSettings", "Check", "Cluster", "Installation", "Planne
 
 
 class Addon(addon.Addon):
-    """Something that a lab can have besides Kubernetes. An add-on overrides only what it needs."""
+    """Something that a lab can have in addition to Kubernetes. An add-on overrides only what it needs."""
 
     def steps(self, settings: Any, installation: Installation) -> list[Step]:  # noqa: ARG002
         """The steps that install it. The default applies the manifests and waits until everything in them runs.

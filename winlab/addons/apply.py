@@ -1,4 +1,4 @@
-"""The default step of an add-on: its manifests, and everything that they run."""
+"""The default step of an add-on: it applies the manifests and waits until their workloads run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from winlab.steps.states import READY, ROUTES
 
 INSTALLED = Kind("addon-installed", lambda state: f"add-on {state.of}")
 SILENCE = 300.0  # seconds on hardware without progress, while an add-on's pods become ready
-RUN = ("Deployment", "DaemonSet", "StatefulSet", "APIService")  # the kinds that run something
+RUN = ("Deployment", "DaemonSet", "StatefulSet", "APIService")  # the kinds that are workloads
 
 
 def step(installation: Installation) -> Step:
-    """The step that applies the manifests and waits until everything that they run is ready."""
+    """The step that applies the manifests and waits until their workloads are ready."""
     run, name = installation.run, installation.row.name
     objects = manifests(installation.row, run.plan)
 
@@ -38,9 +38,9 @@ def step(installation: Installation) -> Step:
 
     def give_up(seen: Waiting) -> ClusterError:
         return ClusterError(
-            f"The add-on '{name}' does not come up.",
+            f"The add-on '{name}' does not become ready.",
             why=seen.says,
-            cure="Mend the cause and run the same command again; or leave the add-on out.",
+            cure="Fix the cause and run the same command again; or leave the add-on out.",
             evidence="winlab kubectl -- get events --all-namespaces --field-selector=type=Warning",
         )
 
@@ -64,13 +64,13 @@ def _after(installation: Installation) -> list[State]:
 
 
 def _look(kubectl: Kubectl, objects: Sequence[Object]) -> Met[None] | Waiting:
-    """Whether everything that the objects run is ready; else what is missing."""
+    """Whether all workloads among the objects are ready; if not, why."""
     signs: list[Hashable] = []
     problems: list[str] = []
     for item in objects:
         try:
             live = _live(kubectl, item)
-        except ClusterError as error:  # the API server is busy or restarting: ask again
+        except ClusterError as error:  # the API server is busy or restarting
             return Waiting(f"waiting for the API server: {error.why or error.what}", "busy")
         if live is not None and (why := workload_problem(live)):
             problems.append(f"{item['kind']} {item['metadata']['name']}: {why}")
@@ -79,7 +79,7 @@ def _look(kubectl: Kubectl, objects: Sequence[Object]) -> Met[None] | Waiting:
 
 
 def _live(kubectl: Kubectl, item: Object) -> dict[str, Any] | None:
-    """The object as the API server has it; None for kinds that don't run anything."""
+    """The object as the API server has it; None for kinds that are not workloads."""
     if item["kind"] not in RUN:
         return None
     words = [item["kind"].lower(), item["metadata"]["name"]]

@@ -21,13 +21,13 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Check:
-    """A row of ``winlab test readiness``; it is checked repeatedly until it holds.
+    """A row of ``winlab test readiness``; checked repeatedly until it passes.
 
     :param where: what it is about, in words: ``Linux nodes``.
-    :param seconds: how long, on hardware, the cluster may show nothing new before it has failed.
-    :param look: returns what was seen; raises WinlabError if it does not hold (yet).
+    :param seconds: seconds on hardware without progress in the cluster after which it has failed.
+    :param look: returns what was seen; raises WinlabError if the check fails (so far).
     :param windows: it is about Windows nodes: skipped if the lab has none.
-    :param real: it needs a real Windows: skipped in a rehearsal.
+    :param real: it needs real Windows: skipped in a rehearsal.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""What an add-on's steps are given."""
+"""The input of an add-on's steps."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Installation:
     """One add-on that is being installed in a lab's cluster.
 
     :param run: the run of the plan, with the lab's folder.
-    :param row: what the plan decided about the add-on: its versions and artifacts.
-    :param obtain: gets artifacts that the add-on requires, such as published manifests, from the lab's source.
+    :param row: the add-on's part of the plan: its versions and artifacts.
+    :param obtain: fetches artifacts that the add-on requires, such as published manifests, from the lab's source.
     """
 
     run: Run

@@ -1,4 +1,4 @@
-"""Which steps a lab's add-ons add to those of its cluster (winlab/steps/recipe.py)."""
+"""The steps of a lab's add-ons, besides those of its cluster (winlab/steps/recipe.py)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _recorded(run: Run) -> Step:
     wanted = [record.written(run.plan)]
 
     def work(progress: Progress) -> None:
-        progress.say(f"the cluster has {', '.join(row.name for row in run.plan.addons)}")
+        progress.say(f"recording {', '.join(row.name for row in run.plan.addons)}")
         Kubectl.of(run.folder).apply(wanted)
 
     def done() -> bool:

@@ -14,7 +14,7 @@ NAME, NAMESPACE = "winlab-addons", "kube-system"
 
 
 def written(plan: Plan) -> Object:
-    """The ConfigMap of a plan's cluster: settings as JSON, by add-on."""
+    """The ConfigMap of a plan's cluster: the settings of each add-on as JSON."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,1 +1,1 @@
-"""What ``winlab test`` checks: whether a lab's cluster is ready, and whether it works."""
+"""``winlab test``: whether a lab's cluster is ready, and whether it works."""

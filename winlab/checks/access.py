@@ -1,4 +1,4 @@
-"""How checks reach the world: the API server, the nodes, the network from this host, OVN. Tests use fakes."""
+"""How checks reach the API server, the nodes, the network from this host, and OVN. Tests use fakes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REACH_SECONDS = 5.0
 
 
 class Script(Protocol):
-    """Ways to run winlab's scripts."""
+    """Runs winlab's scripts."""
 
     def __call__(self, tag: Tag, call: Call[R]) -> R:
         """Run a script in a node; its result.
@@ -41,10 +41,10 @@ class Script(Protocol):
 
 @dataclass(frozen=True)
 class Access:
-    """Ways to reach the parts of a lab. ``scale``: how much slower than on real CPUs things are."""
+    """Ways to reach the parts of a lab. ``scale``: how much slower than on hardware guests run."""
 
     kubectl: Kubectl
-    fetch: Callable[[str], str]  # what an HTTP address answers to this host; raises CheckFailed
+    fetch: Callable[[str], str]  # get a URL from this host; raises CheckFailed
     reaches: Callable[[str, int], bool]  # whether this host can open a TCP connection
     in_pod: Callable[[str, str, list[str]], str]  # run a command in a pod of a namespace; raises CheckFailed
     execute: Callable[[Tag, list[str]], str]  # run a command in a node; raises GuestError
@@ -131,9 +131,9 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
 def in_pod(kubectl: Kubectl, namespace: str, pod: str, command: list[str]) -> str:
     """Run a command in a pod; what it printed.
 
-    :raises CheckFailed: it can't be run, or fails; the text has its output.
+    :raises CheckFailed: it can't be run, or it fails; the text has its output.
     """
-    # kubectl's flags come first: after the command they would belong to it
+    # kubectl's flags come first: after the command they would belong to the command
     words = kubectl.arguments(["exec", pod, f"--namespace={namespace}", "--", *command])
     try:
         return run.run(words, timeout=EXEC_SECONDS, env={"KUBECONFIG": ""}).stdout
@@ -144,7 +144,7 @@ def in_pod(kubectl: Kubectl, namespace: str, pod: str, command: list[str]) -> st
 
 
 def fetch(url: str) -> str:
-    """What an HTTP address of the lab answers.
+    """The body that a URL of the lab returns.
 
     :raises CheckFailed: it does not answer, or answers with an error.
     """

@@ -20,13 +20,13 @@ SYSTEM = "kube-system"
 
 @dataclass
 class View:
-    """What one look showed. ``problem`` is why there are no objects."""
+    """The result of one look. ``problem`` is why there are no objects."""
 
     tags: tuple[Tag, ...]
     objects: Objects = field(default_factory=lambda: Objects([]))
     readyz: str = ""
     problem: str = ""
-    windows: dict[str, WindowsFacts | str] = field(default_factory=dict)  # by node: what it reported, or why it did not
+    windows: dict[str, WindowsFacts | str] = field(default_factory=dict)  # by node: its report, or why there is none
     kernels: dict[str, dict[str, Any] | str] = field(default_factory=dict)  # the same, for a real Windows
 
 
@@ -34,7 +34,7 @@ class View:
 class Gate:
     """One thing that must be ready.
 
-    :param silence: seconds on hardware that the cluster may show nothing new before this counts as failed.
+    :param silence: seconds on hardware without progress in the cluster after which it has failed.
     :param check: returns what was seen, or raises CheckFailed or NotApplicable.
     :param about: kinds and names (without namespaces) of the objects whose events explain a failure.
     """
@@ -45,13 +45,13 @@ class Gate:
     silence: float
     check: Callable[[View], str]
     about: Callable[[View], list[tuple[str, str]]] = lambda _view: []
-    asks: Literal["status", "kernel"] | None = None  # what a Windows node is asked
-    windows: bool = False  # it is about Windows nodes, whatever is asked
-    real: bool = False  # it needs a real Windows
+    asks: Literal["status", "kernel"] | None = None  # what is read from Windows nodes
+    windows: bool = False  # it is about Windows nodes, although nothing is read from them
+    real: bool = False  # it needs real Windows
 
 
 def signs(view: View) -> set[str]:
-    """What a look shows that changes as long as the cluster gets on; see :func:`winlab.checks.objects.signs`."""
+    """What changes in a view while the cluster makes progress; see :func:`winlab.checks.objects.signs`."""
     found = objects.signs(view.objects.items)
     found |= {line for line in view.readyz.splitlines() if line.startswith("[+]")}
     for node, facts in view.windows.items():
@@ -70,21 +70,21 @@ def _objects(view: View) -> Objects:
 def _api_server(view: View) -> str:
     if view.problem and not view.readyz:
         raise CheckFailed(view.problem)
-    return f"/readyz: {sum(line.startswith('[+]') for line in view.readyz.splitlines())} checks hold"
+    return f"/readyz: {sum(line.startswith('[+]') for line in view.readyz.splitlines())} checks pass"
 
 
 def _etcd(view: View) -> str:
     lines = [line for line in view.readyz.splitlines() if "etcd" in line]
     bad = [line for line in lines if not line.startswith("[+]")]
     if bad or not lines:
-        raise CheckFailed("; ".join(bad) or view.problem or "the API server says nothing of etcd")
+        raise CheckFailed("; ".join(bad) or view.problem or "the API server does not mention etcd")
     return "; ".join(lines)
 
 
 def _control_plane(view: View) -> str:
     found = [pod for pod in _objects(view).of("Pod", SYSTEM) if label(pod, "tier") == "control-plane"]
     if not found:
-        raise CheckFailed("there is no pod of the control plane")
+        raise CheckFailed("the control plane has no pods")
     bad = [f"{name_of(pod)}: {problem}" for pod in found if (problem := pod_problem(pod))]
     if bad:
         raise CheckFailed("; ".join(bad))
@@ -123,7 +123,7 @@ def _kube_proxy(view: View) -> str:
 
 
 def _cni(view: View) -> str:
-    return _daemonsets(view, cni.daemon_sets(), "this lab's CNI is plug-ins alone: what it does shows in Ready")
+    return _daemonsets(view, cni.daemon_sets(), "this lab's CNI has no DaemonSet: R4 shows whether it works")
 
 
 def _daemonsets(view: View, names: Sequence[str], without: str, *, required: bool = False) -> str:
@@ -166,7 +166,7 @@ GATES = (
     Gate("R5", "CoreDNS is available", SYSTEM, 600, _coredns, _bad_pods(("coredns",))),
     Gate("R6", "kube-proxy runs on Linux", SYSTEM, 600, _kube_proxy, _bad_pods(("kube-proxy",))),
     Gate("R7", "CNI runs on every node", "all nodes", 600, _cni, lambda v: _bad_pods(cni.daemon_sets())(v)),
-    Gate("R8", "images can be had", "all nodes", 1200, _pulls, lambda view: [("Pod", n) for n in _pulling(view)]),
+    Gate("R8", "images can be pulled", "all nodes", 1200, _pulls, lambda view: [("Pod", n) for n in _pulling(view)]),
     Gate(
         "R9",
         "containerd and kubelet run",

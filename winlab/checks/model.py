@@ -12,7 +12,7 @@ from winlab.design.plan.tags import Tag
 from winlab.errors import ExitCode, Failure, NotFoundError, UsageError, WinlabError
 from winlab.events import Listener, Note, StepDone, StepFailed, StepProgress, StepStarted
 
-LONG = 400  # characters of a detail that are worth showing
+LONG = 400  # characters of a detail that are shown
 
 
 class Outcome(StrEnum):
@@ -20,18 +20,18 @@ class Outcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    UNSUPPORTED = "known-unsupported"  # failed, as is known and expected
+    UNSUPPORTED = "known-unsupported"  # failed, as expected
     RECORDED = "recorded"  # failed, but nothing depends on it
-    REHEARSAL = "not-in-a-rehearsal"  # needs a real Windows, and the lab has its stand-in
-    NOT_APPLICABLE = "not-applicable"  # the lab or the host does not have what it is about
+    REHEARSAL = "not-in-a-rehearsal"  # needs real Windows, and the lab has the stand-in
+    NOT_APPLICABLE = "not-applicable"  # the lab or the host does not have what it checks
 
 
 class CheckFailed(Exception):
-    """What a check raises when it does not hold; the text says what was seen."""
+    """A check failed; the text says what was seen."""
 
 
 class NotApplicable(Exception):
-    """What a check raises when the lab turns out not to have what it is about; the text says what."""
+    """The lab does not have what a check is about; the text says what."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RowResult:
 def is_standin(tag: Tag) -> bool:
     """Whether a node's Windows is the stand-in of a rehearsal: the recipe of its image says so.
 
-    The tag names the image that the node was made from. A name that is not in the catalog (any more) counts as real
+    The tag names the image that the node was made from. A name that is no longer in the catalog counts as real
     Windows, so that no check is skipped by mistake.
     """
     try:
@@ -100,11 +100,11 @@ class Stage:
         return self._clock() - self._begun
 
     def say(self, text: str, fraction: float | None = None) -> None:
-        """Report what is being done or waited for."""
+        """Report the current work or wait."""
         self._tell(StepProgress(step=self._step, text=text, seconds=self.seconds, fraction=fraction))
 
     def note(self, text: str) -> None:
-        """Report something that stays on the screen."""
+        """Report a line that stays on the screen."""
         self._tell(Note(text=text))
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""The rows about node objects and routes: what the API server and OVN show, and so also in a rehearsal."""
+"""The rows about node objects and routes. They read only the API server and OVN, so they also run in a rehearsal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEASE_WAIT, LEASE_LOOKS = 12.0, 4  # seconds between looks; the kubelet renews i
 
 
 def labels(testpods: TestPods) -> str:
-    """Every Windows node is Ready and has the labels of its system and its build."""
+    """Every Windows node is Ready, with labels for its system and its build."""
 
     def check(node: Object) -> str:
         if problem := node_problem(node):
@@ -37,12 +37,12 @@ def labels(testpods: TestPods) -> str:
 
 
 def taint(testpods: TestPods) -> str:
-    """Every Windows node has the taint that keeps away pods not made for Windows."""
+    """Every Windows node has the taint that keeps away pods for other systems."""
 
     def check(node: Object) -> str:
         taints = node.get("spec", {}).get("taints", [])
         if not any(pods.taint(TAINT).items() <= found.items() for found in taints):
-            raise CheckFailed(f"it lacks {TAINT}; it has {[found.get('key') for found in taints]}")
+            raise CheckFailed(f"it does not have {TAINT}, only {[found.get('key') for found in taints]}")
         return str(TAINT)
 
     return _each(testpods, check)
@@ -55,7 +55,7 @@ def address(testpods: TestPods) -> str:
         told = [a["address"] for a in node["status"].get("addresses", []) if a["type"] == "InternalIP"]
         wanted = next(tag.address for tag in testpods.windows if tag.node == name_of(node))
         if told != [wanted]:
-            raise CheckFailed(f"it tells {', '.join(told) or 'no address'} instead of {wanted}")
+            raise CheckFailed(f"it reports {', '.join(told) or 'no address'} instead of {wanted}")
         return wanted
 
     return _each(testpods, check)
@@ -63,13 +63,13 @@ def address(testpods: TestPods) -> str:
 
 def kubelet(testpods: TestPods) -> str:
     """Every Windows node has the version of Kubernetes that the lab's Linux nodes have, and containerd."""
-    ours = {tag.node for tag in testpods.linux}  # a cluster made elsewhere may have a newer one
+    ours = {tag.node for tag in testpods.linux}  # a cluster made elsewhere may have a newer kubelet
     others = {_info(node, "kubeletVersion") for node in testpods.cluster.of("Node") if name_of(node) in ours}
 
     def check(node: Object) -> str:
         version, runtime = _info(node, "kubeletVersion"), _info(node, "containerRuntimeVersion")
         if others and version not in others:
-            raise CheckFailed(f"its kubelet is {version}, those of the Linux nodes {', '.join(sorted(others))}")
+            raise CheckFailed(f"its kubelet is {version}, but those of Linux nodes are {', '.join(sorted(others))}")
         if not runtime.startswith("containerd://"):
             raise CheckFailed(f"its runtime is '{runtime}'")
         return f"{version}, {runtime}"
@@ -78,7 +78,7 @@ def kubelet(testpods: TestPods) -> str:
 
 
 def lease(testpods: TestPods) -> str:
-    """Every Windows node's kubelet renews its lease while we look."""
+    """Every Windows node's kubelet renews its lease during the check."""
     before = _leases(testpods)
     if any(_renewed(before, tag.node) is None for tag in testpods.windows):
         missing = [tag.node for tag in testpods.windows if _renewed(before, tag.node) is None]
@@ -92,45 +92,45 @@ def lease(testpods: TestPods) -> str:
     def check(node: Object) -> str:
         first, last = _renewed(before, name_of(node)), _renewed(after, name_of(node))
         if first is None or last is None or last <= first:
-            raise CheckFailed(f"its lease was renewed at {first} for the last time")
+            raise CheckFailed(f"its lease was last renewed at {first}")
         return f"renewed {(last - first).total_seconds():.0f} s later"
 
     return _each(testpods, check)
 
 
 def runtime_classes(testpods: TestPods) -> str:
-    """There is a RuntimeClass for every Windows node's build, and it brings the toleration."""
+    """There is a RuntimeClass for every Windows node's build, and it has the toleration."""
 
     def check(node: Object) -> str:
         found = pods.runtime_class(node, testpods.cluster.of("RuntimeClass"))
         if found is None:
-            raise CheckFailed(f"none has the handler {HANDLER} and the build {label(node, BUILD)}")
+            raise CheckFailed(f"no RuntimeClass has the handler {HANDLER} and the build {label(node, BUILD)}")
         if not _tolerates(found.get("scheduling", {}).get("tolerations", [])):
-            raise CheckFailed(f"{name_of(found)} does not bring the toleration for {TAINT.key}={TAINT.value}")
+            raise CheckFailed(f"{name_of(found)} does not have the toleration for {TAINT.key}={TAINT.value}")
         return name_of(found)
 
     return _each(testpods, check)
 
 
 def windows_pod(testpods: TestPods, pod: str) -> str:
-    """A Windows pod was let in, scheduled to its node and handed to containerd there.
+    """A Windows pod was admitted, scheduled to its node and passed to containerd there.
 
-    In a rehearsal it ends when containerd asks Windows for a network namespace; the check expects that event.
+    In a rehearsal it fails when containerd asks Windows for a network namespace; the check expects that event.
     """
     seat = testpods.seat(pod)
     found = testpods.own.named("Pod", pod)
     if found is None:
-        raise CheckFailed(f"the pod {pod} was not made")
+        raise CheckFailed(f"the pod {pod} was not created")
     spec = found["spec"]
     if not _tolerates(spec.get("tolerations", [])):
         raise CheckFailed("admission did not give it the toleration of its RuntimeClass")
     if spec.get("nodeName") != seat.node:
         where = spec.get("nodeName") or f"no node: {pod_problem(found)}"
-        raise CheckFailed(f"it was scheduled to {where}, instead of {seat.node}")
+        raise CheckFailed(f"it was scheduled to {where} instead of {seat.node}")
     by = f"on {seat.node} by {spec.get('runtimeClassName', 'its own toleration')}"
     problem = pod_problem(found)
     if not problem:
-        return f"{by}, and it runs"
+        return f"{by}, and runs"
     sandbox = [event for event in testpods.own.warnings("Pod", pod) if event.get("reason") == SANDBOX]
     if not testpods.standin or not sandbox:
         raise CheckFailed(f"{by}, and does not run: {testpods.cause(pod, problem)}")
@@ -141,16 +141,16 @@ def windows_pod(testpods: TestPods, pod: str) -> str:
 
 
 def routes(testpods: TestPods) -> str:
-    """OVN's router knows the way to every node's pod network.
+    """OVN's router has a route to every node's pod network.
 
-    :raises NotApplicable: it knows none, so the profile is not l3; other rows check that pods reach each other.
+    :raises NotApplicable: it has none, since the profile is not l3; other rows check that pods reach each other.
     """
     try:
         there = testpods.access.routes()
     except WinlabError as error:
         raise CheckFailed(said(error)) from error
     if not there:
-        raise NotApplicable("OVN has no such routes: this lab's CNI profile has its own ways")
+        raise NotApplicable("OVN has no such routes: this lab's CNI profile does without")
     addresses = {tag.node: tag.address for tag in testpods.tags}
     missing = []
     for node in testpods.cluster.of("Node"):
@@ -165,7 +165,7 @@ def routes(testpods: TestPods) -> str:
 def _each(testpods: TestPods, check: Callable[[Object], str]) -> str:
     """Check every Windows node.
 
-    :raises CheckFailed: it fails for one or more nodes; all of them are named.
+    :raises CheckFailed: it fails for at least one node; all of them are named.
     """
     seen, failures = [], []
     for tag in testpods.windows:

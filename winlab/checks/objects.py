@@ -1,6 +1,6 @@
-"""The cluster's objects from one query of the API server, and what is wrong with each. Pure except for the query.
+"""The cluster's objects from one request to the API server, and what is wrong with each. Pure except for the request.
 
-kubectl takes seconds where the controllers are emulated, so one call brings all kinds that are needed.
+kubectl takes seconds where the controllers are emulated, so one call reads all kinds that are needed.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Objects:
 
 
 def signs(items: Iterable[Object]) -> set[str]:
-    """What changes in objects as long as a cluster gets on: texts, of which there is a limited number.
+    """What changes in objects while a cluster makes progress: texts, of which there is a limited number.
 
-    So neither times nor how often something failed: what fails again and again does not get on. A pod that its
-    controller replaces counts as the same.
+    Times and counts of failures are left out: what fails again and again makes no progress. A pod and its
+    replacement by the controller count as the same.
     """
     return {f"{_about(item)} {sign}" for item in items for sign in _signs(item)}
 
@@ -79,7 +79,7 @@ def _signs(item: Object) -> Iterable[str]:
             yield f"event {item.get('reason')}"
         case "Node":
             yield from diagnose.signs(item)
-        case "Namespace":  # its conditions say how much is left in it while it is being deleted
+        case "Namespace":  # while it is being deleted, its conditions count what is left in it
             yield from (f"{row.get('type')} {row.get('message')}" for row in status.get("conditions", []))
         case "Pod":
             yield str(status.get("phase"))
@@ -121,7 +121,7 @@ def node_problem(node: Object) -> str:
 
 
 def pod_problem(pod: Object) -> str:
-    """Why a pod does not run and is not ready; empty if it is."""
+    """Why a pod is not running and ready; empty if it is."""
     if condition(pod, "Ready")["status"] == "True":
         return ""
     status = pod.get("status", {})
@@ -136,7 +136,7 @@ def pod_problem(pod: Object) -> str:
 
 
 def pull_trouble(pod: Object) -> str:
-    """Why an image of a pod can't be pulled; empty if none is in trouble."""
+    """Why an image of a pod can't be pulled; empty if there is no error."""
     for container in _containers(pod):
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in PULL_TROUBLE:

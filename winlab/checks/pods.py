@@ -1,7 +1,7 @@
 """The pods and services of the smoke test: where each runs, and the manifests. Pure.
 
 There are two pods for each system, on different nodes if there are two. Each has its own service, so that an answer
-shows which pod gave it. The image is agnhost, Kubernetes' own for such tests. Only its ``netexec`` (a server) and
+shows which pod sent it. The image is agnhost, Kubernetes' own for such tests. Only its ``netexec`` (a server) and
 ``connect`` are used: the Windows image, and one built from source, need not have a shell or another program.
 """
 
@@ -27,7 +27,7 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 @dataclass(frozen=True)
 class Seat:
-    """A pod's place: its name, and its node."""
+    """A pod's name and its node."""
 
     pod: str
     tag: Tag
@@ -41,7 +41,7 @@ class Seat:
 def seats(nodes: Sequence[Tag]) -> list[Seat]:
     """Where the pods run: ``linux-1`` and ``linux-2``, ``windows-1`` and ``windows-2``.
 
-    Workers come before controllers. A system with one node has both pods there.
+    Workers come before controllers. If a system has only one node, both pods run there.
     """
     found = []
     for system in SYSTEMS:
@@ -56,9 +56,9 @@ def taint(of: Taint) -> Object:
 
 
 def image(nodes: Sequence[Object]) -> str:
-    """The agnhost image: one that a node already has, so that nothing is pulled; else the known-good one.
+    """The agnhost image: one that a node already has, so that nothing is pulled, else the known-good one.
 
-    :raises UsageError: no node has one, and winlab does not know one for the nodes' version of Kubernetes.
+    :raises UsageError: no node has one, and the catalog has none for the nodes' version of Kubernetes.
     """
     there = sorted(
         str(name)
@@ -85,7 +85,7 @@ def runtime_class(node: Object, classes: Sequence[Object]) -> Object | None:
 def base() -> list[Object]:
     """The namespace, and the account of its pods.
 
-    The account is named, since pods created together with their namespace come before its default account.
+    Pods created together with their namespace come before its default account, so they need one of their own.
     """
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -94,7 +94,7 @@ def base() -> list[Object]:
 
 
 def manifests(seat: Seat, node: Object, reference: str, classes: Sequence[Object]) -> list[Object]:
-    """The service and the pod of one place."""
+    """The service and the pod of one seat."""
     spec: Object = {
         "os": {"name": seat.tag.os},
         "nodeSelector": {HOSTNAME: label(node, HOSTNAME) or seat.node},
@@ -109,7 +109,7 @@ def manifests(seat: Seat, node: Object, reference: str, classes: Sequence[Object
                 "imagePullPolicy": "IfNotPresent",
                 "args": ["netexec", f"--http-port={PORT}"],
                 "ports": [{"containerPort": PORT}],
-                # on a busy node it takes a while from "running" until the server listens
+                # on a busy node the server listens some time after the pod runs
                 "readinessProbe": {
                     "httpGet": {"path": "/hostname", "port": PORT},
                     "periodSeconds": 3,
@@ -122,7 +122,7 @@ def manifests(seat: Seat, node: Object, reference: str, classes: Sequence[Object
     if of.taint is None:
         spec["tolerations"] = [{"key": CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}]
     elif found := runtime_class(node, classes):
-        spec["runtimeClassName"] = name_of(found)  # brings the toleration and the node selector by admission
+        spec["runtimeClassName"] = name_of(found)  # admission adds its toleration and node selector
     else:
         spec["nodeSelector"][OS] = of.name
         spec["tolerations"] = [taint(of.taint)]

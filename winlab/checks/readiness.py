@@ -1,7 +1,7 @@
 """``winlab test readiness``: waits until every readiness gate holds.
 
-All gates judge the same view of the API server, again and again. As long as the cluster shows anything new, all are
-waited for; see :mod:`winlab.engine.wait`.
+All gates judge the same view of the API server, again and again, as long as the cluster makes progress
+(:mod:`winlab.engine.wait`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from winlab.events import Listener
 Found = TypeVar("Found")
 LOOK = 5.0  # seconds between looks
 SLOW_LOOK = 15.0  # seconds between questions to the same Windows node
-ADDONS_SILENCE = 300.0  # seconds on hardware for the API server to say which add-ons there are
+ADDONS_SILENCE = 300.0  # seconds on hardware for the API server to return the add-ons
 
 
 class _GivenUp(Exception):
@@ -50,10 +50,10 @@ def run(
     only: str | None = None,
     timeout: float | None = None,
 ) -> Report:
-    """Wait until the gates hold.
+    """Wait until the gates pass.
 
     :param only: identifiers of gates, with commas between; None: all.
-    :param timeout: seconds after which gates that do not hold have failed, even if the cluster shows progress.
+    :param timeout: seconds after which gates have failed that do not pass, even if the cluster makes progress.
     :raises UsageError: *only* names a gate that does not exist.
     """
     chosen = chosen_gates(only)
@@ -85,7 +85,7 @@ class _AddonGates:
         self._only = None if chosen is None else [name for name in registry() if name in chosen]
 
     def find(self, told: Stage, end: float) -> list[Gate]:
-        """Wait until the cluster says which add-ons it has; their gates. If it does not, one gate that says why.
+        """Wait until the API server returns the cluster's add-ons; their gates, or one failing gate that says why.
 
         :param end: the time at which to stop waiting.
         """
@@ -133,7 +133,7 @@ def _not_there(_view: View) -> str:
 
 
 class _Judge:
-    """Judges gates until each holds, or nothing new shows.
+    """Judges gates until each passes, or the cluster makes no more progress.
 
     :param end: the time at which to stop waiting.
     """
@@ -143,22 +143,22 @@ class _Judge:
         self._looker = _Looker(tags, access)
         self._results = {gate.id: result for gate in gates if (result := _left_out(gate, tags)) is not None}
         self._view = View(tuple(tags))
-        self._failing: dict[str, str] = {}  # by gate: why it does not hold
+        self._failing: dict[str, str] = {}  # by gate: why it does not pass
         self._seen: set[str] = set()
 
     def wait(self, begun: float) -> dict[str, RowResult]:
         """The results, by gate.
 
-        :param begun: when the test began, for the duration of each.
+        :param begun: when the test began; the results' durations count from then.
         """
         if not (pending := self._pending()):
             return self._results
-        # slow parts hold up the others, so the most patient gate decides
+        # gates wait for each other's parts of the cluster, so the most patient one decides
         stall = max(gate.silence for gate in pending) * self._access.scale
         try:
             wait.until(partial(self._look, begun), self._told, _given_up, stall=stall, poll=LOOK)
         except _GivenUp:
-            pass  # the gates that do not hold say why
+            pass  # the failing gates say why
         finally:
             self._access.logout()
         for gate in self._pending():
@@ -179,8 +179,8 @@ class _Judge:
             return Met(None)
         self._seen |= signs(self._view)
         first = next(iter(self._failing))
-        says = f"{len(self._results)} of {len(self._gates)} hold; {first}: {self._failing[first]}"
-        # the number of signs so far: things that alternate independently would otherwise show ever new combinations
+        says = f"{len(self._results)} of {len(self._gates)} gates pass; {first}: {self._failing[first]}"
+        # a number, since things that alternate independently have very many combinations
         return Waiting(says, (len(self._seen), len(self._results)))
 
     def _pending(self) -> list[Gate]:
@@ -196,7 +196,7 @@ def _left_out(gate: Gate, tags: Sequence[Tag]) -> RowResult | None:
     if (gate.asks or gate.windows) and not windows:
         outcome, why = Outcome.NOT_APPLICABLE, "the lab has no Windows node"
     elif gate.real and any(is_standin(tag) for tag in windows):
-        outcome, why = Outcome.REHEARSAL, "the Windows node is the stand-in, which has no Windows kernel"
+        outcome, why = Outcome.REHEARSAL, "the Windows node is a stand-in, which has no Windows kernel"
     else:
         return None
     return RowResult(gate.id, gate.title, gate.where, "", outcome, why)
@@ -212,15 +212,15 @@ def _judge(gate: Gate, view: View) -> tuple[Outcome, str]:
 
 
 class _Looker:
-    """Looks at the cluster, and at Windows nodes no more often than necessary."""
+    """Looks at the cluster, and less often at Windows nodes."""
 
     def __init__(self, tags: Sequence[Tag], access: Access) -> None:
         self._tags = tuple(tags)
         self._access = access
-        self._told: dict[tuple[str, str], tuple[float, Any]] = {}  # when, and what
+        self._told: dict[tuple[str, str], tuple[float, Any]] = {}  # the time and the answer
 
     def look(self, gates: Sequence[Gate]) -> View:
-        """One look, at only what these gates need."""
+        """Look once, at only what these gates need."""
         view = View(self._tags)
         try:
             view.readyz = self._access.kubectl.run("get", "--raw=/readyz?verbose")
@@ -248,7 +248,7 @@ class _Looker:
         return told
 
     def explain(self, gate: Gate, view: View, detail: str) -> str:
-        """A failure with the last warning about each object that it is about."""
+        """A failure, with the last warning event of each object concerned."""
         about = gate.about(view)
         if not about:
             return detail

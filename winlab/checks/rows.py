@@ -1,4 +1,4 @@
-"""The rows of the smoke test: which traffic goes from where to where, what it needs, and what a failure means.
+"""The rows of the smoke test: the traffic from one place to another, its requirements, and what a failure means.
 
 The numbers are those of docs/testing.md; a row L4 is row 4 with Linux at both ends.
 """
@@ -21,7 +21,7 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import WinlabError
 from winlab.events import Quiet
 
-REBOOT_SILENCE = 900.0  # seconds on hardware without anything new while a Windows node restarts
+REBOOT_SILENCE = 900.0  # seconds on hardware without progress while a Windows node restarts
 REBOOT_LOOK = 10.0  # seconds on hardware
 
 
@@ -30,10 +30,10 @@ class Need(StrEnum):
 
     LINUX = "linux-node"  # a Linux node
     WINDOWS = "windows-node"  # a Windows node
-    KERNEL = "kernel"  # a real Windows on it
+    KERNEL = "kernel"  # real Windows on it
     TWO_LINUX = "two-linux"  # two Linux nodes
-    OUTSIDE = "outside"  # a way out of this host
-    ASKED = "asked"  # only if the user names it, since it disturbs the lab
+    OUTSIDE = "outside"  # access to the internet from this host
+    ASKED = "asked"  # that the user names it, since it disturbs the lab
 
 
 @dataclass(frozen=True)
@@ -54,25 +54,25 @@ class Case:
     otherwise: Literal[Outcome.FAILED, Outcome.RECORDED, Outcome.UNSUPPORTED] = Outcome.FAILED
 
     def unmet(self, testpods: TestPods) -> tuple[Outcome, str] | None:
-        """Why the row can't be run in this lab, as an outcome and in words; None if it can."""
+        """Why the row can't be run in this lab: an outcome and the reason. None if it can."""
         for need in self.needs:
             if need is Need.LINUX and not testpods.linux:
                 return Outcome.NOT_APPLICABLE, "the lab has no Linux node"
             if need is Need.WINDOWS and not testpods.windows:
                 return Outcome.NOT_APPLICABLE, "the lab has no Windows node"
             if need is Need.KERNEL and testpods.standin:
-                return Outcome.REHEARSAL, "the Windows node is the stand-in, which runs no pods"
+                return Outcome.REHEARSAL, "the Windows node is a stand-in, which runs no pods"
             if need is Need.TWO_LINUX and len(testpods.linux) < 2:
-                return Outcome.NOT_APPLICABLE, "the lab has no second Linux node"
+                return Outcome.NOT_APPLICABLE, "the lab does not have two Linux nodes"
             if need is Need.ASKED and self.id not in testpods.asked_for:
-                return Outcome.NOT_APPLICABLE, f"it restarts a node: only with --only {self.id}"
+                return Outcome.NOT_APPLICABLE, f"it restarts a node; it is run only with --only {self.id}"
             if need is Need.OUTSIDE and not testpods.has_outside:
-                return Outcome.NOT_APPLICABLE, f"this host itself has no way out to {OUTSIDE[0]}"
+                return Outcome.NOT_APPLICABLE, f"this host can't reach {OUTSIDE[0]} itself"
         return None
 
 
 def pod_to_pod(testpods: TestPods, case: Case) -> str:
-    """A pod asks another at its own address."""
+    """A pod asks another at the other's address."""
     seen = testpods.ask(case.source, testpods.ip(case.target), case.target)
     same = testpods.seat(case.source).node == testpods.seat(case.target).node
     return f"{seen}, both on {testpods.seat(case.source).node}" if same else seen
@@ -93,7 +93,7 @@ def outside_name(testpods: TestPods, case: Case) -> str:
     try:
         testpods.connect_outside(case.source)
     except CheckFailed as failed:
-        # the name is resolved first; TIMEOUT and REFUSED concern the next row
+        # the name is resolved first, so TIMEOUT and REFUSED concern the next row
         if "TIMEOUT" not in str(failed) and "REFUSED" not in str(failed):
             raise
     return f"{OUTSIDE[0]} was resolved"
@@ -105,7 +105,7 @@ def outside_tcp(testpods: TestPods, case: Case) -> str:
 
 
 def node_to_pod(testpods: TestPods, case: Case) -> str:
-    """The API server, a process of a Linux node, asks a pod at its own address."""
+    """The API server, a process on a Linux node, asks a pod at the pod's address."""
     address = f"{testpods.ip(case.target)}:{PORT}"
     return testpods.named(testpods.persist(lambda: testpods.get(case.target, "hostname")), case.target, address)
 
@@ -122,7 +122,9 @@ def logs_and_exec(testpods: TestPods, case: Case) -> str:
     testpods.ip(case.target)
     log = testpods.persist(lambda: testpods.logs(case.target))
     if "HTTP server" not in log:  # "Started HTTP server on port 80"
-        raise CheckFailed(f"the log of {case.target} lacks its first line: {log.strip()[:120] or 'it is empty'}")
+        raise CheckFailed(
+            f"the log of {case.target} does not have its first line: {log.strip()[:120] or 'it is empty'}"
+        )
     version = testpods.execute(case.target, "--version").strip()
     if "version" not in version:
         raise CheckFailed(f"'agnhost --version' in {case.target} printed: {version[:120] or 'nothing'}")
@@ -130,14 +132,14 @@ def logs_and_exec(testpods: TestPods, case: Case) -> str:
 
 
 def transfer(testpods: TestPods, case: Case) -> str:
-    """Each of two pods fetches more than a mebibyte from the other: what a wrong MTU or checksum breaks."""
+    """Each of two pods fetches more than a mebibyte from the other, which fails with a wrong MTU or checksum."""
     there = testpods.transfer(case.source, case.target)
     back = testpods.transfer(case.target, case.source)
     return f"{there} bytes from {case.target}, {back} from {case.source}, undamaged"
 
 
 def windows_node_to_service(testpods: TestPods, case: Case) -> str:
-    """A Windows node itself, not a pod, asks a service and its own NodePort."""
+    """A Windows node, not a pod, asks a service and its own NodePort."""
     testpods.ip(case.target)
     tag = testpods.seat("windows-1").tag
     addresses = (f"{testpods.vip(case.target)}:{PORT}", f"{tag.address}:{testpods.node_port(case.target)}")
@@ -171,13 +173,13 @@ def reboot(testpods: TestPods, case: Case) -> str:
         boot = str(node["status"]["nodeInfo"]["bootID"])
         seen.update(signs([{"kind": "Node", **node}, *testpods.own.items]), {boot})
         if boot == before:
-            return Waiting("it has not gone down", len(seen))
+            return Waiting("it has not shut down", len(seen))
         found = [testpods.own.named("Pod", name) for name in case.pods]
         problem = node_problem(node) or "; ".join(pod_problem(pod) for pod in found if pod and pod_problem(pod))
         return Waiting(problem, len(seen)) if problem else Met(None)
 
     def give_up(last: Waiting) -> CheckFailed:
-        return CheckFailed(f"{tag.node} is not back as it was: {last.says}")
+        return CheckFailed(f"{tag.node} did not recover: {last.says}")
 
     scale = testpods.access.scale
     wait.until(look, Quiet(), give_up, stall=REBOOT_SILENCE * scale, poll=REBOOT_LOOK * scale)
@@ -191,7 +193,7 @@ def reboot(testpods: TestPods, case: Case) -> str:
                 failures.append(f"row {row.id}: {failed}")
     if failures:
         raise CheckFailed("after the restart " + "; ".join(failures))
-    return f"{tag.node} was back after {seconds:.0f} s, and rows 1 to 6 hold"
+    return f"{tag.node} was back after {seconds:.0f} s, and rows 1 to 6 pass"
 
 
 def windows_pod(testpods: TestPods, case: Case) -> str:

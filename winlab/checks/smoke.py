@@ -29,15 +29,15 @@ from winlab.threads import Threads
 WORKERS = 4  # kubectl itself uses half a core while it runs
 CLUSTER_KINDS = ("nodes", "runtimeclasses.node.k8s.io")
 # Seconds on hardware
-STANDIN_SECONDS = 180.0  # without anything new until containerd reports that it can't start a pod
-PULL_SECONDS = 180.0  # how long pulling may fail: a registry may be slow, a wrong name stays wrong
+STANDIN_SECONDS = 180.0  # without progress until containerd reports that it can't start a pod
+PULL_SECONDS = 180.0  # how long pulls may fail: a registry may be slow, but a wrong name stays wrong
 SCHEDULING_SECONDS = 60.0  # how long the scheduler may find no node
-GONE_SECONDS = 60.0  # without anything new while the namespace is deleted; then its pods are deleted by force
+GONE_SECONDS = 60.0  # without progress in deleting the namespace; then its pods are deleted by force
 LOOK = 3.0  # seconds between looks
 
 
 class _GivenUp(Exception):
-    """Nothing new was seen; the text says what was waited for."""
+    """A wait was given up."""
 
 
 def _given_up(seen: Waiting) -> _GivenUp:
@@ -63,14 +63,14 @@ def run(
     runnable = [case for case in cases if unmet[case.id] is None]
     wanted = {pod for case in runnable for pod in case.pods}
     seats = [seat for name, seat in testpods.seats.items() if name in wanted]
-    # reported in the order of ROWS, whatever the order in which they end
+    # reported in the order of ROWS, in whatever order they end
     results: dict[str, RowResult] = {}
     for case in cases:
         if found := unmet[case.id]:
             results[case.id] = _result(case, *found)
     try:
         if seats:
-            _clear(testpods, Stage(tell, "left-overs of an earlier run", access.clock), end=True)
+            _clear(testpods, Stage(tell, "removing the pods of an earlier run", access.clock), end=True)
             _make(testpods, seats, Stage(tell, f"pods {', '.join(seat.pod for seat in seats)}", access.clock))
         results.update(_judge_all(runnable, testpods, tell))
     finally:
@@ -81,7 +81,7 @@ def run(
 
 
 def _judge_all(cases: Sequence[Case], testpods: TestPods, tell: Listener) -> dict[str, RowResult]:
-    """Run the rows; those that don't disturb others run at the same time."""
+    """Run the rows, in parallel except for those that disturb others."""
     told = Stage(tell, f"{len(cases)} rows", testpods.access.clock)
     alone = [case for case in cases if Need.ASKED in case.needs]
     found: dict[str, RowResult] = {}
@@ -111,7 +111,7 @@ def judge(case: Case, testpods: TestPods) -> RowResult:
     except CheckFailed as failed:
         outcome, detail = case.otherwise, str(failed)
     if outcome is Outcome.PASSED and case.otherwise is Outcome.UNSUPPORTED:
-        detail += "; it works, though it is not known to"
+        detail += "; it works, although that was not expected"
     return _result(case, outcome, detail, testpods.access.clock() - begun)
 
 
@@ -120,13 +120,13 @@ def _result(case: Case, outcome: Outcome, detail: str, seconds: float = 0.0) -> 
 
 
 def _make(testpods: TestPods, seats: Sequence[Seat], told: Stage) -> None:
-    """Create the pods and wait until each runs, or clearly won't.
+    """Create the pods and wait until each runs, or makes no more progress.
 
     A pod that does not run is not an error here: the rows that need it report that.
     """
     nodes = {seat.pod: testpods.cluster.named("Node", seat.node) for seat in seats}
     there = {pod: node for pod, node in nodes.items() if node is not None}
-    # the nodes with a pod come first: an image that they already have need not be pulled
+    # the nodes with a pod come first: they need not pull an image that they have
     image = pods.image([*there.values(), *testpods.cluster.of("Node")])
     _load(testpods, [seat.tag for seat in seats if seat.pod in there], there, image, told)
     objects = pods.base()
@@ -141,7 +141,7 @@ def _make(testpods: TestPods, seats: Sequence[Seat], told: Stage) -> None:
 
 
 class _Settling:
-    """Looks whether each pod runs, has got as far as it can, or has an error for so long that it never will."""
+    """Waits until each pod runs, or has an error that waiting does not cure."""
 
     def __init__(self, testpods: TestPods, seats: Sequence[Seat]) -> None:
         self._testpods, self._seats = testpods, seats
@@ -150,8 +150,8 @@ class _Settling:
 
     @property
     def stall(self) -> float:
-        """Seconds without anything new after which no pod is waited for any more."""
-        # nodes of a slow system hold up the others, so the most patient decides
+        """Seconds without progress after which the wait is over."""
+        # the pods start at the same time, so the slowest system decides
         return max(_silence(seat) for seat in self._seats) * self._testpods.access.scale
 
     def look(self) -> Met[None] | Waiting:
@@ -159,11 +159,11 @@ class _Settling:
         self._testpods.look()
         self._seen |= signs(self._testpods.own.items)
         waiting = [f"{seat.pod}: {problem}" for seat in self._seats if (problem := self._unsettled(seat))]
-        # the number of signs so far: pods that alternate independently would otherwise show ever new combinations
+        # a number, since pods that alternate independently have very many combinations
         return Waiting("; ".join(waiting)[:200], len(self._seen)) if waiting else Met(None)
 
     def _unsettled(self, seat: Seat) -> str:
-        """What a pod still waits for; empty if it is not waited for any more."""
+        """What a pod still waits for; empty if the wait for it is over."""
         pod = self._testpods.own.named("Pod", seat.pod)
         problem = pod_problem(pod) if pod is not None else ""
         if pod is None or not problem:
@@ -172,15 +172,15 @@ class _Settling:
         if is_standin(seat.tag) and any(event.get("reason") == SANDBOX for event in warnings):
             return ""
         limit = _limit(pod)
-        # counted from when the error began: it may come after a long pull
+        # counted from the error's beginning, which may be after a long pull
         since = self._since.setdefault((seat.pod, limit), self._testpods.access.clock())
         return problem if self._testpods.access.clock() - since < limit * self._testpods.access.scale else ""
 
 
 def _load(testpods: TestPods, tags: Sequence[Tag], nodes: Mapping[str, Object], image: str, told: Stage) -> None:
-    """Load the image from the payload CD onto nodes that don't have it: create does not wait for that.
+    """Load the image from the payload CD onto nodes that don't have it yet: create does not wait for it.
 
-    A failure here is not an error: the node may be able to pull the image, and otherwise its pod shows what is wrong.
+    A failure here is not an error: the node may be able to pull the image; if not, its pod shows why.
     """
     having = {name_of(node) for node in nodes.values() if image in _images(node)}
     wanted = {tag.node: tag for tag in tags if tag.node not in having}
@@ -204,7 +204,7 @@ def _silence(seat: Seat) -> float:
 
 
 def _limit(pod: Object) -> float:
-    """Seconds on hardware that a pod may have an error which does not go away by waiting; infinite for others."""
+    """Seconds on hardware that a pod may have an error which waiting rarely cures; infinite for other errors."""
     if pull_trouble(pod):
         return PULL_SECONDS
     return SCHEDULING_SECONDS if pod_problem(pod).startswith("Unschedulable") else math.inf
@@ -213,8 +213,8 @@ def _limit(pod: Object) -> float:
 def _clear(testpods: TestPods, told: Stage, *, end: bool) -> None:
     """Remove the namespace and everything in it, and wait until it is gone.
 
-    :param end: whether it is an error if it stays.
-    :raises ClusterError: it stays.
+    :param end: raise an error if it stays; otherwise only report it.
+    :raises ClusterError: it stays, and *end* is set.
     """
     try:
         _remove_namespace(testpods, told)
@@ -222,7 +222,7 @@ def _clear(testpods: TestPods, told: Stage, *, end: bool) -> None:
         told.fail(Failure.of(error))
         if end:
             raise
-        # the results are worth more than the complaint
+        # the results matter more than this error
         told.note(f"{error.what} {said(error)}")
     else:
         told.end()

@@ -16,7 +16,7 @@ def readiness(lab: str, site: Site, tell: Listener, *, only: str | None = None, 
     """Wait until every part of the lab's cluster is ready.
 
     :param only: identifiers of gates, with commas between; None: all.
-    :param timeout: seconds after which gates that do not hold have failed, even if the cluster shows progress.
+    :param timeout: seconds after which gates have failed that do not pass, even if the cluster makes progress.
     :raises UsageError: *only* names a gate that does not exist; nothing was touched.
     :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
     """

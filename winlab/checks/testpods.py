@@ -1,6 +1,6 @@
-"""The smoke test's pods as they are now, and what can be asked of them.
+"""The smoke test's pods, and the requests that rows make to them.
 
-A pod is asked through the API server, which passes HTTP on to it (``kubectl get --raw .../pods/NAME:80/proxy/...``). So
+Requests go through the API server, which forwards HTTP to pods (``kubectl get --raw .../pods/NAME:80/proxy/...``). So
 a row needs neither exec nor a program in the image, and does not involve the kubelet. ``netexec`` has ``/dial``, with
 which a pod asks another address over HTTP and reports the answer. Source: test/images/agnhost/netexec in
 k8s.io/kubernetes.
@@ -25,11 +25,11 @@ from winlab.design.plan.tags import Tag
 from winlab.design.system import LINUX, WINDOWS
 from winlab.errors import WinlabError
 
-ATTEMPTS = 3  # scaled: agnhost gives each of them only a few seconds, however slow its node is
+ATTEMPTS = 3  # scaled, since agnhost gives each only a few seconds, however slow its node is
 PAUSE = 2.0  # seconds between attempts, scaled
 LIMIT = 60.0  # seconds for one request; the API server itself tries to reach a pod for 30 s
 DOMAIN = "cluster.local"
-OUTSIDE = ("registry.k8s.io", 443)  # where a cluster with a way out gets its images
+OUTSIDE = ("registry.k8s.io", 443)  # where a cluster with internet access pulls images
 CHUNK, CHUNKS = 120_000, 9  # 1.03 MiB in one answer; one argument of a process has at most 128 KiB on Linux
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class TestPods:
         self.lab = lab
         self.tags = tuple(nodes)
         self.access = access
-        self.cluster = cluster  # nodes, runtime classes, leases, DaemonSets, as they were at the start
+        self.cluster = cluster  # nodes and runtime classes, as they were at the start
         self.seats = {seat.pod: seat for seat in pods.seats(nodes)}
         self.own = Objects([])  # pods, services and events of the namespace, as they were last seen
         self.asked_for: frozenset[str] = frozenset()  # the rows that the user named
@@ -50,7 +50,7 @@ class TestPods:
         self._has_outside: bool | None = None
 
     def look(self) -> None:
-        """Read what the namespace holds now."""
+        """Read the namespace's objects."""
         self.own = Objects.look(self.access.kubectl, ("pods", "services", "events"), NAMESPACE)
 
     @property
@@ -70,7 +70,7 @@ class TestPods:
 
     @property
     def has_outside(self) -> bool:
-        """Whether this host has a way out, so that a pod can be expected to have one."""
+        """Whether this host has internet access, so that pods should have it, too."""
         with self._lock:
             if self._has_outside is None:
                 self._has_outside = self.access.reaches(*OUTSIDE)
@@ -93,18 +93,18 @@ class TestPods:
     def ip(self, pod: str) -> str:
         """The address of a running pod.
 
-        :raises CheckFailed: it does not run; the message says why.
+        :raises CheckFailed: it does not run; the text says why.
         """
         found = self.own.named("Pod", pod)
         if found is None:
-            raise CheckFailed(f"the pod {pod} was not made")
+            raise CheckFailed(f"the pod {pod} was not created")
         problem = pod_problem(found)
         if problem:
             raise CheckFailed(f"the pod {pod} on {self.seat(pod).node} does not run: {self.cause(pod, problem)}")
         return str(found["status"]["podIP"])
 
     def cause(self, pod: str, problem: str) -> str:
-        """What is wrong with a pod, with the last warning about it."""
+        """What is wrong with a pod, with its last warning event."""
         warnings = self.own.warnings("Pod", pod)
         if not warnings:
             return problem
@@ -124,9 +124,9 @@ class TestPods:
         return f"{pod}.{NAMESPACE}.svc.{DOMAIN}"
 
     def ask(self, source: str, host: str, expected: str) -> str:
-        """Have a pod ask an address for its name, which must be the pod *expected*; returns what was seen.
+        """Have a pod ask an address for its host name, which must be the pod *expected*; returns what was seen.
 
-        :raises CheckFailed: there was no answer, or another pod's.
+        :raises CheckFailed: there was no answer, or another pod answered.
         """
         self.ip(source)
         self.ip(expected)
@@ -134,17 +134,17 @@ class TestPods:
         return self.named(answer, expected, f"{host}:{PORT}")
 
     def named(self, answer: str, expected: str, where: str) -> str:
-        """What was seen, if the answer is the pod's name.
+        """What was seen, if the pod *expected* answered.
 
-        :raises CheckFailed: it isn't.
+        :raises CheckFailed: another pod answered.
         """
-        # Windows may report its name in another case
+        # Windows may change the case of its name
         if answer.strip().lower() != expected:
             raise CheckFailed(f"{where} answered '{answer.strip()[:80]}' instead of '{expected}'")
         return f"{where} answered"
 
     def get(self, pod: str, path: str) -> str:
-        """What a pod answers to the API server, and thus to a controller's node.
+        """A pod's answer to the API server, and thus to a controller's node.
 
         :raises CheckFailed: it does not answer, or answers with an error.
         """
@@ -159,7 +159,7 @@ class TestPods:
         return self._kubectl("logs", pod, f"--namespace={NAMESPACE}")
 
     def execute(self, pod: str, *words: str) -> str:
-        """Run agnhost once more in a pod.
+        """Run agnhost in a pod, beside its server.
 
         :raises CheckFailed: it can't be run, or fails.
         """
@@ -168,11 +168,11 @@ class TestPods:
     def transfer(self, source: str, target: str) -> int:
         """Have a pod fetch more than a mebibyte from another, over one TCP connection; returns the number of bytes.
 
-        The other pod has nothing that large, so it asks itself for a piece (``/echo``) several times, and returns all
-        the answers as one. (``/upload`` and ``/shell`` need a folder and a shell in the image, and a client that can
+        The other pod has no answer that large, so it asks itself for a piece (``/echo``) several times, and returns
+        all answers as one. (``/upload`` and ``/shell`` need a folder and a shell in the image, and a client that can
         send.)
 
-        :raises CheckFailed: nothing arrived, or it was damaged or incomplete.
+        :raises CheckFailed: nothing arrived, or the bytes were damaged or incomplete.
         """
         self.ip(source)
         address = self.ip(target)
@@ -182,15 +182,15 @@ class TestPods:
         try:
             came = json.loads(answer).get("responses", [])
         except ValueError as error:
-            raise CheckFailed(f"of {CHUNK * CHUNKS} bytes came {len(answer)}, then it broke off") from error
+            raise CheckFailed(f"only {len(answer)} of {CHUNK * CHUNKS} bytes arrived") from error
         if len(came) != CHUNKS:
-            raise CheckFailed(f"of {CHUNKS} pieces of {CHUNK} bytes came {len(came)}")
+            raise CheckFailed(f"only {len(came)} of {CHUNKS} pieces of {CHUNK} bytes arrived")
         if any(part != piece for part in came):
-            raise CheckFailed(f"{sum(part != piece for part in came)} of {CHUNKS} pieces came damaged")
+            raise CheckFailed(f"{sum(part != piece for part in came)} of {CHUNKS} pieces are damaged")
         return len(answer)
 
     def connect_outside(self, pod: str) -> str:
-        """Have a pod open a TCP connection to the outside, by name; tried once for all rows.
+        """Have a pod open a TCP connection to the internet, by name; done once for all rows.
 
         :raises CheckFailed: it fails; the text is agnhost's: ``DNS: ...``, ``TIMEOUT``, ``REFUSED``, ``OTHER: ...``.
         """
@@ -203,9 +203,9 @@ class TestPods:
         return self._once(f"outside {pod}", connect)
 
     def persist(self, action: Callable[[], T]) -> T:
-        """Do something that may need a moment to work: a service's rules are set up after its pod.
+        """Try repeatedly: a service's rules are set up some time after its pod.
 
-        :raises CheckFailed: it failed at every attempt; the last reason.
+        :raises CheckFailed: all attempts failed; the text is from the last.
         """
         for _ in range(round(ATTEMPTS * self.access.scale) - 1):
             try:
@@ -229,21 +229,21 @@ class TestPods:
     def _service(self, pod: str) -> Object:
         found = self.own.named("Service", pod)
         if found is None:
-            raise CheckFailed(f"the service {pod} was not made")
+            raise CheckFailed(f"the service {pod} was not created")
         return found
 
     def _dial(self, source: str, host: str, request: str) -> str:
         try:
             answer = self.get(source, _dial_path(host, request))
         except CheckFailed as failed:
-            # agnhost answers 400 to a name that it can't resolve; kubectl does not show its text
+            # agnhost answers 400 for a name that it can't resolve; kubectl does not show the text
             if "BadRequest" in str(failed):
                 raise CheckFailed(f"{source} can't resolve {host}") from failed
             raise
         try:
             found = json.loads(answer)
         except ValueError as error:
-            raise CheckFailed(f"{source} did not answer as agnhost does: {answer[:80]}") from error
+            raise CheckFailed(f"{source} did not answer like agnhost: {answer[:80]}") from error
         if found.get("errors") or not found.get("responses"):
             raise CheckFailed(f"{host}:{PORT} from {source}: {'; '.join(found.get('errors', [])) or 'no answer'}")
         return str(found["responses"][0])
@@ -260,6 +260,6 @@ def _dial_path(host: str, request: str, tries: int = 1) -> str:
 
 
 def _piece() -> str:
-    """Text that links neither compress nor garble: digits without a pattern, always the same."""
+    """Text that no link compresses or changes: digits without a pattern, always the same."""
     blocks = (hashlib.sha256(str(number).encode()).hexdigest() for number in range(CHUNK // 64 + 1))
     return "".join(blocks)[:CHUNK]

@@ -1,4 +1,4 @@
-"""What a Windows node reports over a login: its services, and what only a real Windows has."""
+"""What Windows nodes report over a login: services, and HNS on real Windows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from winlab.design.contract import ServiceFacts, WindowsFacts, WindowsStatus
 from winlab.design.plan.tags import Tag
 
 Found = TypeVar("Found")
-Told = Mapping[str, Found | str]  # by node: what it reported, or why it did not
-# Get-HnsNetwork is from the module HostNetworkingService, which comes with the feature Containers
+Told = Mapping[str, Found | str]  # by node: its report, or why there is none
+# Get-HnsNetwork is in the module HostNetworkingService, part of the feature Containers
 KERNEL_SCRIPT = """\
 $ErrorActionPreference = 'SilentlyContinue'
 $ProgressPreference = 'SilentlyContinue'
@@ -26,11 +26,11 @@ $networks = @(Get-HnsNetwork | ForEach-Object { @{ name = [string]$_.Name; type 
     networks = $networks
 } | ConvertTo-Json -Compress -Depth 3
 """
-POD_NETWORKS = ("overlay", "l2bridge")  # kinds of HNS network that carry pods
+POD_NETWORKS = ("overlay", "l2bridge")  # types of HNS networks for pods
 
 
 def status(access: Access, tag: Tag) -> WindowsFacts:
-    """What winlab's status script reports about a node.
+    """The report of winlab's status script on a node.
 
     :raises GuestError: the node can't be reached, or the script failed.
     """
@@ -38,24 +38,24 @@ def status(access: Access, tag: Tag) -> WindowsFacts:
 
 
 def kernel(access: Access, tag: Tag) -> dict[str, Any]:
-    """What only a real Windows can report: HNS, and how many kubelets there are.
+    """What only real Windows reports: HNS, and the number of kubelets.
 
     :raises GuestError: the node can't be reached.
-    :raises CheckFailed: its answer is not valid.
+    :raises CheckFailed: its answer can't be parsed.
     """
     encoded = base64.b64encode(KERNEL_SCRIPT.encode("utf-16-le")).decode()
     told = access.execute(tag, ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded])
     try:
         found = json.loads(told.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
-        raise CheckFailed(f"PowerShell told: {told.strip()[:200] or 'nothing'}") from error
+        raise CheckFailed(f"PowerShell printed: {told.strip()[:200] or 'nothing'}") from error
     return dict(found)
 
 
 def services(told: Told[WindowsFacts]) -> str:
     """containerd and the kubelet run as services on every Windows node.
 
-    :raises CheckFailed: they don't on one.
+    :raises CheckFailed: on at least one they don't.
     """
     return _each(told, lambda found: _running(containerd=found.containerd, kubelet=found.kubelet))
 
@@ -63,7 +63,7 @@ def services(told: Told[WindowsFacts]) -> str:
 def proxy(told: Told[WindowsFacts]) -> str:
     """kube-proxy runs as a service on every Windows node.
 
-    :raises CheckFailed: it doesn't on one.
+    :raises CheckFailed: on at least one it doesn't.
     """
     return _each(told, lambda found: _running(proxy=found.proxy))
 
@@ -71,7 +71,7 @@ def proxy(told: Told[WindowsFacts]) -> str:
 def network(told: Told[dict[str, Any]]) -> str:
     """Every Windows node has HNS, a network for pods in it, one kubelet and at most one kube-proxy.
 
-    :raises CheckFailed: one does not.
+    :raises CheckFailed: at least one does not.
     """
 
     def check(found: dict[str, Any]) -> str:
@@ -105,5 +105,5 @@ def _each(told: Told[Found], check: Callable[[Found], str]) -> str:
         except CheckFailed as failed:
             failures.append(f"{node}: {failed}")
     if failures or not seen:
-        raise CheckFailed("; ".join(failures) or "no Windows node was asked")
+        raise CheckFailed("; ".join(failures) or "no Windows node was checked")
     return "; ".join(seen)

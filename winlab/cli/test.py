@@ -73,7 +73,7 @@ def readiness(
     timeout: Annotated[
         float | None,
         typer.Option(
-            "--timeout", min=0, help="End after this time, even if the cluster still shows progress.", metavar="SECONDS"
+            "--timeout", min=0, help="End after this time, even if the cluster still makes progress.", metavar="SECONDS"
         ),
     ] = None,
 ) -> None:

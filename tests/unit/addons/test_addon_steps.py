@@ -150,7 +150,7 @@ def test_what_does_not_come_up_is_told_with_the_reason(server: Server, monkeypat
     clock = runs.clock(monkeypatch)
     monkeypatch.setattr(server, "get", lambda *_: {"kind": "Deployment", "metadata": {}, "status": {}})
     begun = clock.now
-    with pytest.raises(ClusterError, match="'metrics-server' does not come up") as error:
+    with pytest.raises(ClusterError, match="'metrics-server' does not become ready") as error:
         of("addons.metrics-server={}")[1].run(Say())
     assert "nothing has been reported" in error.value.why
     assert clock.now - begun >= apply.SILENCE
@@ -187,9 +187,9 @@ def test_an_add_ons_own_step_gets_what_it_requires(tmp_path: Path) -> None:
         ({"kind": "APIService", "status": {}}, "nothing has been reported"),
         (
             {"kind": "Deployment", "generation": 2, "status": {"observedGeneration": 1, "conditions": [AVAILABLE]}},
-            "has not looked",
+            "has not seen it",
         ),
-        ({"kind": "DaemonSet", "status": {}}, "has not looked"),
+        ({"kind": "DaemonSet", "status": {}}, "has not seen it"),
         (
             {
                 "kind": "DaemonSet",

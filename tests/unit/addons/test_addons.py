@@ -177,7 +177,7 @@ def test_metrics_server_goes_with_the_versions_that_it_names() -> None:
     old = ("kubernetes.version=v1.33.6", "kubernetes.untested=true", "workers.os=debian-13", "addons.metrics-server={}")
     with pytest.raises(UsageError, match="metrics-server") as error:
         plans.make(plans.KVM, "1-1-1", *old)
-    assert "1.34 and newer, not with v1.33.6" in error.value.why
+    assert "1.34 and newer, not v1.33.6" in error.value.why
 
 
 # --- manifests

@@ -60,8 +60,8 @@ def test_metrics_of_all_nodes() -> None:
 def test_a_node_without_metrics_is_named() -> None:
     found = run(WithAddons(CONTROLLER, LINUX, WINDOWS, addons=ON, measured=("controller-1",)), "metrics-server")
     assert {result.outcome for result in found.values()} == {Outcome.FAILED}
-    assert found["metrics-server"].detail == "there are no metrics of linux-1 yet"
-    assert found["metrics-server-2"].detail == "there are no metrics of node-1 yet"
+    assert found["metrics-server"].detail == "there are no metrics for linux-1 yet"
+    assert found["metrics-server-2"].detail == "there are no metrics for node-1 yet"
 
 
 def test_a_stand_in_has_nothing_to_measure() -> None:

@@ -124,7 +124,7 @@ def _no_pull(made: Cluster) -> None:
 @pytest.mark.parametrize(
     ("gate", "change", "why"),
     [
-        ("R3", lambda made: made.system.pop(0), "no pod of the control plane"),
+        ("R3", lambda made: made.system.pop(0), "the control plane has no pods"),
         ("R3", lambda made: made.system[0].update(status={"phase": "Pending"}), "kube-apiserver-controller-1: Pending"),
         ("R4", _not_ready, "node-1: KubeletNotReady: cni plugin not initialized"),
         ("R4", _not_joined, "node-1: it has not joined"),
@@ -133,7 +133,7 @@ def _no_pull(made: Cluster) -> None:
         ("R6", lambda made: made.system.__setitem__(2, daemonset("kube-proxy", 2, 1)), "1 of 2 pods are ready"),
         ("R6", lambda made: made.system.pop(2), "no DaemonSet kube-proxy"),
         ("R7", lambda made: made.system.append(daemonset("calico-node-windows", 1, 0)), "calico-node-windows: 0 of 1"),
-        ("R7", lambda made: made.system.append(item("DaemonSet", "calico-node", {})), "has not looked"),
+        ("R7", lambda made: made.system.append(item("DaemonSet", "calico-node", {})), "has not seen it"),
         ("R8", _no_pull, "calico-node-1: cni: ErrImagePull: denied"),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_daemonset_that_is_ready_passes() -> None:
             {"execute": lambda tag, command: json.dumps({**KERNEL, "networks": [{"name": "nat", "type": "NAT"}]})},
             "no network for pods, only ['nat']",
         ),
-        ("R11", {"execute": lambda tag, command: "not recognized"}, "PowerShell told: not recognized"),
+        ("R11", {"execute": lambda tag, command: "not recognized"}, "PowerShell printed: not recognized"),
     ],
 )
 def test_a_windows_node_that_is_not_ready(gate: str, more: dict[str, Any], why: str) -> None:

@@ -114,7 +114,7 @@ def test_what_the_cluster_says_against_it(
 ) -> None:
     monkeypatch.setattr(joining, "look_at", lambda *_args: replace(FOUND, nodes=("node-1",)))
     assert join(monkeypatch, "--kubeconfig", str(config), "--rehearse") == 2
-    assert "same names already: node-1" in capsys.readouterr().err
+    assert "same names: node-1" in capsys.readouterr().err
     assert made.plan is None
 
 

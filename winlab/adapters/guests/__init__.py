@@ -1,1 +1,1 @@
-"""One interface to the guests of both systems: ssh and WinRM."""
+"""Guests: logins by ssh and WinRM, and running winlab's scripts."""

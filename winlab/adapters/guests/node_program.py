@@ -1,7 +1,7 @@
 """The program that winlab runs in Linux nodes: the package unattend/linux/winlab_node as one file.
 
-The file is a zip that Python runs (docs.python.org, "zipapp"). The module zipapp takes over the times of files; these
-bytes depend on the sources alone. Nothing is compressed, so that an emulated CPU has nothing to unpack.
+The file is a zip that Python runs (docs.python.org, "zipapp"). The module zipapp would copy the times of files;
+these bytes depend only on the sources. Nothing is compressed, so that an emulated CPU has nothing to unpack.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ def build() -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name, content in {"__main__.py": START.encode(), **sources}.items():
-            archive.writestr(zipfile.ZipInfo(name), content)  # its time is the start of 1980, unless given
+            archive.writestr(zipfile.ZipInfo(name), content)  # without a given time, that is the start of 1980
     return made.getvalue()

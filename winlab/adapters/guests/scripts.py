@@ -1,8 +1,8 @@
-"""A node as the cluster's steps see it: scripts that are run in the guest, with settings in and a result out.
+"""Runs winlab's scripts in a node: settings go in, a result comes out.
 
-The scripts are the package unattend/linux/winlab_node and unattend/windows/worker/*.ps1; contract.py has what each
-is called, its settings and its result. The settings go in on the standard input, so that nothing secret is ever a
-process's argument; the result is one line of JSON, the last that the script prints. What it prints before that is shown
+The scripts are the package unattend/linux/winlab_node and unattend/windows/worker/*.ps1; contract.py has each
+one's name, settings and result. The settings go in on the standard input, so that no secret is ever a
+process's argument; the result is one line of JSON, the last that the script prints. Earlier lines are shown
 as progress.
 """
 
@@ -22,12 +22,12 @@ from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError, WinlabError
 from winlab.lab_folder import LabFolder
 
-TOLD = 12  # lines of a script's errors that are worth repeating
+TOLD = 12  # lines of a script's errors that an error message repeats
 Heard = Callable[[str], None]
 
 
 class Lines:
-    """Puts the pieces of a stream together to lines and hands each on."""
+    """Splits a stream into lines and passes each on."""
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
@@ -41,7 +41,7 @@ class Lines:
             self._take(line)
 
     def end(self) -> None:
-        """Take what came without an end of line."""
+        """Pass on a last line without a line feed."""
         if self._rest:
             self._take(self._rest)
             self._rest = b""
@@ -54,7 +54,7 @@ class Lines:
 
 
 class NodeScripts:
-    """One node, logged in to when first asked; a context manager that logs out."""
+    """A login to one node, made when it is first needed; a context manager that logs out."""
 
     def __init__(self, tag: Tag, folder: LabFolder) -> None:
         self.tag = tag
@@ -81,10 +81,10 @@ class NodeScripts:
     def run(self, call: Call[R], heard: Heard = lambda _line: None) -> R:
         """Run a script of winlab in the node; its result.
 
-        :param heard: called with each line that the script prints, the result left out.
+        :param heard: called with each line that the script prints, except for the result.
         :raises UnreachableError: the node can't be reached, or the connection was lost.
-        :raises GuestError: the script failed, and the message repeats what it said; or its result is not as the
-            contract has it.
+        :raises GuestError: the script failed, and the message repeats its errors; or its result does not match the
+            contract.
         """
         try:
             told = self._run(call.script, call.settings(self.tag.os), heard)
@@ -154,7 +154,7 @@ class NodeScripts:
             error = GuestError(
                 f"'{script}' failed in '{self.tag.node}'.",
                 why="\n".join((err.kept or out.kept)[-TOLD:]) or f"It ended with exit code {code} and printed nothing.",
-                cure="Run the same command again, it carries on there; 'winlab logs' shows more.",
+                cure="Run the same command again: it continues there. 'winlab logs' shows more.",
                 evidence=f"winlab logs {self.tag.node}",
             )
             raise _NoScriptError(error) if self._ways.is_missing(code) else error
@@ -165,7 +165,7 @@ class NodeScripts:
                 f"'{script}' in '{self.tag.node}' ended without a result.", why="\n".join(out.kept[-TOLD:])
             ) from error
         if not isinstance(result, dict):
-            raise GuestError(f"'{script}' in '{self.tag.node}' gave no result.", why=pending[0])
+            raise GuestError(f"'{script}' in '{self.tag.node}' did not return an object.", why=pending[0])
         return result
 
     def _connected(self) -> base.Guest:

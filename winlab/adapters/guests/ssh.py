@@ -1,4 +1,4 @@
-"""Guests by ssh. Only the host key that winlab made for the node is believed."""
+"""Guests by ssh. Only the host key that winlab made for the node is accepted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
 
 PORT = 22
-logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it prints tracebacks of refused connections otherwise
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # otherwise it prints tracebacks of refused connections
 
 
 class SshGuest:
@@ -24,7 +24,7 @@ class SshGuest:
     def __init__(self, tag: Tag, folder: LabFolder, timeout: float) -> None:
         self._tag = tag
         self._client = paramiko.SSHClient()
-        folder.credentials()  # says what is wrong if this account has none
+        folder.credentials()  # raises a clear error if this account has none
         self._client.load_host_keys(str(folder.known_hosts))
         self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
         try:
@@ -42,8 +42,8 @@ class SshGuest:
         except paramiko.BadHostKeyException as error:
             raise GuestError(
                 f"The ssh server at {tag.floating} is not '{tag.node}'.",
-                why="It shows another host key than winlab gave to the node.",
-                cure="See that nothing else has that address; 'winlab destroy' and create again if in doubt.",
+                why="Its host key is not the one that winlab gave to the node.",
+                cure="Check that nothing else has that address. If in doubt, destroy and create the lab again.",
             ) from error
         except paramiko.AuthenticationException as error:
             raise GuestError(f"'{tag.node}' refuses the lab's ssh key.", why=str(error)) from error
@@ -74,7 +74,7 @@ class SshGuest:
                 if channel.exit_status_ready() and not channel.recv_ready() and not channel.recv_stderr_ready():
                     break
                 channel.status_event.wait(0.02)
-            # what arrived between the last look and the end
+            # what arrived after the last check
             while chunk := channel.recv(1 << 15):
                 stdout(chunk)
             while chunk := channel.recv_stderr(1 << 15):
@@ -91,7 +91,7 @@ class SshGuest:
 
 
 def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
-    """The command line of the system's ssh client for this node, for a person's own session."""
+    """The command line of the host's ssh client for a user's session on this node."""
     return [
         "ssh",
         "-i",
@@ -99,7 +99,7 @@ def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
         "-o",
         "IdentitiesOnly=yes",
         "-o",
-        f'UserKnownHostsFile="{folder.known_hosts}"',  # quoted: ssh splits it at blanks
+        f'UserKnownHostsFile="{folder.known_hosts}"',  # quoted: ssh splits it at spaces
         "-o",
         "StrictHostKeyChecking=yes",
         "-o",

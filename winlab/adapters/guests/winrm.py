@@ -1,4 +1,4 @@
-"""Windows guests by WinRM over HTTPS (port 5986), with NTLM. Only a certificate of the lab's own CA is believed."""
+"""Windows guests by WinRM over HTTPS (port 5986), with NTLM. Only a certificate of the lab's own CA is accepted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from winlab.lab_folder import LabFolder
 
 T = TypeVar("T")
 PORT = 5986
-# Whatever a lost or refused connection looks like: requests' and urllib3's, a request that timed out, NTLM's own
+# The errors of a lost or refused connection: requests' and urllib3's, a time-out, NTLM's own
 LOST = (
     requests.exceptions.RequestException,
     OSError,
@@ -29,7 +29,7 @@ LOST = (
     SpnegoError,
 )
 BLOCK = 100_000  # bytes of input in one message: base64 makes it larger, and an envelope holds 500 KB
-OPERATION_SECONDS = 20  # how long the server may hold a request for output
+OPERATION_SECONDS = 20  # how long the server may delay its answer to a request for output
 
 
 class WinRmGuest:
@@ -66,20 +66,20 @@ class WinRmGuest:
                     try:
                         out, err, code, ended = self._protocol.get_command_output_raw(self._shell, command_id)
                     except WinRMOperationTimeoutError:
-                        continue  # the command has said nothing for a while, and goes on
+                        continue  # the command printed nothing for a while, and still runs
                     stdout(out)
                     stderr(err)
                     if ended:
                         return int(code)
             finally:
-                # the answer is known: a guest that goes down now, as it was told, changes nothing
+                # the result is known: it does not matter if the guest is shutting down now
                 with suppress(*LOST):
                     self._protocol.cleanup_command(self._shell, command_id)
 
         return self._guarded(run)
 
     def close(self) -> None:
-        """See :class:`winlab.adapters.guests.base.Guest`. A guest that is gone by now has closed its shells itself."""
+        """See :class:`winlab.adapters.guests.base.Guest`. A guest that is down has closed its shells itself."""
         with suppress(*LOST):
             self._protocol.close_shell(self._shell)
 
@@ -90,12 +90,14 @@ class WinRmGuest:
         except InvalidCredentialsError as error:
             raise GuestError(f"'{node}' refuses the Administrator's password.", why=str(error)) from error
         except requests.exceptions.SSLError as error:
-            if "CERTIFICATE" not in str(error).upper():  # cut off in the handshake: it is only just going, or coming
+            if (
+                "CERTIFICATE" not in str(error).upper()
+            ):  # cut off in the handshake: the guest is starting or shutting down
                 raise self._unreachable(error) from error
             raise GuestError(
                 f"The WinRM server at {self._tag.floating} is not '{node}'.",
                 why=str(error),
-                cure="See that nothing else has that address; 'winlab destroy' and create again if in doubt.",
+                cure="Check that nothing else has that address. If in doubt, destroy and create the lab again.",
             ) from error
         except (WinRMError, WinRMTransportError) as error:
             raise GuestError(f"WinRM on '{node}' refuses the request.", why=str(error)) from error

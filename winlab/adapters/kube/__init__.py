@@ -1,1 +1,1 @@
-"""The cluster's API server, as the host sees it: kubectl, kubeconfigs, tokens, clusters made elsewhere."""
+"""The cluster's API server, seen from the host: kubectl, kubeconfigs, tokens, clusters made elsewhere."""

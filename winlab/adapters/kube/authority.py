@@ -1,4 +1,4 @@
-"""By what a cluster is known, and kubeconfigs for its services. Pure, apart from the file it is told to read."""
+"""Certificates that identify a cluster, and kubeconfigs for its services. Pure, except for reading a given file."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from winlab.errors import UsageError
 
 
 def authority(path: Path) -> str:
-    """The certificates, as PEM, by which the first cluster in a kubeconfig is known.
+    """The certificates, as PEM, that identify the first cluster in a kubeconfig.
 
-    :raises UsageError: the file is no kubeconfig, or names no authority.
+    :raises UsageError: the file is not a kubeconfig, or does not name an authority.
     """
     try:
         cluster = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]
         data = cluster.get("certificate-authority-data")
         return base64.b64decode(data).decode() if data else Path(cluster["certificate-authority"]).read_text()
     except (LookupError, TypeError, AttributeError, ValueError, OSError, yaml.YAMLError) as error:
-        raise UsageError(f"'{path}' does not say by which authority its cluster is known.", why=str(error)) from error
+        raise UsageError(f"'{path}' does not name the certificate authority of its cluster.", why=str(error)) from error
 
 
 def with_token(authority: str, endpoint: str, user: str, token: str) -> str:

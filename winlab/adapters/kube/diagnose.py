@@ -35,9 +35,9 @@ def brief(node: dict[str, Any]) -> str:
 
 
 def signs(node: dict[str, Any]) -> frozenset[str]:
-    """What changes in a Node object as long as its kubelet gets on: conditions, and the images that have come.
+    """What changes in a Node object while its kubelet makes progress: conditions, and the images on the node.
 
-    Not the times of its reports: a kubelet that reports the same for ever does not get on.
+    The times of its reports don't count: a kubelet that reports the same for ever makes no progress.
     """
     rows = {f"{row['type']}={row['status']} {row.get('reason')} {row.get('message')}" for row in conditions(node)}
     images = {name for row in node.get("status", {}).get("images", []) for name in row.get("names") or []}
@@ -45,9 +45,9 @@ def signs(node: dict[str, Any]) -> frozenset[str]:
 
 
 def pods(kubectl: Kubectl) -> frozenset[str]:
-    """What changes in the cluster's pods as long as they get on; empty while the API server does not tell.
+    """What changes in the cluster's pods while they make progress; empty while the API server does not answer.
 
-    Not how often they were restarted: a pod that fails again and again does not get on.
+    The number of restarts does not count: a pod that fails again and again makes no progress.
     """
     try:
         rows = kubectl.get("pods", "--all-namespaces")["items"]
@@ -64,7 +64,7 @@ def _container_states(pod: dict[str, Any]) -> str:
 
 
 def explain(kubectl: Kubectl, guest: NodeScripts, node: str) -> str:
-    """All that is known about a node that is not Ready, a fact a line. What can't be read is left out."""
+    """All that is known about a node that is not Ready, one fact per line. What can't be read is left out."""
     facts: list[str] = []
     try:
         found = kubectl.get("node", node)
@@ -88,6 +88,6 @@ def explain(kubectl: Kubectl, guest: NodeScripts, node: str) -> str:
 
 
 def telling(lines: Iterable[str]) -> list[str]:
-    """The last lines that look like a complaint."""
+    """The last lines that look like errors."""
     found = [line.strip()[:300] for line in lines if any(word in line.lower() for word in TELLING)]
     return found[-LINES:]

@@ -1,8 +1,8 @@
-"""A cluster made elsewhere: what must be known of it before workers of ours can join it.
+"""A cluster made elsewhere: what winlab must know about it before its workers can join.
 
-It is read with kubectl and the person's kubeconfig, from what kubeadm leaves in every cluster that it makes: the
-ConfigMaps cluster-info (kube-public), kubeadm-config and kubelet-config (kube-system). Nothing there is changed but a
-bootstrap token, which is made for the join and deleted after it.
+It is read with kubectl and the user's kubeconfig, from what kubeadm leaves in every cluster that it makes: the
+ConfigMaps cluster-info (kube-public), kubeadm-config and kubelet-config (kube-system). The only change is a
+bootstrap token, which is made for the join and deleted afterwards.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ OLDEST_KUBELET = 3  # minors that a kubelet may be behind the API server: kubern
 def read(kubectl: Kubectl, server: str = "") -> ForeignCluster:
     """Read a cluster's facts. Changes nothing.
 
-    :param server: host:port to which the name leads that it advertises, where the lab's nodes could not find out.
+    :param server: host:port of the advertised API server, if the lab's nodes can't resolve its name.
     :raises NotFoundError: it was not made by kubeadm.
-    :raises ClusterError: it does not answer, or does not let these credentials make tokens.
-    :raises UsageError: *server* is no URL of an API server, or the cluster has no IPv4 network.
+    :raises ClusterError: it does not answer, or these credentials may not make tokens.
+    :raises UsageError: *server* is not the URL of an API server, or the cluster has no IPv4 network.
     """
     version = _version(kubectl)
     _require_rights(kubectl)
@@ -60,9 +60,9 @@ def read(kubectl: Kubectl, server: str = "") -> ForeignCluster:
 
 
 def authority(kubectl: Kubectl) -> str:
-    """The CA, as PEM, by which the cluster's nodes know its API server.
+    """The CA, as PEM, with which the cluster's nodes verify its API server.
 
-    A person's kubeconfig may name another one, that of a load balancer or proxy in front.
+    A user's kubeconfig may have another CA, such as that of a load balancer or proxy in front.
 
     :raises NotFoundError: the cluster was not made by kubeadm.
     :raises ClusterError: it does not answer.
@@ -71,21 +71,21 @@ def authority(kubectl: Kubectl) -> str:
 
 
 def _info(kubectl: Kubectl) -> tuple[str, str]:
-    """The API server's URL and its CA, as every node that joins is told."""
+    """The API server's URL and its CA, as published for nodes that join."""
     info = _document(kubectl, "kube-public", "cluster-info", "kubeconfig")
     try:
         cluster = info["clusters"][0]["cluster"]
         return str(cluster["server"]), base64.b64decode(cluster["certificate-authority-data"]).decode()
     except (KeyError, IndexError, TypeError, ValueError, binascii.Error) as error:
-        raise ClusterError("The cluster's cluster-info has no server or no CA in it.", why=repr(error)) from error
+        raise ClusterError("The cluster's cluster-info has no server or no CA.", why=repr(error)) from error
 
 
 def problems(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kubelet_minor: int) -> list[str]:
-    """Why workers of ours can't join: a sentence each; empty if they can. Pure.
+    """Why winlab's workers can't join, one sentence per reason; empty if they can. Pure.
 
     :param network_cidr: the lab's inner network.
-    :param names: of the nodes that are to join.
-    :param kubelet_minor: the number after ``1.`` of their kubelet.
+    :param names: the names of the nodes that are to join.
+    :param kubelet_minor: the minor version of their kubelet, the number after ``1.``.
     """
     found = []
     lab = ipaddress.IPv4Network(network_cidr)
@@ -93,22 +93,24 @@ def problems(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], k
     address = _address(host)
     if cluster.server != cluster.advertised and not _leads(cluster.advertised, cluster.server):
         found.append(
-            f"It advertises {cluster.advertised} (ConfigMap cluster-info in kube-public), with which kubeadm goes on "
-            f"whatever else it is given; so {cluster.server} can't take its place: --server can only say to which IPv4 "
-            "address a name in it leads, at the same port."
+            f"It advertises {cluster.advertised} (ConfigMap cluster-info in kube-public), and kubeadm uses that "
+            f"address whatever else it is given; so {cluster.server} can't replace it. --server can only give the IPv4 "
+            "address of a name in it, with the same port."
         )
     if host == "localhost" or (address is not None and (address.is_loopback or address.is_unspecified)):
-        found.append(f"Its API server says that it is at {cluster.server}, which each machine takes for itself.")
+        found.append(
+            f"Its API server says that it is at {cluster.server}, which on each machine means the machine itself."
+        )
     elif isinstance(address, ipaddress.IPv4Address) and address in lab:
-        found.append(f"Its API server {address} lies in the lab's own network {lab}.")
+        found.append(f"Its API server {address} is in the lab's own network {lab}.")
     for what, cidr in (("pod", cluster.pod_cidr), ("service", cluster.service_cidr)):
         if ipaddress.IPv4Network(cidr).overlaps(lab):
             found.append(f"Its {what} network {cidr} and the lab's network {lab} overlap.")
     if there := sorted(set(names) & set(cluster.nodes)):
-        found.append(f"It has nodes of the same names already: {', '.join(there)}.")
+        found.append(f"It already has nodes of the same names: {', '.join(there)}.")
     if not cluster.minor - OLDEST_KUBELET <= kubelet_minor <= cluster.minor:
         found.append(
-            f"A kubelet of 1.{kubelet_minor} does not go with an API server of {cluster.version}: "
+            f"A kubelet 1.{kubelet_minor} is not supported by an API server {cluster.version}: "
             f"it may be at most {OLDEST_KUBELET} minor versions older, and never newer."
         )
     return found
@@ -121,7 +123,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _leads(advertised: str, server: str) -> bool:
-    """Whether winlab can have the lab's own DNS say that the name in *advertised* is the address in *server*."""
+    """Whether the lab's own DNS can resolve the name in *advertised* to the address in *server*."""
     named, known = urlsplit(advertised), urlsplit(server)
     is_name = _address(named.hostname or "") is None and named.hostname != "localhost"
     address = _address(known.hostname or "")
@@ -129,36 +131,36 @@ def _leads(advertised: str, server: str) -> bool:
 
 
 def check(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kubelet_minor: int) -> None:
-    """See that workers of ours can join.
+    """Check that winlab's workers can join.
 
-    :raises UsageError: they can't; every reason is given. Nothing was touched.
+    :raises UsageError: they can't; the error lists all reasons. Nothing was touched.
     """
     if found := problems(cluster, network_cidr, names, kubelet_minor):
         raise UsageError(
             f"Workers of this lab can't join the cluster at {cluster.server}.",
             why="\n       ".join(found),
-            cure="Choose what fits with --set network.cidr=..., --set kubernetes.version=..., --prefix or --server; "
+            cure="Choose fitting values with --set network.cidr=, --set kubernetes.version=, --prefix or --server; "
             "or change what it advertises: 'kubectl -n kube-public edit configmap cluster-info'.",
         )
 
 
 def _version(kubectl: Kubectl) -> str:
-    """The API server's version, without what distributions add to it (``v1.33.1+k3s1``)."""
+    """The API server's version, without suffixes of distributions (``v1.33.1+k3s1``)."""
     try:
         answer = kubectl.run("version", "--output=json")
     except ClusterError as error:
         raise ClusterError(
             "The cluster does not answer.",
             why=error.why,
-            cure="See that this host reaches the server in the kubeconfig, and that its credentials still hold.",
+            cure="Check that this host reaches the server in the kubeconfig, and that its credentials are still valid.",
         ) from error
     try:
         full = str(json.loads(answer)["serverVersion"]["gitVersion"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ClusterError("The API server does not say its version.", why=repr(error)) from error
+        raise ClusterError("The API server does not report its version.", why=repr(error)) from error
     found = VERSION.match(full)
     if found is None:
-        raise ClusterError(f"The API server says that it is of the version '{full}', which winlab can't read.")
+        raise ClusterError(f"The API server reports the version '{full}', which winlab can't parse.")
     return found[0]
 
 
@@ -167,14 +169,14 @@ def _require_rights(kubectl: Kubectl) -> None:
         kubectl.run("auth", "can-i", "create", "secrets", "--namespace=kube-system")
     except ClusterError as error:
         raise ClusterError(
-            "These credentials may not make a bootstrap token in the cluster.",
+            "These credentials may not create a bootstrap token in the cluster.",
             why=error.why,
             cure="Give a kubeconfig of an administrator with --kubeconfig.",
         ) from error
 
 
 def _document(kubectl: Kubectl, namespace: str, name: str, key: str) -> dict[str, Any]:
-    """A YAML document that a ConfigMap holds.
+    """A YAML document in a ConfigMap.
 
     :raises NotFoundError: there is no such ConfigMap.
     """
@@ -183,12 +185,12 @@ def _document(kubectl: Kubectl, namespace: str, name: str, key: str) -> dict[str
     try:
         document = yaml.safe_load(json.loads(found)["data"][key]) if found else None
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise ClusterError(f"The ConfigMap '{name}' in {namespace} can't be understood.", why=repr(error)) from error
+        raise ClusterError(f"The ConfigMap '{name}' in {namespace} can't be parsed.", why=repr(error)) from error
     if not isinstance(document, dict):
         raise NotFoundError(
             f"The cluster has no '{name}' in {namespace}: it was not made by kubeadm.",
-            why="A Windows worker joins by 'kubeadm join', which reads it.",
-            cure="Give the kubeconfig of a cluster that kubeadm made.",
+            why="A Windows worker joins with 'kubeadm join', which reads it.",
+            cure="Give the kubeconfig of a cluster that was made by kubeadm.",
         )
     return document
 
@@ -199,9 +201,9 @@ def _ipv4(subnets: object, what: str) -> str:
         with suppress(ValueError):
             return str(ipaddress.IPv4Network(part.strip(), strict=False))
     raise UsageError(
-        f"The cluster has no {what} network for IPv4.",
-        why=f"Its kubeadm-config says: {subnets or 'nothing'}.",
-        cure="Give it one (networking in kubeadm's ClusterConfiguration); winlab's Windows workers use IPv4.",
+        f"The cluster has no IPv4 {what} network.",
+        why=f"Its kubeadm-config has: {subnets or 'nothing'}.",
+        cure="Add one (networking in kubeadm's ClusterConfiguration): winlab's Windows workers use IPv4.",
     )
 
 
@@ -213,14 +215,14 @@ def _url(server: str) -> str:
         fine = False
     if not fine:
         raise UsageError(
-            f"'{server}' is no address of an API server.",
+            f"'{server}' is not the address of an API server.",
             cure="Write it as https://host:port: https://192.0.2.10:6443.",
         )
     return f"https://{parts.netloc}"
 
 
 def _cni(kubectl: Kubectl) -> tuple[str | None, str]:
-    """Which profile of winlab's the cluster's pod network is; and what was seen."""
+    """Which of winlab's profiles matches the cluster's pod network, if any; and what was seen."""
     rows = kubectl.get("daemonsets", "--all-namespaces")["items"]
     there = {str(row["metadata"]["name"]): str(row["metadata"]["namespace"]) for row in rows}
     profiles = cni.profiles().values()

@@ -1,8 +1,8 @@
-"""Kubeconfig files: the lab's own, and merging it into a person's. Touches no files but those it is told to use.
+"""Kubeconfig files: the lab's own, and merging it into the user's. Touches only the files that it is given.
 
-A person's file keeps its comments, its order and its owner's entries wherever YAML lets it
-(:mod:`winlab.adapters.kube.yamltext`); it is written as kubectl writes it: under kubectl's lock file, for its owner
-alone.
+The user's file keeps its comments, its order and its other entries wherever YAML allows it
+(:mod:`winlab.adapters.kube.yamltext`); it is written as kubectl does: under kubectl's lock file, readable only by its
+owner.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from winlab.lab_folder import LabFolder
 
 LISTS = ("clusters", "users", "contexts")
 CURRENT = "current-context"
-MERGED = "merged-kubeconfigs.json"  # in the lab's folder: the files that hold something of it
-PATIENCE = 5.0  # seconds that another program's lock is waited for
+MERGED = "merged-kubeconfigs.json"  # in the lab's folder: the files that contain its entries
+PATIENCE = 5.0  # seconds to wait for another program's lock
 
 
 def for_lab(admin: str, lab: str, endpoint: str = "") -> str:
-    """kubeadm's admin.conf with cluster, user and context named after the lab, and the address that the host uses.
+    """kubeadm's admin.conf with cluster, user and context named after the lab, and with the address that the host uses.
 
-    :param endpoint: host:port; empty: the address stays.
+    :param endpoint: host:port; empty keeps the address.
     """
     source = yaml.safe_load(admin)
     cluster = {**source["clusters"][0]["cluster"]} | ({"server": f"https://{endpoint}"} if endpoint else {})
@@ -47,33 +47,33 @@ def for_lab(admin: str, lab: str, endpoint: str = "") -> str:
 
 
 def name(lab: str) -> str:
-    """What context, cluster and user of a lab are called."""
+    """The name of a lab's context, cluster and user."""
     return f"winlab-{lab}"
 
 
 def files() -> list[Path]:
-    """The person's kubeconfig files in the order in which kubectl looks: ``KUBECONFIG``'s, else the usual one."""
+    """The user's kubeconfig files in kubectl's order: those in ``KUBECONFIG``, else the default one."""
     listed = [part for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     return [Path(part).absolute() for part in listed] or [Path.home() / ".kube/config"]
 
 
 def target() -> Path:
-    """The file that gets new entries: the first of several that is there, else the last.
+    """The file that gets new entries: the first that exists, else the last.
 
-    As kubectl has it (client-go, tools/clientcmd, PathOptions.GetDefaultFilename).
+    As kubectl does it (client-go, tools/clientcmd, PathOptions.GetDefaultFilename).
     """
     every = files()
     return next((path for path in every if path.exists()), every[-1])
 
 
 def merge(path: Path, own: str, lab: str, *, use: bool) -> None:
-    """Put a lab's kubeconfig into another, in place of what that has of the same lab; everything else stays.
+    """Merge a lab's kubeconfig into another one, replacing that lab's old entries; everything else stays.
 
-    A namespace that the person chose for the lab's context stays, too.
+    A namespace that the user chose for the lab's context also stays.
 
-    :param use: make it the current context, too; else that is left alone.
-    :raises UsageError: *path* is no kubeconfig; it stays as it is.
-    :raises ConflictError: it has a context of that name that winlab did not make, or another program holds it.
+    :param use: also make it the current context, which otherwise stays.
+    :raises UsageError: *path* is not a kubeconfig; it is not changed.
+    :raises ConflictError: it has a context of that name that winlab did not make, or another program has it locked.
     :raises AccessError: it can't be written.
     """
     mine = yaml.safe_load(own)
@@ -93,10 +93,10 @@ def merge(path: Path, own: str, lab: str, *, use: bool) -> None:
 
 
 def unmerge(path: Path, lab: str) -> bool:
-    """Take a lab's entries out of a kubeconfig; whether there were any. What winlab did not make stays.
+    """Remove a lab's entries from a kubeconfig; whether there were any. Entries that winlab did not make stay.
 
-    :raises UsageError: *path* is no kubeconfig; it stays as it is.
-    :raises ConflictError: another program holds it.
+    :raises UsageError: *path* is not a kubeconfig; it is not changed.
+    :raises ConflictError: another program has it locked.
     :raises AccessError: it can't be written.
     """
     if not path.exists():
@@ -113,7 +113,7 @@ def unmerge(path: Path, lab: str) -> bool:
 
 
 def publish(lab: str, *, use: bool = False) -> Path:
-    """Merge a lab's kubeconfig into the person's; the file that it is in now. Doing it again changes nothing.
+    """Merge a lab's kubeconfig into the user's; the file that has it now. Safe to repeat.
 
     :param use: make the lab's context the current one.
     :raises WinlabError: as :func:`merge`; or the lab has no kubeconfig.
@@ -121,7 +121,7 @@ def publish(lab: str, *, use: bool = False) -> Path:
     folder = LabFolder(lab)
     own, path = read(folder), target()
     chooser = _chooser() or path
-    # noted first: what was noted and not done, destroy finds out
+    # noted before the merge: destroy copes with a note for something that was never merged
     _note(folder, [path, chooser] if use else [path])
     merge(path, own, lab, use=use and chooser == path)
     if use and chooser != path:
@@ -147,9 +147,9 @@ def read(folder: LabFolder) -> str:
 
 
 def forget(lab: str) -> bool:
-    """Take a lab out of every file that it was merged into; whether there was something. Again is fine.
+    """Remove a lab from every file that it was merged into; whether there was any entry. Safe to repeat.
 
-    :raises WinlabError: a file can't be changed; the others are done.
+    :raises WinlabError: a file can't be changed; the others were.
     """
     folder = LabFolder(lab)
     found, problems = False, []
@@ -165,7 +165,7 @@ def forget(lab: str) -> bool:
 
 
 def _chooser() -> Path | None:
-    """The file of the person's that says which context is the current one: the first that names one."""
+    """The user's file that sets the current context: the first that names one."""
     return next((path for path in files() if path.exists() and _read(path)[1].get(CURRENT)), None)
 
 
@@ -180,7 +180,7 @@ def _noted(folder: LabFolder) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (ValueError, TypeError):
-        return files()  # the note is damaged: where it would be now
+        return files()  # the note is damaged: look where a merge would write now
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
@@ -188,7 +188,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         found = yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"The kubeconfig '{path}' can't be read; it stays as it is.", why=str(error)) from error
+        raise UsageError(f"The kubeconfig '{path}' can't be read; it was not changed.", why=str(error)) from error
     if found is None:
         found = {}
     fine = isinstance(found, dict) and all(
@@ -197,7 +197,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     )
     if not fine or found.get("kind", "Config") != "Config":
         raise UsageError(
-            f"'{path}' is not a kubeconfig; it stays as it is.", cure="Name another file in the variable KUBECONFIG."
+            f"'{path}' is not a kubeconfig; it was not changed.", cure="Name another file in the variable KUBECONFIG."
         )
     return text, {"apiVersion": "v1", "kind": "Config", **found}
 
@@ -207,7 +207,7 @@ def _mine(config: dict[str, Any], key: str, lab: str) -> list[dict[str, Any]]:
 
 
 def _context(config: dict[str, Any], lab: str) -> dict[str, Any]:
-    """What the person's file has in the lab's context."""
+    """The lab's context in the user's file."""
     return next((row.get("context") or {} for row in _mine(config, "contexts", lab)), {})
 
 
@@ -234,7 +234,7 @@ def _without(config: dict[str, Any], lab: str) -> dict[str, Any]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a kubeconfig as kubectl does while it writes: by making FILE.lock (client-go, tools/clientcmd, lockFile)."""
+    """Lock a kubeconfig as kubectl does while it writes: by making FILE.lock (client-go, tools/clientcmd, lockFile)."""
     lock = path.with_name(path.name + ".lock")
     limit = time.monotonic() + PATIENCE
     try:
@@ -249,8 +249,8 @@ def _locked(path: Path) -> Iterator[None]:
             if time.monotonic() > limit:
                 raise ConflictError(
                     f"Another program is changing '{path}'.",
-                    why=f"'{lock}' is there.",
-                    cure="Remove that file, if no kubectl is at work.",
+                    why=f"'{lock}' exists.",
+                    cure="Remove that file if no kubectl is running.",
                 ) from error
             time.sleep(0.1)
         except OSError as error:
@@ -262,7 +262,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the file so that it is never half there, readable for its owner alone. A link stays a link."""
+    """Write the file atomically, readable only by its owner. A symbolic link stays one."""
     path = path.resolve()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from winlab.errors import ClusterError, NotFoundError
 from winlab.lab_folder import LabFolder
 
 LIMIT = 60  # seconds that the API server has for one request
-CURE = "See that the controllers run: 'winlab status'."
+CURE = "Check that the controllers run: 'winlab status'."
 
 
 class Kubectl:
@@ -33,7 +33,7 @@ class Kubectl:
         """
         if not folder.kubeconfig.exists() or not folder.kubectl.exists():
             raise NotFoundError(
-                f"The lab '{folder.lab}' has no cluster that this account could talk to.",
+                f"The lab '{folder.lab}' has no cluster that this account can use.",
                 why=f"'{folder.kubeconfig}' or '{folder.kubectl}' is missing.",
                 cure="Run the lab's create command again (without --until guests).",
             )
@@ -44,11 +44,14 @@ class Kubectl:
         return [self.program, f"--kubeconfig={self.kubeconfig}", *words]
 
     def run(self, *words: str, stdin: str | None = None, limit: float = LIMIT) -> str:
-        """What kubectl printed.
+        """Run kubectl; what it printed.
 
-        :raises ClusterError: it failed, or did not end in twice *limit*.
+        :raises ClusterError: it failed, or did not end within twice *limit*.
         """
-        command = [f"--request-timeout={limit:.0f}s", *words]  # first: what follows "exec ... --" is not kubectl's
+        command = [
+            f"--request-timeout={limit:.0f}s",
+            *words,
+        ]  # first: after "exec ... --" it would belong to the command
         try:
             return run.run(self.arguments(command), stdin=stdin, timeout=limit * 2, env={"KUBECONFIG": ""}).stdout
         except run.CommandError as error:
@@ -58,7 +61,7 @@ class Kubectl:
                 cure=CURE,
             ) from error
         except run.OverdueError as error:
-            raise ClusterError(f"kubectl {' '.join(words[:3])} did not end.", why=error.what, cure=CURE) from error
+            raise ClusterError(f"'kubectl {' '.join(words[:3])}' did not end.", why=error.what, cure=CURE) from error
 
     def replace_process(self, words: Sequence[str]) -> NoReturn:
         """Replace this process with kubectl, for a user at a terminal."""
@@ -66,16 +69,16 @@ class Kubectl:
         run.replace([self.program, *words])
 
     def get(self, *words: str) -> Any:
-        """What ``kubectl get ... --output json`` says.
+        """What ``kubectl get ... --output json`` returns.
 
         :raises ClusterError: it failed.
         """
         return json.loads(self.run("get", *words, "--output=json"))
 
     def apply(self, objects: Sequence[dict[str, Any]]) -> None:
-        """Apply objects by server-side apply, so that applying again changes nothing.
+        """Apply objects with server-side apply. Safe to repeat.
 
-        :raises ClusterError: the API server refuses one.
+        :raises ClusterError: the API server refuses an object.
         """
         if objects:
             text = yaml.safe_dump_all(objects, sort_keys=False)
@@ -84,7 +87,7 @@ class Kubectl:
             )
 
     def same(self, objects: Sequence[dict[str, Any]]) -> bool:
-        """Whether the API server has these objects as they are; False, too, if it can't be told."""
+        """Whether the API server has exactly these objects; also False if it can't be found out."""
         text = yaml.safe_dump_all(objects, sort_keys=False)
         try:
             self.run("diff", "--server-side", "--force-conflicts", "--field-manager=winlab", "--filename=-", stdin=text)
@@ -97,9 +100,9 @@ class Kubectl:
         return self.unready() is None
 
     def unready(self) -> frozenset[str] | None:
-        """The rows of its own health checks that the API server tells while it is not ready; None if it is ready.
+        """The API server's own health checks, one line each, while it is not ready; None if it is ready.
 
-        There are none while it does not answer at all.
+        Empty while it does not answer at all.
         """
         try:
             self.run("get", "--raw=/readyz", limit=10)

@@ -1,8 +1,8 @@
-"""Bootstrap tokens: what a node joins with. Short-lived, and good for nothing but asking for its own certificate.
+"""Bootstrap tokens, with which nodes join. They are short-lived, and only allow a node to request its own certificate.
 
-A token is a Secret of type ``bootstrap.kubernetes.io/token`` in kube-system, the same that ``kubeadm token create``
+A token is a Secret of type ``bootstrap.kubernetes.io/token`` in kube-system, the same as ``kubeadm token create``
 makes; source: https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/. It reaches the API server on
-kubectl's standard input; a process's arguments name at most its id, which is public.
+kubectl's standard input; a process's arguments contain at most its id, which is public.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 FORMAT = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
 # kubeadm binds the right to ask for a node's certificate to this group (kubeadm's constant NodeBootstrapTokenAuthGroup)
 GROUP = "system:bootstrappers:kubeadm:default-node-token"
-TTL = 7200.0  # seconds; a node under emulation takes its time
+TTL = 7200.0  # seconds; emulated nodes need long to join
 
 
 def new() -> str:
-    """A random token, which no API server knows yet."""
+    """A random token that no API server knows yet."""
     return f"{_word(6)}.{_word(16)}"
 
 
 def mint(kubectl: Kubectl, ttl: float = TTL) -> str:
-    """Make a new token and return it: ``abcdef.0123456789abcdef``. It ends by itself.
+    """Make a new token and return it: ``abcdef.0123456789abcdef``. It expires by itself.
 
-    :param ttl: seconds that it lives.
+    :param ttl: seconds until it expires.
     :raises ClusterError: the API server refuses it.
     """
     token = new()
@@ -45,32 +45,32 @@ def mint(kubectl: Kubectl, ttl: float = TTL) -> str:
 
 
 def revoke(kubectl: Kubectl, token: str) -> None:
-    """Delete a token; one that is gone already is fine.
+    """Delete a token. Safe to repeat.
 
-    :raises ClusterError: the API server refuses that.
+    :raises ClusterError: the API server refuses.
     """
     kubectl.run("delete", "secret", "--namespace=kube-system", name(token), "--ignore-not-found")
 
 
 @contextmanager
 def lent(kubectl: Kubectl, ttl: float = TTL) -> Iterator[str]:
-    """A token for as long as it is needed; deleted afterwards, however this ends.
+    """A token for the length of a with-block; deleted afterwards, whatever happened.
 
-    :param ttl: seconds after which it ends even if winlab could not delete it.
+    :param ttl: seconds until it expires, if winlab can't delete it.
     :raises ClusterError: the API server refuses it.
     """
     made = mint(kubectl, ttl)
     try:
         yield made
     finally:
-        with suppress(ClusterError):  # it ends by itself; what happened inside matters more
+        with suppress(ClusterError):  # it expires by itself; an error inside the block matters more
             revoke(kubectl, made)
 
 
 def secret(token: str, expiration: datetime) -> dict[str, Any]:
     """The Secret of a token.
 
-    :raises UsageError: *token* has not the form of one.
+    :raises UsageError: *token* does not have the form of one.
     """
     return {
         "apiVersion": "v1",
@@ -83,7 +83,7 @@ def secret(token: str, expiration: datetime) -> dict[str, Any]:
             "token-secret": token.partition(".")[2],
             "expiration": expiration.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "usage-bootstrap-authentication": "true",
-            "usage-bootstrap-signing": "true",  # of cluster-info, by which a node believes the server
+            "usage-bootstrap-signing": "true",  # of cluster-info, with which a node verifies the server
             "auth-extra-groups": GROUP,
         },
     }
@@ -92,7 +92,7 @@ def secret(token: str, expiration: datetime) -> dict[str, Any]:
 def name(token: str) -> str:
     """The name of a token's Secret.
 
-    :raises UsageError: *token* has not the form of one.
+    :raises UsageError: *token* does not have the form of one.
     """
     if not FORMAT.fullmatch(token):
         raise UsageError("This is not a bootstrap token.", why="One looks like abcdef.0123456789abcdef.")
@@ -102,9 +102,9 @@ def name(token: str) -> str:
 def ca_hash(ca_pem: str | bytes) -> str:
     """The pin of a cluster's CA for ``caCertHashes``: ``sha256:`` and the SHA-256 of its public key (SPKI, DER).
 
-    Of several certificates the first counts: kubeadm is content if any of the pinned ones is among the cluster's.
+    Of several certificates the first counts: kubeadm accepts the cluster if it has any of the pinned ones.
 
-    :raises UsageError: there is no certificate in it.
+    :raises UsageError: it has no certificate.
     """
     pem = ca_pem.encode() if isinstance(ca_pem, str) else ca_pem
     try:

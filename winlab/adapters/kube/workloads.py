@@ -1,4 +1,4 @@
-"""Whether what the API server was told to run does run, by an object's status. Pure."""
+"""Whether a workload runs, by its object's status. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Object = dict[str, Any]
 
 
 def condition(item: Object, kind: str) -> Object:
-    """A condition of an object; without it, one whose status is Unknown."""
+    """A condition of an object; if it has none of this type, one with the status Unknown."""
     for found in item.get("status", {}).get("conditions", []):
         if found.get("type") == kind:
             return dict(found)
@@ -22,14 +22,14 @@ def reason(found: Object) -> str:
 
 
 def workload_problem(item: Object) -> str:
-    """Why a Deployment, DaemonSet, StatefulSet or APIService is not as it should be; empty if it is."""
+    """Why a Deployment, DaemonSet, StatefulSet or APIService is not ready; empty if it is."""
     status, newest = item.get("status", {}), item["metadata"].get("generation")
-    # before its controller has looked there is no number or condition to believe
+    # until its controller has seen the object, numbers and conditions are outdated
     if newest is not None and status.get("observedGeneration", newest) < newest:
-        return "its controller has not looked at it yet"
+        return "its controller has not seen it yet"
     if item.get("kind") == "DaemonSet":
         if status.get("observedGeneration") is None:
-            return "its controller has not looked at it yet"
+            return "its controller has not seen it yet"
         wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
         return "" if ready >= wanted else f"{ready} of {wanted} pods are ready"
     if item.get("kind") == "StatefulSet":

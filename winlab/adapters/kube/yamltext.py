@@ -1,8 +1,8 @@
-"""Changes a YAML mapping of lists in its text, so that comments and layout stay. Pure.
+"""Edits a YAML mapping of lists as text, so that comments and layout stay. Pure.
 
-Only what a kubeconfig needs: rows of a top-level list taken out or added at its end, a top-level word replaced. The
-result is read back; where the text is laid out so that it would not say what is wanted (flow style, anchors), it is
-written anew, which loses comments but nothing else.
+Only what a kubeconfig needs: to remove rows of a top-level list, add rows at its end, and replace a top-level word. The
+result is parsed to check it. If the layout does not allow the edit (flow style, anchors), the whole text is written
+again, which loses only the comments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 def edit(text: str, wanted: dict[str, Any]) -> str:
     """*text*, changed so that it reads as *wanted*.
 
-    :param text: a YAML mapping, or nothing.
+    :param text: a YAML mapping, or empty.
     """
     try:
         changed = _edit(text, wanted)
@@ -37,7 +37,7 @@ def _edit(text: str, wanted: dict[str, Any]) -> str:
     before = yaml.safe_load(text)
     lines = [line if line.endswith("\n") else f"{line}\n" for line in text.splitlines(keepends=True)]
     changed = [(key, value) for key, value in root.value if wanted.get(key.value) != before[key.value]]
-    for key, node in reversed(changed):  # from the end to the begin, so that the places before stay right
+    for key, node in reversed(changed):  # backwards, so that earlier line numbers stay valid
         value = wanted[key.value]
         if isinstance(value, list) and isinstance(node, yaml.SequenceNode) and not node.flow_style:
             _change_list(lines, key, node, before[key.value], value)
@@ -53,7 +53,7 @@ def _dump(value: Any) -> str:
 def _change_list(
     lines: list[str], key: yaml.Node, node: yaml.SequenceNode, before: list[Any], wanted: list[Any]
 ) -> None:
-    """Take out the rows that are not wanted, and add the new ones at the end."""
+    """Remove the rows that are not wanted, and add the new ones at the end."""
     kept = [index for index, row in enumerate(before) if row in wanted]
     begins = [item.start_mark.line for item in node.value]
     ends = [_last_line(lines, item) + 1 for item in node.value]
@@ -68,7 +68,7 @@ def _change_list(
 
 
 def _last_line(lines: list[str], item: yaml.Node) -> int:
-    """The last line of a row: a row ends, for the parser, only where the next thing begins."""
+    """The last line of a row; for the parser a row ends only where the next node begins."""
     last = (
         min(item.end_mark.line, len(lines)) - 1 if item.end_mark.line > item.start_mark.line else item.start_mark.line
     )
@@ -78,7 +78,7 @@ def _last_line(lines: list[str], item: yaml.Node) -> int:
 
 
 def _replace(lines: list[str], key: yaml.Node, node: yaml.Node, value: Any) -> None:
-    """Write the value of a key anew; the comment behind a word stays."""
+    """Replace the value of a key; a comment after a word stays."""
     start, end, number = node.start_mark, node.end_mark, key.start_mark.line
     if isinstance(value, str) and number == start.line == end.line:
         line = lines[number]

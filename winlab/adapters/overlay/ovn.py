@@ -1,7 +1,7 @@
-"""The adapter to OVN's northbound database. All writes of a lab's network are one transaction: all or nothing.
+"""The adapter to OVN's northbound database. Each change of a lab's network is one transaction: all or nothing.
 
 Source: ovn-nb(5) for tables and columns, ovsdbapp for the protocol. Rows of root tables (switches, routers, DHCP
-options, DNS) are deleted by tag; what hangs on them goes with them.
+options, DNS) are deleted by tag, together with the rows that belong to them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from winlab.design.plan import tags
 from winlab.design.render.topology import Balancer, SwitchPort, Topology
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 
-# seconds and counts: an API server that is gone is left out after some 15 s
+# seconds and counts: a failed API server is removed after some 15 s
 HEALTH_CHECK = {"interval": "5", "timeout": "10", "success_count": "1", "failure_count": "2"}
 TIMEOUT = 20  # seconds for one transaction
-POD_ROUTE = "winlab-pod-route"  # in external_ids of routes that are made when the nodes have their pod networks
+POD_ROUTE = "winlab-pod-route"  # in external_ids of routes to the nodes' pod networks
 
 
 class Northbound:
@@ -32,13 +32,13 @@ class Northbound:
         self._api = api
 
     def lab_plan(self, lab: str) -> str | None:
-        """The digest of the plan by which the lab's network was made; None if there is no network."""
+        """The digest of the plan of the lab's network; None if there is no network."""
         for row in self._rows("Logical_Switch", lab):
             return cast(str, row.external_ids.get(tags.KEY_PLAN, ""))
         return None
 
     def labs(self) -> set[str]:
-        """The labs that have any row, the host's own ("host") left out."""
+        """The labs that have any row, without the host's own ("host")."""
         return {
             row.external_ids[tags.KEY]
             for table in _tables(self._api)
@@ -47,10 +47,10 @@ class Northbound:
         } - {tags.HOST}
 
     def apply(self, topology: Topology) -> None:
-        """Make the lab's network, in place of what it had.
+        """Make the lab's network, replacing an earlier one.
 
         :raises ConflictError: another lab has one of its external addresses.
-        :raises HostError: the host has no external switch, so was not set up.
+        :raises HostError: the host has no external switch, because it was not set up.
         """
         self._check_addresses(topology)
         self._execute(_Apply(self._api, topology))
@@ -69,7 +69,7 @@ class Northbound:
         self._execute(_PodRoutes(self._api, lab, routes))
 
     def remove(self, lab: str) -> bool:
-        """Remove every row of the lab; whether there was any."""
+        """Remove all rows of the lab; whether there were any."""
         return cast(bool, self._execute(_Remove(self._api, lab)))
 
     def _execute(self, write: command.BaseCommand) -> Any:
@@ -79,9 +79,9 @@ class Northbound:
             raise
         except Exception as error:  # ovsdbapp raises RuntimeError, TimeoutException and others
             raise HostError(
-                "OVN did not take a change of its northbound database.",
+                "OVN rejected a change of its northbound database.",
                 why=str(error),
-                cure="Run 'sudo winlab host setup', then the same command again; nothing was half done.",
+                cure="Run 'sudo winlab host setup', then the same command again; nothing was changed.",
                 evidence="/var/log/ovn/ovsdb-server-nb.log",
             ) from error
 
@@ -101,8 +101,8 @@ class Northbound:
             taken |= {network.split("/")[0] for port in router.ports for network in port.networks}
             if both := sorted(wanted & taken):
                 raise ConflictError(
-                    f"The lab '{owner}' has the external address {both[0]} already.",
-                    why="Both names lead to the same block of external addresses.",
+                    f"The lab '{owner}' already has the external address {both[0]}.",
+                    why="Both labs' names map to the same block of external addresses.",
                     cure=f"Choose another block for '{lab}' with --set network.floating_block=NUMBER, or another name.",
                 )
 
@@ -153,7 +153,7 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
             ports=self._router_ports(txn),
             nat=self._nats(txn),
             static_routes=[self._route(txn, prefix, hop) for prefix, hop in hops.items()],
-            # also the switch's own: nobody else answers ARP for an address in its network that no port has
+            # including the switch's: only the router answers ARP for an address that no port has
             load_balancer=[row for _, row in balancers],
         )
         external.addvalue("ports", self._port(txn, top.external_port, dhcp))
@@ -260,7 +260,7 @@ def _delete(api: Any, lab: str) -> bool:
     found = False
     for switch in api.tables["Logical_Switch"].rows.values():
         if switch.external_ids.get(tags.KEY) == lab:
-            continue  # it goes whole, below
+            continue  # it is deleted as a whole below
         for port in switch.ports:
             if port.external_ids.get(tags.KEY) == lab:
                 switch.delvalue("ports", port)
@@ -274,7 +274,7 @@ def _delete(api: Any, lab: str) -> bool:
 
 
 def _tables(api: Any) -> list[Any]:
-    """The tables in which labs have rows that stand by themselves. An older OVN lacks some."""
+    """The tables in which labs have independent rows. An older OVN does not have all of them."""
     return [api.tables[name] for name in tags.TABLES if name in api.tables]
 
 
@@ -283,7 +283,7 @@ def _external_switch(api: Any, name: str) -> Any:
         if row.name == name:
             return row
     raise HostError(
-        f"OVN has no logical switch '{name}', by which labs reach the outside.",
+        f"OVN has no logical switch '{name}', through which labs reach the outside.",
         why="The host was not set up, or something removed it.",
         cure="Run 'sudo winlab host setup'; it can be run at any time.",
     )
@@ -308,7 +308,7 @@ def connect(remote: str | None = None) -> Iterator[Northbound]:
         raise HostError(
             f"The OVN northbound database at '{remote}' does not answer.",
             why=str(error),
-            cure="Run 'sudo winlab host setup'; 'winlab doctor' says more.",
+            cure="Run 'sudo winlab host setup'; 'winlab doctor' shows more.",
         ) from error
     try:
         yield Northbound(api)

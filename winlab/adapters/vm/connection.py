@@ -1,4 +1,4 @@
-"""The connection to libvirt, and libvirt's errors in winlab's words."""
+"""The connection to libvirt, and its errors as winlab's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Connection: TypeAlias = libvirt.virConnect
 
 
 def _quiet(_context: object, _error: object) -> None:
-    """libvirt prints its errors to stderr unless told otherwise; winlab raises them."""
+    """Drop what libvirt would print to stderr: winlab raises the errors."""
 
 
 libvirt.registerErrorHandler(_quiet, None)
@@ -41,7 +41,7 @@ def connect(uri: str | None = None) -> libvirt.virConnect:
         raise HostError(
             f"libvirt at '{uri}' does not answer.",
             why=text,
-            cure="Run 'sudo winlab host setup'; 'winlab doctor' says more.",
+            cure="Run 'sudo winlab host setup'; 'winlab doctor' shows more.",
         ) from error
 
 
@@ -57,7 +57,7 @@ def connected(uri: str | None = None) -> Iterator[libvirt.virConnect]:
 
 @contextmanager
 def explained(what: str, cure: str = "", evidence: str = "") -> Iterator[None]:
-    """Turn libvirt's errors within the block into a :class:`WinlabError` that begins with *what*."""
+    """Turn libvirt's errors in the block into a :class:`WinlabError` that says *what*."""
     try:
         yield
     except libvirt.libvirtError as error:

@@ -1,4 +1,4 @@
-"""The serial console of a running domain, joined to the terminal."""
+"""The serial console of a running domain, connected to the terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAVE = 0x1D  # Ctrl-]
 @contextmanager
 def _raw_terminal() -> Iterator[int]:
     if not sys.stdin.isatty():
-        raise UsageError("The serial console needs a terminal.", cure="For the log so far, take 'winlab serial --log'.")
+        raise UsageError("The serial console needs a terminal.", cure="For the log so far, use 'winlab serial --log'.")
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
@@ -33,13 +33,15 @@ def _raw_terminal() -> Iterator[int]:
 
 
 def join(conn: libvirt.virConnect, name: str) -> None:
-    """Join the domain's first serial port to the terminal until Ctrl-] or the domain's end.
+    """Connect the domain's first serial port to the terminal until Ctrl-] or until the domain ends.
 
     :raises UsageError: there is no terminal.
     """
     domain = domains.get(conn, name)
     stream = conn.newStream(libvirt.VIR_STREAM_NONBLOCK)
-    with explained(f"The serial console of '{name}' can't be opened.", cure="The node must run: see 'winlab status'."):
+    with explained(
+        f"The serial console of '{name}' can't be opened.", cure="The node must be running: see 'winlab status'."
+    ):
         domain.openConsole(None, stream, 0)
     with _raw_terminal() as terminal:
         try:
@@ -54,12 +56,12 @@ def join(conn: libvirt.virConnect, name: str) -> None:
                     heard = stream.recv(4096)
                 except libvirt.libvirtError:
                     break  # the domain ended
-                if heard == -2:  # nothing now
+                if heard == -2:  # nothing to read now
                     continue
                 if not heard:
                     break
                 os.write(sys.stdout.fileno(), heard)
         finally:
-            # where the domain ended, so did the stream
+            # the stream ended if the domain did
             with suppress(libvirt.libvirtError):
                 stream.abort()

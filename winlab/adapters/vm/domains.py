@@ -1,4 +1,4 @@
-"""Domains: define, start, look, remove. winlab knows its own by their tags."""
+"""Domains: define, start, inspect, remove. winlab recognizes its own by their tags."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEY_ENTER = 28  # linux/input-event-codes.h
 
 @dataclass(frozen=True)
 class Machine:
-    """A domain of ours: its name, state (a word) and tag."""
+    """A domain that winlab made: its name, state (a word) and tag."""
 
     domain: str
     state: str
@@ -50,7 +50,7 @@ def machines(conn: libvirt.virConnect, lab: str | None = None) -> list[Machine]:
             if tag is not None and lab in (None, tag.lab):
                 found.append(Machine(domain.name(), STATES.get(domain.state()[0], "unknown"), tag))
         except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # gone in between
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # removed meanwhile
                 raise
     return sorted(found, key=lambda machine: (machine.tag.lab, machine.tag.role, machine.tag.node))
 
@@ -94,7 +94,7 @@ def tag_of(conn: libvirt.virConnect, name: str) -> Tag | None:
 
 
 def is_running(conn: libvirt.virConnect, name: str) -> bool:
-    """Whether the domain is there and runs."""
+    """Whether the domain exists and runs."""
     domain = find(conn, name)
     return domain is not None and bool(domain.isActive())
 
@@ -106,16 +106,16 @@ def state(conn: libvirt.virConnect, name: str) -> str:
 
 
 def was_shut_down(conn: libvirt.virConnect, name: str) -> bool:
-    """Whether the domain is off because its guest went down in order, not by a loss of power or of its process.
+    """Whether the domain is off because its guest shut down, not because its power or process ended.
 
-    libvirt knows that until it is started anew itself.
+    libvirt remembers this until it restarts itself.
     """
     found, reason = get(conn, name).state()
     return bool(found == libvirt.VIR_DOMAIN_SHUTOFF and reason == libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN)
 
 
 def inserted(conn: libvirt.virConnect, name: str) -> dict[str, Path]:
-    """The files of the CDs in the domain's drives, by the drives' target names."""
+    """The files of the CDs in the domain's drives, by target name."""
     domain = find(conn, name)
     if domain is None:
         return {}
@@ -134,21 +134,21 @@ def medium(conn: libvirt.virConnect, name: str, target: str) -> Path | None:
 
 
 def has_disk(conn: libvirt.virConnect, name: str, target: str) -> bool:
-    """Whether the domain has a disk of this target name."""
+    """Whether the domain has a disk with this target name."""
     return (
         etree.fromstring(get(conn, name).XMLDesc(0).encode()).find(f"devices/disk/target[@dev='{target}']") is not None
     )
 
 
 def attach(conn: libvirt.virConnect, name: str, target: str, path: Path) -> None:
-    """Give the domain a further qcow2 disk on virtio-scsi, now and for later starts."""
+    """Attach another qcow2 disk on virtio-scsi to the domain, now and for later starts."""
     disk = (
         f"<disk type='file' device='disk'><driver name='qemu' type='qcow2' discard='unmap'/>"
         f"<source file={quoteattr(str(path))}/><target dev='{target}' bus='scsi'/></disk>"
     )
     domain = get(conn, name)
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
-    with explained(f"The disk '{path}' can't be given to '{name}'."):
+    with explained(f"The disk '{path}' can't be attached to '{name}'."):
         domain.attachDeviceFlags(disk, flags)
 
 
@@ -159,7 +159,7 @@ def files(conn: libvirt.virConnect) -> set[str]:
         try:
             root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
         except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # gone in between
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # removed meanwhile
                 raise
             continue
         found |= {str(source.get("file")) for source in root.findall("devices/disk/source")}
@@ -167,7 +167,7 @@ def files(conn: libvirt.virConnect) -> set[str]:
 
 
 def insert(conn: libvirt.virConnect, name: str, target: str, bus: str, path: Path) -> None:
-    """Put a CD (a file) into a drive in place of what is in it, now and for later starts."""
+    """Insert a CD (a file) into a drive instead of its present one, now and for later starts."""
     _change(conn, name, target, bus, f"<source file={quoteattr(str(path))}/>")
 
 
@@ -190,7 +190,7 @@ def _change(conn: libvirt.virConnect, name: str, target: str, bus: str, source: 
 
 
 def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
-    """Define the domain and start it; what is done already stays as it is."""
+    """Define the domain and start it. Safe to repeat."""
     with explained(f"The domain '{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
         domain = find(conn, name) or conn.defineXML(xml)
         if not domain.isActive():
@@ -198,7 +198,7 @@ def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
 
 
 def remove(conn: libvirt.virConnect, name: str) -> bool:
-    """Stop the domain at once and undefine it with its NVRAM; whether there was one."""
+    """Stop the domain at once and undefine it with its NVRAM; whether it existed."""
     domain = find(conn, name)
     if domain is None:
         return False
@@ -216,14 +216,14 @@ def remove(conn: libvirt.virConnect, name: str) -> bool:
 
 
 def free_memory_mib(conn: libvirt.virConnect) -> int:
-    """How much memory the hypervisor could give to guests now, in MiB: what is free, and what caches hold."""
+    """How much memory the hypervisor could give to guests now, in MiB: free memory and caches."""
     found = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
     return sum(int(found.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
 
 
 @contextmanager
 def paused(conn: libvirt.virConnect, name: str) -> Iterator[None]:
-    """Have a running domain stand still: QEMU then writes to its disks' files all that it has kept back."""
+    """Pause a running domain for the length of a with-block: QEMU then writes all buffered data to its disks' files."""
     domain = get(conn, name)
     running = bool(domain.isActive()) and domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
     with explained(f"The domain '{name}' can't be paused."):
@@ -238,7 +238,7 @@ def paused(conn: libvirt.virConnect, name: str) -> Iterator[None]:
 
 def press_enter(conn: libvirt.virConnect, name: str) -> None:
     """Press the Enter key for a tenth of a second."""
-    with explained(f"No key can be sent to '{name}'."):
+    with explained(f"A key can't be sent to '{name}'."):
         get(conn, name).sendKey(libvirt.VIR_KEYCODE_SET_LINUX, 100, [KEY_ENTER], 1, 0)
 
 
@@ -251,13 +251,13 @@ def reset(conn: libvirt.virConnect, name: str) -> None:
 def vnc(conn: libvirt.virConnect, name: str) -> tuple[str, int]:
     """Where the domain's VNC server listens: address and port.
 
-    :raises NotFoundError: the domain has none, since it does not run.
+    :raises NotFoundError: it does not run.
     """
     root = etree.fromstring(get(conn, name).XMLDesc(0).encode())
     graphics = root.find("devices/graphics[@type='vnc']")
     port = -1 if graphics is None else int(graphics.get("port", "-1"))
     if graphics is None or port < 0:
-        raise NotFoundError(f"The domain '{name}' has no screen now.", why="It is not running.")
+        raise NotFoundError(f"The domain '{name}' has no screen.", why="It is not running.")
     return graphics.get("listen", "127.0.0.1"), port
 
 
@@ -271,7 +271,7 @@ def written_bytes(conn: libvirt.virConnect, name: str) -> int:
     try:
         return sum(int(domain.blockStats(target)[3]) for target in targets)
     except libvirt.libvirtError:
-        return 0  # it was just stopped: no sign of life
+        return 0  # it was just stopped
 
 
 def screenshot(conn: libvirt.virConnect, name: str) -> bytes:
@@ -281,7 +281,7 @@ def screenshot(conn: libvirt.virConnect, name: str) -> bytes:
 
 
 def look(conn: libvirt.virConnect, name: str) -> bytes:
-    """What is on the domain's screen, for comparing (:mod:`winlab.adapters.vm.screen`); empty if it can't be seen."""
+    """The domain's screen as a signature to compare (:mod:`winlab.adapters.vm.screen`); empty if it can't be read."""
     try:
         return screen.signature(_screen(conn, name)[1])
     except WinlabError:
@@ -291,7 +291,7 @@ def look(conn: libvirt.virConnect, name: str) -> bytes:
 def _screen(conn: libvirt.virConnect, name: str) -> tuple[str, bytes]:
     domain = get(conn, name)
     stream = conn.newStream(0)
-    with explained(f"The screen of '{name}' can't be taken.", cure="The node must run: see 'winlab status'."):
+    with explained(f"The screen of '{name}' can't be taken.", cure="The node must be running: see 'winlab status'."):
         kind = domain.screenshot(stream, 0, 0)
         parts: list[bytes] = []
         while chunk := stream.recv(1 << 16):

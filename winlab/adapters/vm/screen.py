@@ -1,14 +1,14 @@
-"""What a machine's screen says of it: whether it changes, and a picture for people."""
+"""Whether a machine's screen changes."""
 
 from __future__ import annotations
 
-COLUMNS, ROWS = 64, 48  # points at which a screen is looked at
-SHADES = 8  # that are told apart
-MOVED = 0.02  # of the points have to differ: a cursor or a spinner alone is no progress
+COLUMNS, ROWS = 64, 48  # the points of a screen that are compared
+SHADES = 8  # that are distinguished
+MOVED = 0.02  # of the points must differ: a cursor or a spinner alone is not progress
 
 
 def signature(ppm: bytes) -> bytes:
-    """A few thousand points of a picture (binary PPM, 8 bits), each as one of some shades; empty for another format."""
+    """A few thousand points of a picture (binary PPM, 8 bits), each reduced to a shade; empty for another format."""
     fields = ppm.split(maxsplit=4)
     if len(fields) < 4 or fields[0] != b"P6" or fields[3] != b"255":
         return b""
@@ -24,7 +24,7 @@ def signature(ppm: bytes) -> bytes:
 
 
 def differs(one: bytes, other: bytes) -> bool:
-    """Whether two signatures are of screens on which something happened."""
+    """Whether something happened on the screen between two signatures."""
     if len(one) != len(other):
         return True
     return sum(a != b for a, b in zip(one, other, strict=True)) > MOVED * len(one)

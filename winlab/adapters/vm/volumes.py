@@ -1,8 +1,8 @@
 """Storage volumes through libvirt's storage API, so that a remote hypervisor needs no file access.
 
 Volumes carry their owner in their names: ``<lab>.<node>.<what>``; a lab's name has no dot. Volumes that labs share are
-named ``base-<what>-<key>``. The content of a base volume is whole if, and only if, its marker ``<name>.complete`` is
-there: the marker is made last.
+named ``base-<what>-<key>``. A base volume is complete if, and only if, its marker ``<name>.complete``
+exists: the marker is made last.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from winlab.errors import HostError, NotFoundError, WinlabError
 
 CHUNK = 1 << 18
 MARKER = ".complete"
-ABANDONED = 60.0  # seconds without growth, after which an unfinished base volume is nobody's
+ABANDONED = 60.0  # seconds without growth after which nobody is writing an incomplete base volume
 REFRESH_TRIES = 60
 _pool_lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
 
@@ -46,22 +46,22 @@ class StoragePool:
             ) from error
 
     def refresh(self) -> None:
-        """Let libvirt look at the folder again: logs come into being without it."""
-        with explained(f"The storage pool '{self.pool}' can't be read anew."):
+        """Have libvirt read the folder again: it does not notice new logs."""
+        with explained(f"The storage pool '{self.pool}' can't be refreshed."):
             for attempt in range(REFRESH_TRIES):
                 try:
                     with _pool_lock:
                         self._pool.refresh(0)
                     return
                 except libvirt.libvirtError as error:
-                    # another process is at work in the pool
+                    # another process is using the pool
                     if "asynchronous jobs" not in str(error) or attempt == REFRESH_TRIES - 1:
                         raise
                     time.sleep(1)
 
     @property
     def folder(self) -> Path:
-        """Where the hypervisor has the pool."""
+        """The pool's path on the hypervisor."""
         return Path(str(etree.fromstring(self._pool.XMLDesc(0).encode()).findtext("target/path")))
 
     def names(self, prefix: str = "") -> list[str]:
@@ -74,15 +74,15 @@ class StoragePool:
         return {name.split(".")[0] for name in self.names() if name.count(".") >= 2 and not name.startswith("base-")}
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a volume."""
+        """Whether the volume exists."""
         return self._find(name) is not None
 
     def is_complete(self, name: str) -> bool:
-        """Whether a base volume is there, with all of its content."""
+        """Whether a base volume exists with all of its content."""
         return self.exists(name) and self.exists(name + MARKER)
 
     def path(self, name: str) -> Path:
-        """Where the hypervisor has the volume."""
+        """The volume's path on the hypervisor."""
         return Path(self._get(name).path())
 
     def capacity(self, name: str) -> int:
@@ -90,14 +90,14 @@ class StoragePool:
         return int(self._get(name).info()[1])
 
     def backing(self, name: str) -> Path | None:
-        """Where the hypervisor has the file that a volume stands on; None if it stands on none."""
+        """The path, on the hypervisor, of a volume's backing file; None if it has none."""
         path = etree.fromstring(self._get(name).XMLDesc(0).encode()).findtext("backingStore/path")
         return None if path is None else Path(path)
 
     def create_disk(self, name: str, capacity_mib: int | None, backing: str | None = None) -> None:
-        """Make a qcow2 volume, empty or over *backing*. An old one of that name is replaced.
+        """Make a qcow2 volume, empty or over *backing*. An existing one of that name is replaced.
 
-        :param capacity_mib: None takes the size of *backing*; a smaller one than that is raised to it.
+        :param capacity_mib: at least the size of *backing*, which is also the default.
         """
         capacity = (capacity_mib or 0) << 20
         xml = _volume_xml(name, "qcow2", capacity)
@@ -109,18 +109,18 @@ class StoragePool:
         self._create(name, xml)
 
     def upload(self, name: str, source: Path) -> None:
-        """Make a volume with the content of a local file. An old one of that name is replaced.
+        """Make a volume with the content of a local file. An existing one of that name is replaced.
 
-        Whether it is qcow2 or raw, libvirt sees from the content afterwards.
+        libvirt detects from the content whether it is qcow2 or raw.
         """
         # made as raw: libvirt would write a qcow2 header of its own otherwise
         self._fill(name, self._create(name, _volume_xml(name, "raw", source.stat().st_size)), source, lambda _: None)
 
     def upload_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
-        """Make a base volume, unless another winlab makes it just now: then wait for that one.
+        """Make a base volume, or wait for another winlab that is making it.
 
-        libvirt makes a volume of a name only once, so making it is the lock. One that has stopped growing was left by a
-        winlab that was killed, and is taken over.
+        libvirt refuses a second volume of the same name, so making it is the lock. One that has stopped growing was
+        left by a winlab that was killed, and is made again.
         """
         grown, since = -1, time.monotonic()
         while not self.is_complete(name):
@@ -184,24 +184,24 @@ class StoragePool:
                 parts.append(chunk)
             stream.finish()
         except libvirt.libvirtError:
-            # an offset past the end, or a log that was rotated under us: there is nothing to be read now
+            # an offset past the end, or a log that was rotated meanwhile: there is nothing to read now
             return b"".join(parts)
         return b"".join(parts)
 
     def download_to(self, name: str, target: Path, tell: Callable[[float], None]) -> None:
-        """Write the whole content of a volume to a local file; *tell* hears how far it is, 0 to 1.
+        """Write the whole content of a volume to a local file; *tell* is called with the progress, 0 to 1.
 
-        :raises WinlabError: it broke off.
+        :raises WinlabError: the download failed.
         """
         self.refresh()
-        size = self.allocation(name)  # about; for the progress only
+        size = self.allocation(name)  # approximately; only for the progress
         with target.open("wb") as file, closing(self._chunks(name)) as chunks:
             for chunk in chunks:
                 file.write(chunk)
                 tell(min(1.0, file.tell() / max(1, size)))
 
     def holds(self, name: str, source: Path) -> bool:
-        """Whether a volume has the very content of a local file. Reads all of it.
+        """Whether a volume has the same content as a local file. Reads all of it.
 
         :raises WinlabError: it can't be read.
         """
@@ -209,7 +209,7 @@ class StoragePool:
             return all(file.read(len(chunk)) == chunk for chunk in chunks) and not file.read(1)
 
     def _chunks(self, name: str) -> Generator[bytes, None, None]:
-        """The whole content of a volume, piece by piece; broken off where the caller stops."""
+        """The whole content of a volume in pieces; aborted if the caller stops."""
         volume = self._get(name)
         stream = self._conn.newStream(0)
         with explained(f"The download of the volume '{name}' failed."):
@@ -223,7 +223,7 @@ class StoragePool:
                 raise
 
     def delete(self, name: str) -> bool:
-        """Delete a volume; whether it was there."""
+        """Delete a volume; whether it existed."""
         volume = self._find(name)
         if volume is None:
             return False
@@ -256,7 +256,7 @@ class StoragePool:
 
 
 def _no_volume(name: str, error: libvirt.libvirtError) -> WinlabError:
-    cure = "See that the pool has room: 'winlab doctor' tells."
+    cure = "Check that the pool has space: 'winlab doctor' shows it."
     return WinlabError(f"The volume '{name}' can't be made.", why=str(error), cure=cure)
 
 
@@ -265,6 +265,6 @@ def _volume_xml(name: str, kind: str, capacity: int) -> etree._Element:
         X.name(name),
         X.capacity(str(capacity), unit="bytes"),
         X.allocation("0", unit="bytes"),
-        # answers and seeds hold secrets: nobody but root and QEMU reads them
+        # answers and seeds contain secrets: only root and QEMU may read them
         X.target(X.format(type=kind), X.permissions(X.mode("0600"))),
     )

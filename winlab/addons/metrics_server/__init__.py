@@ -50,8 +50,8 @@ class MetricsServer(Addon):
             return []
         return [
             Problem(
-                f"metrics-server goes with Kubernetes 1.{OLDEST} and newer, not with {kubernetes}.",
-                f"Take --set kubernetes.version=1.{OLDEST} or newer, or leave metrics-server out.",
+                f"metrics-server supports Kubernetes 1.{OLDEST} and newer, not {kubernetes}.",
+                f"Use --set kubernetes.version=1.{OLDEST} or newer, or leave metrics-server out.",
             )
         ]
 
@@ -71,11 +71,11 @@ class MetricsServer(Addon):
         return {"image": _image(versions), "resolution": resolution, "timeout": resolution * 2 // 3}
 
     def checks(self, settings: MetricsSettings) -> list[Check]:  # noqa: ARG002
-        """Whether the API has metrics of every node. The stand-in for Windows has nothing to measure."""
+        """Whether the API has metrics for every node. The stand-in for Windows has none."""
         return [
-            Check("metrics of every Linux node", "Linux nodes", 600, lambda cluster: _measured(cluster, LINUX)),
+            Check("metrics for every Linux node", "Linux nodes", 600, lambda cluster: _measured(cluster, LINUX)),
             Check(
-                "metrics of every Windows node",
+                "metrics for every Windows node",
                 "Windows nodes",
                 600,
                 lambda cluster: _measured(cluster, WINDOWS),
@@ -92,14 +92,14 @@ def _image(versions: Mapping[str, str]) -> str:
 def _measured(cluster: Cluster, system: System) -> str:
     """What the metrics API reports about the nodes of one system.
 
-    :raises ClusterError: it does not answer, or does not know one of them.
+    :raises ClusterError: it does not answer, or has none for one of them.
     """
     rows = json.loads(cluster.kubectl.run("get", f"--raw={METRICS}"))["items"]
     usage = {str(row["metadata"]["name"]): row["usage"] for row in rows}
     wanted = [tag.node for tag in tags.running(system, cluster.nodes)]
-    lacking = [name for name in wanted if name not in usage]
-    if lacking:
-        raise ClusterError(f"there are no metrics of {', '.join(lacking)} yet")
+    missing = [name for name in wanted if name not in usage]
+    if missing:
+        raise ClusterError(f"there are no metrics for {', '.join(missing)} yet")
     return "; ".join(f"{name}: CPU {usage[name]['cpu']}, memory {usage[name]['memory']}" for name in wanted)
 
 

@@ -122,7 +122,7 @@ def test_another_address_of_the_server() -> None:
     assert (found.endpoint, found.external) == ("cp.example:6443", "203.0.113.5:6443")
     assert existing.problems(found, "10.77.0.0/24", [], 35) == []
     for text in ("http://x:1", "https://x", "https://x:y", "https://x:1/path", "nonsense"):
-        with pytest.raises(UsageError, match="no address of an API server"):
+        with pytest.raises(UsageError, match="not the address of an API server"):
             existing.read(api(), text)
 
 
@@ -143,16 +143,16 @@ def test_a_cluster_that_kubeadm_did_not_make(name: str) -> None:
     ("changes", "error", "says"),
     [
         ({"get configmap cluster-info": {"data": {"kubeconfig": "clusters: []"}}}, ClusterError, "no server"),
-        ({"get configmap cluster-info": {"data": {}}}, ClusterError, "can't be understood"),
+        ({"get configmap cluster-info": {"data": {}}}, ClusterError, "can't be parsed"),
         (
             {"get configmap kubeadm-config": config_map("ClusterConfiguration", {"a": 1})},
             UsageError,
-            "no service network",
+            "no IPv4 service network",
         ),
         ({"version": ClusterError("kubectl failed", why="refused")}, ClusterError, "refused"),
-        ({"version": {}}, ClusterError, "does not say its version"),
-        ({"version": {"serverVersion": {"gitVersion": "v2"}}}, ClusterError, "can't read"),
-        ({"auth can-i": ClusterError("no")}, ClusterError, "may not make a bootstrap token"),
+        ({"version": {}}, ClusterError, "does not report its version"),
+        ({"version": {"serverVersion": {"gitVersion": "v2"}}}, ClusterError, "can't parse"),
+        ({"auth can-i": ClusterError("no")}, ClusterError, "may not create a bootstrap token"),
     ],
 )
 def test_what_can_not_be_read(changes: dict[str, Any], error: type[Exception], says: str) -> None:
@@ -205,13 +205,13 @@ def test_what_fits() -> None:
 @pytest.mark.parametrize(
     ("server", "cidr", "name", "minor", "says"),
     [
-        ("https://127.0.0.1:6443", "10.77.0.0/24", "w", 35, "takes for itself"),
-        ("https://localhost:6443", "10.77.0.0/24", "w", 35, "takes for itself"),
-        ("https://[::1]:6443", "10.77.0.0/24", "w", 35, "takes for itself"),
-        ("https://10.77.0.11:6443", "10.77.0.0/24", "w", 35, "lies in the lab's own network"),
+        ("https://127.0.0.1:6443", "10.77.0.0/24", "w", 35, "means the machine itself"),
+        ("https://localhost:6443", "10.77.0.0/24", "w", 35, "means the machine itself"),
+        ("https://[::1]:6443", "10.77.0.0/24", "w", 35, "means the machine itself"),
+        ("https://10.77.0.11:6443", "10.77.0.0/24", "w", 35, "is in the lab's own network"),
         ("https://c.example:6443", "10.244.7.0/24", "w", 35, "pod network 10.244.0.0/16"),
         ("https://c.example:6443", "10.100.0.0/24", "w", 35, "service network 10.96.0.0/12"),
-        ("https://c.example:6443", "10.77.0.0/24", "node-1", 35, "same names already: node-1"),
+        ("https://c.example:6443", "10.77.0.0/24", "node-1", 35, "same names: node-1"),
         ("https://c.example:6443", "10.77.0.0/24", "w", 36, "never newer"),
         ("https://c.example:6443", "10.77.0.0/24", "w", 31, "3 minor versions older"),
     ],
@@ -238,7 +238,7 @@ def test_what_does_not_fit(server: str, cidr: str, name: str, minor: int, says: 
 def test_kubeadm_goes_on_with_the_advertised_server(advertised: str, server: str) -> None:
     found = existing.read(api(**{"get configmap cluster-info": info(advertised)}), server)
     (problem,) = existing.problems(found, "10.77.0.0/24", [], 35)
-    assert "with which kubeadm goes on" in problem
+    assert "kubeadm uses that address" in problem
     assert advertised in problem
 
 
