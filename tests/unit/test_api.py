@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import checks_fakes
 import example
 import plans
 import pytest
+import runs
 from checks_fakes import CONTROLLER, LINUX, Cluster, access
 from isos import make_server_medium
 
@@ -60,6 +62,7 @@ def test_the_example_plans_creates_changes_and_destroys(
 def test_the_example_tests_a_lab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(checks_fakes, "CLOCK", runs.clock(monkeypatch))
     cluster = Cluster(CONTROLLER, LINUX)
     cluster.broken = {("linux-1", "*")}
     reached: list[tuple[str, Any]] = []

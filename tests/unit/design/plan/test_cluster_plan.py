@@ -151,5 +151,5 @@ def test_runtime_classes_carry_the_toleration() -> None:
 def test_a_kubeconfig_without_authority_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("clusters: []\n")
-    with pytest.raises(UsageError, match="by which authority"):
+    with pytest.raises(UsageError, match="does not name the certificate authority"):
         authority.authority(path)
