@@ -52,13 +52,15 @@ class Gate:
 
 def signs(view: View) -> set[str]:
     """What changes in a view while the cluster makes progress; see :func:`winlab.checks.objects.signs`."""
-    found = objects.signs(view.objects.items)
-    found |= {line for line in view.readyz.splitlines() if line.startswith("[+]")}
+    changing = objects.signs(view.objects.items)
+    changing |= {line for line in view.readyz.splitlines() if line.startswith("[+]")}
     for node, facts in view.windows.items():
         if not isinstance(facts, str):
             services = (facts.containerd.service, facts.kubelet.service, facts.proxy.service)
-            found.add(f"{node} services {services}")
-    return found | {f"{node} kernel {told}" for node, told in view.kernels.items() if not isinstance(told, str)}
+            changing.add(f"{node} services {services}")
+    return changing | {
+        f"{node} kernel {kernel}" for node, kernel in view.kernels.items() if not isinstance(kernel, str)
+    }
 
 
 def _objects(view: View) -> Objects:
@@ -82,13 +84,13 @@ def _etcd(view: View) -> str:
 
 
 def _control_plane(view: View) -> str:
-    found = [pod for pod in _objects(view).of("Pod", SYSTEM) if label(pod, "tier") == "control-plane"]
-    if not found:
+    pods = [pod for pod in _objects(view).of("Pod", SYSTEM) if label(pod, "tier") == "control-plane"]
+    if not pods:
         raise CheckFailed("the control plane has no pods")
-    bad = [f"{name_of(pod)}: {problem}" for pod in found if (problem := pod_problem(pod))]
+    bad = [f"{name_of(pod)}: {problem}" for pod in pods if (problem := pod_problem(pod))]
     if bad:
         raise CheckFailed("; ".join(bad))
-    return f"{len(found)} pods are ready"
+    return f"{len(pods)} pods are ready"
 
 
 def _nodes(view: View) -> str:
@@ -105,17 +107,17 @@ def _nodes(view: View) -> str:
 
 def _network_problem(node: dict[str, Any]) -> str:
     # only some CNI plugins set this condition
-    found = condition(node, "NetworkUnavailable")
-    return f"its network is not up: {found.get('message', '')}" if found["status"] == "True" else ""
+    unavailable = condition(node, "NetworkUnavailable")
+    return f"its network is not up: {unavailable.get('message', '')}" if unavailable["status"] == "True" else ""
 
 
 def _coredns(view: View) -> str:
-    found = _objects(view).named("Deployment", "coredns", SYSTEM)
-    if found is None:
+    deployment = _objects(view).named("Deployment", "coredns", SYSTEM)
+    if deployment is None:
         raise CheckFailed("there is no Deployment coredns")
-    if problem := workload_problem(found):
+    if problem := workload_problem(deployment):
         raise CheckFailed(problem)
-    return f"{found['status'].get('availableReplicas', 0)} pods are available"
+    return f"{deployment['status'].get('availableReplicas', 0)} pods are available"
 
 
 def _kube_proxy(view: View) -> str:
@@ -127,13 +129,13 @@ def _cni(view: View) -> str:
 
 
 def _daemonsets(view: View, names: Sequence[str], without: str, *, required: bool = False) -> str:
-    found = [item for item in _objects(view).of("DaemonSet") if name_of(item) in names]
-    if not found:
+    daemonsets = [item for item in _objects(view).of("DaemonSet") if name_of(item) in names]
+    if not daemonsets:
         raise CheckFailed(without) if required else NotApplicable(without)
-    bad = [f"{name_of(item)}: {problem}" for item in found if (problem := workload_problem(item))]
+    bad = [f"{name_of(item)}: {problem}" for item in daemonsets if (problem := workload_problem(item))]
     if bad:
         raise CheckFailed("; ".join(bad))
-    return ", ".join(f"{name_of(item)} {item['status'].get('numberReady', 0)}" for item in found)
+    return ", ".join(f"{name_of(item)} {item['status'].get('numberReady', 0)}" for item in daemonsets)
 
 
 def _pulls(view: View) -> str:

@@ -41,8 +41,8 @@ def taint(testpods: TestPods) -> str:
 
     def check(node: Object) -> str:
         taints = node.get("spec", {}).get("taints", [])
-        if not any(pods.taint(TAINT).items() <= found.items() for found in taints):
-            raise CheckFailed(f"it does not have {TAINT}, only {[found.get('key') for found in taints]}")
+        if not any(pods.taint(TAINT).items() <= item.items() for item in taints):
+            raise CheckFailed(f"it does not have {TAINT}, only {[item.get('key') for item in taints]}")
         return str(TAINT)
 
     return _each(testpods, check)
@@ -52,10 +52,10 @@ def address(testpods: TestPods) -> str:
     """Every Windows node reports the address that the lab gave it."""
 
     def check(node: Object) -> str:
-        told = [a["address"] for a in node["status"].get("addresses", []) if a["type"] == "InternalIP"]
+        reported = [a["address"] for a in node["status"].get("addresses", []) if a["type"] == "InternalIP"]
         wanted = next(tag.address for tag in testpods.windows if tag.node == name_of(node))
-        if told != [wanted]:
-            raise CheckFailed(f"it reports {', '.join(told) or 'no address'} instead of {wanted}")
+        if reported != [wanted]:
+            raise CheckFailed(f"it reports {', '.join(reported) or 'no address'} instead of {wanted}")
         return wanted
 
     return _each(testpods, check)
@@ -102,12 +102,12 @@ def runtime_classes(testpods: TestPods) -> str:
     """There is a RuntimeClass for every Windows node's build, and it has the toleration."""
 
     def check(node: Object) -> str:
-        found = pods.runtime_class(node, testpods.cluster.of("RuntimeClass"))
-        if found is None:
+        runtime_class = pods.runtime_class(node, testpods.cluster.of("RuntimeClass"))
+        if runtime_class is None:
             raise CheckFailed(f"no RuntimeClass has the handler {HANDLER} and the build {label(node, BUILD)}")
-        if not _tolerates(found.get("scheduling", {}).get("tolerations", [])):
-            raise CheckFailed(f"{name_of(found)} does not have the toleration for {TAINT.key}={TAINT.value}")
-        return name_of(found)
+        if not _tolerates(runtime_class.get("scheduling", {}).get("tolerations", [])):
+            raise CheckFailed(f"{name_of(runtime_class)} does not have the toleration for {TAINT.key}={TAINT.value}")
+        return name_of(runtime_class)
 
     return _each(testpods, check)
 
@@ -118,17 +118,17 @@ def windows_pod(testpods: TestPods, pod: str) -> str:
     In a rehearsal it fails when containerd asks Windows for a network namespace; the check expects that event.
     """
     seat = testpods.seat(pod)
-    found = testpods.own.named("Pod", pod)
-    if found is None:
+    pod_object = testpods.own.named("Pod", pod)
+    if pod_object is None:
         raise CheckFailed(f"the pod {pod} was not created")
-    spec = found["spec"]
+    spec = pod_object["spec"]
     if not _tolerates(spec.get("tolerations", [])):
         raise CheckFailed("admission did not give it the toleration of its RuntimeClass")
     if spec.get("nodeName") != seat.node:
-        where = spec.get("nodeName") or f"no node: {pod_problem(found)}"
+        where = spec.get("nodeName") or f"no node: {pod_problem(pod_object)}"
         raise CheckFailed(f"it was scheduled to {where} instead of {seat.node}")
     by = f"on {seat.node} by {spec.get('runtimeClassName', 'its own toleration')}"
-    problem = pod_problem(found)
+    problem = pod_problem(pod_object)
     if not problem:
         return f"{by}, and runs"
     sandbox = [event for event in testpods.own.warnings("Pod", pod) if event.get("reason") == SANDBOX]
@@ -184,22 +184,22 @@ def _info(node: Object, key: str) -> str:
 
 def _tolerates(tolerations: list[Object]) -> bool:
     return any(
-        found.get("key") == TAINT.key and found.get("effect") in (None, "", TAINT.effect)
-        and (found.get("operator") == "Exists" or found.get("value") == TAINT.value)
-        for found in tolerations
+        toleration.get("key") == TAINT.key and toleration.get("effect") in (None, "", TAINT.effect)
+        and (toleration.get("operator") == "Exists" or toleration.get("value") == TAINT.value)
+        for toleration in tolerations
     )  # fmt: skip
 
 
 def _leases(testpods: TestPods) -> list[Object]:
     try:
-        found = testpods.access.kubectl.get("leases.coordination.k8s.io", "--namespace=kube-node-lease")
+        answer = testpods.access.kubectl.get("leases.coordination.k8s.io", "--namespace=kube-node-lease")
     except WinlabError as error:
         raise CheckFailed(said(error)) from error
-    return list(found.get("items", []))
+    return list(answer.get("items", []))
 
 
 def _renewed(leases: list[Object], node: str) -> datetime | None:
-    for found in leases:
-        if name_of(found) == node and found["spec"].get("renewTime"):
-            return datetime.fromisoformat(found["spec"]["renewTime"])
+    for item in leases:
+        if name_of(item) == node and item["spec"].get("renewTime"):
+            return datetime.fromisoformat(item["spec"]["renewTime"])
     return None

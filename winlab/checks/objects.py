@@ -50,12 +50,12 @@ class Objects:
     def warnings(self, kind: str, name: str) -> list[Object]:
         """The warning events about an object, the newest last."""
         about = {"kind": kind, "name": name}
-        found = [
+        warnings = [
             event
             for event in self.of("Event")
             if event.get("type") == "Warning" and about.items() <= event.get("involvedObject", {}).items()
         ]
-        return sorted(found, key=_when)
+        return sorted(warnings, key=_when)
 
 
 def signs(items: Iterable[Object]) -> set[str]:
@@ -98,8 +98,8 @@ def _containers(pod: Object) -> list[Object]:
 
 
 def _when(event: Object) -> str:
-    found = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
-    return str(found or "")
+    timestamp = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    return str(timestamp or "")
 
 
 def name_of(item: Object) -> str:
@@ -127,8 +127,8 @@ def pod_problem(pod: Object) -> str:
     status = pod.get("status", {})
     for container in _containers(pod):
         for state in ("waiting", "terminated"):
-            if found := container.get("state", {}).get(state):
-                return reason(found)
+            if details := container.get("state", {}).get(state):
+                return reason(details)
     scheduled = condition(pod, "PodScheduled")
     if scheduled["status"] == "False":
         return reason(scheduled)

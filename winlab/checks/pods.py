@@ -43,11 +43,11 @@ def seats(nodes: Sequence[Tag]) -> list[Seat]:
 
     Workers come before controllers. If a system has only one node, both pods run there.
     """
-    found = []
+    placed = []
     for system in SYSTEMS:
         if there := sorted(tags.running(system, nodes), key=lambda tag: (tag.role == "controller", tag.node)):
-            found += [Seat(f"{system.name}-{number + 1}", there[min(number, len(there) - 1)]) for number in range(2)]
-    return found
+            placed += [Seat(f"{system.name}-{number + 1}", there[min(number, len(there) - 1)]) for number in range(2)]
+    return placed
 
 
 def taint(of: Taint) -> Object:
@@ -63,8 +63,8 @@ def image(nodes: Sequence[Object]) -> str:
     there = sorted(
         str(name)
         for node in nodes
-        for found in node.get("status", {}).get("images", [])
-        for name in found.get("names", [])
+        for entry in node.get("status", {}).get("images", [])
+        for name in entry.get("names", [])
         if AGNHOST in name
     )
     if there:
@@ -75,10 +75,10 @@ def image(nodes: Sequence[Object]) -> str:
 
 def runtime_class(node: Object, classes: Sequence[Object]) -> Object | None:
     """The RuntimeClass for pods on a Windows node of this build; None if there is none."""
-    for found in classes:
-        selector = found.get("scheduling", {}).get("nodeSelector", {})
-        if found.get("handler") == HANDLER and selector.get(BUILD, label(node, BUILD)) == label(node, BUILD):
-            return found
+    for candidate in classes:
+        selector = candidate.get("scheduling", {}).get("nodeSelector", {})
+        if candidate.get("handler") == HANDLER and selector.get(BUILD, label(node, BUILD)) == label(node, BUILD):
+            return candidate
     return None
 
 
@@ -121,8 +121,8 @@ def manifests(seat: Seat, node: Object, reference: str, classes: Sequence[Object
     of = seat.tag.system
     if of.taint is None:
         spec["tolerations"] = [{"key": CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}]
-    elif found := runtime_class(node, classes):
-        spec["runtimeClassName"] = name_of(found)  # admission adds its toleration and node selector
+    elif matching := runtime_class(node, classes):
+        spec["runtimeClassName"] = name_of(matching)  # admission adds its toleration and node selector
     else:
         spec["nodeSelector"][OS] = of.name
         spec["tolerations"] = [taint(of.taint)]

@@ -27,7 +27,7 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import WinlabError
 from winlab.events import Listener
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 LOOK = 5.0  # seconds between looks
 SLOW_LOOK = 15.0  # seconds between questions to the same Windows node
 ADDONS_SILENCE = 300.0  # seconds on hardware for the API server to return the add-ons
@@ -59,12 +59,12 @@ def run(
     chosen = chosen_gates(only)
     began, begun = time.time(), access.clock()
     gates = [gate for gate in GATES if chosen is None or gate.id in chosen]
-    told = Stage(tell, f"{len(gates)} gates", access.clock)
+    stage = Stage(tell, f"{len(gates)} gates", access.clock)
     end = float("inf") if timeout is None else begun + timeout
-    gates += _AddonGates(tags, access, chosen).find(told, end)
-    results = _Judge(gates, tags, access, told, end).wait(begun)
+    gates += _AddonGates(tags, access, chosen).find(stage, end)
+    results = _Judge(gates, tags, access, stage, end).wait(begun)
     ordered = tuple(results[gate.id] for gate in gates)
-    told.conclude(ordered)
+    stage.conclude(ordered)
     return Report("readiness", lab, ordered, began, access.clock() - begun)
 
 
@@ -84,7 +84,7 @@ class _AddonGates:
         self._cluster = Cluster(access.kubectl, tuple(tags))
         self._only = None if chosen is None else [name for name in registry() if name in chosen]
 
-    def find(self, told: Stage, end: float) -> list[Gate]:
+    def find(self, stage: Stage, end: float) -> list[Gate]:
         """Wait until the API server returns the cluster's add-ons; their gates, or one failing gate that says why.
 
         :param end: the time at which to stop waiting.
@@ -93,18 +93,18 @@ class _AddonGates:
             return []
         try:
             stall = ADDONS_SILENCE * self._access.scale
-            installed = wait.until(partial(self._look, end), told, _given_up, stall=stall, poll=LOOK)
+            installed = wait.until(partial(self._look, end), stage, _given_up, stall=stall, poll=LOOK)
         except _GivenUp as failed:
             return [Gate("add-ons", "the cluster's add-ons are known", SYSTEM, 0, partial(_fail, str(failed)))]
-        found = []
+        gates = []
         for name in installed if self._only is None else self._only:
-            one = registry()[name]
+            addon = registry()[name]
             if name not in installed:
-                found.append(Gate(name, one.summary, SYSTEM, 0, _not_there))
-            elif isinstance(one, Addon):
-                rows = enumerate(one.checks(installed[name]), start=1)
-                found += [self._gate(name if n == 1 else f"{name}-{n}", check) for n, check in rows]
-        return found
+                gates.append(Gate(name, addon.summary, SYSTEM, 0, _not_there))
+            elif isinstance(addon, Addon):
+                rows = enumerate(addon.checks(installed[name]), start=1)
+                gates += [self._gate(name if n == 1 else f"{name}-{n}", check) for n, check in rows]
+        return gates
 
     def _look(self, end: float) -> Met[dict[str, Any]] | Waiting:
         try:
@@ -138,8 +138,8 @@ class _Judge:
     :param end: the time at which to stop waiting.
     """
 
-    def __init__(self, gates: Sequence[Gate], tags: Sequence[Tag], access: Access, told: Stage, end: float) -> None:
-        self._gates, self._access, self._told, self._end = gates, access, told, end
+    def __init__(self, gates: Sequence[Gate], tags: Sequence[Tag], access: Access, stage: Stage, end: float) -> None:
+        self._gates, self._access, self._stage, self._end = gates, access, stage, end
         self._looker = _Looker(tags, access)
         self._results = {gate.id: result for gate in gates if (result := _left_out(gate, tags)) is not None}
         self._view = View(tuple(tags))
@@ -156,7 +156,7 @@ class _Judge:
         # gates wait for each other's parts of the cluster, so the most patient one decides
         stall = max(gate.silence for gate in pending) * self._access.scale
         try:
-            wait.until(partial(self._look, begun), self._told, _given_up, stall=stall, poll=LOOK)
+            wait.until(partial(self._look, begun), self._stage, _given_up, stall=stall, poll=LOOK)
         except _GivenUp:
             pass  # the failing gates say why
         finally:
@@ -217,7 +217,7 @@ class _Looker:
     def __init__(self, tags: Sequence[Tag], access: Access) -> None:
         self._tags = tuple(tags)
         self._access = access
-        self._told: dict[tuple[str, str], tuple[float, Any]] = {}  # the time and the answer
+        self._answers: dict[tuple[str, str], tuple[float, Any]] = {}  # the time and the answer
 
     def look(self, gates: Sequence[Gate]) -> View:
         """Look once, at only what these gates need."""
@@ -234,18 +234,18 @@ class _Looker:
                 view.kernels[tag.node] = self._ask(tag, "kernel", windows_gates.kernel)
         return view
 
-    def _ask(self, tag: Tag, what: str, ask: Callable[[Access, Tag], Found]) -> Found | str:
-        when, known = self._told.get((tag.node, what), (float("-inf"), ""))
-        told: Found | str = known
+    def _ask(self, tag: Tag, what: str, ask: Callable[[Access, Tag], Answer]) -> Answer | str:
+        when, known = self._answers.get((tag.node, what), (float("-inf"), ""))
+        answer: Answer | str = known
         now = self._access.clock()
         if now - when < SLOW_LOOK:
-            return told
+            return answer
         try:
-            told = ask(self._access, tag)
+            answer = ask(self._access, tag)
         except (WinlabError, CheckFailed) as error:
-            told = said(error)
-        self._told[tag.node, what] = (now, told)
-        return told
+            answer = said(error)
+        self._answers[tag.node, what] = (now, answer)
+        return answer
 
     def explain(self, gate: Gate, view: View, detail: str) -> str:
         """A failure, with the last warning event of each object concerned."""
@@ -253,12 +253,12 @@ class _Looker:
         if not about:
             return detail
         try:
-            found = self._access.kubectl.get("events", "--all-namespaces", "--field-selector=type=Warning")
+            answer = self._access.kubectl.get("events", "--all-namespaces", "--field-selector=type=Warning")
         except WinlabError:
             return detail
-        events = Objects({"kind": "Event", **item} for item in found.get("items", []))
+        events = Objects({"kind": "Event", **item} for item in answer.get("items", []))
         last = [(name, warnings[-1]) for kind, name in about if (warnings := events.warnings(kind, name))]
-        told = [
+        messages = [
             f"{name}: {event.get('reason')}: {said(Exception(str(event.get('message', ''))))}" for name, event in last
         ]
-        return detail + (f" ({'; '.join(told[:3])})" if told else "")
+        return detail + (f" ({'; '.join(messages[:3])})" if messages else "")

@@ -36,8 +36,8 @@ class Report:
     @property
     def counts(self) -> dict[Outcome, int]:
         """How many results have each outcome; outcomes without results are left out."""
-        found = Counter(result.outcome for result in self.results)
-        return {outcome: found[outcome] for outcome in Outcome if found[outcome]}
+        numbers = Counter(result.outcome for result in self.results)
+        return {outcome: numbers[outcome] for outcome in Outcome if numbers[outcome]}
 
     @property
     def summary(self) -> str:

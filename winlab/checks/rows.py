@@ -174,8 +174,8 @@ def reboot(testpods: TestPods, case: Case) -> str:
         seen.update(signs([{"kind": "Node", **node}, *testpods.own.items]), {boot})
         if boot == before:
             return Waiting("it has not shut down", len(seen))
-        found = [testpods.own.named("Pod", name) for name in case.pods]
-        problem = node_problem(node) or "; ".join(pod_problem(pod) for pod in found if pod and pod_problem(pod))
+        pods = [testpods.own.named("Pod", name) for name in case.pods]
+        problem = node_problem(node) or "; ".join(pod_problem(pod) for pod in pods if pod and pod_problem(pod))
         return Waiting(problem, len(seen)) if problem else Met(None)
 
     def give_up(last: Waiting) -> CheckFailed:

@@ -66,8 +66,8 @@ def run(
     # reported in the order of ROWS, in whatever order they end
     results: dict[str, RowResult] = {}
     for case in cases:
-        if found := unmet[case.id]:
-            results[case.id] = _result(case, *found)
+        if verdict := unmet[case.id]:
+            results[case.id] = _result(case, *verdict)
     try:
         if seats:
             _clear(testpods, Stage(tell, "removing the pods of an earlier run", access.clock), end=True)
@@ -82,23 +82,23 @@ def run(
 
 def _judge_all(cases: Sequence[Case], testpods: TestPods, tell: Listener) -> dict[str, RowResult]:
     """Run the rows, in parallel except for those that disturb others."""
-    told = Stage(tell, f"{len(cases)} rows", testpods.access.clock)
+    stage = Stage(tell, f"{len(cases)} rows", testpods.access.clock)
     alone = [case for case in cases if Need.ASKED in case.needs]
-    found: dict[str, RowResult] = {}
+    results: dict[str, RowResult] = {}
     with Threads(max_workers=WORKERS) as pool:
         try:
             together = [case for case in cases if case not in alone]
             for result in pool.map(lambda case: judge(case, testpods), together):
-                found[result.id] = result
-                told.say(f"row {result.id} {result.outcome}", len(found) / len(cases))
+                results[result.id] = result
+                stage.say(f"row {result.id} {result.outcome}", len(results) / len(cases))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     for case in alone:
-        told.say(f"row {case.id}: {case.title}", len(found) / len(cases))
-        found[case.id] = judge(case, testpods)
-    told.conclude(found.values())
-    return found
+        stage.say(f"row {case.id}: {case.title}", len(results) / len(cases))
+        results[case.id] = judge(case, testpods)
+    stage.conclude(results.values())
+    return results
 
 
 def judge(case: Case, testpods: TestPods) -> RowResult:
@@ -119,7 +119,7 @@ def _result(case: Case, outcome: Outcome, detail: str, seconds: float = 0.0) -> 
     return RowResult(case.id, case.title, case.source, case.target, outcome, detail, seconds)
 
 
-def _make(testpods: TestPods, seats: Sequence[Seat], told: Stage) -> None:
+def _make(testpods: TestPods, seats: Sequence[Seat], stage: Stage) -> None:
     """Create the pods and wait until each runs, or makes no more progress.
 
     A pod that does not run is not an error here: the rows that need it report that.
@@ -128,7 +128,7 @@ def _make(testpods: TestPods, seats: Sequence[Seat], told: Stage) -> None:
     there = {pod: node for pod, node in nodes.items() if node is not None}
     # the nodes with a pod come first: they need not pull an image that they have
     image = pods.image([*there.values(), *testpods.cluster.of("Node")])
-    _load(testpods, [seat.tag for seat in seats if seat.pod in there], there, image, told)
+    _load(testpods, [seat.tag for seat in seats if seat.pod in there], there, image, stage)
     objects = pods.base()
     for seat in seats:
         if seat.pod in there:
@@ -136,8 +136,8 @@ def _make(testpods: TestPods, seats: Sequence[Seat], told: Stage) -> None:
     testpods.access.kubectl.apply(objects)
     settling = _Settling(testpods, seats)
     with suppress(_GivenUp):
-        wait.until(settling.look, told, _given_up, stall=settling.stall, poll=LOOK)
-    told.end()
+        wait.until(settling.look, stage, _given_up, stall=settling.stall, poll=LOOK)
+    stage.end()
 
 
 class _Settling:
@@ -177,7 +177,7 @@ class _Settling:
         return problem if self._testpods.access.clock() - since < limit * self._testpods.access.scale else ""
 
 
-def _load(testpods: TestPods, tags: Sequence[Tag], nodes: Mapping[str, Object], image: str, told: Stage) -> None:
+def _load(testpods: TestPods, tags: Sequence[Tag], nodes: Mapping[str, Object], image: str, stage: Stage) -> None:
     """Load the image from the payload CD onto nodes that don't have it yet: create does not wait for it.
 
     A failure here is not an error: the node may be able to pull the image; if not, its pod shows why.
@@ -189,14 +189,14 @@ def _load(testpods: TestPods, tags: Sequence[Tag], nodes: Mapping[str, Object], 
         with suppress(WinlabError):
             testpods.access.script(tag, contract.LoadImages(images=[image]))
 
-    told.say(f"importing {image} on {', '.join(wanted) or 'no node'}")
+    stage.say(f"importing {image} on {', '.join(wanted) or 'no node'}")
     with Threads(max_workers=WORKERS) as pool:
         list(pool.map(load, wanted.values()))
     testpods.access.logout()  # the rows may come much later
 
 
 def _images(node: Object) -> set[str]:
-    return {str(name) for found in node.get("status", {}).get("images", []) for name in found.get("names", [])}
+    return {str(name) for image in node.get("status", {}).get("images", []) for name in image.get("names", [])}
 
 
 def _silence(seat: Seat) -> float:
@@ -210,22 +210,22 @@ def _limit(pod: Object) -> float:
     return SCHEDULING_SECONDS if pod_problem(pod).startswith("Unschedulable") else math.inf
 
 
-def _clear(testpods: TestPods, told: Stage, *, end: bool) -> None:
+def _clear(testpods: TestPods, stage: Stage, *, end: bool) -> None:
     """Remove the namespace and everything in it, and wait until it is gone.
 
     :param end: raise an error if it stays; otherwise only report it.
     :raises ClusterError: it stays, and *end* is set.
     """
     try:
-        _remove_namespace(testpods, told)
+        _remove_namespace(testpods, stage)
     except WinlabError as error:
-        told.fail(Failure.of(error))
+        stage.fail(Failure.of(error))
         if end:
             raise
         # the results matter more than this error
-        told.note(f"{error.what} {said(error)}")
+        stage.note(f"{error.what} {said(error)}")
     else:
-        told.end()
+        stage.end()
 
 
 def _remove_namespace(testpods: TestPods, progress: Progress) -> None:
@@ -249,10 +249,10 @@ def _goes(kubectl: Kubectl, progress: Progress, stall: float) -> bool:
     seen: set[str] = set()
 
     def look() -> Met[None] | Waiting:
-        found = kubectl.run("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=json").strip()
-        if not found:
+        namespace = kubectl.run("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=json").strip()
+        if not namespace:
             return Met(None)
-        seen.update(signs([json.loads(found)]))
+        seen.update(signs([json.loads(namespace)]))
         return Waiting(f"waiting until the namespace {NAMESPACE} is gone", len(seen))
 
     try:

@@ -81,10 +81,10 @@ class TestPods:
 
         :raises CheckFailed: the cluster does not have it.
         """
-        found = self.cluster.named("Node", tag.node)
-        if found is None:
+        node = self.cluster.named("Node", tag.node)
+        if node is None:
             raise CheckFailed(f"the cluster has no node '{tag.node}'")
-        return found
+        return node
 
     def seat(self, pod: str) -> Seat:
         """Where a pod runs."""
@@ -95,13 +95,13 @@ class TestPods:
 
         :raises CheckFailed: it does not run; the text says why.
         """
-        found = self.own.named("Pod", pod)
-        if found is None:
+        pod_object = self.own.named("Pod", pod)
+        if pod_object is None:
             raise CheckFailed(f"the pod {pod} was not created")
-        problem = pod_problem(found)
+        problem = pod_problem(pod_object)
         if problem:
             raise CheckFailed(f"the pod {pod} on {self.seat(pod).node} does not run: {self.cause(pod, problem)}")
-        return str(found["status"]["podIP"])
+        return str(pod_object["status"]["podIP"])
 
     def cause(self, pod: str, problem: str) -> str:
         """What is wrong with a pod, with its last warning event."""
@@ -227,10 +227,10 @@ class TestPods:
         return kept
 
     def _service(self, pod: str) -> Object:
-        found = self.own.named("Service", pod)
-        if found is None:
+        service = self.own.named("Service", pod)
+        if service is None:
             raise CheckFailed(f"the service {pod} was not created")
-        return found
+        return service
 
     def _dial(self, source: str, host: str, request: str) -> str:
         try:
@@ -241,12 +241,12 @@ class TestPods:
                 raise CheckFailed(f"{source} can't resolve {host}") from failed
             raise
         try:
-            found = json.loads(answer)
+            result = json.loads(answer)
         except ValueError as error:
             raise CheckFailed(f"{source} did not answer like agnhost: {answer[:80]}") from error
-        if found.get("errors") or not found.get("responses"):
-            raise CheckFailed(f"{host}:{PORT} from {source}: {'; '.join(found.get('errors', [])) or 'no answer'}")
-        return str(found["responses"][0])
+        if result.get("errors") or not result.get("responses"):
+            raise CheckFailed(f"{host}:{PORT} from {source}: {'; '.join(result.get('errors', [])) or 'no answer'}")
+        return str(result["responses"][0])
 
     def _kubectl(self, *words: str) -> str:
         try:

@@ -12,8 +12,8 @@ from winlab.checks.model import CheckFailed
 from winlab.design.contract import ServiceFacts, WindowsFacts, WindowsStatus
 from winlab.design.plan.tags import Tag
 
-Found = TypeVar("Found")
-Told = Mapping[str, Found | str]  # by node: its report, or why there is none
+Answer = TypeVar("Answer")
+Answers = Mapping[str, Answer | str]  # by node: its report, or why there is none
 # Get-HnsNetwork is in the module HostNetworkingService, part of the feature Containers
 KERNEL_SCRIPT = """\
 $ErrorActionPreference = 'SilentlyContinue'
@@ -44,64 +44,64 @@ def kernel(access: Access, tag: Tag) -> dict[str, Any]:
     :raises CheckFailed: its answer can't be parsed.
     """
     encoded = base64.b64encode(KERNEL_SCRIPT.encode("utf-16-le")).decode()
-    told = access.execute(tag, ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded])
+    output = access.execute(tag, ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded])
     try:
-        found = json.loads(told.strip().splitlines()[-1])
+        report = json.loads(output.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
-        raise CheckFailed(f"PowerShell printed: {told.strip()[:200] or 'nothing'}") from error
-    return dict(found)
+        raise CheckFailed(f"PowerShell printed: {output.strip()[:200] or 'nothing'}") from error
+    return dict(report)
 
 
-def services(told: Told[WindowsFacts]) -> str:
+def services(answers: Answers[WindowsFacts]) -> str:
     """containerd and the kubelet run as services on every Windows node.
 
     :raises CheckFailed: on at least one they don't.
     """
-    return _each(told, lambda found: _running(containerd=found.containerd, kubelet=found.kubelet))
+    return _each(answers, lambda facts: _running(containerd=facts.containerd, kubelet=facts.kubelet))
 
 
-def proxy(told: Told[WindowsFacts]) -> str:
+def proxy(answers: Answers[WindowsFacts]) -> str:
     """kube-proxy runs as a service on every Windows node.
 
     :raises CheckFailed: on at least one it doesn't.
     """
-    return _each(told, lambda found: _running(proxy=found.proxy))
+    return _each(answers, lambda facts: _running(proxy=facts.proxy))
 
 
-def network(told: Told[dict[str, Any]]) -> str:
+def network(answers: Answers[dict[str, Any]]) -> str:
     """Every Windows node has HNS, a network for pods in it, one kubelet and at most one kube-proxy.
 
     :raises CheckFailed: at least one does not.
     """
 
-    def check(found: dict[str, Any]) -> str:
-        if found.get("hns") != "Running":
-            raise CheckFailed(f"the service hns is {found.get('hns') or 'absent'}")
-        if found.get("kubelets") != 1 or found.get("proxies", 0) > 1:
-            raise CheckFailed(f"{found.get('kubelets')} kubelets and {found.get('proxies')} kube-proxies run")
-        networks = found.get("networks") or []
-        carrying = [f"{one['name']} ({one['type']})" for one in networks if one["type"].lower() in POD_NETWORKS]
+    def check(report: dict[str, Any]) -> str:
+        if report.get("hns") != "Running":
+            raise CheckFailed(f"the service hns is {report.get('hns') or 'absent'}")
+        if report.get("kubelets") != 1 or report.get("proxies", 0) > 1:
+            raise CheckFailed(f"{report.get('kubelets')} kubelets and {report.get('proxies')} kube-proxies run")
+        networks = report.get("networks") or []
+        carrying = [f"{item['name']} ({item['type']})" for item in networks if item["type"].lower() in POD_NETWORKS]
         if not carrying:
-            raise CheckFailed(f"HNS has no network for pods, only {[one['name'] for one in networks]}")
+            raise CheckFailed(f"HNS has no network for pods, only {[item['name'] for item in networks]}")
         return ", ".join(carrying)
 
-    return _each(told, check)
+    return _each(answers, check)
 
 
 def _running(**services: ServiceFacts) -> str:
-    bad = [f"the service {name} is {found.service}" for name, found in services.items() if found.service != "running"]
+    bad = [f"the service {name} is {facts.service}" for name, facts in services.items() if facts.service != "running"]
     if bad:
         raise CheckFailed("; ".join(bad))
     return f"{' and '.join(services)} run"
 
 
-def _each(told: Told[Found], check: Callable[[Found], str]) -> str:
+def _each(answers: Answers[Answer], check: Callable[[Answer], str]) -> str:
     seen, failures = [], []
-    for node, found in told.items():
+    for node, answer in answers.items():
         try:
-            if isinstance(found, str):
-                raise CheckFailed(found)
-            seen.append(f"{node}: {check(found)}")
+            if isinstance(answer, str):
+                raise CheckFailed(answer)
+            seen.append(f"{node}: {check(answer)}")
         except CheckFailed as failed:
             failures.append(f"{node}: {failed}")
     if failures or not seen:
