@@ -146,20 +146,20 @@ def routes(testpods: TestPods) -> str:
     :raises NotApplicable: it has none, since the profile is not l3; other rows check that pods reach each other.
     """
     try:
-        there = testpods.access.routes()
+        by_network = testpods.access.routes()
     except WinlabError as error:
         raise CheckFailed(said(error)) from error
-    if not there:
+    if not by_network:
         raise NotApplicable("OVN has no such routes: this lab's CNI profile does without")
     addresses = {tag.node: tag.address for tag in testpods.tags}
     missing = []
     for node in testpods.cluster.of("Node"):
         network, wanted = node["spec"].get("podCIDR"), addresses.get(name_of(node))
-        if network is None or there.get(network) != wanted:
-            missing.append(f"{network or 'no pod network'} of {name_of(node)} goes to {there.get(network or '')}")
+        if network is None or by_network.get(network) != wanted:
+            missing.append(f"{network or 'no pod network'} of {name_of(node)} goes to {by_network.get(network or '')}")
     if missing:
         raise CheckFailed("; ".join(missing))
-    return f"{len(there)} networks"
+    return f"{len(by_network)} networks"
 
 
 def _each(testpods: TestPods, check: Callable[[Object], str]) -> str:

@@ -45,8 +45,8 @@ def seats(nodes: Sequence[Tag]) -> list[Seat]:
     """
     placed = []
     for system in SYSTEMS:
-        if there := sorted(tags.running(system, nodes), key=lambda tag: (tag.role == "controller", tag.node)):
-            placed += [Seat(f"{system.name}-{number + 1}", there[min(number, len(there) - 1)]) for number in range(2)]
+        if hosts := sorted(tags.running(system, nodes), key=lambda tag: (tag.role == "controller", tag.node)):
+            placed += [Seat(f"{system.name}-{number + 1}", hosts[min(number, len(hosts) - 1)]) for number in range(2)]
     return placed
 
 
@@ -60,15 +60,15 @@ def image(nodes: Sequence[Object]) -> str:
 
     :raises UsageError: no node has one, and the catalog has none for the nodes' version of Kubernetes.
     """
-    there = sorted(
+    references = sorted(
         str(name)
         for node in nodes
         for entry in node.get("status", {}).get("images", [])
         for name in entry.get("names", [])
         if AGNHOST in name
     )
-    if there:
-        return there[-1]
+    if references:
+        return references[-1]
     kubelet = nodes[0]["status"]["nodeInfo"]["kubeletVersion"] if nodes else None
     return f"registry.k8s.io/{AGNHOST}{versions.get(kubelet, allow_untested=True).agnhost}"
 

@@ -125,14 +125,14 @@ def _make(testpods: TestPods, seats: Sequence[Seat], stage: Stage) -> None:
     A pod that does not run is not an error here: the rows that need it report that.
     """
     nodes = {seat.pod: testpods.cluster.named("Node", seat.node) for seat in seats}
-    there = {pod: node for pod, node in nodes.items() if node is not None}
+    existing = {pod: node for pod, node in nodes.items() if node is not None}
     # the nodes with a pod come first: they need not pull an image that they have
-    image = pods.image([*there.values(), *testpods.cluster.of("Node")])
-    _load(testpods, [seat.tag for seat in seats if seat.pod in there], there, image, stage)
+    image = pods.image([*existing.values(), *testpods.cluster.of("Node")])
+    _load(testpods, [seat.tag for seat in seats if seat.pod in existing], existing, image, stage)
     objects = pods.base()
     for seat in seats:
-        if seat.pod in there:
-            objects += pods.manifests(seat, there[seat.pod], image, testpods.cluster.of("RuntimeClass"))
+        if seat.pod in existing:
+            objects += pods.manifests(seat, existing[seat.pod], image, testpods.cluster.of("RuntimeClass"))
     testpods.access.kubectl.apply(objects)
     settling = _Settling(testpods, seats)
     with suppress(_GivenUp):

@@ -1,4 +1,4 @@
-"""``winlab test``: a suite of checks, run on a lab that stands."""
+"""``winlab test``: a suite of checks, run on an existing lab."""
 
 from __future__ import annotations
 
