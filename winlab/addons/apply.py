@@ -57,8 +57,8 @@ def step(installation: Installation) -> Step:
 def _after(installation: Installation) -> list[State]:
     """The states of its own machines, and of the nodes that its programs and images are for; by default Linux nodes."""
     run = installation.run
-    parts = [one for one in installation.row.artifacts if isinstance(one, (ContainerImage, Program))]
-    systems = {one.os for one in parts} or {LINUX.name}
+    parts = [part for part in installation.row.artifacts if isinstance(part, (ContainerImage, Program))]
+    systems = {part.os for part in parts} or {LINUX.name}
     nodes = [node for node in run.plan.nodes if node.os in systems or node.pool in installation.row.pools]
     return [ROUTES(run.lab), *(READY(run.lab, node.name) for node in nodes)]
 
@@ -85,5 +85,5 @@ def _live(kubectl: Kubectl, item: Object) -> dict[str, Any] | None:
     words = [item["kind"].lower(), item["metadata"]["name"]]
     if namespace := item["metadata"].get("namespace"):
         words.append(f"--namespace={namespace}")
-    found: dict[str, Any] = kubectl.get(*words)
-    return found
+    live: dict[str, Any] = kubectl.get(*words)
+    return live

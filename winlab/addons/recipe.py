@@ -20,13 +20,15 @@ def steps(run: Run, supply: Supply) -> list[Step]:
     """All steps of a lab's add-ons; none if it has none."""
     if not run.plan.addons:
         return []
-    found = [_recorded(run)]
+    all_steps = [_recorded(run)]
     for row in run.plan.addons:
-        one = registry()[row.name]
-        if isinstance(one, Addon):
-            settings = one.Settings.model_validate(row.settings)
-            found += one.steps(settings, Installation(run, row, lambda wanted, say: supply.obtain(list(wanted), say)))
-    return found
+        addon = registry()[row.name]
+        if isinstance(addon, Addon):
+            settings = addon.Settings.model_validate(row.settings)
+            all_steps += addon.steps(
+                settings, Installation(run, row, lambda wanted, say: supply.obtain(list(wanted), say))
+            )
+    return all_steps
 
 
 def _recorded(run: Run) -> Step:

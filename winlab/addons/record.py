@@ -30,8 +30,8 @@ def read(kubectl: Kubectl) -> dict[str, Any]:
         settings are from another release.
     """
     words = ("get", "configmap", NAME, f"--namespace={NAMESPACE}", "--ignore-not-found", "--output=json")
-    found = kubectl.run(*words).strip()
-    data: dict[str, str] = (json.loads(found).get("data") or {}) if found else {}
+    config_map = kubectl.run(*words).strip()
+    data: dict[str, str] = (json.loads(config_map).get("data") or {}) if config_map else {}
     return {name: _settings(name, text) for name, text in data.items()}
 
 

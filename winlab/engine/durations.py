@@ -71,13 +71,13 @@ class Durations:
 
     def _read(self) -> Times:
         try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
+            recorded = json.loads(self._path.read_text(encoding="utf-8"))
             return {
                 accelerator: {
-                    kind: {of: [float(one) for one in times] for of, times in classes.items()}
+                    kind: {of: [float(seconds) for seconds in times] for of, times in classes.items()}
                     for kind, classes in kinds.items()
                 }
-                for accelerator, kinds in found.items()
+                for accelerator, kinds in recorded.items()
                 if isinstance(kinds, dict)  # an older winlab had lists there
             }
         except (OSError, ValueError, TypeError, AttributeError):

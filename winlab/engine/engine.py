@@ -158,12 +158,12 @@ class _Run:
         if self._failures:
             return []
         taken = Counter(step.load for step in self._running.values())
-        found: list[Step] = []
+        startable: list[Step] = []
         for step in self._waiting:
             if step.needs <= self._reached and taken[step.load] < step.load.at_once:
                 taken[step.load] += 1
-                found.append(step)
-        return found
+                startable.append(step)
+        return startable
 
     def _take(self, future: Future[None]) -> None:
         step = self._running.pop(future)

@@ -68,17 +68,17 @@ class Outputs:
         self._made: dict[State, object] = {}
         self._lock = threading.Lock()
 
-    def put(self, state: State, made: object) -> None:
+    def put(self, state: State, output: object) -> None:
         """Keep what the step that reaches *state* made."""
         with self._lock:
-            self._made[state] = made
+            self._made[state] = output
 
     def get(self, state: State, kind: type[T]) -> T | None:
         """What was made for that state in this run; None if the state was reached before."""
         with self._lock:
-            made = self._made.get(state)
-        assert made is None or isinstance(made, kind)
-        return made
+            output = self._made.get(state)
+        assert output is None or isinstance(output, kind)
+        return output
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _circle(step: Step, by_state: dict[State, Step], reached: set[State]) -> lis
     while step not in path:
         path.append(step)
         step = by_state[next(state for state in sorted(step.needs, key=str) if state not in reached)]
-    circle = [one.title for one in path[path.index(step) :]]
+    circle = [member.title for member in path[path.index(step) :]]
     return [f"'{one}' after '{other}'" for one, other in zip(circle, [*circle[1:], circle[0]], strict=True)]
 
 
