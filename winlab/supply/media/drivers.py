@@ -83,9 +83,9 @@ class _Tree:
             children = list(self.iso.list_children(**{self.kind: f"{self.within}{folder}".rstrip("/") or "/"}))
         except pycdlib.pycdlibexception.PyCdlibException:
             return []
-        found = [child for child in children if child is not None and not child.is_dir()]
+        files = [child for child in children if child is not None and not child.is_dir()]
         how = "utf-8" if self.within else "utf-16-be"
-        return [child.file_identifier().decode(how).split(";")[0] for child in found]
+        return [child.file_identifier().decode(how).split(";")[0] for child in files]
 
     def read(self, path: str) -> bytes:
         content = io.BytesIO()

@@ -66,7 +66,7 @@ def build(medium: Path, output: Path, extra: Mapping[str, bytes | Path], progres
     """
     report = inspection.inspect(medium)
     report.require_usable()
-    names = {one.path.lower(): one for one in report.files}
+    names = {file.path.lower(): file for file in report.files}
     for needed in (BIOS_IMAGE, NO_PROMPT):
         if needed not in names:
             raise UsageError(
@@ -77,17 +77,17 @@ def build(medium: Path, output: Path, extra: Mapping[str, bytes | Path], progres
         raise UsageError(
             f"'{medium}' already has a file '{taken[0]}'.", cure="Use the ISO as Microsoft distributes it."
         )
-    kept = [one for one in report.files if one.path.lower() not in LEFT_OUT]
+    kept = [file for file in report.files if file.path.lower() not in LEFT_OUT]
     iso = pycdlib.PyCdlib()
     iso.new(interchange_level=3, udf="2.60", vol_ident=report.label[:LABEL_LENGTH])
     opened = []
     try:
         with medium.open("rb") as source:
             folders: set[str] = set()
-            for one in kept:
-                _folders(iso, one.path, folders)
-                hidden = {BIOS_IMAGE: "/BIOS.IMG;1", NO_PROMPT: "/UEFI.IMG;1"}.get(one.path.lower())
-                iso.add_fp(cast(BinaryIO, _Window(source, one)), one.size, udf_path=one.path, iso_path=hidden)
+            for file in kept:
+                _folders(iso, file.path, folders)
+                hidden = {BIOS_IMAGE: "/BIOS.IMG;1", NO_PROMPT: "/UEFI.IMG;1"}.get(file.path.lower())
+                iso.add_fp(cast(BinaryIO, _Window(source, file)), file.size, udf_path=file.path, iso_path=hidden)
             for name, content in sorted(extra.items()):
                 _folders(iso, f"/{name}", folders)
                 if isinstance(content, Path):
@@ -104,12 +104,12 @@ def build(medium: Path, output: Path, extra: Mapping[str, bytes | Path], progres
             place = _sector(iso, names[BIOS_IMAGE].path)
     finally:
         iso.close()
-        for file in opened:
-            file.close()
+        for stream in opened:
+            stream.close()
     if moved is not None:
-        with output.open("r+b") as made:
-            made.seek(place * SECTOR + TABLE)
-            made.write(moved)
+        with output.open("r+b") as target:
+            target.seek(place * SECTOR + TABLE)
+            target.write(moved)
 
 
 def _write(iso: pycdlib.PyCdlib, output: Path, progress: Progress) -> None:
@@ -127,11 +127,11 @@ def _write(iso: pycdlib.PyCdlib, output: Path, progress: Progress) -> None:
         iso.write_fp(file, blocksize=1 << 20, progress_cb=tell)
 
 
-def _folders(iso: pycdlib.PyCdlib, path: str, made: set[str]) -> None:
+def _folders(iso: pycdlib.PyCdlib, path: str, folders: set[str]) -> None:
     for folder in reversed([str(parent) for parent in PurePosixPath(path).parents if str(parent) != "/"]):
-        if folder not in made:
+        if folder not in folders:
             iso.add_directory(udf_path=folder)
-            made.add(folder)
+            folders.add(folder)
 
 
 def _sector(iso: pycdlib.PyCdlib, path: str) -> int:
@@ -148,7 +148,7 @@ def _table(source: io.BufferedReader, iso: pycdlib.PyCdlib, image: MediumFile, f
     """
     source.seek((image.begin or 0) + TABLE)
     descriptor, sector, length = struct.unpack("<III", source.read(12))
-    found = next((one for one in files if one.begin == sector * SECTOR and one.size == length), None)
-    if descriptor != VOLUME_DESCRIPTOR or found is None:
+    file = next((entry for entry in files if entry.begin == sector * SECTOR and entry.size == length), None)
+    if descriptor != VOLUME_DESCRIPTOR or file is None:
         return None
-    return struct.pack("<III", descriptor, _sector(iso, found.path), length)
+    return struct.pack("<III", descriptor, _sector(iso, file.path), length)

@@ -22,7 +22,7 @@ def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
     :raises UsageError: a file is unsuitable.
     :raises NotFoundError: a file no longer exists.
     """
-    found: dict[str, Path] = {}
+    staged: dict[str, Path] = {}
     for number, script in enumerate(windows.scripts, 1):
         if not script.name.lower().endswith(".ps1"):
             raise UsageError(
@@ -30,8 +30,8 @@ def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
                 why="Its name does not end in .ps1.",
                 cure="workers.scripts takes PowerShell scripts.",
             )
-        found[f"{SCRIPTS}/{number:02}-{script.name}"] = stock.require(script.sha256)
-    found |= _tree(windows.files, FILES, stock)
+        staged[f"{SCRIPTS}/{number:02}-{script.name}"] = stock.require(script.sha256)
+    staged |= _tree(windows.files, FILES, stock)
     for number, folder in enumerate(windows.extra_drivers, 1):
         tree = _tree(folder, f"{drivers.TARGET}/own-{number}", stock)
         if not any(name.lower().endswith(".inf") for name in tree):
@@ -40,24 +40,24 @@ def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
                 why="It has no .inf file.",
                 cure="Give the folder that a driver's package was unpacked to.",
             )
-        found |= tree
-    for path in found.values():
+        staged |= tree
+    for path in staged.values():
         if path.stat().st_size > LARGEST:
             raise UsageError(
                 f"'{path}' is too large for an answer ISO.",
                 why="A file on an answer ISO must be smaller than 4 GiB.",
                 cure="Let a script in workers.scripts download it.",
             )
-    return found
+    return staged
 
 
 def _tree(files: Iterable[Material], target: str, stock: Stock) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    tree: dict[str, Path] = {}
     for material in files:
         if any(len(part) > JOLIET_NAME for part in material.name.split("/")):
             raise UsageError(
                 f"The name '{material.name}' is too long for an answer ISO.",
                 cure=f"Give it at most {JOLIET_NAME} characters.",
             )
-        found[f"{target}/{material.name}"] = stock.require(material.sha256)
-    return found
+        tree[f"{target}/{material.name}"] = stock.require(material.sha256)
+    return tree

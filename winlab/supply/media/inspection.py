@@ -102,7 +102,7 @@ class Inspection:
 
     def has(self, path: str) -> bool:
         """Whether there is such a file; case does not matter, as on Windows."""
-        return any(one.path.lower() == path for one in self.files)
+        return any(file.path.lower() == path for file in self.files)
 
 
 def inspect(path: Path, progress: Progress | None = None) -> Inspection:
@@ -118,7 +118,7 @@ def inspect(path: Path, progress: Progress | None = None) -> Inspection:
                 Finding(
                     "It has no UDF file system, in which Microsoft's media have all their files.",
                     "Use a Windows Server ISO as Microsoft distributes it; one that was rebuilt with other tools "
-                    "often lacks files over 4 GiB.",
+                    "is often missing files over 4 GiB.",
                 )
             )
         else:
@@ -129,7 +129,9 @@ def inspect(path: Path, progress: Progress | None = None) -> Inspection:
     _ends(report)
     if progress is not None:
         report.sha256 = files.sha256(path, progress)
-        report.known = next((name for name, one in recipes.evaluations() if one.sha256 == report.sha256), None)
+        report.known = next(
+            (name for name, evaluation in recipes.evaluations() if evaluation.sha256 == report.sha256), None
+        )
     return report
 
 
@@ -148,18 +150,18 @@ def _walk(iso: pycdlib.PyCdlib, folder: str) -> Iterator[MediumFile]:
 
 def _read(iso: pycdlib.PyCdlib, report: Inspection) -> None:
     """The WIMs and ei.cfg."""
-    for what, found in (("/sources/install.wim", report.images), ("/sources/boot.wim", report.setup)):
-        real = next((one.path for one in report.files if one.path.lower() == what), None)
+    for what, images in (("/sources/install.wim", report.images), ("/sources/boot.wim", report.setup)):
+        real = next((entry.path for entry in report.files if entry.path.lower() == what), None)
         if real is None:
             continue
         try:
             with iso.open_file_from_iso(udf_path=real) as file:
-                found += read_images(file, f"'{what}'")
+                images += read_images(file, f"'{what}'")
         except UsageError as error:
             report.problems.append(Finding(" ".join(filter(None, (error.what, error.why))), error.cure or AGAIN))
         except (PyCdlibException, OSError) as error:
             report.problems.append(Finding(f"'{what}' can't be read: {error}", AGAIN))
-    real = next((one.path for one in report.files if one.path.lower() == CHANNEL), None)
+    real = next((entry.path for entry in report.files if entry.path.lower() == CHANNEL), None)
     if real is not None:
         with iso.open_file_from_iso(udf_path=real) as file:
             lines = [line.strip() for line in file.read(4096).decode("utf-8-sig", "replace").splitlines()]
@@ -178,7 +180,7 @@ def _boot(report: Inspection) -> None:
 
 def _contents(report: Inspection) -> None:
     """The images, or what the medium has instead of them."""
-    other = {one.path.lower() for one in report.files}
+    other = {file.path.lower() for file in report.files}
     take = "Use an ISO of Windows Server as Microsoft distributes it."
     if not report.files or report.images:
         pass
@@ -217,7 +219,7 @@ def _ends(report: Inspection) -> None:
 
     (If the descriptors at the medium's end are lost, it can't be opened, and :func:`windows_iso.opened` says so.)
     """
-    ends = [(one.begin + one.size, one.path) for one in report.files if one.begin is not None and one.size]
+    ends = [(file.begin + file.size, file.path) for file in report.files if file.begin is not None and file.size]
     if ends and (last := max(ends))[0] > report.size:
         lost = sum(end > report.size for end, _ in ends)
         report.problems.insert(

@@ -51,17 +51,17 @@ def read(disk: Path, names: Sequence[str], work: Path) -> dict[str, bytes]:
     check_space(work, 2 * int(json.loads(measured.stdout)["required"]))
     whole = work / "disk.raw"
     run.run(["qemu-img", "convert", "-O", "raw", disk, whole])
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for number, (begin, size) in enumerate(partitions(whole)):
         part = work / f"part-{number}.raw"
         source = {"driver": "raw", "offset": begin, "size": size, "file": {"driver": "file", "filename": str(whole)}}
         run.run(["qemu-img", "convert", "-O", "raw", f"json:{json.dumps(source)}", part])
         for name in names:
-            if name not in found and (content := _cat(part, name)) is not None:
-                found[name] = content
+            if name not in contents and (content := _cat(part, name)) is not None:
+                contents[name] = content
         part.unlink()
     whole.unlink()
-    return found
+    return contents
 
 
 def _cat(part: Path, name: str) -> bytes | None:
@@ -85,18 +85,18 @@ def partitions(disk: Path) -> Iterator[tuple[int, int]]:
 
 
 def _gpt(entries: bytes) -> list[tuple[int, int]]:
-    found = []
+    ranges = []
     for at in range(0, len(entries), 128):
         kind, first, last = struct.unpack_from("<16s16xQQ", entries, at)
         if kind == BASIC_DATA:
-            found.append((first * SECTOR, (last - first + 1) * SECTOR))
-    return found
+            ranges.append((first * SECTOR, (last - first + 1) * SECTOR))
+    return ranges
 
 
 def _mbr(head: bytes) -> list[tuple[int, int]]:
-    found = []
+    ranges = []
     for at in range(446, 510, 16):
         kind, first, count = struct.unpack_from("<4xB3xII", head, at)
         if kind == NTFS_TYPE:
-            found.append((first * SECTOR, count * SECTOR))
-    return found
+            ranges.append((first * SECTOR, count * SECTOR))
+    return ranges

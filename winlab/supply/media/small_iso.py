@@ -29,19 +29,19 @@ def write(path: Path, label: str, files: Mapping[str, bytes | Path]) -> None:
             )
     iso = pycdlib.PyCdlib()
     iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=label)
-    made: dict[str, str] = {"": ""}
+    iso_paths: dict[str, str] = {"": ""}
     try:
         for name in sorted(files):
-            parent = _folders(iso, PurePosixPath(name).parent, made)
+            parent = _folders(iso, PurePosixPath(name).parent, iso_paths)
             content = files[name]
             leaf = PurePosixPath(name).name
-            place = f"{made[parent]}/F{len(made):07d}.;1"
+            place = f"{iso_paths[parent]}/F{len(iso_paths):07d}.;1"
             if isinstance(content, Path):
                 iso.add_file(str(content), place, rr_name=leaf, joliet_path=f"/{name}", file_mode=0o100555)
             else:
                 source = io.BytesIO(content)
                 iso.add_fp(source, len(content), place, rr_name=leaf, joliet_path=f"/{name}", file_mode=0o100400)
-            made[f"{name}\0file"] = ""
+            iso_paths[f"{name}\0file"] = ""
         path.touch(mode=0o600)
         path.chmod(0o600)
         with path.open("wb") as file:
@@ -50,13 +50,13 @@ def write(path: Path, label: str, files: Mapping[str, bytes | Path]) -> None:
         iso.close()
 
 
-def _folders(iso: pycdlib.PyCdlib, folder: PurePosixPath, made: dict[str, str]) -> str:
-    """Make a folder and its parents; the key of the folder in *made*, which maps to its ISO 9660 path."""
+def _folders(iso: pycdlib.PyCdlib, folder: PurePosixPath, iso_paths: dict[str, str]) -> str:
+    """Make a folder and its parents; the key of the folder in *iso_paths*, which maps to its ISO 9660 path."""
     if str(folder) == ".":
         return ""
     key = str(folder)
-    if key not in made:
-        parent = _folders(iso, folder.parent, made)
-        made[key] = f"{made[parent]}/D{len(made):07d}"
-        iso.add_directory(made[key], rr_name=folder.name, joliet_path=f"/{key}", file_mode=0o040500)
+    if key not in iso_paths:
+        parent = _folders(iso, folder.parent, iso_paths)
+        iso_paths[key] = f"{iso_paths[parent]}/D{len(iso_paths):07d}"
+        iso.add_directory(iso_paths[key], rr_name=folder.name, joliet_path=f"/{key}", file_mode=0o040500)
     return key

@@ -40,8 +40,8 @@ def rename(medium: Path, iso: pycdlib.PyCdlib, path: str, name: str) -> tuple[in
         length = (HEAD + own + name_length + 3) & ~3
         begin = position + HEAD + own
         wide = data[begin : begin + 1] == b"\x10"
-        found = data[begin + 1 : begin + name_length].decode("utf-16-be" if wide else "latin-1")
-        if found.lower() == old.lower():
+        entry_name = data[begin + 1 : begin + name_length].decode("utf-16-be" if wide else "latin-1")
+        if entry_name.lower() == old.lower():
             fresh = bytearray(data[position : position + length])
             fresh[begin - position + 1 : begin - position + name_length] = name.encode(
                 "utf-16-be" if wide else "latin-1"

@@ -84,16 +84,16 @@ def stated_size(path: Path) -> int:
             return file.read(SECTOR).ljust(SECTOR, b"\0")
 
         primary, anchor = sector(PRIMARY), sector(ANCHOR)
-        found = struct.unpack_from("<I", primary, 80)[0] * SECTOR if primary.startswith(b"\x01CD001") else 0
+        size = struct.unpack_from("<I", primary, 80)[0] * SECTOR if primary.startswith(b"\x01CD001") else 0
         if struct.unpack_from("<H", anchor)[0] != ANCHOR_TAG:
-            return found
+            return size
         length, first = struct.unpack_from("<II", anchor, 16)
         for number in range(first, first + min(length // SECTOR, LONGEST)):
             descriptor = sector(number)
             if struct.unpack_from("<H", descriptor)[0] == PARTITION_TAG:
                 start, blocks = struct.unpack_from("<II", descriptor, 188)
-                found = max(found, (start + blocks) * SECTOR)
-        return found
+                size = max(size, (start + blocks) * SECTOR)
+        return size
 
 
 def boot_entries(path: Path) -> list[BootEntry]:
@@ -106,7 +106,7 @@ def boot_entries(path: Path) -> list[BootEntry]:
         (sector,) = struct.unpack_from("<I", record, 0x47)
         file.seek(sector * SECTOR)
         catalog = file.read(SECTOR)
-    found: list[BootEntry] = []
+    entries: list[BootEntry] = []
     platform = catalog[1]
     for position in range(32, SECTOR, 32):
         entry = catalog[position : position + 32]
@@ -114,10 +114,10 @@ def boot_entries(path: Path) -> list[BootEntry]:
             platform = entry[1]
         elif entry[0] == 0x88:
             (count, load) = struct.unpack_from("<HI", entry, 6)
-            found.append(BootEntry(sector * SECTOR + position, platform, load, count))
+            entries.append(BootEntry(sector * SECTOR + position, platform, load, count))
         elif position > 32 and entry[0] != 0x44:
             break
-    return found
+    return entries
 
 
 def no_prompt_patches(path: Path) -> list[tuple[int, bytes]]:
@@ -128,14 +128,14 @@ def no_prompt_patches(path: Path) -> list[tuple[int, bytes]]:
 
     :raises UsageError: the medium can't be read.
     """
-    found = []
+    patches = []
     with opened(path) as iso:
         entry, sector = _uefi(path), _no_prompt_sector(iso)
         if entry is not None and sector is not None and entry.load_sector != sector:
-            found.append((entry.offset + 8, struct.pack("<I", sector)))
+            patches.append((entry.offset + 8, struct.pack("<I", sector)))
         if (patch := udf.rename(path, iso, BOOT_FIX, "bootfix.off")) is not None:
-            found.append(patch)
-    return found
+            patches.append(patch)
+    return patches
 
 
 def asks_for_a_key(path: Path) -> bool:
