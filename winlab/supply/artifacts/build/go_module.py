@@ -144,11 +144,11 @@ def check_source(module: GoModule) -> None:
             why=f"Its go.mod can't be read: {error.strerror}.",
             cure="Give the top folder of a checkout.",
         ) from error
-    found = re.search(r"^module\s+\"?([^\s\"]+)", text, re.MULTILINE)
-    if found is None or found[1] != module.path:
+    match = re.search(r"^module\s+\"?([^\s\"]+)", text, re.MULTILINE)
+    if match is None or match[1] != module.path:
         raise UsageError(
             f"'{module.source}' is not a checkout of {module.path}.",
-            why=f"Its go.mod names the module {found[1]}." if found else "Its go.mod names no module.",
+            why=f"Its go.mod names the module {match[1]}." if match else "Its go.mod names no module.",
             cure="Give the top folder of a checkout.",
         )
 
@@ -183,17 +183,17 @@ def check_c(tags: tuple[str, ...]) -> None:
         "Debian: apt-get install gcc libc6-dev libseccomp-dev pkg-config."
         " Fedora: dnf install gcc glibc-static libseccomp-devel libseccomp-static pkgconf-pkg-config."
     )
-    lacking = [name for name in ("gcc", "pkg-config") if run.find(name) is None]
-    if not lacking:
+    missing = [name for name in ("gcc", "pkg-config") if run.find(name) is None]
+    if not missing:
         libraries = ["libc.a", *(["libseccomp.a"] if "seccomp" in tags else [])]
         for library in libraries:
             # gcc prints a path if it finds the file, otherwise the bare name
             if "/" not in run.run(["gcc", f"-print-file-name={library}"]).stdout:
-                lacking.append(library)
-    if lacking:
+                missing.append(library)
+    if missing:
         raise HostError(
             "runc can't be built here.",
-            why=f"It needs statically linked C code, and there is no {', no '.join(lacking)}.",
+            why=f"It needs statically linked C code, and there is no {', no '.join(missing)}.",
             cure=cure,
         )
 

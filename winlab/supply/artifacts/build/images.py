@@ -126,10 +126,10 @@ def layout(image: ContainerImage, kubernetes: str, builds: Sequence[GoBuild] = (
             programs = {Program(name, version, image.os): path for name, path in row.programs.items()}
             config = Config(entrypoint=row.entrypoint, cmd=row.cmd, user=row.user)
             return Layout(programs, config, recipe=row.model_dump_json())
-    found = re.fullmatch(r"registry\.k8s\.io/([a-z0-9/-]+):([\w.-]+)", image.reference)
-    if system.get(image.os).own_layers or found is None or found[1] not in _IMAGES:
+    match = re.fullmatch(r"registry\.k8s\.io/([a-z0-9/-]+):([\w.-]+)", image.reference)
+    if system.get(image.os).own_layers or match is None or match[1] not in _IMAGES:
         return None
-    return _IMAGES[found[1]](found[1], tag(found[2]), kubernetes)
+    return _IMAGES[match[1]](match[1], tag(match[2]), kubernetes)
 
 
 def make(

@@ -93,14 +93,14 @@ class BuildSource:
 
         Looks for Go, the C compiler and mmdebstrap if they are needed, and asks for one module. Takes seconds.
         """
-        lacking = dict.fromkeys(self._lacking(wanted))
+        groups = dict.fromkeys(self._uncompiled(wanted))
         try:
-            for group in lacking:
+            for group in groups:
                 if group.part.cgo:
                     check_c(group.part.tags)
             if run.find("mmdebstrap") is None and any(self._needs_packages(artifact) for artifact in wanted):
                 return "Debian's packages for an image can't be downloaded: mmdebstrap is not installed. " + CURE
-            for group in lacking:
+            for group in groups:
                 if group.part.own is None:
                     check_published(group.module)
                     break
@@ -108,7 +108,7 @@ class BuildSource:
             return " ".join(filter(None, (error.what, error.why, error.cure)))
         return None
 
-    def _lacking(self, wanted: Iterable[Artifact]) -> Iterator[_Group]:
+    def _uncompiled(self, wanted: Iterable[Artifact]) -> Iterator[_Group]:
         """What would be compiled."""
         for artifact in wanted:
             if isinstance(artifact, Program):
@@ -145,12 +145,12 @@ class BuildSource:
         if refused := self.cannot(wanted):
             artifact, reason = next(iter(refused.items()))
             raise NotFoundError(f"{artifact} can't be built.", why=f"{reason}.", cure="Choose another source.")
-        found: dict[Artifact, Obtained] = {}
+        obtained: dict[Artifact, Obtained] = {}
         for image in wanted:
-            if isinstance(image, ContainerImage) and (there := self._image_at_hand(image)):
-                found[image] = there
-        images = [one for one in wanted if isinstance(one, ContainerImage) and one not in found]
-        programs = [one for one in wanted if isinstance(one, Program)]
+            if isinstance(image, ContainerImage) and (cached := self._image_at_hand(image)):
+                obtained[image] = cached
+        images = [artifact for artifact in wanted if isinstance(artifact, ContainerImage) and artifact not in obtained]
+        programs = [artifact for artifact in wanted if isinstance(artifact, Program)]
         programs += [program for image in images for program in self._layout(image).programs]
         groups: dict[_Group, list[Program]] = defaultdict(list)
         for program in dict.fromkeys(programs):
@@ -160,11 +160,10 @@ class BuildSource:
                 check_c(group.part.tags)  # before the long work of the others
         steps = len(groups) + len(images)
         for number, (group, members) in enumerate(groups.items()):
-            found |= self._programs(group, members, _Share(progress, number / steps))
+            obtained |= self._programs(group, members, _Share(progress, number / steps))
         for number, image in enumerate(images):
-            made = self._image(image, found, _Share(progress, (len(groups) + number) / steps))
-            found[image] = made
-        return [found[artifact] for artifact in artifacts]
+            obtained[image] = self._image(image, obtained, _Share(progress, (len(groups) + number) / steps))
+        return [obtained[artifact] for artifact in artifacts]
 
     def _refusal(self, artifact: Artifact) -> str | None:
         """Why *artifact* is never built here; None if it can be."""
@@ -190,11 +189,11 @@ class BuildSource:
         return layout
 
     def _group(self, program: Program) -> _Group:
-        found = part(program, self.parts)
-        assert found is not None, "refused before"
+        program_part = part(program, self.parts)
+        assert program_part is not None, "refused before"
         version = tag(program.version)
-        source = found.own or self.sources.get(found.module)
-        return _Group(found, GoModule(found.module, version, source), program.os)
+        source = program_part.own or self.sources.get(program_part.module)
+        return _Group(program_part, GoModule(program_part.module, version, source), program.os)
 
     def _key(self, group: _Group, program: Program, go: Go) -> str:
         package = group.part.packages[program.os][program.name]
@@ -209,26 +208,26 @@ class BuildSource:
             return None
         for go in toolchain.here():
             key = self._key(group, program, go)
-            if there := store.lookup(key):
-                return key, Obtained(program, there.path, there.sha256, there.size, there.origin)
+            if cached := store.lookup(key):
+                return key, Obtained(program, cached.path, cached.sha256, cached.size, cached.origin)
         return None
 
     def _programs(self, group: _Group, members: list[Program], progress: Progress) -> dict[Artifact, Obtained]:
         """All *members* of the group, compiled if necessary."""
-        found: dict[Artifact, Obtained] = {}
+        obtained: dict[Artifact, Obtained] = {}
 
         def look() -> list[Program]:
-            at_hand = {member: there for member in members if (there := self._at_hand(group, member))}
-            found.update({member: there for member, (_, there) in at_hand.items()})
+            at_hand = {member: entry for member in members if (entry := self._at_hand(group, member))}
+            obtained.update({member: program for member, (_, program) in at_hand.items()})
             return [member for member in members if member not in at_hand]
 
         if not look():
-            return found
+            return obtained
         with store.locked(store.key(group.inputs), progress, f"{group}"):
             missing = look()  # another winlab may have made some meanwhile
             if missing:
-                found |= self._compile(group, missing, progress)
-        return found
+                obtained |= self._compile(group, missing, progress)
+        return obtained
 
     def _compile(self, group: _Group, members: list[Program], progress: Progress) -> dict[Artifact, Obtained]:
         begun = time.monotonic()
@@ -236,18 +235,18 @@ class BuildSource:
         target = Target(tuple(dict.fromkeys(packages.values())), group.os, group.part.tags, group.part.cgo)
         version = group.module.version
         with store.workspace() as work:
-            made, go = compile_all(
+            binaries, go = compile_all(
                 group.module, target, lambda released: group.part.stamps(version, released), work, progress
             )
             seconds = (time.monotonic() - begun) / len(members)
             origin = f"built from {group.module} with {go.name}"
-            found: dict[Artifact, Obtained] = {}
+            obtained: dict[Artifact, Obtained] = {}
             for member in members:
-                file = made[packages[member]]
+                file = binaries[packages[member]]
                 key = store.key({"built": files.sha256(file)}) if self._local(group) else self._key(group, member, go)
                 progress.say(f"keeping {member}")
-                found[member] = store.keep(key, member, file, origin, seconds=seconds)
-        return found
+                obtained[member] = store.keep(key, member, file, origin, seconds=seconds)
+        return obtained
 
     def _image_key(self, image: ContainerImage, digests: Iterable[str]) -> str:
         layout = self._layout(image)
@@ -262,24 +261,24 @@ class BuildSource:
         """An image in the cache, if its programs are cached, too."""
         digests = []
         for program in self._layout(image).programs:
-            there = self._at_hand(self._group(program), program)
-            if there is None:
+            program_at_hand = self._at_hand(self._group(program), program)
+            if program_at_hand is None:
                 return None
-            digests.append(there[1].sha256)
+            digests.append(program_at_hand[1].sha256)
         return store.lookup(self._image_key(image, digests))
 
-    def _image(self, image: ContainerImage, found: Mapping[Artifact, Obtained], progress: Progress) -> Obtained:
+    def _image(self, image: ContainerImage, obtained: Mapping[Artifact, Obtained], progress: Progress) -> Obtained:
         begun = time.monotonic()
         layout = self._layout(image)
-        key = self._image_key(image, [found[program].sha256 for program in layout.programs])
+        key = self._image_key(image, [obtained[program].sha256 for program in layout.programs])
         with store.locked(key, progress, f"{image}"):
-            if there := store.lookup(key):
-                return there
+            if cached := store.lookup(key):
+                return cached
             with store.workspace() as work:
                 target = work / image.file
-                programs = {program: found[program].path for program in layout.programs}
+                programs = {program: obtained[program].path for program in layout.programs}
                 build_images.make(image, layout, programs, target, work, progress)
-                origin = next(found[program].origin for program in layout.programs)
+                origin = next(obtained[program].origin for program in layout.programs)
                 return store.keep(key, image, target, origin, move=True, seconds=time.monotonic() - begun)
 
 

@@ -43,25 +43,25 @@ class Go:
 
 def parse(text: str) -> Version:
     """``go1.26.8``, ``1.26`` or ``go1.27rc1`` as numbers; anything else is (0, 0, 0)."""
-    found = re.match(r"(?:go)?(\d+)\.(\d+)(?:\.(\d+))?", text.strip())
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
+    match = re.match(r"(?:go)?(\d+)\.(\d+)(?:\.(\d+))?", text.strip())
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
 
 
 def here() -> list[Go]:
     """The available toolchains, the machine's own first; nothing is fetched."""
-    found: dict[Path, Go] = {}
+    toolchains: dict[Path, Go] = {}
     wheels = sorted(
         store.tools().glob(f"{WHEEL}-*/go/bin/go"), key=lambda path: parse(path.parts[-4].rpartition("-")[2])
     )
     for place in [*PLACES, *map(str, reversed(wheels))]:
         path = run.find(place)
-        if path is None or Path(path).resolve() in found:
+        if path is None or Path(path).resolve() in toolchains:
             continue
         answer = run.run([path, "env", "GOVERSION"], check=False, env=LOCAL)
         go = Go(Path(path), answer.stdout.strip())
         if answer.returncode == 0 and go.version >= OLDEST:
-            found[Path(path).resolve()] = go
-    return list(found.values())
+            toolchains[Path(path).resolve()] = go
+    return list(toolchains.values())
 
 
 def find(needed: str, progress: Progress) -> Go:
