@@ -79,9 +79,9 @@ class Record:
 
     def add(self, field: str, value: str) -> None:
         """Add *value* to the list *field*, once."""
-        found: list[str] = getattr(self.changes, field)
-        if value not in found:
-            setattr(self.changes, field, [*found, value])
+        values: list[str] = getattr(self.changes, field)
+        if value not in values:
+            setattr(self.changes, field, [*values, value])
             self.save()
 
     def mark(self, field: str) -> None:

@@ -33,15 +33,15 @@ PURPOSES = (
 @named("programs", "winlab relies on the distribution's programs.")
 def programs(_host: Host) -> list[Requirement]:
     """The programs of the distribution, by what they are for."""
-    found = []
+    requirements = []
     for name, wanted, bad, why in PURPOSES:
         absent = packages.missing(wanted)
         if absent:
             detail = f"missing: {', '.join(package.needs for package in absent)}"
-            found.append(Requirement(name, bad, detail, why, packages.cure(absent)))
+            requirements.append(Requirement(name, bad, detail, why, packages.cure(absent)))
         else:
-            found.append(Requirement(name, Status.OK, "all there", why))
-    return found
+            requirements.append(Requirement(name, Status.OK, "all there", why))
+    return requirements
 
 
 @named("QEMU", "It runs the nodes.")
@@ -87,8 +87,8 @@ def kvm(host: Host) -> list[Requirement]:
     recorded = host.facts.accelerator if host.facts.recorded else None
     if KVM.exists() and not os.access(KVM, os.R_OK | os.W_OK):
         return [judge_kvm(None, "", recorded)]
-    found = kvmprobe.probe_kvm()
-    return [judge_kvm(found.works, found.why, recorded)]
+    probe = kvmprobe.probe_kvm()
+    return [judge_kvm(probe.works, probe.why, recorded)]
 
 
 def judge_kvm_mode(mode: int, group: str) -> Requirement:
@@ -129,12 +129,12 @@ def firmware_files(text: str) -> list[str]:
 
     The format is QEMU's docs/interop/firmware.json; libvirt itself chooses among these.
     """
-    found = json.loads(text)
-    if "uefi" not in found.get("interface-types", []):
+    descriptor = json.loads(text)
+    if "uefi" not in descriptor.get("interface-types", []):
         return []
-    if not any(target.get("architecture") == "x86_64" for target in found.get("targets", [])):
+    if not any(target.get("architecture") == "x86_64" for target in descriptor.get("targets", [])):
         return []
-    mapping = found.get("mapping", {})
+    mapping = descriptor.get("mapping", {})
     parts = [mapping.get("executable"), mapping.get("nvram-template")]
     return [part["filename"] for part in parts if part] or [mapping["filename"]]
 

@@ -62,15 +62,15 @@ def libvirt(_host: Host) -> list[Requirement]:
         cure = f"{SETUP} If it was run: 'systemctl status libvirtd', and see the check of the group."
         return [Requirement("libvirt", Status.FAIL, f"does not answer: {reason}", why, cure)]
     version = next((line.split()[-1] for line in said.stdout.splitlines() if "Using library" in line), "answers")
-    found = [Requirement("libvirt", Status.OK, version, why)]
+    requirements = [Requirement("libvirt", Status.OK, version, why)]
     name = f"storage pool {settings.POOL}"
     info = storage.virsh("pool-info", settings.POOL, check=False)
     if info.returncode != 0:
-        return [*found, Requirement(name, Status.FAIL, "missing", "It holds the disks of all labs.", SETUP)]
+        return [*requirements, Requirement(name, Status.FAIL, "missing", "It holds the disks of all labs.", SETUP)]
     running = any(line.split()[-1] == "running" for line in info.stdout.splitlines() if line.startswith("State"))
     if not running:
-        return [*found, Requirement(name, Status.FAIL, "stopped", "It holds the disks of all labs.", SETUP)]
-    return [*found, Requirement(name, Status.OK, "running", "It holds the disks of all labs.")]
+        return [*requirements, Requirement(name, Status.FAIL, "stopped", "It holds the disks of all labs.", SETUP)]
+    return [*requirements, Requirement(name, Status.OK, "running", "It holds the disks of all labs.")]
 
 
 @named("Open vSwitch", "Nodes' network cards are plugged into it.")
@@ -99,23 +99,23 @@ def ovn(_host: Host) -> list[Requirement]:
         reason = (said.stderr.strip().splitlines() or [""])[-1]
         cure = f"{SETUP} If it was run, see the check of the group."
         return [Requirement("OVN northbound", Status.FAIL, f"{settings.northbound()}: {reason}", why, cure)]
-    found = [Requirement("OVN northbound", Status.OK, settings.northbound(), why)]
+    requirements = [Requirement("OVN northbound", Status.OK, settings.northbound(), why)]
     # Each waits until the daemon has processed a new sequence number (man ovn-nbctl, --wait).
     if run([*base, "--wait=sb", "sync"], check=False, timeout=20).returncode != 0:
         return [
-            *found,
+            *requirements,
             Requirement("OVN northd", Status.FAIL, "is not up to date with the northbound database", why, SETUP),
         ]
-    found.append(Requirement("OVN northd", Status.OK, "follows", why))
+    requirements.append(Requirement("OVN northd", Status.OK, "follows", why))
     if run([*base, "--wait=hv", "sync"], check=False, timeout=20).returncode != 0:
         cure = f"{SETUP} With several hypervisors: look for one that is gone in 'ovn-sbctl show'."
-        found.append(
+        requirements.append(
             Requirement("OVN controller", Status.FAIL, "is not up to date (or one of several is not)", why, cure)
         )
     else:
-        found.append(Requirement("OVN controller", Status.OK, "follows", why))
+        requirements.append(Requirement("OVN controller", Status.OK, "follows", why))
     if settings.EXTERNAL_SWITCH not in said.stdout.split():
-        found.append(
+        requirements.append(
             Requirement(
                 "external switch",
                 Status.FAIL,
@@ -124,7 +124,7 @@ def ovn(_host: Host) -> list[Requirement]:
                 SETUP,
             )
         )
-    return found
+    return requirements
 
 
 @named("external bridge", "The host reaches labs through it.")
@@ -140,12 +140,12 @@ def bridge(host: Host) -> list[Requirement]:
     have = [f"{item['local']}/{item['prefixlen']}" for item in link["addr_info"] if item["family"] == "inet"]
     if address not in have or "UP" not in link["flags"]:
         return [Requirement(name, Status.FAIL, f"is down or does not have its address {address}", why, SETUP)]
-    found = [Requirement(name, Status.OK, address, why)]
+    requirements = [Requirement(name, Status.OK, address, why)]
     taken = subnet.collision(host.facts.external_cidr, subnet.used_here(settings.BRIDGE))
     if taken is not None:
         detail = f"{host.facts.external_cidr} is also in use elsewhere: {taken.how}"
         cure = "Remove that, or choose another subnet: 'sudo winlab host teardown', then 'sudo winlab host setup'."
-        found.append(
+        requirements.append(
             Requirement(
                 "external subnet",
                 Status.WARN,
@@ -154,7 +154,7 @@ def bridge(host: Host) -> list[Requirement]:
                 cure,
             )
         )
-    return [*found, _way_out(host)]
+    return [*requirements, _way_out(host)]
 
 
 def _way_out(host: Host) -> Requirement:

@@ -108,14 +108,14 @@ def libvirt_up() -> bool:
 
 def ovs_up() -> bool:
     """Whether both daemons of Open vSwitch run."""
-    found = [running(OVS_RUN / f"{name}.pid", name) for name in ("ovsdb-server", "ovs-vswitchd")]
-    return all(pid is not None for pid in found)
+    pids = [running(OVS_RUN / f"{name}.pid", name) for name in ("ovsdb-server", "ovs-vswitchd")]
+    return all(pid is not None for pid in pids)
 
 
 def northd_up() -> bool:
     """Whether OVN's two databases and northd run."""
-    found = [running(OVN_RUN / f"{name}.pid", "ovsdb-server") for name in ("ovnnb_db", "ovnsb_db")]
-    return all(pid is not None for pid in [*found, running(OVN_RUN / "ovn-northd.pid", "ovn-northd")])
+    pids = [running(OVN_RUN / f"{name}.pid", "ovsdb-server") for name in ("ovnnb_db", "ovnsb_db")]
+    return all(pid is not None for pid in [*pids, running(OVN_RUN / "ovn-northd.pid", "ovn-northd")])
 
 
 def controller_up() -> bool:

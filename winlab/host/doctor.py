@@ -16,13 +16,13 @@ def diagnose(needs: Needs | None = None) -> list[Requirement]:
 
     :param needs: what a plan needs; None: only report how much there is.
     """
-    found = []
+    requirements = []
     try:
         facts = read_facts()
     except UsageError as error:
-        found.append(Requirement("host facts", Status.FAIL, error.what, error.why, error.cure))
+        requirements.append(Requirement("host facts", Status.FAIL, error.what, error.why, error.cure))
         facts = HostFacts()
     host = Host(facts, needs)
     for check in (*checks_machine.CHECKS, *checks_services.CHECKS):
-        found += check(host)
-    return found
+        requirements += check(host)
+    return requirements

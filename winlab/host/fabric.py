@@ -43,8 +43,8 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 def ovs_ids() -> dict[str, str]:
     """``external_ids`` of the Open_vSwitch record."""
-    found = rows(vsctl("--format=json", "--columns=external_ids", "list", "Open_vSwitch"))
-    return dict(found[0]["external_ids"][1]) if found else {}
+    records = rows(vsctl("--format=json", "--columns=external_ids", "list", "Open_vSwitch"))
+    return dict(records[0]["external_ids"][1]) if records else {}
 
 
 def merge_mappings(text: str, physnet: str, bridge: str) -> str:
@@ -54,9 +54,9 @@ def merge_mappings(text: str, physnet: str, bridge: str) -> str:
     """
     pairs = [pair.strip() for pair in text.split(",") if pair.strip()]
     for pair in pairs:
-        name, _, found = pair.partition(":")
+        name, _, mapped = pair.partition(":")
         if name == physnet:
-            if found == bridge:
+            if mapped == bridge:
                 return ",".join(pairs)
             raise ConflictError(
                 f"OVN's bridge mapping '{pair}' is in the way.",
@@ -190,12 +190,12 @@ def ensure_socket(record: Record, progress: Progress) -> None:
     if (was.st_uid, was.st_gid, was.st_mode & 0o7777) != (owner, group, 0o2750):
         os.chown(folder, owner, group)
         folder.chmod(0o2750)
-    there = _connections()
-    if there and not wait_until(settings.NB_SOCKET.exists, 1):
+    connections = _connections()
+    if connections and not wait_until(settings.NB_SOCKET.exists, 1):
         # ovsdb-server started before the folder existed, and does not retry by itself.
-        _close(there)
-        there = []
-    if not there:
+        _close(connections)
+        connections = []
+    if not connections:
         progress.say(f"opening {settings.NB_SOCKET} for the group {settings.GROUP}")
         record.mark("connection")
         create = ("--id=@c", "create", "Connection", f'target="{CONNECTION}"', f"inactivity_probe={PROBE_MS}")
@@ -229,13 +229,13 @@ def ensure_switch(record: Record, progress: Progress) -> None:
     :raises ConflictError: a switch of that name exists and is not ours.
     """
     switch = settings.EXTERNAL_SWITCH
-    found = rows(nbctl("--format=json", "--columns=external_ids,ports", "find", "Logical_Switch", f"name={switch}"))
-    if found and dict(found[0]["external_ids"][1]).get("winlab") != "host":
+    switches = rows(nbctl("--format=json", "--columns=external_ids,ports", "find", "Logical_Switch", f"name={switch}"))
+    if switches and dict(switches[0]["external_ids"][1]).get("winlab") != "host":
         raise ConflictError(
             f"OVN has a logical switch '{switch}' that winlab did not create.",
             cure=f"Remove it with 'ovn-nbctl ls-del {switch}', if nothing needs it.",
         )
-    if found and nbctl("lsp-get-type", LOCALNET, check=False).stdout.strip() == "localnet":
+    if switches and nbctl("lsp-get-type", LOCALNET, check=False).stdout.strip() == "localnet":
         return
     progress.say(f"making the logical switch {switch}")
     record.mark("switch")

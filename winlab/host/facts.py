@@ -38,10 +38,10 @@ def read_facts(path: Path = HOST_FILE) -> HostFacts:
         said = f"The host's facts '{path}' can't be read."
         raise UsageError(said, why=str(error), cure=cure, causes=[error]) from error
     try:
-        found = yaml.safe_load(text)
-        if not isinstance(found, dict):
+        document = yaml.safe_load(text)
+        if not isinstance(document, dict):
             raise UsageError(f"The host's facts '{path}' can't be used.", why="It is not a mapping.", cure=cure)
-        return HostFacts.model_validate({**found, "recorded": True})
+        return HostFacts.model_validate({**document, "recorded": True})
     except yaml.YAMLError as error:
         raise UsageError(f"The host's facts '{path}' can't be used.", why=str(error), cure=cure) from error
     except ValidationError as error:
@@ -70,7 +70,7 @@ def write_facts(facts: HostFacts, path: Path = HOST_FILE) -> None:
 
 def parse_resolvers(text: str) -> list[str]:
     """The IPv4 name servers in a resolv.conf that guests can reach: all but the host's own loopback."""
-    found = []
+    servers = []
     for line in text.splitlines():
         words = line.split()
         if len(words) >= 2 and words[0] == "nameserver":
@@ -78,9 +78,9 @@ def parse_resolvers(text: str) -> list[str]:
                 address = ipaddress.ip_address(words[1].split("%")[0])
             except ValueError:
                 continue
-            if address.version == 4 and not address.is_loopback and str(address) not in found:
-                found.append(str(address))
-    return found
+            if address.version == 4 and not address.is_loopback and str(address) not in servers:
+                servers.append(str(address))
+    return servers
 
 
 def find_resolvers(
@@ -89,11 +89,11 @@ def find_resolvers(
     """The host's upstream DNS servers, or *otherwise* if guests could reach none of them."""
     for path in files:
         try:
-            found = parse_resolvers(path.read_text(encoding="utf-8", errors="replace"))
+            servers = parse_resolvers(path.read_text(encoding="utf-8", errors="replace"))
         except OSError:
             continue
-        if found:
-            return found
+        if servers:
+            return servers
     return list(otherwise)
 
 

@@ -10,18 +10,18 @@ from winlab.run import CommandError
 
 def _domains() -> dict[str, str]:
     """The uuids of the virtual machines with winlab's tag, and their labs."""
-    found = {}
+    labs_by_uuid = {}
     for uuid in storage.virsh("list", "--all", "--uuid").stdout.split():
         xml = storage.virsh("dumpxml", uuid, check=False).stdout
         lab = tags.lab_of(xml) if xml else None
         if lab is not None:
-            found[uuid] = lab
-    return found
+            labs_by_uuid[uuid] = lab
+    return labs_by_uuid
 
 
 def _rows() -> dict[tuple[str, str], str]:
     """The northbound rows of labs: (table, uuid) and the lab's name."""
-    found = {}
+    labs_by_row = {}
     for table in tags.TABLES:
         try:
             said = fabric.nbctl("--format=json", "--columns=_uuid,external_ids", "list", table)
@@ -30,8 +30,8 @@ def _rows() -> dict[tuple[str, str], str]:
         for row in fabric.rows(said):
             lab = dict(row["external_ids"][1]).get(tags.KEY)
             if lab and lab != tags.HOST:
-                found[(table, row["_uuid"][1])] = lab
-    return found
+                labs_by_row[(table, row["_uuid"][1])] = lab
+    return labs_by_row
 
 
 def find() -> set[str]:

@@ -88,7 +88,7 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
     kvm = kvmprobe.probe_kvm()
     if not kvm.works:
         progress.say(f"KVM does not work here, guests will be emulated (slow): {kvm.why}")
-    found = HostFacts(
+    host_facts = HostFacts(
         external_cidr=cidr,
         # at boot the network may be late; then the previous name servers are the better choice
         resolvers=facts.find_resolvers(otherwise=known.resolvers),
@@ -99,13 +99,13 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
         emulator_version=facts.find_emulator_version(),
     )
     record.add("files", str(settings.HOST_FILE))
-    facts.write_facts(found)
+    facts.write_facts(host_facts)
     if daemons.has_systemd():
         _write(units.UNIT, units.unit_text(sys.executable), record)
         run(["systemctl", "daemon-reload"], timeout=60)
         run(["systemctl", "enable", "--quiet", units.UNIT.name], timeout=60)
     progress.say("the host is ready", 1.0)
-    return found.model_copy(update={"recorded": True})
+    return host_facts.model_copy(update={"recorded": True})
 
 
 def _known(progress: Progress) -> HostFacts:

@@ -43,13 +43,13 @@ def ensure_pool(record: Record, progress: Progress) -> None:
 
     :raises ConflictError: a pool of that name has another folder.
     """
-    there = virsh("pool-dumpxml", settings.POOL, check=False)
-    if there.returncode == 0 and pool_path(there.stdout) != str(settings.POOL_PATH):
+    pool = virsh("pool-dumpxml", settings.POOL, check=False)
+    if pool.returncode == 0 and pool_path(pool.stdout) != str(settings.POOL_PATH):
         raise ConflictError(
-            f"libvirt has a storage pool '{settings.POOL}' at '{pool_path(there.stdout)}' that winlab did not create.",
+            f"libvirt has a storage pool '{settings.POOL}' at '{pool_path(pool.stdout)}' that winlab did not create.",
             cure=f"Rename or undefine it: 'virsh pool-undefine {settings.POOL}'.",
         )
-    if there.returncode != 0:
+    if pool.returncode != 0:
         progress.say(f"making the storage pool {settings.POOL}")
         record.mark("pool")
         record.add("folders", str(settings.POOL_PATH))

@@ -40,13 +40,13 @@ def used_networks(
     routes: Iterable[Mapping[str, Any]], links: Iterable[Mapping[str, Any]], own_bridge: str
 ) -> list[Used]:
     """The IPv4 networks in ``ip -j route show table all`` and ``ip -j addr``, except our bridge's own."""
-    found = []
+    used = []
     for route in routes:
         device = str(route.get("dev", route.get("type", "")))
         network = _network(str(route.get("dst", "")))
         if network is not None and network.prefixlen > WIDE and device != own_bridge:
             table = str(route.get("table", "main"))
-            found.append(Used(network, device, f"route {route['dst']} dev {device} table {table}"))
+            used.append(Used(network, device, f"route {route['dst']} dev {device} table {table}"))
     for link in links:
         device = str(link.get("ifname", ""))
         for address in link.get("addr_info", []):
@@ -54,8 +54,8 @@ def used_networks(
                 text = f"{address['local']}/{address['prefixlen']}"
                 network = _network(text)
                 if network is not None:
-                    found.append(Used(network, device, f"address {text} dev {device}"))
-    return found
+                    used.append(Used(network, device, f"address {text} dev {device}"))
+    return used
 
 
 def used_here(own_bridge: str) -> list[Used]:
@@ -115,11 +115,11 @@ def choose(asked: str | None, recorded: str | None, used: Iterable[Used]) -> str
             )
         return recorded
     if asked is not None:
-        found = collision(asked, used)
-        if found is not None:
+        conflict = collision(asked, used)
+        if conflict is not None:
             raise ConflictError(
-                f"The subnet {asked} is in use on interface '{found.device}'.",
-                why=f"This host has: {found.how}",
+                f"The subnet {asked} is in use on interface '{conflict.device}'.",
+                why=f"This host has: {conflict.how}",
                 cure="Give another --external-cidr, or leave it out: then a free one is chosen.",
             )
         return asked
@@ -128,6 +128,6 @@ def choose(asked: str | None, recorded: str | None, used: Iterable[Used]) -> str
             return candidate
     raise ConflictError(
         "No subnet is free for the labs' external network.",
-        why="; ".join(f"{cidr}: {found.how}" for cidr in CANDIDATES if (found := collision(cidr, used))),
+        why="; ".join(f"{cidr}: {conflict.how}" for cidr in CANDIDATES if (conflict := collision(cidr, used))),
         cure="Give a free one with --external-cidr.",
     )

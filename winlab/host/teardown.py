@@ -26,16 +26,16 @@ def teardown(progress: Progress, *, force: bool = False) -> None:
     record = Record()
     before = record.changes.model_copy(deep=True)
     again = _start(record, progress) if record.path.exists() else []
-    found = labs.find()
-    if found and not force:
+    remaining = labs.find()
+    if remaining and not force:
         if again:
             daemons.stop_again(again, before, record, progress)
         raise ConflictError(
-            f"There are labs on this host: {', '.join(sorted(found))}.",
+            f"There are labs on this host: {', '.join(sorted(remaining))}.",
             why="Their machines, disks and networks would be lost.",
             cure="Run 'winlab destroy' for each, or use --force to remove them, too.",
         )
-    if found:
+    if remaining:
         labs.remove(progress)
 
     if not record.path.exists():
@@ -61,17 +61,17 @@ def teardown(progress: Progress, *, force: bool = False) -> None:
 
 def needed(changes: Changes) -> list[str]:
     """The services that must run to undo *changes*, in the order of starting."""
-    found = []
+    services = []
     if changes.pool:
-        found.append("libvirt")
+        services.append("libvirt")
     # The controller removes its patch ports when the external switch is removed, also from foreign bridges.
     if changes.bridges or changes.mapping or changes.ovs_ids or changes.switch:
-        found.append("ovs")
+        services.append("ovs")
     if changes.switch or changes.connection:
-        found.append("ovn-central")
+        services.append("ovn-central")
     if changes.switch:
-        found.append("ovn-host")
-    return found
+        services.append("ovn-host")
+    return services
 
 
 def _start(record: Record, progress: Progress) -> list[str]:
