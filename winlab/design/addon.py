@@ -176,8 +176,8 @@ def _rendered(folder: Path, values: Mapping[str, Any]) -> list[Object]:
     texts = _texts(folder)
     # StrictUndefined: a misspelt name is an error, not an empty value. What is rendered is YAML, so nothing is escaped
     environment = Environment(loader=DictLoader(texts), undefined=StrictUndefined, autoescape=False)  # noqa: S701
-    made = (yaml.safe_load_all(environment.get_template(name).render(values)) for name in texts)
-    return [document for documents in made for document in documents if document]
+    rendered = (yaml.safe_load_all(environment.get_template(name).render(values)) for name in texts)
+    return [document for documents in rendered for document in documents if document]
 
 
 @cache
@@ -186,23 +186,23 @@ def registry() -> dict[str, Addon]:
 
     :raises HostError: one can't be loaded, or two have one name; the message names the package.
     """
-    found: dict[str, Addon] = {}
+    addons: dict[str, Addon] = {}
     for extension in extensions.load(extensions.ADDONS):
-        made = extension.value
-        if not isinstance(made, Addon) or not NAME.fullmatch(made.name):
+        addon = extension.value
+        if not isinstance(addon, Addon) or not NAME.fullmatch(addon.name):
             raise HostError(
-                f"The package '{extension.origin}' brings no add-on.",
+                f"The package '{extension.origin}' provides no add-on.",
                 why=f"Its entry point of the group {extensions.ADDONS.name} should name an object of a subclass of "
                 "winlab.addons.api.Addon with a name of lower-case letters, digits and hyphens.",
-                cure="docs/addons.md tells how to write one.",
+                cure="docs/addons.md explains how to write one.",
             )
-        if made.name in found:
+        if addon.name in addons:
             raise HostError(
-                f"There are two add-ons '{made.name}', one of them of the package '{extension.origin}'.",
+                f"There are two add-ons '{addon.name}', one of them of the package '{extension.origin}'.",
                 cure="Uninstall one of the packages.",
             )
-        found[made.name] = made
-    return found
+        addons[addon.name] = addon
+    return addons
 
 
 def read(names: Mapping[str, object]) -> None:
@@ -226,10 +226,10 @@ def _validated(raw: object) -> dict[str, AddonSettings]:
     if not isinstance(raw, Mapping):
         raise PydanticCustomError("addons", "addons should be a mapping: the name of each add-on, and its settings")
     try:
-        made = _model().model_validate({name: {} if value is None else value for name, value in raw.items()})
+        validated = _model().model_validate({name: {} if value is None else value for name, value in raw.items()})
     except ValidationError as error:
         raise ValidationError.from_exception_data("Addons", list(_named(error))) from error
-    return {name: getattr(made, name) for name in raw}
+    return {name: getattr(validated, name) for name in raw}
 
 
 def _named(error: ValidationError) -> Iterator[InitErrorDetails]:
@@ -264,7 +264,7 @@ class _Validated:
 
 
 def _shown(settings: Mapping[str, AddonSettings]) -> dict[str, Any]:
-    return {name: one.model_dump(mode="json") for name, one in settings.items()}
+    return {name: values.model_dump(mode="json") for name, values in settings.items()}
 
 
 ByName = Annotated[dict[str, AddonSettings], _Validated()]  # a field of a pydantic model

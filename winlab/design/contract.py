@@ -23,7 +23,7 @@ Sha256ByName = dict[str, str]
 LINUX: tuple[SystemName, ...] = ("linux",)
 WINDOWS: tuple[SystemName, ...] = ("windows",)
 BOTH: tuple[SystemName, ...] = ("linux", "windows")
-LINUX_ONLY, WINDOWS_ONLY = {"on": "linux"}, {"on": "windows"}  # a setting that the other system's script lacks
+LINUX_ONLY, WINDOWS_ONLY = {"on": "linux"}, {"on": "windows"}  # a setting that the other system's script does not have
 
 
 class CallResult(BaseModel):
@@ -54,16 +54,16 @@ class Call(Generic[R]):
     @classmethod
     def known(cls, system: str) -> set[str]:
         """The names of the settings that this system's script has."""
-        found = fields(cls)  # type: ignore[arg-type]
-        return {one.name for one in found if one.metadata.get("on", system) == system}
+        settings = fields(cls)  # type: ignore[arg-type]
+        return {setting.name for setting in settings if setting.metadata.get("on", system) == system}
 
-    def read(self, told: dict[str, Any], node: str) -> R:
+    def read(self, output: dict[str, Any], node: str) -> R:
         """The result, from the script's output.
 
         :raises GuestError: a field is missing or has the wrong type.
         """
         try:
-            return self.result.model_validate(told)  # type: ignore[return-value]
+            return self.result.model_validate(output)  # type: ignore[return-value]
         except ValidationError as error:
             wrong = {
                 ".".join(map(str, row["loc"])) or "the whole": row["msg"] for row in error.errors(include_input=False)

@@ -46,10 +46,10 @@ def test_ours_are_found_by_looking() -> None:
     ("code", "what", "why"),
     [
         ("import nothing_like_it", "'winlab-bad 0.1' can't be loaded", "nothing_like_it"),
-        ("ADDON = 3", "'winlab-bad 0.1' brings no add-on", "winlab.addons.api.Addon"),
+        ("ADDON = 3", "'winlab-bad 0.1' provides no add-on", "winlab.addons.api.Addon"),
         (
             "from winlab.addons.api import Addon\nclass A(Addon):\n    name = 'Big Name'\nADDON = A()",
-            "'winlab-bad 0.1' brings no add-on",
+            "'winlab-bad 0.1' provides no add-on",
             "lower-case",
         ),
         (

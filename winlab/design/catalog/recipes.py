@@ -161,7 +161,7 @@ def systems() -> list[str]:
 
 def stand_ins(recipe: Recipe) -> list[Recipe]:
     """The stand-ins for the system in *recipe*'s image, which play it in a rehearsal; none if it plays itself."""
-    return [one for one in map(get, systems()) if one.stand_in and one.os == recipe.os]
+    return [other for other in map(get, systems()) if other.stand_in and other.os == recipe.os]
 
 
 @cache
@@ -177,7 +177,7 @@ def get(name: str) -> Recipe:
 
 def evaluations() -> list[tuple[str, Evaluation]]:
     """All known evaluation media, with the names of their recipes."""
-    return [(name, one) for name in names() for one in get(name).evaluations]
+    return [(name, evaluation) for name in names() for evaluation in get(name).evaluations]
 
 
 def _entry_point(build: Build) -> EntryPoint | None:
@@ -195,11 +195,11 @@ def builder(recipe: Recipe) -> ImageBuilder:
     :raises HostError: it is not installed; the cure names the package.
     """
     assert recipe.build is not None
-    found = _entry_point(recipe.build)
-    if found is None:
+    entry_point = _entry_point(recipe.build)
+    if entry_point is None:
         raise HostError(
             f"The builder of image '{recipe.name}' is not installed.",
             why=f"No installed package has an entry point '{recipe.build.builder}' in the group '{BUILDERS}'.",
             cure=f"Install it: pip install '{recipe.build.package}'.",
         )
-    return cast(ImageBuilder, found.load())
+    return cast(ImageBuilder, entry_point.load())

@@ -80,7 +80,7 @@ class KnownGood(_Model):
         if len(set(names)) < len(names):
             raise ValueError("a minor version has two combinations")
         if self.default not in names:
-            raise ValueError(f"the default {self.default} is no combination")
+            raise ValueError(f"the default {self.default} is not one of the combinations")
         return self
 
 
@@ -117,12 +117,13 @@ def get(name: str | None = None, *, allow_untested: bool = False) -> Versions:
     :raises UsageError: there is no such combination; the message names the nearest one.
     """
     wanted = name or load().default
-    found = _NAME.fullmatch(wanted.strip())
-    if not found:
+    match = _NAME.fullmatch(wanted.strip())
+    if not match:
         raise UsageError(
-            f"'{wanted}' is no version of Kubernetes.", cure=f"Give one of {', '.join(names())}, or one like v1.36.3."
+            f"'{wanted}' is not a version of Kubernetes.",
+            cure=f"Give one of {', '.join(names())}, or one like v1.36.3.",
         )
-    minor, patch = int(found[1]), found[2]
+    minor, patch = int(match[1]), match[2]
     good = _nearest(minor)
     release = good.kubernetes if patch is None else f"v1.{minor}.{patch}"
     if good.minor == minor and release == good.kubernetes:
@@ -132,11 +133,11 @@ def get(name: str | None = None, *, allow_untested: bool = False) -> Versions:
             f"Kubernetes {wanted} is not a known-good combination.",
             why=f"Known are {', '.join(f'{other.name} ({other.kubernetes})' for other in load().combinations)}.",
             cure=f"The nearest is --set kubernetes.version={good.name} ({summary(good)})."
-            " To try yours all the same, add --set kubernetes.untested=true.",
+            " To try yours anyway, add --set kubernetes.untested=true.",
         )
     if good.minor != minor and patch is None:
         raise UsageError(
-            f"Of Kubernetes {wanted} winlab knows no release.", cure=f"Give it in full, such as v1.{minor}.0."
+            f"winlab knows no release of Kubernetes {wanted}.", cure=f"Give it in full, such as v1.{minor}.0."
         )
     if minor < OLDEST_MINOR:
         raise UsageError(
@@ -165,10 +166,10 @@ def build_number(text: str) -> tuple[int, int]:
 
     :raises UsageError: it is not a build number.
     """
-    found = re.fullmatch(r"(?:10\.0\.)?([0-9]{5})\.([0-9]+)", text.strip())
-    if not found:
-        raise UsageError(f"'{text}' is no build of Windows.", cure="It should look like 20348.2762.")
-    return int(found[1]), int(found[2])
+    match = re.fullmatch(r"(?:10\.0\.)?([0-9]{5})\.([0-9]+)", text.strip())
+    if not match:
+        raise UsageError(f"'{text}' is not a build of Windows.", cure="It should look like 20348.2762.")
+    return int(match[1]), int(match[2])
 
 
 def summary(row: Versions) -> str:

@@ -27,23 +27,23 @@ def profiles() -> dict[str, Profile]:
 
     :raises HostError: one can't be loaded, or two have one name; the message names the package.
     """
-    found: dict[str, Profile] = {}
+    by_name: dict[str, Profile] = {}
     for extension in extensions.load(extensions.CNI):
-        made = extension.value
-        if not isinstance(made, Sequence) or not all(isinstance(profile, Profile) for profile in made):
+        value = extension.value
+        if not isinstance(value, Sequence) or not all(isinstance(profile, Profile) for profile in value):
             raise HostError(
-                f"The package '{extension.origin}' brings no CNI profiles.",
+                f"The package '{extension.origin}' provides no CNI profiles.",
                 why=f"Its entry point of the group {extensions.CNI.name} should name a tuple of Profile objects.",
-                cure="docs/cni.md tells how to write one.",
+                cure="docs/cni.md explains how to write one.",
             )
-        for profile in made:
-            if profile.name in (*found, ELSEWHERE.name):
+        for profile in value:
+            if profile.name in (*by_name, ELSEWHERE.name):
                 raise HostError(
                     f"There are two CNI profiles '{profile.name}', one of them of the package '{extension.origin}'.",
                     cure="Uninstall one of the packages.",
                 )
-            found[profile.name] = profile
-    return found
+            by_name[profile.name] = profile
+    return by_name
 
 
 def names() -> list[str]:

@@ -37,12 +37,12 @@ def check(profile: Profile, network: PodNetwork, nodes: Sequence[NodeNetwork]) -
 
     :raises UsageError: it can't; the message names all problems, each with its cure.
     """
-    found = problems(profile, network, nodes)
-    if found:
+    all_problems = problems(profile, network, nodes)
+    if all_problems:
         raise UsageError(
             f"The pods' network can't work with the CNI profile '{profile.name}'.",
-            why=" ".join(problem.what for problem in found),
-            cure=" ".join(dict.fromkeys(problem.cure for problem in found)),
+            why=" ".join(problem.what for problem in all_problems),
+            cure=" ".join(dict.fromkeys(problem.cure for problem in all_problems)),
         )
 
 
@@ -55,26 +55,28 @@ def problems(profile: Profile, network: PodNetwork, nodes: Sequence[NodeNetwork]
         "external": network.external_cidr,
     }
     parsed: dict[str, ipaddress.IPv4Network] = {}
-    found: list[Problem] = []
+    all_problems: list[Problem] = []
     for name, text in cidrs.items():
         try:
             parsed[name] = ipaddress.IPv4Network(text)
         except ValueError as error:
-            found.append(_unreadable(name, text, error))
-    found += _overlaps(parsed)
+            all_problems.append(_unreadable(name, text, error))
+    all_problems += _overlaps(parsed)
     if "pods" in parsed:
-        found += _pod_sizes(parsed["pods"], nodes)
+        all_problems += _pod_sizes(parsed["pods"], nodes)
     if "services" in parsed:
-        found += _services(parsed["services"], network.cluster_dns)
+        all_problems += _services(parsed["services"], network.cluster_dns)
     if not DOMAIN.fullmatch(network.cluster_domain):
-        found.append(
-            Problem(f"'{network.cluster_domain}' is no domain name.", "Take a lower-case one, such as cluster.local.")
+        all_problems.append(
+            Problem(
+                f"'{network.cluster_domain}' is not a domain name.", "Take a lower-case one, such as cluster.local."
+            )
         )
-    found += _mtu(network, nodes)
-    found += _vxlan(profile, network)
+    all_problems += _mtu(network, nodes)
+    all_problems += _vxlan(profile, network)
     if "lab" in parsed and "pods" in parsed:
-        found += _nodes(parsed["lab"], parsed["pods"], nodes)
-    return [*found, *profile.own_problems(network, nodes)]
+        all_problems += _nodes(parsed["lab"], parsed["pods"], nodes)
+    return [*all_problems, *profile.own_problems(network, nodes)]
 
 
 def _unreadable(name: str, text: str, error: ValueError) -> Problem:
@@ -82,7 +84,7 @@ def _unreadable(name: str, text: str, error: ValueError) -> Problem:
         ipaddress.IPv6Network(text)
     except ValueError:
         cure = f"Give {SETTINGS[name]} an IPv4 network without host bits, such as 10.244.0.0/16."
-        return Problem(f"The network of the {name}, '{text}', is no IPv4 network: {error}.", cure)
+        return Problem(f"The network of the {name}, '{text}', is not an IPv4 network: {error}.", cure)
     return Problem(
         f"The network of the {name}, {text}, is IPv6.",
         f"Give {SETTINGS[name]} an IPv4 network: no profile of winlab does IPv6, as Calico and HNS overlays can't "
@@ -125,12 +127,12 @@ def _services(services: ipaddress.IPv4Network, dns: str) -> Iterator[Problem]:
     try:
         address = ipaddress.IPv4Address(dns)
     except ValueError:
-        yield Problem(f"The cluster's name server '{dns}' is no IPv4 address.", f"Take {services[10]}.")
+        yield Problem(f"The cluster's name server '{dns}' is not an IPv4 address.", f"Take {services[10]}.")
         return
     # the first address is the API server's own service
     if address not in services or address in (services[0], services[1], services[-1]):
         yield Problem(
-            f"The cluster's name server {dns} is no free address of the services' network {services}.",
+            f"The cluster's name server {dns} is not a free address of the services' network {services}.",
             f"Take {services[10]}.",
         )
 

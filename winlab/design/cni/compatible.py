@@ -38,14 +38,14 @@ def check(chosen: Versions, windows_release: str, build: str | None, profile: st
 
 def _profiles(row: Versions, release: str) -> list[str]:
     """The profiles known to work with this minor version on this release, in the registry's order."""
-    return [name for name, one in cni.profiles().items() if one.known.goes(name, row.name, release)]
+    return [name for name, profile in cni.profiles().items() if profile.known.goes(name, row.name, release)]
 
 
 def _no_profile(chosen: Versions, release: str) -> str:
-    found = _profiles(chosen, release)
-    if not found:
+    working = _profiles(chosen, release)
+    if not working:
         return f"Kubernetes {chosen.name} is not known to work on Windows Server {release}."
-    return f"With Kubernetes {chosen.name} on Windows Server {release} are known: {', '.join(found)}."
+    return f"With Kubernetes {chosen.name} on Windows Server {release} are known: {', '.join(working)}."
 
 
 def _instead(chosen: Versions, release: str, profile: str) -> str:
@@ -55,8 +55,8 @@ def _instead(chosen: Versions, release: str, profile: str) -> str:
         if profile in _profiles(row, release):
             return f"The nearest that does: --set kubernetes.version={row.name} ({summary(row)})."
     for row in rows:
-        if found := _profiles(row, release):
-            return f"The nearest that does: --set kubernetes.version={row.name} --set network.cni={found[0]}."
+        if working := _profiles(row, release):
+            return f"The nearest that does: --set kubernetes.version={row.name} --set network.cni={working[0]}."
     known = versions.load().windows
     other = max((other for other in known if _profiles(chosen, other)), default=max(known))
     return f"Take Windows Server {other}."

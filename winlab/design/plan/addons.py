@@ -38,7 +38,7 @@ def require_none(wanted: Collection[str]) -> None:
         raise UsageError(
             "A lab that joins a cluster made elsewhere has no add-ons.",
             why="They are installed into the lab's own cluster.",
-            cure="Leave out 'addons', and install them there in the way of that cluster.",
+            cure="Leave out 'addons', and install them the way that cluster installs its own.",
         )
 
 
@@ -49,8 +49,8 @@ def decide(wanted: Mapping[str, AddonSettings], lab: PlannedLab, minor: int) -> 
     :param minor: of the lab's Kubernetes: 36 for 1.36.
     :raises UsageError: the lab can't have one of them; the message names all reasons.
     """
-    found = {name: addon.registry()[name].problems(settings, lab) for name, settings in wanted.items()}
-    every = [(name, problem) for name, problems in found.items() for problem in problems]
+    by_addon = {name: addon.registry()[name].problems(settings, lab) for name, settings in wanted.items()}
+    every = [(name, problem) for name, problems in by_addon.items() for problem in problems]
     if every:
         raise UsageError(
             f"The lab can't have these add-ons: {', '.join(dict.fromkeys(name for name, _ in every))}.",
@@ -62,17 +62,17 @@ def decide(wanted: Mapping[str, AddonSettings], lab: PlannedLab, minor: int) -> 
 
 def manifests(row: AddonPlan, lab: PlannedLab) -> list[Object]:
     """The objects to apply for one add-on of a lab."""
-    one = addon.registry()[row.name]
-    return one.manifests(one.Settings.model_validate(row.settings), lab, row.versions)
+    definition = addon.registry()[row.name]
+    return definition.manifests(definition.Settings.model_validate(row.settings), lab, row.versions)
 
 
 def _decided(name: str, settings: AddonSettings, lab: PlannedLab, minor: int) -> AddonPlan:
-    one = addon.registry()[name]
-    versions = one.load().of(minor)
+    definition = addon.registry()[name]
+    versions = definition.load().of(minor)
     return AddonPlan(
         name=name,
         settings=settings.model_dump(mode="json"),
         versions=versions,
-        artifacts=tuple(one.required(settings, lab, versions)),
+        artifacts=tuple(definition.required(settings, lab, versions)),
         pools=tuple(pool.name for _, pool in addon_pools.each(addon_pools.pools({name: settings})) if pool.count),
     )

@@ -127,7 +127,7 @@ def _not_newer(spec: Spec, foreign: ForeignCluster) -> str:
     raise UsageError(
         f"The cluster's Kubernetes {foreign.version} is older than all that winlab knows.",
         why=f"Known are {', '.join(versions.names())}, and a kubelet must not be newer than its API server.",
-        cure=f"To try it all the same: --set kubernetes.version={foreign.version} --set kubernetes.untested=true.",
+        cure=f"To try it anyway: --set kubernetes.version={foreign.version} --set kubernetes.untested=true.",
     )
 
 

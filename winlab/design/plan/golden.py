@@ -42,9 +42,9 @@ def _made_elsewhere(node: WindowsNode, stock: Stock) -> str | None:
     if recipe.build or recipe.download or node.windows.own_medium or node.image in stock.media:
         return None
     ours = inputs(node, stock)
-    for one in reversed(stock.golden):
-        if one.image == node.image and one.key == sha256_of({**ours, "medium": one.medium})[:16]:
-            return one.key
+    for cached in reversed(stock.golden):
+        if cached.image == node.image and cached.key == sha256_of({**ours, "medium": cached.medium})[:16]:
+            return cached.key
     return None
 
 
@@ -64,8 +64,8 @@ def inputs(node: WindowsNode, stock: Stock) -> dict[str, Any]:
 
 def told(node: WindowsNode, stock: Stock) -> dict[str, Any]:
     """The inputs as the image's manifest has them; it records only that there was a product key."""
-    found = inputs(node, stock)
-    return {**found, "windows": {**found["windows"], "product_key": bool(found["windows"]["product_key"])}}
+    given = inputs(node, stock)
+    return {**given, "windows": {**given["windows"], "product_key": bool(given["windows"]["product_key"])}}
 
 
 def files(windows: WindowsPlan) -> Iterator[tuple[str, str]]:
@@ -89,8 +89,8 @@ def base_volume(image: str, key_: str) -> str:
 
 def key_of(volume: str) -> str | None:
     """The key of the golden image that a base volume holds; None if it holds something else."""
-    found = re.fullmatch(r"base-.+-golden-([0-9a-f]{16})\.qcow2", volume)
-    return found[1] if found else None
+    match = re.fullmatch(r"base-.+-golden-([0-9a-f]{16})\.qcow2", volume)
+    return match[1] if match else None
 
 
 def clone(node: NodePlan, stock: Stock) -> NodePlan:
@@ -115,17 +115,17 @@ def builders(plan: Plan, installed: Sequence[NodePlan]) -> tuple[Plan, ...]:
     :param installed: the plan's workers as they would be installed without golden images.
     """
     by_name = {node.name: node for node in installed if isinstance(node, WindowsNode)}
-    made: dict[str, Plan] = {}
+    plans: dict[str, Plan] = {}
     taken = {plan.network.router_external, *(node.floating for node in plan.nodes)}
     for clone_ in plan.clones():
         name = str(clone_.windows.golden)
-        if name in made:
+        if name in plans:
             continue
-        lab = _lab(name, {other.lab for other in made.values()})
+        lab = _lab(name, {other.lab for other in plans.values()})
         outside = _outside(plan, lab, taken)
         taken.update(outside)
-        made[name] = _builder(plan, by_name[clone_.name], lab, outside, name)
-    return tuple(made.values())
+        plans[name] = _builder(plan, by_name[clone_.name], lab, outside, name)
+    return tuple(plans.values())
 
 
 def _lab(key_: str, others: set[str]) -> str:
@@ -137,9 +137,9 @@ def _outside(plan: Plan, lab: str, taken: set[str]) -> list[str]:
     """External addresses for a builder's router and machine. Several names may lead to the same block."""
     for number in range(1, 100):
         name = lab if number == 1 else f"{lab}-{number}"
-        found = addresses.external_block(plan.host.external_cidr, name, 2, None)
-        if taken.isdisjoint(found):
-            return found
+        block = addresses.external_block(plan.host.external_cidr, name, 2, None)
+        if taken.isdisjoint(block):
+            return block
     raise UsageError(
         f"The external network {plan.host.external_cidr} is too small for the lab and the machines that make its "
         "golden images.",
@@ -159,7 +159,7 @@ def _builder(plan: Plan, first: WindowsNode, lab: str, outside: list[str], key_:
             "port": addresses.make_uuid(lab, MACHINE, "port"),
             "address": addresses.inner(cidr, PLACE),
             "floating": outside[1],
-            "volumes": tuple(_renamed(one, plan.lab, first.name, lab) for one in first.volumes),
+            "volumes": tuple(_renamed(volume, plan.lab, first.name, lab) for volume in first.volumes),
             "windows": first.windows.model_copy(update={"computer_name": MACHINE.upper()}),
         }
     )

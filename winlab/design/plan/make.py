@@ -97,7 +97,7 @@ def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignC
             node = _worker(pool, where, stock)
             installed.append(node)
             nodes.append(golden.clone(node, stock) if pool.golden else node)
-    made = Plan(
+    planned = Plan(
         lab=lab,
         host=facts,
         network=NetworkPlan(
@@ -120,8 +120,8 @@ def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignC
         else clusters.decide_joined(spec, nodes, facts.external_cidr, foreign),
         nodes=tuple(nodes),
     )
-    chosen = addons.decide(spec.addons, made, made.cluster.versions.minor)
-    return made.model_copy(update={"builders": golden.builders(made, installed), "addons": chosen})
+    chosen = addons.decide(spec.addons, planned, planned.cluster.versions.minor)
+    return planned.model_copy(update={"builders": golden.builders(planned, installed), "addons": chosen})
 
 
 def _worker(row: Pool, place: Place, stock: Stock) -> NodePlan:

@@ -64,7 +64,7 @@ class WindowsPlan(_Model):
     golden: str | None = None
 
     def lasting(self) -> dict[str, Any]:
-        """What identifies it while its lab stands.
+        """What identifies it while its lab exists.
 
         A medium or drivers that the spec names count by content, additions by name. What the cache decides does not
         count: which catalog medium, which published drivers, which golden image.
@@ -79,9 +79,9 @@ class WindowsPlan(_Model):
             "medium": self.medium if self.own_medium else None,
             "drivers": self.drivers if self.own_drivers else None,
             "openssh": self.openssh is not None,
-            "scripts": [one.name for one in self.scripts],
-            "files": [one.name for one in self.files],
-            "extra_drivers": [[one.name for one in folder] for folder in self.extra_drivers],
+            "scripts": [script.name for script in self.scripts],
+            "files": [file.name for file in self.files],
+            "extra_drivers": [[file.name for file in folder] for folder in self.extra_drivers],
             "template": self.template and self.template.name,
         }
 
@@ -142,7 +142,7 @@ class LinuxNode(_Node):
         return LINUX
 
     def lasting(self) -> dict[str, Any]:
-        """What identifies the node while its lab stands."""
+        """What identifies the node while its lab exists."""
         return self._lasting()
 
     def without_secrets(self) -> LinuxNode:
@@ -167,7 +167,7 @@ class WindowsNode(_Node):
         return self.windows.golden is not None
 
     def lasting(self) -> dict[str, Any]:
-        """What identifies the node while its lab stands."""
+        """What identifies the node while its lab exists."""
         return {**self._lasting(), "windows": self.windows.lasting()}
 
     def without_secrets(self) -> WindowsNode:
@@ -209,7 +209,7 @@ class ClusterPlan(_Model):
         return {**self.versions.by_name, **self.components}
 
     def lasting(self) -> dict[str, Any]:
-        """What identifies the cluster while it stands; of a checkout only whether there is one."""
+        """What identifies the cluster while it exists; of a checkout only whether there is one."""
         return {**self.model_dump(mode="json", exclude={"source"}), "source": self.source is not None}
 
 
@@ -249,7 +249,7 @@ class Plan(_Model):
 
     @property
     def digest(self) -> str:
-        """Identifies the lab: 16 hex digits of the SHA-256 over what lasts while it stands.
+        """Identifies the lab: 16 hex digits of the SHA-256 over what lasts while it exists.
 
         So ``create`` can continue a lab with a newer winlab and newer images, a moved cache or a renamed medium.
         The host's abilities (checked at every boot) and resolvers don't count either.
@@ -267,7 +267,9 @@ class Plan(_Model):
     @property
     def components(self) -> dict[str, str]:
         """The versions of extensions' parts, by name: the CNI profile's and the add-ons'."""
-        return dict(self.cluster.components, **{name: one for row in self.addons for name, one in row.versions.items()})
+        return dict(
+            self.cluster.components, **{name: version for row in self.addons for name, version in row.versions.items()}
+        )
 
     @property
     def joins(self) -> bool:
@@ -299,7 +301,7 @@ class Plan(_Model):
 
     def systems(self) -> tuple[System, ...]:
         """The systems that the nodes run."""
-        return tuple(one for one in SYSTEMS if any(node.system is one for node in self.nodes))
+        return tuple(system for system in SYSTEMS if any(node.system is system for node in self.nodes))
 
     def clones(self, golden: str | None = None) -> tuple[WindowsNode, ...]:
         """The nodes whose disks are based on a golden image, or on the one with this key."""

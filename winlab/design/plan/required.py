@@ -40,8 +40,8 @@ class RequiredPayload:
 def payloads(plan: Plan) -> list[RequiredPayload]:
     """One payload for each operating system in the lab."""
     return [
-        RequiredPayload(one.name, _programs(plan, one), _plugins(plan, one), _images(plan, one))
-        for one in plan.systems()
+        RequiredPayload(system.name, _programs(plan, system), _plugins(plan, system), _images(plan, system))
+        for system in plan.systems()
     ]
 
 
@@ -60,15 +60,15 @@ def node_images(plan: Plan, *, controller: bool) -> list[str]:
 
 def every(plan: Plan) -> list[Artifact]:
     """Everything that the lab needs; :func:`optional` says what is not essential."""
-    found: dict[Artifact, None] = {}
+    artifacts: dict[Artifact, None] = {}
     for payload in payloads(plan):
-        found.update(dict.fromkeys(payload.artifacts))
-    found[kubectl(plan.cluster.versions)] = None  # a lab that joins a cluster made elsewhere may have no Linux node
+        artifacts.update(dict.fromkeys(payload.artifacts))
+    artifacts[kubectl(plan.cluster.versions)] = None  # a lab that joins a cluster made elsewhere may have no Linux node
     for row in plan.addons:
-        found.update(dict.fromkeys(artifact for artifact in row.artifacts if isinstance(artifact, Manifest)))
+        artifacts.update(dict.fromkeys(artifact for artifact in row.artifacts if isinstance(artifact, Manifest)))
     if not plan.joins:
-        found.update(dict.fromkeys(cni.get(plan.cluster.profile).published(plan.cluster.releases)))
-    return list(found)
+        artifacts.update(dict.fromkeys(cni.get(plan.cluster.profile).published(plan.cluster.releases)))
+    return list(artifacts)
 
 
 def pins(plan: Plan) -> Pins:
@@ -105,7 +105,12 @@ def _is_pause(image: ContainerImage) -> bool:
 
 def _programs(plan: Plan, system: System) -> tuple[Program, ...]:
     versions = plan.cluster.versions.by_name
-    own = [one for row in plan.addons for one in row.artifacts if isinstance(one, Program) and one.os == system.name]
+    own = [
+        artifact
+        for row in plan.addons
+        for artifact in row.artifacts
+        if isinstance(artifact, Program) and artifact.os == system.name
+    ]
     return (*(Program(name, versions[component], system.name) for name, component in system.programs), *own)
 
 
@@ -124,5 +129,5 @@ def _images(plan: Plan, system: System) -> tuple[ContainerImage, ...]:
     if plan.joins:  # the cluster itself decides the versions of everything else that runs there
         return tuple(own)
     theirs = [*cni.get(plan.cluster.profile).images(plan.cluster.releases)]
-    theirs += [one for row in plan.addons for one in row.artifacts if isinstance(one, ContainerImage)]
+    theirs += [artifact for row in plan.addons for artifact in row.artifacts if isinstance(artifact, ContainerImage)]
     return tuple(dict.fromkeys([*own, *(image for image in theirs if image.os == system.name)]))

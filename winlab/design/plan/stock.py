@@ -75,6 +75,6 @@ class Stock(_Model):
         if sha256 not in self.paths:
             raise NotFoundError(
                 f"A file that the spec names, with the SHA-256 {sha256[:12]}..., is not here any more.",
-                cure="Bring it back, or change the spec.",
+                cure="Restore it, or change the spec.",
             )
         return self.paths[sha256]

@@ -78,11 +78,11 @@ def element(plan: Plan, node: NodePlan) -> etree._Element:
 
 def read(domain_xml: str) -> Tag | None:
     """The tag in a domain's XML; None if it has none, and so is not winlab's."""
-    found = etree.fromstring(domain_xml.encode()).find(f"metadata/{{{XMLNS}}}node")
-    if found is None:
+    node = etree.fromstring(domain_xml.encode()).find(f"metadata/{{{XMLNS}}}node")
+    if node is None:
         return None
     try:
-        return Tag.model_validate(dict(found.attrib))
+        return Tag.model_validate(dict(node.attrib))
     except ValidationError:
         return None
 

@@ -65,13 +65,13 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = setti
 
 
 def _os(node: NodePlan) -> etree._Element:
-    found = X.os(X.type("hvm", arch="x86_64", machine="q35"))
+    os_element = X.os(X.type("hvm", arch="x86_64", machine="q35"))
     if node.firmware == "uefi":
-        found.set("firmware", "efi")
+        os_element.set("firmware", "efi")
         # virtio-win is signed by attestation only, which Secure Boot on a server may refuse
         features = (X.feature(enabled="no", name=name) for name in ("enrolled-keys", "secure-boot"))
-        found.append(X.firmware(*features))
-    return found
+        os_element.append(X.firmware(*features))
+    return os_element
 
 
 def _features(node: NodePlan, *, kvm: bool) -> etree._Element:

@@ -27,20 +27,24 @@ def files(plan: Plan) -> dict[str, bytes]:
 def _machines(plan: Plan) -> dict[str, bytes]:
     masked = credentials.masked(plan)
     rows = dataclasses.asdict(topology(plan))
-    found = {"network.json": (json.dumps(rows, indent=2) + "\n").encode()}
+    contents = {"network.json": (json.dumps(rows, indent=2) + "\n").encode()}
     for node in plan.nodes:
-        found[f"{node.name}/domain.xml"] = domain.domain_xml(plan, node, masked.nodes[node.name].vnc_password).encode()
+        contents[f"{node.name}/domain.xml"] = domain.domain_xml(
+            plan, node, masked.nodes[node.name].vnc_password
+        ).encode()
         given = systems.of(plan, node.without_secrets())
         inner = given.first_boot(masked).items()
-        found.update({f"{node.name}/{given.folder}/{name}": content for name, content in inner})
+        contents.update({f"{node.name}/{given.folder}/{name}": content for name, content in inner})
     for row in plan.addons:
         text = yaml.safe_dump_all(addons.manifests(row, plan), sort_keys=False)
-        found[f"cluster/addons/{row.name}.yaml"] = text.encode()
+        contents[f"cluster/addons/{row.name}.yaml"] = text.encode()
     for builder in plan.builders:  # the machines in which golden images are made
         name = builder.nodes[0].name
         place = name if len(plan.builders) == 1 else builder.lab
-        found.update({f"{place}/{path.removeprefix(f'{name}/')}": one for path, one in _machines(builder).items()})
-    return found
+        contents.update(
+            {f"{place}/{path.removeprefix(f'{name}/')}": content for path, content in _machines(builder).items()}
+        )
+    return contents
 
 
 def write(plan: Plan, folder: Path) -> list[Path]:
@@ -48,13 +52,13 @@ def write(plan: Plan, folder: Path) -> list[Path]:
 
     :raises UsageError: the folder can't be written, or holds something else.
     """
-    made = []
+    written = []
     try:
         for name, content in files(plan).items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-            made.append(path)
+            written.append(path)
     except OSError as error:
         raise UsageError(f"The files can't be written to '{folder}'.", why=str(error)) from error
-    return made
+    return written

@@ -139,13 +139,13 @@ def patches(cluster: ClusterSettings) -> dict[str, str]:
     """
     if not cluster.emulated:
         return {}
-    found = {}
+    files = {}
     for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
         probes = {key: value for key, value in SLOW_PROBES.items() if key == "livenessProbe" or name in READY_PROBED}
         spec = {"containers": [{"name": name, "env": [SLOW_GARBAGE], **probes}]}
-        found[f"{PATCHES}/{name}+strategic.yaml"] = yaml.safe_dump({"spec": spec})
-    found[f"{PATCHES}/corednsdeployment+strategic.yaml"] = yaml.safe_dump({"spec": {"replicas": 1}})
-    return found
+        files[f"{PATCHES}/{name}+strategic.yaml"] = yaml.safe_dump({"spec": spec})
+    files[f"{PATCHES}/corednsdeployment+strategic.yaml"] = yaml.safe_dump({"spec": {"replicas": 1}})
+    return files
 
 
 def _join(cluster: ClusterSettings, node: Member, credentials: JoinCredentials) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def windows_arguments(node: Member) -> tuple[str, ...]:
         "--bootstrap-kubeconfig=C:/etc/kubernetes/bootstrap-kubelet.conf",
         "--kubeconfig=C:/etc/kubernetes/kubelet.conf",
         f"--container-runtime-endpoint={node.system.cri_socket}",
-        # the cluster's configuration is for Linux: these settings undo what Windows lacks
+        # the cluster's configuration is for Linux: these settings undo what Windows does not have
         "--cgroups-per-qos=false",
         "--enforce-node-allocatable=",
         "--resolv-conf=",

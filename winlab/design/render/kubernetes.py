@@ -32,15 +32,15 @@ def files(plan: Plan) -> dict[str, bytes]:
     The scripts' settings are complete; files among them are also written next to them, under their own names.
     """
     objects = yaml.safe_dump_all(nodes.objects(plan), sort_keys=False)
-    found = {"cluster/objects.yaml": objects} if objects else {}
+    texts = {"cluster/objects.yaml": objects} if objects else {}
     shares = list(_shares(plan))
     for node, share in zip(plan.nodes, shares, strict=True):
         for number, call in enumerate(systems.of(plan, node).calls(share, shares, MARKS), 1):
             settings = call.settings(node.os)
             path = f"{node.name}/scripts/{number}-{call.script}.json"
-            found[path] = json.dumps(settings, indent=2) + "\n"
-            found.update({f"{node.name}/kubernetes/{name}": text for name, text in _texts(call)})
-    return {path: text.encode() for path, text in found.items()}
+            texts[path] = json.dumps(settings, indent=2) + "\n"
+            texts.update({f"{node.name}/kubernetes/{name}": text for name, text in _texts(call)})
+    return {path: text.encode() for path, text in texts.items()}
 
 
 def _texts(call: contract.Call[Any]) -> Iterator[tuple[str, str]]:

@@ -73,7 +73,7 @@ class LinuxFiles(NodeFiles):
         """The scripts that are run in the node, in order."""
         plan, node = self._plan, self._node
         yield self.prepare()
-        if node == next((one for one in plan.nodes if one.role == "controller"), None):
+        if node == next((other for other in plan.nodes if other.role == "controller"), None):
             yield self.init(marks.join.token)
         else:
             yield self.join(marks.join)

@@ -37,7 +37,7 @@ def cluster(plan: Plan) -> kubeadm.ClusterSettings:
 
 def member(plan: Plan, node: NodePlan) -> kubeadm.Member:
     """A node as kubeadm's configuration needs it."""
-    linux_workers = sum(one.role == "worker" for one in plan.linux_nodes())
+    linux_workers = sum(other.role == "worker" for other in plan.linux_nodes())
     worker = kubeadm.worker_taints(node.system)
     taints = kubeadm.controller_taints(linux_workers) if node.role == "controller" else worker
     labels = plan.labels(node) | ({MACHINE: node.uuid} if plan.joins else {})
@@ -46,12 +46,12 @@ def member(plan: Plan, node: NodePlan) -> kubeadm.Member:
 
 def objects(plan: Plan) -> list[dict[str, Any]]:
     """The cluster's objects: runtime classes, and those of the CNI profile, unless the cluster is made elsewhere."""
-    found = runtime_classes.objects(sorted({node.windows.release for node in plan.windows_nodes()}))
+    classes = runtime_classes.objects(sorted({node.windows.release for node in plan.windows_nodes()}))
     if plan.joins:  # it manages its own network
-        return found
+        return classes
     host, _, port = plan.cluster.endpoint.rpartition(":")
     profile, endpoint = cni.get(plan.cluster.profile), Endpoint(host, int(port))
-    return [*found, *profile.manifests(network(plan), parts(plan), endpoint, plan.cluster.releases)]
+    return [*classes, *profile.manifests(network(plan), parts(plan), endpoint, plan.cluster.releases)]
 
 
 def parts(plan: Plan) -> list[NodeNetwork]:

@@ -42,7 +42,7 @@ def test_an_unknown_combination_names_the_nearest(name: str, nearest: str) -> No
 @pytest.mark.parametrize("name", ["", "x", "2.0", "1", "1.36.3.1", "v1.36-rc"])
 def test_what_is_no_version_is_refused(name: str) -> None:
     if name:
-        with pytest.raises(UsageError, match="is no version of Kubernetes"):
+        with pytest.raises(UsageError, match="is not a version of Kubernetes"):
             versions.get(name)
     else:
         assert versions.get(name) == versions.get()
@@ -181,7 +181,7 @@ def test_a_file_is_read_from_anywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"default": "1.30"}, "is no combination"),
+        ({"default": "1.30"}, "is not one of the combinations"),
         ({"combinations": []}, "combinations"),
         ({"other": 1}, "other"),
     ],

@@ -81,7 +81,7 @@ def test_a_profile_of_another_package_is_like_ours(distribution: Callable[..., D
     [
         ("import nothing_like_it", "winlab_cilium:PROFILES", "'winlab-cilium 2.0' can't be loaded", "nothing_like_it"),
         ("", "winlab_cilium:PROFILES", "can't be loaded", "PROFILES"),
-        ("PROFILES = 3", "winlab_cilium:PROFILES", "'winlab-cilium 2.0' brings no CNI profiles", "tuple"),
+        ("PROFILES = 3", "winlab_cilium:PROFILES", "'winlab-cilium 2.0' provides no CNI profiles", "tuple"),
         (
             "from winlab.design.cni.l3 import PROFILES",
             "winlab_cilium:PROFILES",

@@ -4,7 +4,7 @@ Facts: flannel v0.28.10's Documentation/kube-flannel.yml and backends.md, pkg/ba
 pkg/subnet/kube/kube.go. Flannel's own CNI plug-in only turns the node's pod CIDR into a configuration of the reference
 plug-ins; winlab knows that CIDR and writes the configuration itself, so that neither system needs it.
 
-No Windows image of flannel is published any more (kubernetes-sigs/sig-windows-tools#385). flanneld.exe is, but is no
+No Windows image of flannel is published any more (kubernetes-sigs/sig-windows-tools#385). flanneld.exe is, but is not a
 Windows service: a HostProcess pod of a tiny image runs it from the node's folder of CNI plug-ins.
 """
 
@@ -73,10 +73,10 @@ class FlannelVxlan(Profile):
         self, network: PodNetwork, nodes: Sequence[NodeNetwork], endpoint: Endpoint, versions: Versions
     ) -> list[Object]:
         """Namespace, rights, one configuration for both systems, and a DaemonSet for each system in the lab."""
-        made = [*_account(), _configuration(network), _linux_daemon_set(endpoint, _image(versions))]
+        objects = [*_account(), _configuration(network), _linux_daemon_set(endpoint, _image(versions))]
         if has_windows(nodes):
-            made.append(_windows_daemon_set(endpoint))
-        return made
+            objects.append(_windows_daemon_set(endpoint))
+        return objects
 
     def linux_files(self, network: PodNetwork, node: NodeNetwork) -> dict[str, str]:
         """The conflist with the node's pod CIDR and room for VXLAN's headers."""
