@@ -17,7 +17,8 @@
     └── LabError               several at once     of the first
 
 Every error is a whole sentence that says what happened; ``why`` gives the cause, ``cure`` what the
-user can do, ``evidence`` where to look. Nothing below the command line prints or exits.
+user can do, ``evidence`` where to look. Nothing below the command line prints or exits. A guest or a mirror may have
+written parts of the texts, so all of them are made printable.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field
 from enum import IntEnum
 from typing import Any, Self
+
+from winlab.printable import printable
 
 
 class ExitCode(IntEnum):
@@ -61,11 +64,11 @@ class WinlabError(Exception):
         evidence: str = "",
         causes: Sequence[BaseException] = (),
     ) -> None:
-        super().__init__(what)
-        self.what = what
-        self.why = why
-        self.cure = cure
-        self.evidence = evidence
+        self.what = printable(what)
+        super().__init__(self.what)
+        self.why = printable(why)
+        self.cure = printable(cure)
+        self.evidence = printable(evidence)
         self.causes = tuple(causes)
 
     def __str__(self) -> str:
@@ -186,7 +189,7 @@ class Failure:
         """The failure that an error describes, with its causes."""
         name = type(error).__name__
         if not isinstance(error, WinlabError):
-            return cls(f"{name}: {error}" if str(error) else name, error=name)
+            return cls(printable(f"{name}: {error}" if str(error) else name), error=name)
         causes = tuple(cls.of(cause) for cause in error.causes)
         return cls(error.what, error.why, error.cure, error.evidence, int(error.exit_code), name, causes)
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from winlab.errors import Failure
+from winlab.printable import printable
 
 SCHEMA = 1
 
@@ -31,6 +32,12 @@ class Event:
     lab: str = _field("the lab; empty if there is none", "")
     done: int = _field("how many steps of the run are done, in this run or an earlier one", 0)
     total: int = _field("how many steps the run has; 0 outside a run", 0)
+
+    def __post_init__(self) -> None:
+        """Make the texts printable: guests and mirrors may have written parts of them."""
+        for name, value in vars(self).items():
+            if isinstance(value, str):
+                object.__setattr__(self, name, printable(value))
 
 
 @dataclass(frozen=True)

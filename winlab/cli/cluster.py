@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Format, LabName, NodeName, Output, print_json
+from winlab.cli.common import Format, LabName, NodeName, Output, print_json, say
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import join
 from winlab.cli.work import plan_of
@@ -42,11 +42,11 @@ def kubeconfig(
     if use and not merge:
         raise UsageError("--use goes with --merge.", cure="Run 'winlab kubeconfig --merge --use'.")
     if not merge:
-        print(own.kubeconfig(), end="")
+        say(own.kubeconfig(), end="")
         return
     path = own.merge_kubeconfig(use=use)
     how = "kubectl" if use else f"kubectl --context {own.context}"
-    print(f"'{path}' has the context '{own.context}' now: {how} get nodes")
+    say(f"'{path}' has the context '{own.context}' now: {how} get nodes")
 
 
 def kubectl(ctx: typer.Context, lab: LabName = settings.DEFAULT_LAB) -> None:
@@ -75,9 +75,9 @@ def push(
         print_json({"node": node, **dataclasses.asdict(done)})
         return
     was = "" if done.changed else " already"
-    print(f"'{node}' has {'its original' if restore else 'your'} {done.program}{was}: SHA-256 {done.sha256}.")
+    say(f"'{node}' has {'its original' if restore else 'your'} {done.program}{was}: SHA-256 {done.sha256}.")
     if done.kubelet:
-        print(f"It is Ready, with the kubelet {done.kubelet}.")
+        say(f"It is Ready, with the kubelet {done.kubelet}.")
 
 
 def load(
@@ -98,8 +98,8 @@ def load(
         print_json([{"image": reference, "nodes": nodes} for reference, nodes in found.items()])
         return
     for reference, nodes in found.items():
-        print(f"{reference} is on {', '.join(nodes)}.")
-    print("Pods find it with imagePullPolicy IfNotPresent or Never.")
+        say(f"{reference} is on {', '.join(nodes)}.")
+    say("Pods find it with imagePullPolicy IfNotPresent or Never.")
 
 
 def logs(
@@ -115,7 +115,7 @@ def logs(
     if output is Output.JSON:
         print_json([dataclasses.asdict(report) for report in found])
     else:
-        print("\n\n".join(str(report) for report in found))
+        say("\n\n".join(str(report) for report in found))
 
 
 def lock(
@@ -139,5 +139,5 @@ def lock(
         print_json({"file": str(done.path), "written": done.written, "changes": done.changes})
         return
     for change in done.changes:
-        print(change)
-    print(f"'{done.path}' {'is written' if done.written else 'is as it was'}: {done.inputs} inputs.")
+        say(change)
+    say(f"'{done.path}' {'is written' if done.written else 'is as it was'}: {done.inputs} inputs.")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from winlab.cli.complete import complete_images, complete_labs, complete_nodes
+from winlab.printable import printable, within
 
 
 class SourceKind(StrEnum):
@@ -66,9 +67,17 @@ AcceptEula = Annotated[
 ]
 
 
+def say(text: object, *, end: str = "\n", error: bool = False) -> None:
+    """Print a text, made printable: a guest, a cluster or a file may have written parts of it.
+
+    :param error: print it on the standard error.
+    """
+    print(printable(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=error)
+
+
 def print_json(value: Any) -> None:
-    """Print a value as JSON on the standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+    """Print a value as JSON on the standard output, its texts made printable."""
+    say(json.dumps(within(value), indent=2, default=str))
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
@@ -80,7 +89,7 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
 
     table = Table(*columns, show_header=any(columns), box=SIMPLE_HEAD)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from winlab.cli.common import Format, Output, print_json, print_table
+from winlab.cli.common import Format, Output, print_json, print_table, say
 from winlab.cli.flags import SpecFlags, spread
 from winlab.errors import ExitCode
 
@@ -38,7 +38,7 @@ def doctor(wanted: SpecFlags = SpecFlags(spec=""), output: Format = Output.TABLE
         print_table(["", "CHECK", "STATE", "WHY IT MATTERS"], rows)
         for check in checks:
             if check.state != "ok":
-                print(f"{mark[check.state]} {check.name}: {check.detail}\n  cure: {check.cure}")
+                say(f"{mark[check.state]} {check.name}: {check.detail}\n  cure: {check.cure}")
     raise typer.Exit(ExitCode.HOST if any(check.state == "fail" for check in checks) else ExitCode.OK)
 
 
@@ -60,7 +60,7 @@ def setup(
         print_json(facts.model_dump(mode="json"))
     else:
         kvm = "guests run by KVM" if facts.accelerator == "kvm" else "KVM can't be used, guests are emulated"
-        print(f"The host is set up: {kvm}; OVS datapath {facts.datapath}; labs are reached by {facts.external_cidr}.")
+        say(f"The host is set up: {kvm}; OVS datapath {facts.datapath}; labs are reached by {facts.external_cidr}.")
 
 
 @_host.command()
@@ -75,4 +75,4 @@ def teardown(
     with shown(output) as tell:
         host.teardown(tell, force=force)
     if output is Output.TABLE:
-        print("The host is as it was before 'winlab host setup'.")
+        say("The host is as it was before 'winlab host setup'.")

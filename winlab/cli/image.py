@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Format, ImageName, Mirror, Output, print_json, print_table
+from winlab.cli.common import AcceptEula, Format, ImageName, Mirror, Output, print_json, print_table, say
 from winlab.cli.flags import BundleFlags, ChangeFlags, Changes, Iso, spread
 from winlab.cli.work import plan_of
 
@@ -96,9 +96,9 @@ def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
     if output is Output.JSON:
         print_json({"freed_bytes": freed, "pool": left or None})
         return
-    print(f"{freed >> 20} MiB are free again.")
+    say(f"{freed >> 20} MiB are free again.")
     if left:
-        print(f"The pool was not looked at: {left} What create may find there is cloned as before.")
+        say(f"The pool was not looked at: {left} What create may find there is cloned as before.")
 
 
 @app.command()
@@ -114,7 +114,7 @@ def export(
     with shown(output) as tell:
         Supplies().export_image(which, to, listener=tell)
     if output is Output.TABLE:
-        print(to)
+        say(to)
 
 
 @app.command("import")
@@ -129,7 +129,7 @@ def bring(
     with shown(output) as tell:
         item = Supplies().import_image(path, listener=tell)
     if output is Output.TABLE:
-        print(f"{item.name}: {item.key}")
+        say(f"{item.name}: {item.key}")
 
 
 @app.command()
@@ -162,7 +162,7 @@ def build(
     with shown(output) as tell:
         found = supplies.build_image(name, mirror=sources.mirror, source=local, listener=tell)
     if output is Output.TABLE:
-        print(found.path)
+        say(found.path)
 
 
 def _build_golden(spec: Spec, origin: Origin, accept_eula: bool, output: Output) -> None:
@@ -175,7 +175,7 @@ def _build_golden(spec: Spec, origin: Origin, accept_eula: bool, output: Output)
     with shown(output) as tell:
         made = lab.build_golden(plan, origin=origin, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:
-        print(made.path)
+        say(made.path)
     else:
         print_json({"key": made.key, "path": str(made.path), **made.facts})
 
@@ -222,7 +222,7 @@ def pull(
 
 def _say(image: CachedImage, output: Output) -> None:
     if output is Output.TABLE:
-        print(f"{image.path}: SHA-256 {image.sha256}")
+        say(f"{image.path}: SHA-256 {image.sha256}")
 
 
 @app.command()
@@ -234,4 +234,4 @@ def prune(output: Format = Output.TABLE) -> None:
     if output is Output.JSON:
         print_json({"freed_bytes": freed})
     else:
-        print(f"{freed >> 20} MiB are free again.")
+        say(f"{freed >> 20} MiB are free again.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Format, Mirror, Output, print_json, print_table
+from winlab.cli.common import AcceptEula, Format, Mirror, Output, print_json, print_table, say
 from winlab.cli.flags import ChangeFlags, spread
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def build(
     if output is Output.JSON:
         print_json({"iso": str(made.iso), "credentials": str(made.credentials), "computer": machine.node.name.upper()})
     else:
-        print(f"{made.iso} installs {machine.image}.")
-        print(f"The Administrator's password, the ssh key and the certificate to trust are in {made.credentials}.")
+        say(f"{made.iso} installs {machine.image}.")
+        say(f"The Administrator's password, the ssh key and the certificate to trust are in {made.credentials}.")
 
 
 def _plain(report: Inspection, *, tree: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Format, LabName, Output, Until, UntilWhen
+from winlab.cli.common import AcceptEula, Format, LabName, Output, Until, UntilWhen, say
 from winlab.cli.flags import ChangeFlags, SourceFlags
 
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
@@ -66,6 +66,6 @@ def join(
         own.join(joining, until=until.value, origin=origin, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:
         what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
-        print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
+        say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
         if until is Until.CLUSTER:
-            print(own.kubectl("get", "nodes", "--output=wide"), end="")
+            say(own.kubectl("get", "nodes", "--output=wide"), end="")

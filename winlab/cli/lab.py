@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Format, LabName, Output, Until, UntilWhen, print_json, print_table
+from winlab.cli.common import AcceptEula, Format, LabName, Output, Until, UntilWhen, print_json, print_table, say
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
@@ -55,10 +54,10 @@ def create(
         own.create(made, until=until.value, origin=sources.origin, locked=held, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:
         what = "the cluster is Ready" if until is Until.CLUSTER else "all nodes answer"
-        print(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
+        say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
         _show_status(own)
         if until is Until.CLUSTER:
-            print(own.kubectl("get", "nodes", "--output=wide"), end="")
+            say(own.kubectl("get", "nodes", "--output=wide"), end="")
 
 
 def plan(
@@ -76,10 +75,10 @@ def plan(
     own = Lab(lab)
     made = plan_of(own, wanted.load())
     if (note := own.assumed_media(made)) is not None:
-        print(note, file=sys.stderr)
+        say(note, error=True)
     if render is not None:
         for path in own.render(made, render):
-            print(path, file=sys.stderr)
+            say(path, error=True)
     if output is Output.JSON:
         print_json({**made.without_secrets().model_dump(mode="json"), "digest": made.digest})
         return
@@ -115,7 +114,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
         print_table(["NODE", "ROLE", "IMAGE", "STATE", "ANSWERS", "ADDRESS", "FROM OUTSIDE", "REACH IT"], hints)
         for node in found:
             if node.problem:
-                print(f"{node.tag.node}: {node.problem}")
+                say(f"{node.tag.node}: {node.problem}")
     answering = sum(1 for node in found if node.answers)
     if answering == len(found):
         return ExitCode.OK
@@ -140,7 +139,7 @@ def list_labs(output: Format = Output.TABLE) -> None:
         )
         return
     if not found:
-        print("There are no labs.")
+        say("There are no labs.")
         return
     rows = [
         [name, str(len(machines)), str(sum(m.state == "running" for m in machines))] for name, machines in found.items()
@@ -156,4 +155,4 @@ def destroy(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) 
     with shown(output) as tell:
         removed = Lab(lab).destroy(listener=tell)
     if output is Output.TABLE:
-        print(f"The lab '{lab}' is gone." if removed else f"There is nothing of a lab '{lab}'.")
+        say(f"The lab '{lab}' is gone." if removed else f"There is nothing of a lab '{lab}'.")

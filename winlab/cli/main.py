@@ -33,7 +33,7 @@ _debug = False
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"winlab {__version__}")
+        common.say(f"winlab {__version__}")
         raise typer.Exit
 
 
@@ -80,17 +80,17 @@ def main() -> None:
     except WinlabError as error:
         if _debug:
             raise
-        print(explain(error), file=sys.stderr)
+        common.say(explain(error), error=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        print("winlab: interrupted. Nothing is lost: the same command carries on.", file=sys.stderr)
+        common.say("winlab: interrupted. Nothing is lost: the same command carries on.", error=True)
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
         if _debug:
             raise
-        print(
+        common.say(
             f"winlab: an unexpected {type(error).__name__}: {error}\n"
             "  cure:     run the command again with 'winlab --debug ...' and report what it prints.",
-            file=sys.stderr,
+            error=True,
         )
         sys.exit(ExitCode.FAILED)

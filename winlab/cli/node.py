@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO, Literal
 import typer
 
 from winlab import settings
-from winlab.cli.common import LabName, NodeName
+from winlab.cli.common import LabName, NodeName, say
 
 
 def register(app: typer.Typer) -> None:
@@ -63,9 +63,9 @@ def vnc(
 
     there = Lab(lab).node(node)
     screen = there.screen()
-    print(f"{node}: vnc://{screen.address}:{screen.port}  password {screen.password}")
+    say(f"{node}: vnc://{screen.address}:{screen.port}  password {screen.password}")
     if viewer and (hint := there.open_viewer(screen)):
-        print(hint)
+        say(hint)
 
 
 def serial(
@@ -78,9 +78,13 @@ def serial(
 
     there = Lab(lab).node(node)
     if log:
-        sys.stdout.buffer.write(there.serial_log())
+        written = there.serial_log()
+        if sys.stdout.isatty():
+            say(written.decode(errors="replace"))
+        else:
+            sys.stdout.buffer.write(written)
         return
-    print("Ctrl-] leaves.", file=sys.stderr)
+    say("Ctrl-] leaves.", error=True)
     there.console()
 
 

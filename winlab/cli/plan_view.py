@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from winlab.cli.common import print_table
+from winlab.cli.common import print_table, say
 from winlab.design.plan.addons import AddonPlan
 from winlab.design.plan.model import Plan, WindowsPlan
 from winlab.design.spec.sizes import human
@@ -15,7 +15,7 @@ def show(plan: Plan) -> None:
     net, host, cluster = plan.network, plan.host, plan.cluster
     versions = cluster.versions
     found = "recorded by 'winlab host setup'" if host.recorded else "assumed: this host was not set up"
-    print(f"Lab {plan.lab}, plan {plan.digest}. Nothing was touched.")
+    say(f"Lab {plan.lab}, plan {plan.digest}. Nothing was touched.")
     print_table(
         ["", ""],
         [
@@ -52,7 +52,7 @@ def show(plan: Plan) -> None:
     memory = sum(n.memory_mib for n in plan.nodes)
     disk = sum(n.disk_mib for n in plan.nodes)
     cpus = sum(n.cpus for n in plan.nodes)
-    print(f"In all: {cpus} CPUs, {human(memory)} of memory, {human(disk)} of disk (thin).")
+    say(f"In all: {cpus} CPUs, {human(memory)} of memory, {human(disk)} of disk (thin).")
 
 
 def _medium(windows: WindowsPlan) -> str:

@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from winlab import events
-from winlab.cli.common import Output
+from winlab.cli.common import Output, say
 from winlab.errors import ExitCode, Failure, WinlabError
 from winlab.events import (
     Event,
@@ -84,7 +84,8 @@ _last: Event | None = None  # the last one printed as JSON
 
 def _print_json(event: Event) -> None:
     global _last
-    print(json.dumps(events.record(event)), flush=True)
+    say(json.dumps(events.record(event)))
+    sys.stdout.flush()
     _last = event
 
 
@@ -180,6 +181,6 @@ def _plain_listener() -> Listener:
                 last[key] = (time.monotonic(), event.text)
                 line = f"… {describe(event)}"
         if line is not None:
-            print(line, file=sys.stderr, flush=True)
+            say(line, error=True)
 
     return tell

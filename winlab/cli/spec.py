@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winlab.cli.common import Format, Output, print_json, print_table
+from winlab.cli.common import Format, Output, print_json, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ def explain(
     if output is Output.JSON:
         print_json([asdict(row) for row in found])
     elif len(found) == 1 and found[0].path == path:
-        print(_explained(found[0]))
+        say(_explained(found[0]))
     else:
         _show(found, options.sections(Spec))
 
@@ -118,9 +118,9 @@ def _show(rows: Sequence[Option], sections: dict[str, str]) -> None:
     """The fields, section by section."""
     for name in dict.fromkeys(row.section for row in rows):
         if name:
-            print(f"{name}: {sections[name]}")
+            say(f"{name}: {sections[name]}")
         print_table(
             ["FIELD", "VALUES", "DEFAULT", "MEANING"],
             [[row.path, row.values, row.default, row.meaning] for row in rows if row.section == name],
         )
-    print("'winlab spec explain FIELD' tells more of one, with its flag and variable.")
+    say("'winlab spec explain FIELD' tells more of one, with its flag and variable.")

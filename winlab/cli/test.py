@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Format, LabName, Output, print_json, print_table
+from winlab.cli.common import Format, LabName, Output, print_json, print_table, say
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _finish(report: Report, output: Output, junit: Path | None) -> None:
     else:
         rows = [[r.id, r.title, r.source, r.target, r.outcome.value, r.detail] for r in report.results]
         print_table(["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"], rows)
-        print(report.summary)
+        say(report.summary)
     if junit is not None:
         report.write_junit(junit)
     if report.failed:

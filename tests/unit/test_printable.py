@@ -1,0 +1,120 @@
+"""What guests, mirrors, clusters and files say never moves a terminal's cursor."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from winlab import cli, events
+from winlab.cli import common, main, progress
+from winlab.cli.common import Output
+from winlab.errors import Failure, GuestError, LabError
+from winlab.events import Note, StepFailed, StepProgress
+from winlab.lab_folder import LabFolder
+from winlab.printable import printable, within
+
+CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
+TITLE = "\x9d0;root\x9c"
+OVERRIDE = "\u202egnp.exe\u202c"
+EVIL = f"{CLIPBOARD}{TITLE}{OVERRIDE}\r\x08\x00\x7f"
+
+
+def is_safe(text: str) -> bool:
+    return not any(
+        (one < " " and one not in "\n\t") or "\x7f" <= one <= "\x9f" or one in "\u202a\u202b\u202c\u202d\u202e\u2066"
+        for one in text
+    )
+
+
+def test_only_new_lines_and_tabs_are_left_of_control_characters() -> None:
+    every = "".join(map(chr, range(0x110000)))
+    assert printable("a\tb\nc\r\nd é 日本 \U0001f600") == "a\tb\nc\nd é 日本 \U0001f600"
+    assert is_safe(printable(every))
+    assert printable(every).encode()  # no halves of characters
+    assert printable("\x1b[2Jx") == "\ufffd[2Jx"
+    assert within({EVIL: [EVIL, 1, None]}) == {printable(EVIL): [printable(EVIL), 1, None]}
+
+
+def test_errors_and_their_journal_and_json_are_printable() -> None:
+    error = GuestError(f"a {EVIL}", why=EVIL, cure=EVIL, evidence=EVIL, causes=[GuestError(EVIL), ValueError(EVIL)])
+    assert is_safe(str(error))
+    assert is_safe(main.explain(LabError([error, ValueError("x")])))
+    assert is_safe(" ".join([Failure.of(error).why, Failure.of(ValueError(EVIL)).what]))
+    for event in (
+        StepFailed(step="boot", failure=Failure.of(error)),
+        StepProgress(step="boot", text=EVIL),
+        Note(text=EVIL),
+    ):
+        assert is_safe(" ".join(texts(events.record(event))))
+    folder = LabFolder("lab")
+    folder.record(Note(text=EVIL))
+    assert json.loads(folder.journal.read_text())["text"] == printable(EVIL)
+
+
+def texts(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [text for one in value.values() for text in texts(one)]
+    if isinstance(value, (list, tuple)):
+        return [text for one in value for text in texts(one)]
+    return [value] if isinstance(value, str) else []
+
+
+@pytest.mark.parametrize("output", list(Output))
+def test_progress_is_printable(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.shown(output) as tell:
+        tell(StepProgress(step="boot", text=EVIL))
+        tell(StepFailed(step="boot", failure=Failure.of(GuestError(EVIL))))
+    told = capsys.readouterr()
+    assert "boot" in told.out + told.err
+    assert is_safe(told.out + told.err)
+
+
+def test_tables_texts_and_json_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
+    common.print_table(["SEEN"], [[EVIL]])
+    common.say(EVIL)
+    common.say(EVIL, error=True)
+    common.print_json({"detail": EVIL})
+    told = capsys.readouterr()
+    assert is_safe(told.out + told.err)
+    assert "\\u001b" not in told.out
+
+
+def test_an_unexpected_error_is_printable(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise ValueError(EVIL)
+
+    monkeypatch.setattr(main, "app", fail)
+    with pytest.raises(SystemExit):
+        main.main()
+    told = capsys.readouterr().err
+    assert "an unexpected ValueError" in told
+    assert is_safe(told)
+
+
+def test_the_command_line_has_one_door_to_the_terminal() -> None:
+    """Only common.py prints. The streams' buffers are for what a guest's own programs write."""
+    for path in Path(cli.__file__).parent.glob("*.py"):
+        if path.name == "common.py":
+            continue
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        names = [call.id for call in calls if isinstance(call, ast.Name)]
+        assert "print" not in names, path
+
+
+def test_a_log_of_the_serial_port_is_raw_only_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    from winlab.cli import node
+
+    monkeypatch.setattr("winlab.node.Node.serial_log", lambda _self: EVIL.encode())
+    node.serial("node-1", "lab", log=True)
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == EVIL.encode()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    node.serial("node-1", "lab", log=True)
+    sys.stdout.flush()
+    assert is_safe(capfdbinary.readouterr().out.decode())
