@@ -10,6 +10,7 @@
     ├── kubeconfig              0600  the cluster's administrator
     ├── kubectl                        a link to the kubectl of the cluster's version, in the cache
     ├── journal.jsonl            0600  what every create did
+    ├── staging-*                0700  files on their way into the lab; swept when the lab is next changed
     └── lock                           held while the lab is being changed
 """
 
@@ -18,8 +19,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -30,6 +32,8 @@ from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan
 from winlab.errors import ConflictError, NotFoundError, WinlabError
 from winlab.events import Event, StepChecking, StepProgress
+
+STAGING = "staging-"
 
 
 class LabFolder:
@@ -90,18 +94,60 @@ class LabFolder:
         else:
             made = credentials.generate(plan)
             self.write(self.path / "credentials.json", made.model_dump_json(indent=1))
-        self.write(self.ssh_key, made.ssh_key)
-        self.write(self.ca, made.ca_certificate, 0o644)
-        lines = [
-            f"{node.floating},{node.name}.{plan.network.domain} {made.nodes[node.name].host_key_public}"
-            for node in plan.nodes
-        ]
-        self.write(self.known_hosts, "\n".join(lines) + "\n", 0o644)
+        for path, (text, mode) in self._files(made, plan).items():
+            self.write(path, text, mode)
         return made
 
     def has_credentials_for(self, plan: Plan) -> bool:
-        """Whether all files of the credentials are there, for exactly these nodes."""
-        return self.credentials_fit(plan) and all(p.exists() for p in (self.ssh_key, self.ca, self.known_hosts))
+        """Whether there are credentials for exactly these nodes, and the files made of them have their content."""
+        if not self.credentials_fit(plan):
+            return False
+        try:
+            return all(path.read_text() == text for path, (text, _) in self._files(self.credentials(), plan).items())
+        except (OSError, ValueError):
+            return False
+
+    def _files(self, made: Credentials, plan: Plan) -> dict[Path, tuple[str, int]]:
+        """The files for ssh and WinRM: their content and mode."""
+        lines = [
+            f"{node.floating},{node.name}.{plan.network.domain} {made.nodes[node.name].host_key_public}\n"
+            for node in plan.nodes
+        ]
+        return {
+            self.ssh_key: (made.ssh_key, 0o600),
+            self.ca: (made.ca_certificate, 0o644),
+            self.known_hosts: ("".join(lines), 0o644),
+        }
+
+    @contextmanager
+    def staging(self) -> Iterator[Path]:
+        """A folder for temporary files with secrets, readable by its owner alone.
+
+        If winlab is killed, the next command that changes the lab removes it, or makes another one; so does destroy.
+        """
+        new = not self.path.exists()
+        try:
+            with ExitStack() as stack:
+                with self._sweeping():
+                    path = Path(tempfile.mkdtemp(prefix=STAGING, dir=self.path))
+                    stack.callback(shutil.rmtree, path, ignore_errors=True)
+                    stack.enter_context(locks.folder(path))
+                yield path
+        finally:
+            if new:
+                with suppress(OSError):  # something else is in it by now
+                    self.path.rmdir()
+
+    @contextmanager
+    def _sweeping(self) -> Iterator[None]:
+        """Remove the staging folders of processes that were killed; nobody makes one inside the with-block."""
+        self.make()
+        with locks.briefly(self.path.parent / "staging.lock"):
+            for path in self.path.glob(f"{STAGING}*"):
+                with suppress(OSError), locks.folder(path) as mine:
+                    if mine:
+                        shutil.rmtree(path, ignore_errors=True)
+            yield
 
     def record(self, event: Event) -> None:
         """Add an event to the journal, unless it only reports a step's progress."""
@@ -128,6 +174,8 @@ class LabFolder:
                     why=f"Its process id is {holder or 'unknown'}.",
                     cure="Wait for it to end, or interrupt it.",
                 )
+            with self._sweeping():
+                pass
             yield
 
     def remove(self) -> None:

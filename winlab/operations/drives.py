@@ -6,7 +6,6 @@ if winlab is killed in between, the next run uses the note to restore it.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,9 +48,8 @@ class Drives:
         :param files: by their paths on the CD; winlab's own scripts are added.
         """
         name = f"{self.folder.lab}.{what}.iso"
-        self.folder.make()
-        with tempfile.TemporaryDirectory(prefix="winlab-", dir=self.folder.path) as folder:
-            path = Path(folder) / "cd.iso"
+        with self.folder.staging() as folder:
+            path = folder / "cd.iso"
             progress.say("writing a CD")
             small_iso.write(path, payload.LABEL, {**scripts(), **files})
             progress.say("uploading it to the pool")

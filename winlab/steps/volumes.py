@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -38,7 +37,7 @@ def upload_iso(run: Run, volume: str, label: str, files: Mapping[str, bytes | Pa
     """Write the files to an ISO image and upload it to a volume."""
     from winlab.supply.media import small_iso
 
-    with tempfile.TemporaryDirectory(prefix="winlab-") as folder:  # 0700: it holds secrets
-        path = Path(folder) / "image.iso"
+    with run.folder.staging() as folder:
+        path = folder / "image.iso"
         small_iso.write(path, label, files)
         run.pool.upload(volume, path)

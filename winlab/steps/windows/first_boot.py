@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from winlab.adapters.vm import domains
@@ -74,8 +73,8 @@ def _make_media(run: Run, node: WindowsNode, progress: Progress) -> None:
     volume = node.volume("media")
     assert volume.backing is not None
     medium = media.of(run, node, progress)
-    with tempfile.TemporaryDirectory(prefix="winlab-") as folder:
-        overlay = Path(folder) / "media.qcow2"
+    with run.folder.staging() as folder:
+        overlay = folder / "media.qcow2"
         noprompt.make(medium, overlay, run.pool.path(volume.backing))
         run.pool.upload(volume.name, overlay)
 

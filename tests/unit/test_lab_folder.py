@@ -1,0 +1,82 @@
+"""A lab's folder: its key files say what its credentials say; nothing secret outlives a winlab that was killed."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import plans
+import pytest
+
+from winlab import locks
+from winlab.design.plan import credentials
+from winlab.lab_folder import LabFolder
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: folder.ssh_key.write_text("the key of earlier credentials\n"),
+        lambda folder: folder.known_hosts.write_text("172.31.240.33 ssh-ed25519 AAAA\n"),
+        lambda folder: folder.ca.write_bytes(b"\xff"),
+        lambda folder: folder.known_hosts.unlink(),
+    ],
+)
+def test_key_files_of_other_credentials_are_not_believed(damage: Callable[[LabFolder], None]) -> None:
+    plan, folder = plans.make(plans.TCG, "1-0-1"), LabFolder("lab")
+    made = folder.ensure_credentials(plan)
+    assert folder.has_credentials_for(plan)
+    damage(folder)
+    assert not folder.has_credentials_for(plan)
+    assert folder.ensure_credentials(plan) == made
+    assert folder.has_credentials_for(plan)
+
+
+def test_credentials_that_were_made_anew_replace_the_key_files() -> None:
+    """As if winlab was killed after it wrote credentials.json."""
+    plan, folder = plans.make(plans.TCG, "1-0-1"), LabFolder("lab")
+    folder.ensure_credentials(plan)
+    fresh = credentials.generate(plan)
+    folder.write(folder.path / "credentials.json", fresh.model_dump_json())
+    assert not folder.has_credentials_for(plan)
+    folder.ensure_credentials(plan)
+    assert folder.ssh_key.read_text() == fresh.ssh_key
+
+
+def left_behind(folder: LabFolder) -> Path:
+    """A staging folder of a winlab that was killed."""
+    path = folder.path / "staging-dead"
+    path.mkdir(parents=True)
+    (path / "image.iso").write_text("the Administrator's password")
+    return path
+
+
+def test_secrets_are_staged_in_the_labs_folder() -> None:
+    folder = LabFolder("lab")
+    with folder.staging() as path:
+        assert path.parent == folder.path
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+        (path / "kubeconfig").write_text("secret")
+    assert not folder.path.exists(), "a look at a cluster leaves no trace"
+
+
+def test_what_a_killed_winlab_left_is_swept_by_the_next_one() -> None:
+    folder = LabFolder("lab")
+    left = left_behind(folder)
+    with folder.staging():
+        assert not left.exists()
+    left = left_behind(folder)
+    with folder.locked():
+        assert not left.exists()
+
+
+def test_what_another_winlab_is_staging_stays() -> None:
+    folder = LabFolder("lab")
+    others = left_behind(folder)
+    with locks.folder(others), folder.staging() as first, folder.staging() as second:
+        assert others.exists()
+        assert first.exists()
+        assert second.exists()
+        assert first != second
