@@ -1,12 +1,15 @@
 """The one module that starts processes.
 
-Everything else in winlab calls :func:`run`, :func:`stream`, :func:`start` or :func:`replace`, so that tests can forbid
-all of them at once, and so that a failed command is always shown in a form that can be pasted into a shell.
+Everything else in winlab calls :func:`run`, :func:`watched`, :func:`head`, :func:`stream`, :func:`start` or
+:func:`replace`, so that tests can forbid all of them at once, and so that a failed command is always shown in a form
+that can be pasted into a shell.
 """
 
 from __future__ import annotations
 
 import os
+import select
+import selectors
 import shlex
 import shutil
 import subprocess
@@ -16,10 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from winlab import stopping
 from winlab.errors import HostError, WinlabError
 
 TAIL = 20  # lines of a failed command's output that an error shows
 LONG = 400  # characters of its command line
+MOST = 256 << 20  # bytes that a watched command may print
+ERRORS = 1 << 20  # bytes that it may print as errors
+LOOK = 0.25  # seconds between two looks whether it should end
+BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,10 @@ class CommandError(WinlabError):
 
 class OverdueError(HostError):
     """A command was killed because it exceeded its time limit."""
+
+
+class FloodError(HostError):
+    """A command was ended because it printed too much."""
 
 
 def search_path() -> str:
@@ -123,6 +135,114 @@ def run(
     if check and result.returncode != 0:
         raise CommandError(result, cure)
     return result
+
+
+def watched(
+    args: Sequence[str | Path],
+    *,
+    stdin: str | None = None,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+    most: int = MOST,
+) -> Result:
+    """Run a command that passes on what a cluster says; it is ended when the work is asked to stop.
+
+    :param timeout: seconds after which the command is ended.
+    :param env: variables added to this process's own.
+    :param most: bytes that it may print.
+    :raises CommandError: its exit code is not 0.
+    :raises HostError: the program is not installed, took too long (:class:`OverdueError`), or printed too much
+        (:class:`FloodError`).
+    :raises Stopped: the work was asked to stop.
+    """
+    words, begun = _resolve(args, ""), time.monotonic()
+    code, out, err, flooded = _watch(words, (stdin or "").encode(), timeout, env, most)
+    if flooded:
+        raise FloodError(f"'{shlex.join(words)[:LONG]}' printed more than {most >> 20} MiB.", why="It was ended.")
+    result = Result(tuple(words), code, out.decode(errors="replace"), err.decode(errors="replace"), _since(begun))
+    if code != 0:
+        raise CommandError(result)
+    return result
+
+
+def head(args: Sequence[str | Path], most: int, timeout: float) -> bytes | None:
+    """The first *most* bytes that a command prints; None if it fails. It is ended when it prints more.
+
+    :param timeout: seconds after which the command is ended.
+    :raises HostError: the program is not installed, or took too long (:class:`OverdueError`).
+    :raises Stopped: the work was asked to stop.
+    """
+    code, out, _, flooded = _watch(_resolve(args, ""), b"", timeout, None, most)
+    return out if flooded or code == 0 else None
+
+
+def _watch(
+    words: list[str], stdin: bytes, timeout: float | None, env: Mapping[str, str] | None, most: int
+) -> tuple[int, bytes, bytes, bool]:
+    """The exit code of a command, the beginning of both streams, and whether it was ended since it printed too much."""
+    patience, begun = stopping.Patience(), time.monotonic()
+
+    def check() -> None:
+        patience.check()
+        if timeout is not None and _since(begun) > timeout:
+            raise OverdueError(f"'{shlex.join(words)[:LONG]}' did not end within {timeout:.0f} s.")
+
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment(env)
+    ) as process:
+        try:
+            out, err = _talk(process, stdin, most, check)
+            if flooded := len(out) > most:
+                process.kill()
+            while True:
+                try:
+                    return process.wait(LOOK), bytes(out[:most]), bytes(err), flooded
+                except subprocess.TimeoutExpired:
+                    check()
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _talk(
+    process: subprocess.Popen[bytes], stdin: bytes, most: int, check: Callable[[], None]
+) -> tuple[bytearray, bytearray]:
+    """Give a process its input and take what it prints: all of it, or a little more than *most* bytes."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err, rest = bytearray(), bytearray(), memoryview(stdin)
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdin, selectors.EVENT_WRITE)
+        selector.register(process.stdout, selectors.EVENT_READ, out)
+        selector.register(process.stderr, selectors.EVENT_READ, err)
+        while selector.get_map() and len(out) <= most:
+            check()
+            for key, _ in selector.select(LOOK):
+                if key.data is None:
+                    rest = _give(key.fd, rest)
+                    if not rest:
+                        selector.unregister(process.stdin)
+                        process.stdin.close()
+                    continue
+                piece = os.read(key.fd, BLOCK)
+                if not piece:
+                    selector.unregister(key.fileobj)
+                elif key.data is out or len(err) < ERRORS:
+                    key.data.extend(piece)
+    return out, err
+
+
+def _give(handle: int, rest: memoryview) -> memoryview:
+    """Write what the pipe takes; what is left. Nothing if nobody reads it."""
+    try:
+        return rest[os.write(handle, rest[: select.PIPE_BUF]) :]
+    except BrokenPipeError:
+        return rest[:0]
+
+
+def _since(begun: float) -> float:
+    return time.monotonic() - begun
 
 
 def stream(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess  # noqa: TID251 - stands in for a process
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from winlab import run
+from winlab import run, stopping
 
 
 def test_programs_find_what_winlab_finds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +31,121 @@ def test_programs_find_what_winlab_finds(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (seen["TMPDIR"], seen["LC_ALL"]) == ("/work", "C.UTF-8")
     run.run(["mke2fs"], env={"PATH": "/only"})
     assert seen["PATH"] == "/only"
+
+
+class Process:
+    """A process that prints what *play* writes to its two streams."""
+
+    def __init__(self, play: Callable[[Process], None]) -> None:
+        self.stdin, self.stdout, self.stderr = (self._pipe(end) for end in (1, 0, 0))
+        self.ended = threading.Event()
+        self.killed = False
+        self.heard = b""
+        self.code = 0
+        self._play = play
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _pipe(self, end: int) -> Any:
+        both = os.pipe()
+        self.__dict__.setdefault("inside", []).append(os.fdopen(both[1 - end], "rb" if end else "wb", buffering=0))
+        return os.fdopen(both[end], "wb" if end else "rb", buffering=0)
+
+    def _run(self) -> None:
+        with suppress(OSError, ValueError):
+            self._play(self)
+        for stream in self.inside[1:]:
+            stream.close()
+        self.ended.set()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_args: object) -> None:
+        for stream in (self.stdin, self.stdout, self.stderr):
+            stream.close()
+
+    def wait(self, timeout: float) -> int:
+        if not self.ended.wait(timeout):
+            raise subprocess.TimeoutExpired([], timeout)
+        return self.code
+
+    def kill(self) -> None:
+        self.killed = True
+        self.ended.set()
+
+
+Started = Callable[[Callable[[Process], None]], list[Process]]
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> Started:
+    def prepare(play: Callable[[Process], None]) -> list[Process]:
+        made: list[Process] = []
+
+        def popen(_words: list[str], **_options: Any) -> Process:
+            made.append(Process(play))
+            return made[-1]
+
+        monkeypatch.setattr(subprocess, "Popen", popen)
+        monkeypatch.setattr(run.shutil, "which", lambda program, path: f"/bin/{program}")
+        return made
+
+    return prepare
+
+
+def echo(process: Process) -> None:
+    while piece := process.inside[0].read(1 << 16):
+        process.inside[1].write(piece)
+    process.inside[2].write(b"a warning")
+
+
+def flood(process: Process) -> None:
+    while not process.killed:
+        process.inside[1].write(b"x" * 4096)
+
+
+def hang(process: Process) -> None:
+    while not process.killed:
+        time.sleep(0.01)
+
+
+def test_a_watched_command_gets_its_input_and_gives_its_output(starts: Started) -> None:
+    starts(echo)
+    done = run.watched(["kubectl", "apply"], stdin="ä" * 100_000)
+    assert (done.stdout, done.stderr) == ("ä" * 100_000, "a warning")
+
+
+def test_a_watched_command_that_fails(starts: Started) -> None:
+    def fail(process: Process) -> None:
+        process.inside[2].write(b"no")
+        process.code = 3
+
+    starts(fail)
+    with pytest.raises(run.CommandError, match="exit code 3") as caught:
+        run.watched(["kubectl"])
+    assert caught.value.why == "no"
+    assert run.head(["ntfscat"], 10, 5) is None
+
+
+def test_a_command_that_prints_without_end_is_ended(starts: Started) -> None:
+    made = starts(flood)
+    with pytest.raises(run.FloodError, match="printed more than 1 MiB"):
+        run.watched(["kubectl", "get", "pods"], most=1 << 20)
+    assert run.head(["ntfscat"], 10_000, 5) == b"x" * 10_000
+    assert [process.killed for process in made] == [True, True]
+
+
+def test_a_command_that_hangs_is_ended(starts: Started) -> None:
+    made = starts(hang)
+    with pytest.raises(run.OverdueError, match="did not end within"):
+        run.watched(["kubectl"], timeout=0.1)
+    assert made[0].killed
+
+
+def test_an_interrupt_ends_kubectl_within_seconds(starts: Started) -> None:
+    made, stop, begun = starts(hang), threading.Event(), time.monotonic()
+    threading.Timer(0.1, stop.set).start()
+    with stopping.by(stop), pytest.raises(stopping.Stopped):
+        run.watched(["kubectl", "get", "nodes"], timeout=60)
+    assert made[0].killed
+    assert time.monotonic() - begun < 5

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 
+from winlab import stopping
 from winlab.engine.state import State
 from winlab.engine.step import Load, Step, compose
 from winlab.errors import ExitCode, Failure, WinlabError, together
@@ -30,13 +31,10 @@ from winlab.events import (
     StepSkipped,
     StepStarted,
 )
+from winlab.stopping import Stopped
 from winlab.threads import Threads
 
 REMIND = 1.0  # seconds between checks for an interrupt
-
-
-class Stopped(Exception):
-    """Raised inside a step that was asked to stop."""
 
 
 class _Teller:
@@ -181,13 +179,14 @@ class _Run:
     def _perform(self, step: Step) -> None:
         voice = _Voice(step, self._teller, self._stop)
         try:
-            voice.tell(StepChecking())
-            if step.done():
-                voice.tell(StepSkipped())
-                return
-            voice.check()
-            voice.tell(StepStarted())
-            step.run(voice)
+            with stopping.by(self._stop):
+                voice.tell(StepChecking())
+                if step.done():
+                    voice.tell(StepSkipped())
+                    return
+                voice.check()
+                voice.tell(StepStarted())
+                step.run(voice)
         except Stopped:
             raise
         except BaseException as error:

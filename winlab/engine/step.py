@@ -30,7 +30,7 @@ class Step:
     """One thing to be done.
 
     :param reaches: the state that holds when it is done; no two steps reach the same.
-    :param run: does the work and reports progress; a report raises :class:`winlab.engine.engine.Stopped` to stop it.
+    :param run: does the work and reports progress; a report raises :class:`winlab.stopping.Stopped` to stop it.
     :param done: looks up whether the work is done already. Called only when every state in *after* is reached.
     :param after: the states that it needs, whichever steps reach them.
     :param also: other states that hold when it is done.

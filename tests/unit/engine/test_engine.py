@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from winlab import stopping
 from winlab.engine import engine, step
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Load, Step
@@ -208,3 +209,21 @@ def test_an_interrupt_stops_running_steps() -> None:
         signal.signal(signal.SIGINT, before)
     assert ended.is_set()
     assert (tell.ended.exit_code, tell.ended.failures) == (130, ())
+
+
+def test_a_failure_ends_what_blocks_in_other_steps() -> None:
+    """A command in a guest says nothing for minutes; it looks at this instead."""
+    blocks = threading.Event()
+
+    def block(_: Progress) -> None:
+        blocks.set()
+        while True:
+            stopping.check()
+            time.sleep(0.01)
+
+    def fail(_: Progress) -> None:
+        blocks.wait(10)
+        raise HostError("no")
+
+    with pytest.raises(HostError, match="no"):
+        engine.run([make("a", block), make("b", fail)], Recorder())

@@ -8,10 +8,10 @@ import pytest
 import runs
 
 from winlab.engine import wait
-from winlab.engine.engine import Stopped
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import StalledError
 from winlab.events import Quiet
+from winlab.stopping import Stopped
 
 
 def seen_until_given_up(monkeypatch: pytest.MonkeyPatch, signs: Iterator[Waiting | Met[str]]) -> tuple[float, str]:

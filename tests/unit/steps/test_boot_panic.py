@@ -12,11 +12,11 @@ import runs
 
 from winlab.adapters.vm import domains
 from winlab.design.plan.facts import HostFacts
-from winlab.engine.engine import Stopped
 from winlab.engine.step import Step
 from winlab.errors import GuestError, HostError
 from winlab.events import Quiet
 from winlab.steps import boot, evidence, serial
+from winlab.stopping import Stopped
 
 GRUB = "\x1b[2JBdsDxe: loading Boot0001\r\nWelcome to GRUB!\r\n"
 PANIC = (

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import socket
+import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import paramiko
 
+from winlab import stopping
 from winlab.adapters.guests.base import Sink, discard
 from winlab.adapters.guests.systems import command_line
 from winlab.design.plan.tags import Tag
@@ -15,6 +19,12 @@ from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
 
 PORT = 22
+KEEPALIVE = 15  # seconds
+SILENCE = (
+    60  # seconds after which a connection is lost if the guest's kernel acknowledges nothing: it is gone, or paused
+)
+CHUNK = 1 << 15
+LOOK = 0.02  # seconds between two looks for output
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # otherwise it prints tracebacks of refused connections
 
 
@@ -27,7 +37,8 @@ class SshGuest:
         folder.credentials()  # raises a clear error if this account has none
         self._client.load_host_keys(str(folder.known_hosts))
         self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        try:
+
+        def log_in() -> None:
             self._client.connect(
                 tag.floating,
                 PORT,
@@ -38,7 +49,12 @@ class SshGuest:
                 timeout=timeout,
                 banner_timeout=timeout,
                 auth_timeout=timeout,
+                sock=dial(tag.floating, timeout),
             )
+            self._transport.set_keepalive(KEEPALIVE)
+
+        try:
+            stopping.patiently(log_in)
         except paramiko.BadHostKeyException as error:
             raise GuestError(
                 f"The ssh server at {tag.floating} is not '{tag.node}'.",
@@ -58,42 +74,83 @@ class SshGuest:
         self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
     ) -> int:
         """See :class:`winlab.adapters.guests.base.Guest`."""
+        patience = stopping.Patience()
         try:
-            transport = self._client.get_transport()
-            assert transport is not None
-            channel = transport.open_session()
-            channel.exec_command(command_line(self._tag.system, command))
-            if stdin:
-                channel.sendall(stdin)
-            channel.shutdown_write()
-            while True:
-                while channel.recv_ready():
-                    stdout(channel.recv(1 << 15))
-                while channel.recv_stderr_ready():
-                    stderr(channel.recv_stderr(1 << 15))
-                if channel.exit_status_ready() and not channel.recv_ready() and not channel.recv_stderr_ready():
-                    break
-                channel.status_event.wait(0.02)
-            # what arrived after the last check
-            while chunk := channel.recv(1 << 15):
-                stdout(chunk)
-            while chunk := channel.recv_stderr(1 << 15):
-                stderr(chunk)
-            return channel.recv_exit_status()
+            with closing(stopping.patiently(lambda: self._begin(command, stdin))) as channel:
+                while not _is_over(channel):
+                    patience.check()
+                    if channel.recv_ready():
+                        stdout(channel.recv(CHUNK))
+                    if channel.recv_stderr_ready():
+                        stderr(channel.recv_stderr(CHUNK))
+                    if not channel.recv_ready() and not channel.recv_stderr_ready():
+                        time.sleep(LOOK)
+                code = channel.recv_exit_status()
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise UnreachableError(
-                f"The ssh connection to '{self._tag.node}' was lost.", why=str(error) or type(error).__name__
-            ) from error
+            raise self._lost(str(error) or type(error).__name__) from error
+        # a command that a signal ended has no code, either
+        if code == -1 and (self._transport.saved_exception is not None or not self._transport.is_active()):
+            raise self._lost("It ended before the command did.")
+        return code
+
+    def _begin(self, command: Sequence[str], stdin: bytes) -> paramiko.Channel:
+        channel = self._transport.open_session(timeout=SILENCE)
+        channel.exec_command(command_line(self._tag.system, command))
+        if stdin:
+            channel.sendall(stdin)
+        channel.shutdown_write()
+        return channel
+
+    @property
+    def _transport(self) -> paramiko.Transport:
+        """The connection.
+
+        :raises EOFError: it was closed.
+        """
+        found = self._client.get_transport()
+        if found is None:
+            raise EOFError("the connection is closed")
+        return found
+
+    def _lost(self, why: str) -> UnreachableError:
+        return UnreachableError(
+            f"The ssh connection to '{self._tag.node}' was lost.",
+            why=why,
+            cure=f"See 'winlab status' and 'winlab serial {self._tag.node} --log'; then run the same command again.",
+        )
 
     def close(self) -> None:
         """See :class:`winlab.adapters.guests.base.Guest`."""
         self._client.close()
 
 
+def _is_over(channel: paramiko.Channel) -> bool:
+    """Whether a command has ended and all of its output was read: some may come after its exit code."""
+    # this first: once it is so, nothing more comes
+    ended = bool(channel.closed or (channel.exit_status_ready() and channel.eof_received))
+    return ended and not channel.recv_ready() and not channel.recv_stderr_ready()
+
+
+def dial(address: str, timeout: float) -> socket.socket:
+    """A connection to a guest's ssh server that ends if the guest is gone.
+
+    :raises OSError: nothing answers.
+    """
+    made = socket.create_connection((address, PORT), timeout)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE * 1000)
+    return made
+
+
 def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
     """The command line of the host's ssh client for a user's session on this node."""
     return [
         "ssh",
+        "-F",
+        "none",  # no configuration of the user's or the host's: it may forward an agent, or a port, to every host
+        "-o",
+        "ForwardAgent=no",
+        "-o",
+        "ForwardX11=no",
         "-i",
         folder.ssh_key,
         "-o",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import requests
@@ -11,6 +12,7 @@ from spnego.exceptions import SpnegoError
 from winrm.exceptions import InvalidCredentialsError, WinRMError, WinRMOperationTimeoutError, WinRMTransportError
 from winrm.protocol import Protocol
 
+from winlab import stopping
 from winlab.adapters.guests.base import Sink, discard
 from winlab.adapters.guests.systems import command_line
 from winlab.design.plan.tags import Tag
@@ -29,7 +31,9 @@ LOST = (
     SpnegoError,
 )
 BLOCK = 100_000  # bytes of input in one message: base64 makes it larger, and an envelope holds 500 KB
-OPERATION_SECONDS = 20  # how long the server may delay its answer to a request for output
+OPERATION_SECONDS = 20  # how long the server may delay its answer to a request
+OUTPUT_SECONDS = 4  # the same for output: short, since a command's output is asked for again and again
+GRACE = 4.5  # seconds that a request still has when the work was asked to stop: a guest that is there answers in time
 
 
 class WinRmGuest:
@@ -48,7 +52,8 @@ class WinRmGuest:
             read_timeout_sec=max(int(timeout), OPERATION_SECONDS + 10),
             proxy=None,
         )
-        self._shell: str = self._guarded(lambda: str(self._protocol.open_shell(codepage=65001)))
+        self._abandoned = False  # whether a request never ended: the connection can't be used again
+        self._shell = self._guarded(lambda: self._ask(lambda: str(self._protocol.open_shell(codepage=65001))))
 
     def execute(
         self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
@@ -57,14 +62,17 @@ class WinRmGuest:
         line = command_line(self._tag.system, command)
 
         def run() -> int:
-            command_id = self._protocol.run_command(self._shell, line)
+            patience = stopping.Patience()
+            command_id = self._ask(lambda: str(self._protocol.run_command(self._shell, line)))
             try:
                 for start in range(0, len(stdin), BLOCK):
                     block, last = stdin[start : start + BLOCK], start + BLOCK >= len(stdin)
-                    self._protocol.send_command_input(self._shell, command_id, block, end=last)
+                    send = partial(self._protocol.send_command_input, self._shell, command_id, block, end=last)
+                    self._ask(send)
                 while True:
+                    patience.check()
                     try:
-                        out, err, code, ended = self._protocol.get_command_output_raw(self._shell, command_id)
+                        out, err, code, ended = self._ask(partial(self._output, command_id))
                     except WinRMOperationTimeoutError:
                         continue  # the command printed nothing for a while, and still runs
                     stdout(out)
@@ -73,15 +81,40 @@ class WinRmGuest:
                         return int(code)
             finally:
                 # the result is known: it does not matter if the guest is shutting down now
-                with suppress(*LOST):
-                    self._protocol.cleanup_command(self._shell, command_id)
+                with suppress(*LOST, stopping.Stopped):
+                    self._ask(lambda: self._protocol.cleanup_command(self._shell, command_id))
 
         return self._guarded(run)
 
     def close(self) -> None:
         """See :class:`winlab.adapters.guests.base.Guest`. A guest that is down has closed its shells itself."""
-        with suppress(*LOST):
-            self._protocol.close_shell(self._shell)
+        with suppress(*LOST, stopping.Stopped):
+            self._ask(lambda: self._protocol.close_shell(self._shell))
+
+    def _output(self, command_id: str) -> tuple[bytes, bytes, int, bool]:
+        """What a command printed since the last request, its exit code, and whether it has ended.
+
+        :raises WinRMOperationTimeoutError: nothing happened.
+        """
+        self._protocol.operation_timeout_sec = OUTPUT_SECONDS
+        try:
+            found: tuple[bytes, bytes, int, bool] = self._protocol.get_command_output_raw(self._shell, command_id)
+            return found
+        finally:
+            self._protocol.operation_timeout_sec = OPERATION_SECONDS
+
+    def _ask(self, request: Callable[[], T]) -> T:
+        """What a request returns.
+
+        :raises Stopped: the work was asked to stop, and the guest does not answer.
+        """
+        if self._abandoned:
+            raise stopping.Stopped
+        try:
+            return stopping.patiently(request, GRACE)
+        except stopping.Stopped:
+            self._abandoned = True
+            raise
 
     def _guarded(self, call: Callable[[], T]) -> T:
         node = self._tag.node

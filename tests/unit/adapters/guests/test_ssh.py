@@ -1,0 +1,177 @@
+"""ssh to a node that goes away, falls silent, or prints without end. The server is paramiko's, on a pair of sockets."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import paramiko
+import plans
+import pytest
+
+from winlab import stopping
+from winlab.adapters.guests import ssh
+from winlab.adapters.guests.ssh import SshGuest
+from winlab.design.plan import tags
+from winlab.errors import UnreachableError
+from winlab.lab_folder import LabFolder
+
+Play = Callable[[paramiko.Channel, "Sshd"], None]
+
+
+class Sshd(paramiko.ServerInterface):
+    """A node's ssh server. *play* answers each command."""
+
+    def __init__(self, host_key: paramiko.PKey, play: Play) -> None:
+        self.here, there = socket.socketpair()
+        self._play = play
+        self.transport = paramiko.Transport(there)
+        self.transport.add_server_key(host_key)
+        self.commands: list[bytes] = []
+        self.transport.start_server(threading.Event(), self)
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        return paramiko.AUTH_SUCCESSFUL
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        self.commands.append(command)
+        answer = threading.Timer(0.1, self._play, (channel, self))  # after the request was granted
+        answer.daemon = True
+        answer.start()
+        return True
+
+
+Login = Callable[[Play], tuple[SshGuest, Sshd]]
+
+
+@pytest.fixture
+def login(monkeypatch: pytest.MonkeyPatch) -> Iterator[Login]:
+    plan, folder = plans.make(plans.TCG, "1-0-1"), LabFolder("lab")
+    made = folder.ensure_credentials(plan)
+    tag = tags.of(plan, plan.nodes[0])
+    (folder.path / "host_key").write_text(made.nodes[tag.node].host_key)
+    key = paramiko.Ed25519Key(filename=str(folder.path / "host_key"))
+    opened: list[tuple[SshGuest, Sshd]] = []
+
+    def log_in(play: Play) -> tuple[SshGuest, Sshd]:
+        server = Sshd(key, play)
+        monkeypatch.setattr(ssh, "dial", lambda _address, _timeout: server.here)
+        opened.append((SshGuest(tag, folder, 10), server))
+        return opened[-1]
+
+    yield log_in
+    for guest, server in opened:
+        guest.close()
+        server.transport.close()
+
+
+def ends(code: int) -> Play:
+    def play(channel: paramiko.Channel, _sshd: Sshd) -> None:
+        channel.sendall(b"out" * 50_000)
+        channel.send_exit_status(code)
+        time.sleep(0.2)
+        channel.sendall_stderr(b"err")  # sshd may send output after the exit code
+        channel.close()
+
+    return play
+
+
+def silent(_channel: paramiko.Channel, _sshd: Sshd) -> None:
+    pass
+
+
+def endless(channel: paramiko.Channel, _sshd: Sshd) -> None:
+    with suppress(OSError, EOFError):
+        while True:
+            channel.sendall(b"x" * 10_000)
+
+
+def goes_away(_channel: paramiko.Channel, sshd: Sshd) -> None:
+    sshd.transport.sock.close()
+
+
+def is_killed(channel: paramiko.Channel, _sshd: Sshd) -> None:
+    channel.shutdown_write()
+    channel.close()
+
+
+def test_output_and_exit_code(login: Login) -> None:
+    guest, server = login(ends(7))
+    out, err = bytearray(), bytearray()
+    assert guest.execute(["echo", "a b"], out.extend, err.extend, b"input") == 7
+    assert (len(out), bytes(err)) == (150_000, b"err")
+    assert server.commands == [b"echo 'a b'"]
+
+
+def test_a_connection_that_is_cut_is_lost_and_not_a_failure_of_the_script(login: Login) -> None:
+    guest, _ = login(goes_away)
+    with pytest.raises(UnreachableError, match="was lost") as caught:
+        guest.execute(["kubeadm init"])
+    assert "serial" in caught.value.cure
+    with pytest.raises(UnreachableError, match="was lost"):
+        guest.execute(["true"])
+
+
+def test_a_command_that_a_signal_ended_is_not_a_lost_connection(login: Login) -> None:
+    guest, _ = login(is_killed)
+    assert guest.execute(["kubeadm init"]) == -1
+
+
+@pytest.mark.parametrize("play", [silent, endless])
+def test_an_interrupt_ends_it_within_seconds(login: Login, play: Play) -> None:
+    guest, _ = login(play)
+    stop = threading.Event()
+    begun = time.monotonic()
+    threading.Timer(0.3, stop.set).start()
+    with stopping.by(stop), pytest.raises(stopping.Stopped):
+        guest.execute(["kubeadm init"])
+    assert time.monotonic() - begun < 5
+
+
+def test_an_interrupt_ends_a_login_to_a_server_that_says_nothing(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest, _ = login(silent)
+    here, there = socket.socketpair()
+    monkeypatch.setattr(ssh, "dial", lambda _address, _timeout: here)
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    begun = time.monotonic()
+    with stopping.by(stop), pytest.raises(stopping.Stopped):
+        SshGuest(guest._tag, LabFolder("lab"), 30)
+    assert time.monotonic() - begun < 5
+    there.close()
+
+
+def test_the_connection_asks_whether_the_guest_is_there(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(paramiko.Transport, "set_keepalive", lambda _self, seconds: asked.append(seconds))
+    login(silent)
+    assert asked == [15]
+
+
+def test_the_kernel_gives_up_a_guest_that_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[int, int, int]] = []
+
+    class Socket:
+        def setsockopt(self, *option: int) -> None:
+            given.append(option)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "create_connection", lambda _where, _timeout: Socket())
+    ssh.dial("172.31.240.33", 10)
+    assert given == [(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)]
+
+
+def test_the_users_configuration_of_ssh_is_not_read() -> None:
+    plan = plans.make(plans.TCG, "1-0-1")
+    words = [str(word) for word in ssh.arguments(tags.of(plan, plan.nodes[0]), LabFolder("lab"))]
+    assert words[words.index("-F") + 1] == "none"
+    options = [words[at + 1] for at, word in enumerate(words) if word == "-o"]
+    assert {"ForwardAgent=no", "ForwardX11=no"} <= set(options)

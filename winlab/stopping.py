@@ -1,0 +1,92 @@
+"""How work learns that it should stop: the user interrupted, or another step failed.
+
+Whoever can stop work gives it an event (:func:`by`); threads of :class:`winlab.threads.Threads` inherit it. Calls that
+may block for long, such as a command in a guest, look at it every moment.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+T = TypeVar("T")
+LOOK = 0.25  # seconds between two looks
+CLEAN_UP = 5.0  # seconds for a call that begins after the stop: it cleans up
+
+_events: ContextVar[tuple[threading.Event, ...]] = ContextVar("winlab_stop", default=())
+
+
+class Stopped(Exception):
+    """Raised inside work that was asked to stop."""
+
+
+@contextmanager
+def by(event: threading.Event) -> Iterator[None]:
+    """Make *event* stop the work inside the with-block, besides what stops it already."""
+    token = _events.set((*_events.get(), event))
+    try:
+        yield
+    finally:
+        _events.reset(token)
+
+
+def asked() -> bool:
+    """Whether the current work was asked to stop."""
+    return any(event.is_set() for event in _events.get())
+
+
+def check() -> None:
+    """Check whether the current work should go on.
+
+    :raises Stopped: it was asked to stop.
+    """
+    if asked():
+        raise Stopped
+
+
+class Patience:
+    """How long one blocking call may last: until it is asked to stop; clean-up has :data:`CLEAN_UP` seconds."""
+
+    def __init__(self) -> None:
+        self._cleaned = time.monotonic() + CLEAN_UP if asked() else None
+
+    def is_over(self) -> bool:
+        """Whether the call should end now."""
+        return asked() if self._cleaned is None else time.monotonic() > self._cleaned
+
+    def check(self) -> None:
+        """Check whether the call may go on.
+
+        :raises Stopped: it should end now.
+        """
+        if self.is_over():
+            raise Stopped
+
+
+def patiently(call: Callable[[], T], grace: float = 0.0) -> T:
+    """What a call returns that blocks and can't be interrupted. It runs in a thread, which is left alone on a stop.
+
+    :param grace: seconds that the call still has after a stop.
+    :raises Stopped: it did not end in time.
+    """
+    made: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            made.set_result(call())
+        except BaseException as error:
+            made.set_exception(error)
+
+    patience, over = Patience(), 0.0
+    threading.Thread(target=work, daemon=True).start()
+    while not wait([made], LOOK).done:
+        if patience.is_over():
+            over = over or time.monotonic()
+            if time.monotonic() - over >= grace:
+                raise Stopped
+    return made.result()
