@@ -134,9 +134,9 @@ def in_pod(kubectl: Kubectl, namespace: str, pod: str, command: list[str]) -> st
     :raises CheckFailed: it can't be run, or it fails; the text has its output.
     """
     # kubectl's flags come first: after the command they would belong to the command
-    words = kubectl.arguments(["exec", pod, f"--namespace={namespace}", "--", *command])
+    words = ["exec", pod, f"--namespace={namespace}", "--", *command]
     try:
-        return run.run(words, timeout=EXEC_SECONDS, env={"KUBECONFIG": ""}).stdout
+        return kubectl.watch(words, timeout=EXEC_SECONDS)
     except run.CommandError as error:
         raise CheckFailed(said(Exception(error.result.stderr or error.result.stdout))) from error
     except HostError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import shutil
 import socket
-import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from winlab import files
 from winlab.adapters.kube import existing, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
@@ -164,12 +164,7 @@ def chosen(path: Path, context: str, lab: str) -> str:
         cluster = dict(_named(config["clusters"], row["cluster"])["cluster"])
         user = dict(_named(config["users"], row["user"])["user"])
         folder = path.expanduser().resolve().parent
-        made = kubeconfig.for_lab(
-            yaml.safe_dump(
-                {"clusters": [{"cluster": _whole(cluster, folder)}], "users": [{"user": _whole(user, folder)}]}
-            ),
-            lab,
-        )
+        made = kubeconfig.named(lab, _whole(cluster, folder), _whole(user, folder))
     except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
             f"The context '{name}' in '{path}' can't be used.", why=f"{type(error).__name__}: {error}"
@@ -195,10 +190,9 @@ def look_at(
         known = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
         program = payload.fetch_kubectl(known, origin, progress)
     progress.say("reading the cluster's configuration")
-    with tempfile.TemporaryDirectory(prefix="winlab-") as folder:  # readable by its owner only
-        path = Path(folder) / "kubeconfig"
-        path.touch(0o600)
-        path.write_text(admin)
+    with lab_folder.staging() as folder:
+        path = folder / "kubeconfig"
+        files.write_atomic(path, admin, mode=0o600)
         return existing.read(Kubectl(program, path), server)
 
 

@@ -22,8 +22,6 @@ from winlab.operations.logs import NodeDiagnostics
 from winlab.operations.push import PushedProgram
 from winlab.steps.payload import Supply
 
-ADMIN = "clusters: [{cluster: {}}]\nusers: [{user: {token: x}}]\n"
-
 
 @pytest.fixture(autouse=True)
 def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -34,7 +32,7 @@ def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> LabFolder:
     made = LabFolder("lab")
-    made.write(made.kubeconfig, kubeconfig.for_lab(ADMIN, "lab", "192.0.2.1:6443"))
+    made.write(made.kubeconfig, kubeconfig.named("lab", {"server": "https://192.0.2.1:6443"}, {"token": "x"}))
     (tmp_path / "kubectl").touch()
     made.kubectl.symlink_to(tmp_path / "kubectl")
     return made

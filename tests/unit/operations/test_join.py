@@ -325,6 +325,7 @@ def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path
     def read(kubectl: Kubectl, server: str) -> ForeignCluster:
         assert kubectl.kubeconfig.read_text() == "secret"
         assert kubectl.kubeconfig.stat().st_mode & 0o777 == 0o600
+        assert kubectl.kubeconfig.parent.parent == folder.path
         seen.append(kubectl.kubeconfig)
         return replace(CLUSTER, server=server)
 
@@ -334,6 +335,7 @@ def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path
     found = join.look_at(folder, "secret", "https://x:1", spec.load("1-1-1"), Origin(), _voice())
     assert found.server == "https://x:1"
     assert not seen[0].exists()
+    assert not folder.path.exists()
 
 
 def test_kubectl_comes_from_the_source_if_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_a_kubectl_that_does_not_end_is_a_failure_of_the_cluster(monkeypatch: py
     def overdue(*_: object, **__: object) -> None:
         raise run.OverdueError("'kubectl get' did not end within 20 s.")
 
-    monkeypatch.setattr("winlab.adapters.kube.kubectl.run.run", overdue)
+    monkeypatch.setattr("winlab.adapters.kube.kubectl.run.watched", overdue)
     kubectl = Kubectl(Path("kubectl"), Path("kubeconfig"))
     with pytest.raises(ClusterError, match="did not end"):
         kubectl.run("get", "nodes")

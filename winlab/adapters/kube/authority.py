@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from pathlib import Path
 
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from winlab.errors import UsageError
 
@@ -17,10 +20,22 @@ def authority(path: Path) -> str:
     """
     try:
         cluster = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]
-        data = cluster.get("certificate-authority-data")
-        return base64.b64decode(data).decode() if data else Path(cluster["certificate-authority"]).read_text()
+        return base64.b64decode(cluster["certificate-authority-data"]).decode()
     except (LookupError, TypeError, AttributeError, ValueError, OSError, yaml.YAMLError) as error:
         raise UsageError(f"'{path}' does not name the certificate authority of its cluster.", why=str(error)) from error
+
+
+def key_hashes(pem: bytes) -> list[str]:
+    """``sha256:`` and the SHA-256 of each certificate's public key (SPKI, DER): how kubeadm pins a CA.
+
+    :raises UsageError: there is no certificate.
+    """
+    try:
+        keys = [found.public_key() for found in x509.load_pem_x509_certificates(pem)]
+    except ValueError as error:
+        raise UsageError("The cluster's CA is not a certificate in PEM.", why=str(error)) from error
+    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    return [f"sha256:{hashlib.sha256(key.public_bytes(*form)).hexdigest()}" for key in keys]
 
 
 def with_token(authority: str, endpoint: str, user: str, token: str) -> str:

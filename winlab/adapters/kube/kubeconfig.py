@@ -1,5 +1,8 @@
 """Kubeconfig files: the lab's own, and merging it into the user's. Touches only the files that it is given.
 
+A guest's admin.conf is not believed: a kubeconfig may name programs for kubectl to run and files for it to send. Only
+certificates and a key are taken from it (:mod:`winlab.adapters.kube.reduced`).
+
 The user's file keeps its comments, its order and its other entries wherever YAML allows it
 (:mod:`winlab.adapters.kube.yamltext`); it is written as kubectl does: under kubectl's lock file, readable only by its
 owner.
@@ -17,33 +20,56 @@ from typing import Any
 
 import yaml
 
-from winlab.adapters.kube import yamltext
+from winlab.adapters.kube import reduced, yamltext
+from winlab.adapters.kube.reduced import Identity
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError, together
 from winlab.files import write_atomic
 from winlab.lab_folder import LabFolder
 
 LISTS = ("clusters", "users", "contexts")
 CURRENT = "current-context"
+DIRECT = "winlab.internal/direct"  # the extension of a kubeconfig's cluster that is reached without a proxy
 MERGED = "merged-kubeconfigs.json"  # in the lab's folder: the files that contain its entries
 PATIENCE = 5.0  # seconds to wait for another program's lock
 
 
-def for_lab(admin: str, lab: str, endpoint: str = "") -> str:
-    """kubeadm's admin.conf with cluster, user and context named after the lab, and with the address that the host uses.
+def for_lab(identity: Identity, lab: str, endpoint: str, network: str) -> str:
+    """The kubeconfig of a lab's own cluster.
 
-    :param endpoint: host:port; empty keeps the address.
+    :param identity: what its controller tells.
+    :param endpoint: host:port by which this host reaches the API server.
+    :param network: the CIDR of such addresses, which are never reached through a proxy.
     """
-    source = yaml.safe_load(admin)
-    cluster = {**source["clusters"][0]["cluster"]} | ({"server": f"https://{endpoint}"} if endpoint else {})
+    host = endpoint.rpartition(":")[0]
+    cluster = {
+        "server": f"https://{endpoint}",
+        reduced.CA: identity.authority,
+        "extensions": [{"name": DIRECT, "extension": [network, host]}],
+    }
+    return named(lab, cluster, {reduced.CERTIFICATE: identity.certificate, reduced.KEY: identity.key})
+
+
+def named(lab: str, cluster: dict[str, Any], user: dict[str, Any]) -> str:
+    """A kubeconfig with cluster, user and context named after the lab."""
     made = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": name(lab), "cluster": cluster}],
-        "users": [{"name": name(lab), "user": source["users"][0]["user"]}],
+        "users": [{"name": name(lab), "user": user}],
         "contexts": [{"name": name(lab), "context": {"cluster": name(lab), "user": name(lab)}}],
         CURRENT: name(lab),
     }
     return yaml.safe_dump(made, sort_keys=False)
+
+
+def direct(path: Path) -> list[str]:
+    """The hosts and networks that a kubeconfig's cluster is reached at without a proxy; empty if it does not say."""
+    try:
+        cluster = yaml.safe_load(path.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
+        rows = [row["extension"] for row in cluster.get("extensions") or [] if row["name"] == DIRECT]
+        return [str(one) for row in rows for one in row]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
+        return []
 
 
 def name(lab: str) -> str:
@@ -119,7 +145,7 @@ def publish(lab: str, *, use: bool = False) -> Path:
     :raises WinlabError: as :func:`merge`; or the lab has no kubeconfig.
     """
     folder = LabFolder(lab)
-    own, path = read(folder), target()
+    own, path = reduced.harmless(read(folder), lab), target()
     chooser = _chooser() or path
     # noted before the merge: destroy copes with a note for something that was never merged
     _note(folder, [path, chooser] if use else [path])

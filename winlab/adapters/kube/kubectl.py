@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import yaml
 
 from winlab import run
+from winlab.adapters.kube import kubeconfig as kubeconfigs
 from winlab.errors import ClusterError, NotFoundError
 from winlab.lab_folder import LabFolder
 
@@ -53,7 +54,7 @@ class Kubectl:
             *words,
         ]  # first: after "exec ... --" it would belong to the command
         try:
-            return run.run(self.arguments(command), stdin=stdin, timeout=limit * 2, env={"KUBECONFIG": ""}).stdout
+            return self.watch(command, stdin=stdin, timeout=limit * 2)
         except run.CommandError as error:
             raise ClusterError(
                 f"kubectl {' '.join(words[:3])} failed.",
@@ -62,10 +63,33 @@ class Kubectl:
             ) from error
         except run.OverdueError as error:
             raise ClusterError(f"'kubectl {' '.join(words[:3])}' did not end.", why=error.what, cure=CURE) from error
+        except run.FloodError as error:
+            raise ClusterError(f"'kubectl {' '.join(words[:3])}' printed too much.", why=error.what) from error
+
+    def watch(self, words: Sequence[str], *, stdin: str | None = None, timeout: float) -> str:
+        """Run kubectl with these words, without a limit for requests; what it printed.
+
+        :param timeout: seconds after which it is ended.
+        :raises CommandError: it failed.
+        :raises HostError: it took too long, or printed too much.
+        """
+        env = {"KUBECONFIG": "", **self.environment()}
+        return run.watched(self.arguments(words), stdin=stdin, timeout=timeout, env=env).stdout
+
+    def environment(self) -> dict[str, str]:
+        """Variables for kubectl: the cluster of a lab on this host is never reached through the user's proxy."""
+        direct = kubeconfigs.direct(self.kubeconfig)
+        if not direct:
+            return {}
+        theirs = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
+        # Go reads either spelling, and knows networks: golang.org/x/net/http/httpproxy
+        both = ",".join(filter(None, (theirs, *direct)))
+        return {"NO_PROXY": both, "no_proxy": both}
 
     def replace_process(self, words: Sequence[str]) -> NoReturn:
         """Replace this process with kubectl, for a user at a terminal."""
         os.environ["KUBECONFIG"] = str(self.kubeconfig)  # a flag would not reach kubectl's plug-ins
+        os.environ.update(self.environment())
         run.replace([self.program, *words])
 
     def get(self, *words: str) -> Any:

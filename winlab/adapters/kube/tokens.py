@@ -7,7 +7,6 @@ kubectl's standard input; a process's arguments contain at most its id, which is
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 from collections.abc import Iterator
@@ -15,9 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
+from winlab.adapters.kube import authority
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.errors import ClusterError, UsageError
 
@@ -106,12 +103,7 @@ def ca_hash(ca_pem: str | bytes) -> str:
 
     :raises UsageError: it has no certificate.
     """
-    pem = ca_pem.encode() if isinstance(ca_pem, str) else ca_pem
-    try:
-        key = x509.load_pem_x509_certificate(pem).public_key()
-    except ValueError as error:
-        raise UsageError("The cluster's CA is not a certificate in PEM.", why=str(error)) from error
-    return f"sha256:{hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()}"
+    return authority.key_hashes(ca_pem.encode() if isinstance(ca_pem, str) else ca_pem)[0]
 
 
 def _word(length: int) -> str:

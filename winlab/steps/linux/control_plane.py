@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 
-from winlab.adapters.kube import kubeconfig, tokens
+from winlab.adapters.kube import authority, kubeconfig, reduced, tokens
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import contract
 from winlab.design.plan.model import LinuxNode
@@ -15,7 +15,7 @@ from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import ClusterError
+from winlab.errors import ClusterError, GuestError, UsageError
 from winlab.events import Progress
 from winlab.steps import joining
 from winlab.steps.linux.node import is_joined, run_kubeadm
@@ -38,6 +38,7 @@ def steps(run: Run) -> list[Step]:
 
 def _init(run: Run, node: LinuxNode) -> Step:
     def work(progress: Progress) -> None:
+        run.folder.kubeconfig.unlink(missing_ok=True)  # the CA in it will be another one
         with run.node(node) as there:
             run_kubeadm(there, LinuxFiles(run.plan, node).init(tokens.new()), progress)
 
@@ -50,7 +51,10 @@ def _kubeconfig(run: Run, node: LinuxNode) -> Step:
         progress.say(f"reading {ADMIN}")
         with run.node(node) as there:
             text = there.execute(["sudo", "cat", ADMIN])
-        own = kubeconfig.for_lab(text, run.plan.lab, run.plan.cluster.external)
+        identity = reduced.identity(text, node.name)
+        _require_same_authority(run, node, identity)
+        plan = run.plan
+        own = kubeconfig.for_lab(identity, plan.lab, plan.cluster.external, plan.network.external_cidr)
         run.folder.write(run.folder.kubeconfig, own)
         _await_api(run, progress)
 
@@ -59,6 +63,25 @@ def _kubeconfig(run: Run, node: LinuxNode) -> Step:
 
     after = [INITIALISED(run.lab, node.name), KUBECTL(run.lab)]
     return Step(API(run.lab), work, done, after, also=[MEMBER(run.lab, node.name)], usual=2)
+
+
+def _require_same_authority(run: Run, node: LinuxNode, told: reduced.Identity) -> None:
+    """Check that the cluster's CA is still the one that the kubeconfig has which was read after kubeadm's init.
+
+    :raises GuestError: it is another one.
+    """
+    try:
+        held = frozenset(authority.key_hashes(authority.authority(run.folder.kubeconfig).encode()))
+    except UsageError:
+        return  # none is held
+    if told.keys != held:
+        raise GuestError(
+            f"'{node.name}' shows another CA than the cluster had before.",
+            why=f"It was {', '.join(sorted(held))}; now it is {', '.join(sorted(told.keys))}.",
+            cure="If you made the cluster's CA anew yourself, remove the kubeconfig from the lab's folder. If not, "
+            "somebody took over the node: destroy the lab and create it again.",
+            evidence=str(run.folder.kubeconfig),
+        )
 
 
 def _await_api(run: Run, progress: Progress) -> None:

@@ -5,22 +5,17 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import certificates
 import pytest
 import yaml
 
-from winlab.adapters.kube import kubeconfig, yamltext
+from winlab.adapters.kube import kubeconfig, reduced, yamltext
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
 from winlab.lab_folder import LabFolder
 
-ADMIN = """
-apiVersion: v1
-kind: Config
-clusters: [{name: kubernetes, cluster: {server: "https://10.77.0.11:6443", certificate-authority-data: Q0E=}}]
-users: [{name: kubernetes-admin, user: {client-certificate-data: QQ==, client-key-data: SECRET}}]
-contexts: [{name: kubernetes-admin@kubernetes, context: {cluster: kubernetes, user: kubernetes-admin}}]
-current-context: kubernetes-admin@kubernetes
-"""
-OWN = kubeconfig.for_lab(ADMIN, "lab", "192.0.2.1:6443")
+IDENTITY = reduced.identity(certificates.admin(), "controller-1")
+NETWORK = "192.0.2.0/24"
+OWN = kubeconfig.for_lab(IDENTITY, "lab", "192.0.2.1:6443", NETWORK)
 PERSONS = """# my clusters
 apiVersion: v1
 kind: Config
@@ -67,10 +62,17 @@ def test_for_lab_names_everything_after_the_lab() -> None:
     made = yaml.safe_load(OWN)
     assert made["clusters"][0] == {
         "name": "winlab-lab",
-        "cluster": {"server": "https://192.0.2.1:6443", "certificate-authority-data": "Q0E="},
+        "cluster": {
+            "server": "https://192.0.2.1:6443",
+            "certificate-authority-data": IDENTITY.authority,
+            "extensions": [{"name": "winlab.internal/direct", "extension": [NETWORK, "192.0.2.1"]}],
+        },
     }
     assert made["users"] == [
-        {"name": "winlab-lab", "user": {"client-certificate-data": "QQ==", "client-key-data": "SECRET"}}
+        {
+            "name": "winlab-lab",
+            "user": {"client-certificate-data": IDENTITY.certificate, "client-key-data": IDENTITY.key},
+        }
     ]
     assert made["contexts"] == [{"name": "winlab-lab", "context": {"cluster": "winlab-lab", "user": "winlab-lab"}}]
     assert made["current-context"] == "winlab-lab"
@@ -105,7 +107,7 @@ def test_merge_again_changes_nothing_and_a_new_one_replaces(file: Path) -> None:
     before = (file.read_text(), file.stat().st_ino)
     kubeconfig.merge(file, OWN, "lab", use=False)
     assert (file.read_text(), file.stat().st_ino) == before
-    kubeconfig.merge(file, kubeconfig.for_lab(ADMIN, "lab", "192.0.2.9:6443"), "lab", use=False)
+    kubeconfig.merge(file, kubeconfig.for_lab(IDENTITY, "lab", "192.0.2.9:6443", NETWORK), "lab", use=False)
     assert names(file, "clusters") == ["work", "winlab-lab"]
     assert "192.0.2.9" in file.read_text()
     assert "192.0.2.1:" not in file.read_text()
@@ -116,14 +118,14 @@ def test_a_namespace_that_the_person_chose_stays(file: Path) -> None:
     kubeconfig.merge(file, OWN, "lab", use=False)
     text = file.read_text().replace("    user: winlab-lab\n", "    user: winlab-lab\n    namespace: shop\n")
     file.write_text(text)
-    kubeconfig.merge(file, kubeconfig.for_lab(ADMIN, "lab", "192.0.2.9:6443"), "lab", use=False)
+    kubeconfig.merge(file, kubeconfig.for_lab(IDENTITY, "lab", "192.0.2.9:6443", NETWORK), "lab", use=False)
     made = yaml.safe_load(file.read_text())
     assert made["contexts"][0]["context"] == {"cluster": "winlab-lab", "user": "winlab-lab", "namespace": "shop"}
 
 
 def test_labs_do_not_touch_each_other(file: Path) -> None:
     kubeconfig.merge(file, OWN, "lab", use=False)
-    kubeconfig.merge(file, kubeconfig.for_lab(ADMIN, "lab-2", "192.0.2.2:6443"), "lab-2", use=False)
+    kubeconfig.merge(file, kubeconfig.for_lab(IDENTITY, "lab-2", "192.0.2.2:6443", NETWORK), "lab-2", use=False)
     assert kubeconfig.unmerge(file, "lab")
     assert names(file, "contexts") == ["winlab-lab-2"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import answers
+import certificates
 import plans
 import pytest
 import runs
@@ -13,6 +14,7 @@ from winlab.adapters.kube import authority, tokens
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.contract import Call, R
 from winlab.design.render import kubeadm
+from winlab.errors import GuestError
 from winlab.steps import joining
 from winlab.steps.linux import control_plane
 
@@ -58,3 +60,47 @@ class Lent:
 
     def __exit__(self, *_args: object) -> None:
         pass
+
+
+def played_controller(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> runs.Run:
+    """A lab whose controller shows these admin.conf, one after the other."""
+
+    class Guest:
+        def execute(self, command: list[str]) -> str:
+            assert command == ["sudo", "cat", control_plane.ADMIN]
+            return told.pop(0)
+
+        def run(self, call: Call[R], *_args: object) -> R:
+            return answers.result(call, {})
+
+    monkeypatch.setattr(control_plane, "_await_api", lambda *_: None)
+    return runs.run(plans.make(plans.TCG, "1-0-1"), guest=Guest())
+
+
+def test_a_hostile_admin_conf_never_reaches_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = played_controller(monkeypatch, [certificates.admin(user={"exec": {"command": "/bin/sh"}})])
+    with pytest.raises(GuestError, match="not as kubeadm writes it"):
+        runs.titled(control_plane.steps(there), "kubeconfig").run(Voice())  # type: ignore[arg-type]
+    assert not there.folder.kubeconfig.exists()
+
+
+def test_another_ca_than_the_one_held_is_refused_until_winlab_makes_the_cluster_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = certificates.admin(cluster={"certificate-authority-data": certificates.coded(certificates.OTHER_CA)})
+    both = certificates.admin(
+        cluster={"certificate-authority-data": certificates.coded(certificates.CA + certificates.OTHER_CA)}
+    )
+    there = played_controller(monkeypatch, [certificates.admin(), certificates.admin(), other, both, other])
+    steps = control_plane.steps(there)
+    kubeconfig = runs.titled(steps, "kubeconfig")
+    kubeconfig.run(Voice())  # type: ignore[arg-type]
+    kubeconfig.run(Voice())  # type: ignore[arg-type]
+    before = there.folder.kubeconfig.read_text()
+    for _ in (other, both):
+        with pytest.raises(GuestError, match="another CA"):
+            kubeconfig.run(Voice())  # type: ignore[arg-type]
+    assert there.folder.kubeconfig.read_text() == before
+    runs.titled(steps, "init controller-1").run(Voice())  # type: ignore[arg-type]
+    kubeconfig.run(Voice())  # type: ignore[arg-type]
+    assert there.folder.kubeconfig.read_text() != before
