@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from winlab import settings
+from winlab.adapters.guests import base
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.vm import domains, screen
 from winlab.design.plan import tags
@@ -29,6 +30,7 @@ from winlab.steps.serial import FIRST_PHASE, PhaseClock, SerialLog
 from winlab.steps.states import BOOTED, STARTED
 
 POLL = 2.0
+MOST_READY = 1 << 20  # bytes of a first boot's result
 LOOK = 30.0  # seconds between two looks at the screen
 RESETS = 2  # of an emulated machine
 PRESSES, PAUSE = 6, 0.25  # seconds
@@ -65,7 +67,7 @@ class Login:
 
         :raises GuestError: it answers and reports that its first boot failed.
         """
-        heard: list[bytes] = []
+        heard = base.Kept(MOST_READY)
         self.refusal = None
         try:
             guest = connect(self._tag, self._folder, timeout=10)
@@ -75,14 +77,14 @@ class Login:
             self.refusal = error
             return False
         try:
-            code = guest.execute([self._own.ready_command], heard.append)
+            code = guest.execute([self._own.ready_command], heard)
         except GuestError:
             return False
         finally:
             _close_quietly(guest.close)
         if code != 0:
             return False
-        self._own.check_first_boot(b"".join(heard).decode(errors="replace"))
+        self._own.check_first_boot(str(heard))
         return True
 
 

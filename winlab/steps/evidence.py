@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import NamedTuple
 from winlab.adapters.vm import domains
 from winlab.design.plan.model import NodePlan
 from winlab.design.render.domain import serial_log
-from winlab.engine.engine import Stopped
 from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import Progress
+from winlab.stopping import Stopped
 
 MISSING = "missing.txt"  # what could not be read, and why
 
@@ -57,8 +56,8 @@ def collect(run: Run, node: NodePlan, disk_logs: ReadLogs, progress: Progress) -
         serial = run.pool.download(serial_log(run.plan.lab, node.name))
         (folder / "serial.log").write_bytes(serial)
         texts.append(serial.decode(errors="replace"))
-    with part("the logs on the disk"), tempfile.TemporaryDirectory(prefix="winlab-", dir=folder) as work:
-        for log in disk_logs(Path(work), progress):
+    with part("the logs on the disk"), run.folder.staging() as work:
+        for log in disk_logs(work, progress):
             (folder / log.name).write_bytes(log.content)
             texts.append(log.causes)
     (folder / MISSING).unlink(missing_ok=True)

@@ -18,7 +18,8 @@ STARTS_CD = re.compile(r'BdsDxe: starting Boot\w+ "UEFI [^"]*DVD-ROM')
 PANIC = re.compile(r"---\[ end Kernel panic - not syncing: ([^\r\n]+) \]---\s*\Z")
 OOPS = re.compile(r"\] ((?:Oops|BUG): [^\r\n]+)")
 TAIL = 64 << 10  # bytes; an oops and the panic after it take about ten thousand
-LINE = 4096  # bytes to keep of an incomplete line
+LINE = 4096  # bytes to keep of an incomplete line, and of a failure
+PHASE = 64  # characters of a phase's name
 AGAIN = 30.0  # seconds without new output until the log is read again: virtlogd starts a new file when one is full
 
 
@@ -64,13 +65,12 @@ class SerialLog:
             self._take(piece)
 
     def _restarted(self) -> bytes:
-        """What is new, or the whole log if it is shorter than before: then a new file was started."""
+        """The new log if it is shorter than the old one: then a new file was started."""
         self._heard = time.monotonic()
-        whole = self._pool.download(self._volume)
-        if len(whole) >= self.size:
-            return whole[self.size :]
+        if not self.size or self._pool.download(self._volume, self.size - 1, 1):
+            return b""
         self.size, self._rest = 0, b""
-        return whole
+        return self._pool.download(self._volume)
 
     def _take(self, piece: bytes) -> None:
         self.size += len(piece)
@@ -78,9 +78,9 @@ class SerialLog:
         text = (self._rest + piece).decode(errors="replace")
         for report in REPORT.finditer(text):
             if report[1]:
-                self.phase, self.failure = report[1], ""
+                self.phase, self.failure = report[1][:PHASE], ""
             else:
-                self.failure = self.failure or report[2]
+                self.failure = self.failure or report[2][:LINE]
         self.starts_cd = self.starts_cd or STARTS_CD.search(text) is not None
         self._rest = (self._rest + piece).rpartition(b"\n")[2][-LINE:]
 

@@ -27,8 +27,8 @@ class Pool:
     def exists(self, name: str) -> bool:
         return True
 
-    def download(self, name: str, offset: int = 0) -> bytes:
-        piece = self.log[offset:]
+    def download(self, name: str, offset: int = 0, most: int = 1 << 20) -> bytes:
+        piece = self.log[offset : offset + most]
         self.asked.append(len(piece))
         return piece
 
@@ -106,3 +106,8 @@ def test_silence_is_not_read_as_something_new(port: Port) -> None:
     port[2].sleep(serial.AGAIN + 1)
     log.read()
     assert log.size == len(SAID)
+
+
+def test_what_a_guest_reports_has_a_limit(port: Port) -> None:
+    log = hear(port, b"winlab: phase=" + b"p" * 100_000 + b"\r\nwinlab: error=" + b"e" * 100_000 + b"\r\n")
+    assert (len(log.phase), len(log.failure)) == (serial.PHASE, serial.LINE)

@@ -5,12 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from winlab.errors import GuestError
+
 Sink = Callable[[bytes], None]
 TRIES, PAUSE = 20, 1.5  # seconds between tries, while a CD that was just inserted is not there yet
 
 
 def discard(_chunk: bytes) -> None:
     """A sink for output that nobody wants."""
+
+
+class Kept:
+    """A sink that keeps output, of which there may not be much.
+
+    :param most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept = bytearray()
+
+    def __call__(self, chunk: bytes) -> None:
+        """Keep the next piece.
+
+        :raises GuestError: it is too much.
+        """
+        self._kept += chunk
+        if len(self._kept) > self._most:
+            raise GuestError(f"A command in a guest printed more than {self._most >> 10} KiB.")
+
+    def __str__(self) -> str:
+        return self._kept.decode(errors="replace")
 
 
 class Guest(Protocol):

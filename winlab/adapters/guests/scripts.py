@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from winlab import stopping
 from winlab.adapters.guests import base, systems
 from winlab.adapters.guests.connect import connect
 from winlab.design.contract import Call, R
@@ -23,34 +25,43 @@ from winlab.errors import GuestError, UnreachableError, WinlabError
 from winlab.lab_folder import LabFolder
 
 TOLD = 12  # lines of a script's errors that an error message repeats
+SHOWN = 2000  # characters of each
+KEPT = 200  # lines of its output that are kept
+LINE = 64 << 10  # bytes of a line that are kept and heard
+RESULT = 32 << 20  # bytes that a script's result may have: the logs of a node
 Heard = Callable[[str], None]
 
 
 class Lines:
-    """Splits a stream into lines and passes each on."""
+    """Splits a stream into lines and passes each on. A node decides what it sends: a line may never end.
 
-    def __init__(self, heard: Heard) -> None:
+    :param longest: bytes of a line that are passed on; the rest of it is dropped.
+    """
+
+    def __init__(self, heard: Heard, longest: int = LINE) -> None:
         self._heard = heard
-        self._rest = b""
-        self.kept: list[str] = []
+        self._longest = longest
+        self._line = bytearray()
+        self.kept: deque[str] = deque(maxlen=KEPT)  # the last ones, each cut at LINE
 
     def __call__(self, piece: bytes) -> None:
         """Take the next piece."""
-        *whole, self._rest = (self._rest + piece).split(b"\n")
-        for line in whole:
-            self._take(line)
+        first, *others = piece.split(b"\n")
+        self._add(first)
+        for begin in others:
+            self.end()
+            self._add(begin)
 
     def end(self) -> None:
-        """Pass on a last line without a line feed."""
-        if self._rest:
-            self._take(self._rest)
-            self._rest = b""
-
-    def _take(self, raw: bytes) -> None:
-        line = raw.decode(errors="replace").rstrip()
+        """Pass on the current line, also if it is the last and has no line feed."""
+        line = self._line.decode(errors="replace").rstrip()
+        self._line.clear()
         if line:
-            self.kept = [*self.kept[-199:], line]
+            self.kept.append(line[:LINE])
             self._heard(line)
+
+    def _add(self, part: bytes) -> None:
+        self._line += part[: self._longest - len(self._line)]
 
 
 class NodeScripts:
@@ -105,7 +116,7 @@ class NodeScripts:
         if code != 0:
             raise GuestError(
                 f"A command in '{self.tag.node}' ended with exit code {code}.",
-                why="\n".join((err.kept or out.kept)[-TOLD:]) or "It printed nothing.",
+                why=_last(err, out) or "It printed nothing.",
                 evidence=f"the command: {systems.command_line(self.tag.system, command)[:200]}",
             )
         return "\n".join(out.kept)
@@ -127,6 +138,7 @@ class NodeScripts:
                 self._place = ""
                 if attempt == base.TRIES - 1:
                     raise error.error from error
+                stopping.check()
                 time.sleep(base.PAUSE)
         raise AssertionError("the last try returns or raises")
 
@@ -138,34 +150,32 @@ class NodeScripts:
 
         def hear(line: str) -> None:
             if pending:
-                heard(pending.pop())
+                heard(pending.pop()[:LINE])
             if line.startswith("{"):
                 pending.append(line)  # the result, if it is the last
             else:
-                heard(line)
+                heard(line[:LINE])
 
-        out, err = Lines(hear), Lines(heard)
+        out, err = Lines(hear, RESULT), Lines(heard)
         code = guest.execute(self._ways.command(self._place, script), out, err, json.dumps(settings).encode())
         out.end()
         err.end()
         if code != 0:
             for line in pending:
-                heard(line)
+                heard(line[:LINE])
             error = GuestError(
                 f"'{script}' failed in '{self.tag.node}'.",
-                why="\n".join((err.kept or out.kept)[-TOLD:]) or f"It ended with exit code {code} and printed nothing.",
+                why=_last(err, out) or f"It ended with exit code {code} and printed nothing.",
                 cure="Run the same command again: it continues there. 'winlab logs' shows more.",
                 evidence=f"winlab logs {self.tag.node}",
             )
             raise _NoScriptError(error) if self._ways.is_missing(code) else error
         try:
             result = json.loads(pending[0])
-        except (IndexError, ValueError) as error:
-            raise GuestError(
-                f"'{script}' in '{self.tag.node}' ended without a result.", why="\n".join(out.kept[-TOLD:])
-            ) from error
+        except (IndexError, ValueError, RecursionError) as error:
+            raise GuestError(f"'{script}' in '{self.tag.node}' ended without a result.", why=_last(out)) from error
         if not isinstance(result, dict):
-            raise GuestError(f"'{script}' in '{self.tag.node}' did not return an object.", why=pending[0])
+            raise GuestError(f"'{script}' in '{self.tag.node}' did not return an object.", why=_last(out))
         return result
 
     def _connected(self) -> base.Guest:
@@ -182,6 +192,7 @@ class NodeScripts:
         for _ in range(base.TRIES):
             if place := self._ways.place(self.execute):
                 return place
+            stopping.check()
             time.sleep(base.PAUSE)
         raise GuestError(
             f"'{self.tag.node}' does not see winlab's payload CD.",
@@ -195,6 +206,12 @@ class _NoScriptError(Exception):
     def __init__(self, error: GuestError) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+def _last(*streams: Lines) -> str:
+    """The last lines of the first stream that has any, each cut to what a message can hold."""
+    kept = next((stream.kept for stream in streams if stream.kept), ())
+    return "\n".join(line[:SHOWN] for line in list(kept)[-TOLD:])
 
 
 def _ignore(_line: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import libvirt
@@ -22,6 +22,7 @@ from winlab.adapters.vm.connection import explained
 from winlab.errors import HostError, NotFoundError, WinlabError
 
 CHUNK = 1 << 18
+MOST = 16 << 20  # bytes of a log that are read at once; virtlogd begins another file at 2 MiB
 MARKER = ".complete"
 ABANDONED = 60.0  # seconds without growth after which nobody is writing an incomplete base volume
 REFRESH_TRIES = 60
@@ -171,22 +172,23 @@ class StoragePool:
                 raise
         self.refresh()
 
-    def download(self, name: str, offset: int = 0) -> bytes:
-        """The volume's content from *offset* to its end. Empty if there is no such volume."""
+    def download(self, name: str, offset: int = 0, most: int = MOST) -> bytes:
+        """The volume's content from *offset* on, at most *most* bytes. Empty if there is no such volume."""
         volume = self._find(name)
         if volume is None:
             return b""
         stream = self._conn.newStream(0)
-        parts: list[bytes] = []
-        try:
+        found = bytearray()
+        # an offset past the end, or a log that was rotated meanwhile: there is nothing to read now
+        with suppress(libvirt.libvirtError):
             volume.download(stream, offset, 0, 0)
-            while chunk := stream.recv(CHUNK):
-                parts.append(chunk)
-            stream.finish()
-        except libvirt.libvirtError:
-            # an offset past the end, or a log that was rotated meanwhile: there is nothing to read now
-            return b"".join(parts)
-        return b"".join(parts)
+            while len(found) < most and (chunk := stream.recv(min(CHUNK, most - len(found)))):
+                found += chunk
+            if len(found) < most:
+                stream.finish()
+            else:
+                stream.abort()
+        return bytes(found)
 
     def download_to(self, name: str, target: Path, tell: Callable[[float], None]) -> None:
         """Write the whole content of a volume to a local file; *tell* is called with the progress, 0 to 1.

@@ -21,7 +21,8 @@ GPT = b"EFI PART"
 BASIC_DATA = bytes.fromhex("a2a0d0ebe5b9334487c068b6b72699c7")  # EBD0A0A2-B9E5-4433-87C0-68B6B72699C7
 NTFS_TYPE = 7
 NTFS = b"NTFS    "  # at byte 3 of the first sector
-LARGEST = 64 << 20  # bytes of a log that are kept
+LARGEST = 16 << 20  # bytes of a log that are read: a guest may make a sparse file of any size
+PATIENCE = 300.0  # seconds for ntfscat: a guest's file system may send it round in circles
 
 
 def check_tools() -> None:
@@ -65,12 +66,7 @@ def read(disk: Path, names: Sequence[str], work: Path) -> dict[str, bytes]:
 
 
 def _cat(part: Path, name: str) -> bytes | None:
-    output = part.with_suffix(".file")
-    script = 'exec ntfscat --force --quiet "$1" "$2" >"$3"'  # a log may be UTF-16: it goes straight into a file
-    done = run.run(["sh", "-c", script, "sh", part, name, output], check=False)
-    content = output.read_bytes()[-LARGEST:]
-    output.unlink()
-    return content if done.returncode == 0 else None
+    return run.head(["ntfscat", "--force", "--quiet", part, name], LARGEST, PATIENCE)
 
 
 def partitions(disk: Path) -> Iterator[tuple[int, int]]:

@@ -128,7 +128,7 @@ def test_failures_are_repeated(
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("out", [b"", b"no json\n", b"[1]\n"])
+@pytest.mark.parametrize("out", [b"", b"no json\n", b"[1]\n", b'{"a":' * 100_000])
 def test_no_result_is_a_failure(login: Callable[[str, Guest], NodeScripts], out: bytes) -> None:
     with pytest.raises(GuestError, match="result"):
         login("linux", Guest({"logs": (0, out, b"")})).run(contract.Logs())
@@ -240,3 +240,36 @@ def test_a_system_is_given_the_settings_that_it_knows() -> None:
     assert call.settings("linux").keys() == {"routes", "masquerade"}
     with pytest.raises(AssertionError, match="no script 'prepare' on windows"):
         contract.Prepare(files={}, services=[]).settings("windows")
+
+
+def test_a_line_that_never_ends_is_cut() -> None:
+    heard: list[str] = []
+    lines = nodes.Lines(heard.append, 1000)
+    for _ in range(1000):
+        lines(b"x" * 10_000)
+        assert len(lines._line) <= 1000
+    lines(b"\nnext\nlast")
+    lines.end()
+    assert heard == ["x" * 1000, "next", "last"]
+
+
+def test_a_node_that_prints_much_does_not_fill_the_hosts_memory(
+    login: Callable[[str, Guest], NodeScripts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "RESULT", 1000)
+    monkeypatch.setattr(nodes, "LINE", 100)
+    heard: list[str] = []
+    long = b"a" * 5000
+    with pytest.raises(GuestError, match="without a result"):
+        login("linux", Guest({"logs": (0, b'{"logs": {"kubelet": "' + long + b'"}}\n', b"")})).run(contract.Logs())
+    with pytest.raises(GuestError) as caught:
+        login("linux", Guest({"load": (1, long + b"\n{" + long + b"\n", b"")})).run(contract.LoadImages(), heard.append)
+    assert [len(line) for line in heard] == [100, 100]
+    assert len(caught.value.why) <= 201
+
+
+def test_output_that_is_kept_has_a_limit() -> None:
+    kept = base.Kept(10)
+    kept(b"0123456789")
+    with pytest.raises(GuestError, match="printed more than"):
+        kept(b"x")

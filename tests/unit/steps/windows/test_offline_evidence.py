@@ -81,11 +81,11 @@ class Programs:
             row = struct.pack("<4xB3xII", offline.NTFS_TYPE, 2, 1)
             table = (b"\0" * 446 + row).ljust(2 * offline.SECTOR, b"\0")
             Path(words[-1]).write_bytes(table + b"\xeb\x52\x90NTFS    ".ljust(offline.SECTOR, b"\0"))
-        else:
-            content = FILES.get(words[-2])
-            Path(words[-1]).write_bytes(content or b"")
-            return Result(tuple(words), 0 if content else 1, "", "", 0.0)
         return Result(tuple(words), 0, "", "", 0.0)
+
+    def head(self, args: list[str | Path], most: int, timeout: float) -> bytes | None:
+        assert args[0] == "ntfscat"
+        return FILES.get(str(args[-1]))
 
 
 @pytest.fixture
@@ -161,3 +161,20 @@ def test_the_key_in_a_base_volume_s_name(clone: tuple[Run, NodePlan]) -> None:
     assert node.windows is not None
     assert golden.key_of(node.volume("base").name) == node.windows.golden
     assert golden.key_of("base-debian-13-0123456789abcdef.qcow2") is None
+
+
+def test_a_guests_file_of_any_size_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A sparse file takes no room in the guest."""
+    limits: list[tuple[int, float]] = []
+
+    class Endless(Programs):
+        def head(self, args: list[str | Path], most: int, timeout: float) -> bytes | None:
+            limits.append((most, timeout))
+            return super().head(args, most, timeout)
+
+    programs = Endless()
+    programs.base = tmp_path
+    monkeypatch.setattr(offline, "run", programs)
+    offline.read(tmp_path / "disk.qcow2", ["Windows/Panther/setuperr.log"], tmp_path)
+    assert limits == [(16 << 20, 300.0)]
+    assert not list(tmp_path.iterdir())
