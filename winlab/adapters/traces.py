@@ -21,13 +21,13 @@ def labs(conn: Connection, overlay: Overlay, pool: StoragePool) -> dict[str, lis
 
     :raises HostError: libvirt or OVN does not answer.
     """
-    found: dict[str, list[domains.Machine]] = {lab: [] for lab in pool.labs()}
+    machines_by_lab: dict[str, list[domains.Machine]] = {lab: [] for lab in pool.labs()}
     for machine in domains.machines(conn):
-        found.setdefault(machine.tag.lab, []).append(machine)
+        machines_by_lab.setdefault(machine.tag.lab, []).append(machine)
     with overlay() as northbound:
         for lab in northbound.labs():
-            found.setdefault(lab, [])
-    return dict(sorted(found.items()))
+            machines_by_lab.setdefault(lab, [])
+    return dict(sorted(machines_by_lab.items()))
 
 
 def remove(

@@ -25,8 +25,8 @@ def build() -> bytes:
     """The program's bytes."""
     folder = data.folder("unattend") / f"linux/{PACKAGE}"
     sources = {f"{PACKAGE}/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.py"))}
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, content in {"__main__.py": START.encode(), **sources}.items():
             archive.writestr(zipfile.ZipInfo(name), content)  # without a given time, that is the start of 1980
-    return made.getvalue()
+    return buffer.getvalue()

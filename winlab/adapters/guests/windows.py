@@ -39,5 +39,5 @@ class WindowsWays:
 def _drive(execute: Execute, file: str) -> str:
     """The first drive that has a file; empty if none has."""
     path = file.replace("/", "\\")
-    found = execute([f"cmd.exe /c for %d in ({DRIVES}) do @if exist %d:\\{path} echo %d:"]).split()
-    return found[0] if found else ""
+    drives = execute([f"cmd.exe /c for %d in ({DRIVES}) do @if exist %d:\\{path} echo %d:"]).split()
+    return drives[0] if drives else ""

@@ -67,10 +67,10 @@ def explain(kubectl: Kubectl, guest: NodeScripts, node: str) -> str:
     """All that is known about a node that is not Ready, one fact per line. What can't be read is left out."""
     facts: list[str] = []
     try:
-        found = kubectl.get("node", node)
+        node_object = kubectl.get("node", node)
         facts += [
             f"condition {row['type']}={row['status']}: {row.get('message', '')}"
-            for row in conditions(found)
+            for row in conditions(node_object)
             if (row["type"] == "Ready") != (row["status"] == "True")
         ]
         selector = f"--field-selector=involvedObject.name={node},type=Warning"
@@ -89,5 +89,5 @@ def explain(kubectl: Kubectl, guest: NodeScripts, node: str) -> str:
 
 def telling(lines: Iterable[str]) -> list[str]:
     """The last lines that look like errors."""
-    found = [line.strip()[:300] for line in lines if any(word in line.lower() for word in TELLING)]
-    return found[-LINES:]
+    errors = [line.strip()[:300] for line in lines if any(word in line.lower() for word in TELLING)]
+    return errors[-LINES:]

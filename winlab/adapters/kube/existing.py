@@ -87,33 +87,33 @@ def problems(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], k
     :param names: the names of the nodes that are to join.
     :param kubelet_minor: the minor version of their kubelet, the number after ``1.``.
     """
-    found = []
+    reasons = []
     lab = ipaddress.IPv4Network(network_cidr)
     host = urlsplit(cluster.server).hostname or ""
     address = _address(host)
     if cluster.server != cluster.advertised and not _leads(cluster.advertised, cluster.server):
-        found.append(
+        reasons.append(
             f"It advertises {cluster.advertised} (ConfigMap cluster-info in kube-public), and kubeadm uses that "
             f"address whatever else it is given; so {cluster.server} can't replace it. --server can only give the IPv4 "
             "address of a name in it, with the same port."
         )
     if host == "localhost" or (address is not None and (address.is_loopback or address.is_unspecified)):
-        found.append(
+        reasons.append(
             f"Its API server says that it is at {cluster.server}, which on each machine means the machine itself."
         )
     elif isinstance(address, ipaddress.IPv4Address) and address in lab:
-        found.append(f"Its API server {address} is in the lab's own network {lab}.")
+        reasons.append(f"Its API server {address} is in the lab's own network {lab}.")
     for what, cidr in (("pod", cluster.pod_cidr), ("service", cluster.service_cidr)):
         if ipaddress.IPv4Network(cidr).overlaps(lab):
-            found.append(f"Its {what} network {cidr} and the lab's network {lab} overlap.")
-    if there := sorted(set(names) & set(cluster.nodes)):
-        found.append(f"It already has nodes of the same names: {', '.join(there)}.")
+            reasons.append(f"Its {what} network {cidr} and the lab's network {lab} overlap.")
+    if duplicates := sorted(set(names) & set(cluster.nodes)):
+        reasons.append(f"It already has nodes of the same names: {', '.join(duplicates)}.")
     if not cluster.minor - OLDEST_KUBELET <= kubelet_minor <= cluster.minor:
-        found.append(
+        reasons.append(
             f"A kubelet 1.{kubelet_minor} is not supported by an API server {cluster.version}: "
             f"it may be at most {OLDEST_KUBELET} minor versions older, and never newer."
         )
-    return found
+    return reasons
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -135,10 +135,10 @@ def check(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kube
 
     :raises UsageError: they can't; the error lists all reasons. Nothing was touched.
     """
-    if found := problems(cluster, network_cidr, names, kubelet_minor):
+    if reasons := problems(cluster, network_cidr, names, kubelet_minor):
         raise UsageError(
             f"Workers of this lab can't join the cluster at {cluster.server}.",
-            why="\n       ".join(found),
+            why="\n       ".join(reasons),
             cure="Choose fitting values with --set network.cidr=, --set kubernetes.version=, --prefix or --server; "
             "or change what it advertises: 'kubectl -n kube-public edit configmap cluster-info'.",
         )
@@ -158,10 +158,10 @@ def _version(kubectl: Kubectl) -> str:
         full = str(json.loads(answer)["serverVersion"]["gitVersion"])
     except (ValueError, KeyError, TypeError) as error:
         raise ClusterError("The API server does not report its version.", why=repr(error)) from error
-    found = VERSION.match(full)
-    if found is None:
+    match = VERSION.match(full)
+    if match is None:
         raise ClusterError(f"The API server reports the version '{full}', which winlab can't parse.")
-    return found[0]
+    return match[0]
 
 
 def _require_rights(kubectl: Kubectl) -> None:
@@ -181,9 +181,9 @@ def _document(kubectl: Kubectl, namespace: str, name: str, key: str) -> dict[str
     :raises NotFoundError: there is no such ConfigMap.
     """
     words = ("get", "configmap", name, f"--namespace={namespace}", "--ignore-not-found", "--output=json")
-    found = kubectl.run(*words).strip()
+    config_map = kubectl.run(*words).strip()
     try:
-        document = yaml.safe_load(json.loads(found)["data"][key]) if found else None
+        document = yaml.safe_load(json.loads(config_map)["data"][key]) if config_map else None
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         raise ClusterError(f"The ConfigMap '{name}' in {namespace} can't be parsed.", why=repr(error)) from error
     if not isinstance(document, dict):
@@ -224,14 +224,14 @@ def _url(server: str) -> str:
 def _cni(kubectl: Kubectl) -> tuple[str | None, str]:
     """Which of winlab's profiles matches the cluster's pod network, if any; and what was seen."""
     rows = kubectl.get("daemonsets", "--all-namespaces")["items"]
-    there = {str(row["metadata"]["name"]): str(row["metadata"]["namespace"]) for row in rows}
+    daemon_sets = {str(row["metadata"]["name"]): str(row["metadata"]["namespace"]) for row in rows}
     profiles = cni.profiles().values()
-    questions = dict.fromkeys(question for profile in profiles for question in profile.questions(there))
+    questions = dict.fromkeys(question for profile in profiles for question in profile.questions(daemon_sets))
     answers = {question: _answer(kubectl, question) for question in questions}
     for profile in profiles:
-        if (found := profile.recognize(there, answers)) is not None:
-            return found.profile, found.note
-    others = sorted(set(there) - {"kube-proxy"})
+        if (recognized := profile.recognize(daemon_sets, answers)) is not None:
+            return recognized.profile, recognized.note
+    others = sorted(set(daemon_sets) - {"kube-proxy"})
     return None, f"its DaemonSets are {', '.join(others)}" if others else "it has no DaemonSet of a CNI"
 
 

@@ -9,16 +9,16 @@ Object = dict[str, Any]
 
 def condition(item: Object, kind: str) -> Object:
     """A condition of an object; if it has none of this type, one with the status Unknown."""
-    for found in item.get("status", {}).get("conditions", []):
-        if found.get("type") == kind:
-            return dict(found)
+    for row in item.get("status", {}).get("conditions", []):
+        if row.get("type") == kind:
+            return dict(row)
     return {"type": kind, "status": "Unknown", "reason": "", "message": "nothing has been reported"}
 
 
-def reason(found: Object) -> str:
+def reason(row: Object) -> str:
     """What a condition or a container's state says, in one line."""
-    parts = [str(found.get(key)) for key in ("reason", "message") if found.get(key)]
-    return ": ".join(parts) or str(found.get("status", "Unknown"))
+    parts = [str(row.get(key)) for key in ("reason", "message") if row.get(key)]
+    return ": ".join(parts) or str(row.get("status", "Unknown"))
 
 
 def workload_problem(item: Object) -> str:
