@@ -26,8 +26,11 @@ def is_needed(plan: Plan) -> bool:
 
 def assumed(plan: Plan) -> str | None:
     """A note about evaluation media that the plan assumes and nobody has supplied yet; None if all are there."""
-    lacking = [one for one in map(recipes.get, _evaluated(plan)) if windows_media.find(one) is None]
-    lines = [f"There are no media for {one.name}: Microsoft's {one.evaluations[0].file} is assumed." for one in lacking]
+    missing = [recipe for recipe in map(recipes.get, _evaluated(plan)) if windows_media.find(recipe) is None]
+    lines = [
+        f"There are no media for {recipe.name}: Microsoft's {recipe.evaluations[0].file} is assumed."
+        for recipe in missing
+    ]
     return "\n".join(lines) or None
 
 

@@ -69,10 +69,10 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
                 engine.run(steps(prepared, nodes, drives), tell, lab)
             finally:
                 clean(lab, drives)
-    found: dict[str, list[str]] = {}
-    for one in prepared:
-        found.setdefault(one.reference, []).extend(machine.tag.node for machine in nodes.get(one.os, []))
-    return found
+    nodes_by_image: dict[str, list[str]] = {}
+    for ready in prepared:
+        nodes_by_image.setdefault(ready.reference, []).extend(machine.tag.node for machine in nodes.get(ready.os, []))
+    return nodes_by_image
 
 
 def is_file(image: str) -> bool:
@@ -97,12 +97,12 @@ def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> li
     else:
         archive, wanted = _save(image, work / "saved.tar", progress), name or _name(image)
     progress.say(f"reading {archive.name}")
-    found = oci.inspect(archive)
-    systems = [one.name for one in SYSTEMS if (one.name, "amd64") in {(row.os, row.architecture) for row in found}]
+    platforms = oci.inspect(archive)
+    systems = [one.name for one in SYSTEMS if (one.name, "amd64") in {(row.os, row.architecture) for row in platforms}]
     if not systems:
         raise UsageError(
             f"'{image}' is not an image for Linux or Windows on amd64.",
-            why="It is for " + (", ".join(f"{one.os}/{one.architecture}" for one in found) or "nothing") + ".",
+            why="It is for " + (", ".join(f"{row.os}/{row.architecture}" for row in platforms) or "nothing") + ".",
             cure="Build it with --platform linux/amd64.",
         )
     return [_convert(archive, os, work, wanted, progress) for os in systems]
@@ -112,8 +112,8 @@ def _convert(archive: Path, os: SystemName, work: Path, wanted: str, progress: P
     progress.say(f"checking the image for {os}")
     target = work / f"{os}.tar"
     (work / os).mkdir()
-    made = oci.convert(archive, target, os, work=work / os, reference=wanted)
-    return Ready(made.reference, os, target, files.sha256(target))
+    converted = oci.convert(archive, target, os, work=work / os, reference=wanted)
+    return Ready(converted.reference, os, target, files.sha256(target))
 
 
 def _name(image: str) -> str:
@@ -156,27 +156,27 @@ def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[Syst
     :raises UsageError: no node runs a system that the image is for.
     :raises GuestError: one of them is off.
     """
-    found = {one.os: [machine for machine in machines if machine.tag.os == one.os] for one in images}
-    found = {os: there for os, there in found.items() if there}
-    if not found:
-        titles = " and ".join(system.get(one.os).title for one in images)
+    by_system = {image.os: [machine for machine in machines if machine.tag.os == image.os] for image in images}
+    by_system = {os: selected for os, selected in by_system.items() if selected}
+    if not by_system:
+        titles = " and ".join(system.get(image.os).title for image in images)
         raise UsageError(
             f"The image is for {titles}, but the lab has no such node.",
             cure="Build it for the system of the nodes: 'winlab status' shows them.",
         )
-    for machine in (machine for there in found.values() for machine in there):
+    for machine in (machine for selected in by_system.values() for machine in selected):
         drive.require_running(machine)
-    return found
+    return by_system
 
 
 def steps(images: Sequence[Ready], nodes: dict[SystemName, list[Machine]], drives: Drives) -> list[Step]:
     """One step for each system's CD, and one for each node. :func:`clean` removes the CDs."""
-    found = []
+    load_steps = []
     for image in images:
         if image.os in nodes:
-            found.append(_cd(image, drives))
-            found += [_load(image, machine, drives) for machine in nodes[image.os]]
-    return found
+            load_steps.append(_cd(image, drives))
+            load_steps += [_load(image, machine, drives) for machine in nodes[image.os]]
+    return load_steps
 
 
 def clean(lab: str, drives: Drives) -> None:

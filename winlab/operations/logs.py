@@ -84,20 +84,20 @@ def _report(machine: Machine, folder: LabFolder, kubectl: Kubectl | None, lines:
         return report
     try:
         with NodeScripts(machine.tag, folder) as node:
-            found = node.run(contract.Logs(lines=lines)).logs
-        report.logs.update({name: text.rstrip() for name, text in sorted(found.items())})
+            logs = node.run(contract.Logs(lines=lines)).logs
+        report.logs.update({name: text.rstrip() for name, text in sorted(logs.items())})
     except WinlabError as error:
         report.problems.append(f"The node: {_words(error)}")
     return report
 
 
 def _conditions(kubectl: Kubectl, node: str) -> list[str]:
-    found = kubectl.run("get", "node", node, "--ignore-not-found", "--output=json").strip()
-    if not found:
+    node_json = kubectl.run("get", "node", node, "--ignore-not-found", "--output=json").strip()
+    if not node_json:
         return ["It is not in the cluster."]
     return [
         f"{row['type']}={row['status']} {row.get('reason', '')}: {row.get('message', '')}"
-        for row in diagnose.conditions(json.loads(found))
+        for row in diagnose.conditions(json.loads(node_json))
     ]
 
 
@@ -114,8 +114,8 @@ def _events(kubectl: Kubectl, node: str) -> list[str]:
 def _time(row: dict[str, Any]) -> str:
     """When an event was last seen; each kind of event has it in another field (core/v1 Event)."""
     series: dict[str, Any] = row.get("series") or {}
-    found = series.get("lastObservedTime") or row.get("lastTimestamp") or row.get("eventTime")
-    return str(found or row["metadata"]["creationTimestamp"])
+    seen = series.get("lastObservedTime") or row.get("lastTimestamp") or row.get("eventTime")
+    return str(seen or row["metadata"]["creationTimestamp"])
 
 
 def _words(error: WinlabError) -> str:

@@ -46,14 +46,14 @@ def find(lab: str, conn: Connection) -> list[Machine]:
 
     :raises NotFoundError: it has none.
     """
-    there = domains.machines(conn, lab)
-    if not there:
+    lab_machines = domains.machines(conn, lab)
+    if not lab_machines:
         others = sorted({machine.tag.lab for machine in domains.machines(conn)})
         raise NotFoundError(
             f"There is no lab '{lab}'.",
             cure=f"There are: {', '.join(others)}." if others else "Create one with 'winlab create --spec 1-1-1'.",
         )
-    return there
+    return lab_machines
 
 
 def find_node(lab: str, node: str, conn: Connection) -> Machine:
@@ -61,13 +61,13 @@ def find_node(lab: str, node: str, conn: Connection) -> Machine:
 
     :raises NotFoundError: there is no such lab, or no such node in it.
     """
-    there = find(lab, conn)
-    for machine in there:
+    lab_machines = find(lab, conn)
+    for machine in lab_machines:
         if machine.tag.node == node:
             return machine
     raise NotFoundError(
         f"The lab '{lab}' has no node '{node}'.",
-        cure=f"It has: {', '.join(machine.tag.node for machine in there)}.",
+        cure=f"It has: {', '.join(machine.tag.node for machine in lab_machines)}.",
     )
 
 
@@ -83,10 +83,10 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
     :raises NotFoundError: there is no such lab.
     """
     with site.connected() as conn:
-        there = find(lab, conn)
+        lab_machines = find(lab, conn)
     folder = site.folder(lab)
     with Threads(max_workers=8) as pool:
-        return list(pool.map(lambda machine: _ask(machine, folder), there))
+        return list(pool.map(lambda machine: _ask(machine, folder), lab_machines))
 
 
 def _ask(machine: Machine, folder: LabFolder) -> NodeStatus:
