@@ -21,8 +21,8 @@ def share(run: Run, node: NodePlan) -> NodeNetwork:
 
     :raises ClusterError: the API server does not answer.
     """
-    found = Kubectl.of(run.folder).get("node", node.name)
-    return NodeNetwork(node.name, node.os, node.address, found["spec"].get("podCIDR"))
+    node_object = Kubectl.of(run.folder).get("node", node.name)
+    return NodeNetwork(node.name, node.os, node.address, node_object["spec"].get("podCIDR"))
 
 
 def shares(run: Run) -> list[NodeNetwork]:
@@ -30,11 +30,11 @@ def shares(run: Run) -> list[NodeNetwork]:
 
     :raises ClusterError: the API server does not answer.
     """
-    found = {row["metadata"]["name"]: row for row in Kubectl.of(run.folder).get("nodes")["items"]}
+    by_name = {row["metadata"]["name"]: row for row in Kubectl.of(run.folder).get("nodes")["items"]}
     return [
-        NodeNetwork(node.name, node.os, node.address, found[node.name]["spec"].get("podCIDR"))
+        NodeNetwork(node.name, node.os, node.address, by_name[node.name]["spec"].get("podCIDR"))
         for node in run.plan.nodes
-        if node.name in found
+        if node.name in by_name
     ]
 
 
@@ -71,6 +71,6 @@ def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
     return wait.until(look, progress, give_up, stall=run.pace.usual(SILENCE))
 
 
-def same_files(found: dict[str, str], wanted: dict[str, str]) -> bool:
+def same_files(digests: dict[str, str], wanted: dict[str, str]) -> bool:
     """Whether the files of a node (their SHA-256 by name) include those wanted (their text by name)."""
-    return found.items() >= {name: hashlib.sha256(text.encode()).hexdigest() for name, text in wanted.items()}.items()
+    return digests.items() >= {name: hashlib.sha256(text.encode()).hexdigest() for name, text in wanted.items()}.items()

@@ -137,8 +137,8 @@ def _routes(run: Run) -> Step:
             return False  # each node checks its own routes itself
         try:
             with ovn.connect() as northbound:
-                there = northbound.pod_routes(run.plan.lab)
-            return there == wanted() and len(pod_network.shares(run)) == len(run.plan.nodes)
+                routes = northbound.pod_routes(run.plan.lab)
+            return routes == wanted() and len(pod_network.shares(run)) == len(run.plan.nodes)
         except WinlabError:
             return False
 

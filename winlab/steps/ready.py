@@ -20,37 +20,37 @@ DNS_SILENCE = 300.0  # seconds on hardware that cluster DNS may report the same
 
 def steps(run: Run) -> list[Step]:
     """One step for each node, and one for cluster DNS if the lab has its own."""
-    found = [_ready(run, node) for node in run.plan.nodes]
-    return found if run.plan.joins else [*found, _dns(run)]
+    nodes_ready = [_ready(run, node) for node in run.plan.nodes]
+    return nodes_ready if run.plan.joins else [*nodes_ready, _dns(run)]
 
 
 def _ready(run: Run, node: NodePlan) -> Step:
     def ask() -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = Kubectl.of(run.folder).get("node", node.name)
+            node_object: dict[str, Any] = Kubectl.of(run.folder).get("node", node.name)
         except WinlabError:
             return None
-        return found
+        return node_object
 
     def work(progress: Progress) -> None:
         signs: frozenset[str] = frozenset()
 
         def look() -> Met[None] | Waiting:
             nonlocal signs
-            found = ask()
-            if found is None:
+            node_object = ask()
+            if node_object is None:
                 why = "the API server does not answer"
-            elif diagnose.is_ready(found):
+            elif diagnose.is_ready(node_object):
                 return Met(None)
             else:
-                why, signs = diagnose.brief(found), diagnose.signs(found)
+                why, signs = diagnose.brief(node_object), diagnose.signs(node_object)
             return Waiting(f"waiting for {node.name} to be Ready: {why}", signs)
 
         wait.until(look, progress, lambda _: _not_ready(run, node), stall=run.pace.usual(node.system.ready_silence))
 
     def done() -> bool:
-        found = ask()
-        return found is not None and diagnose.is_ready(found)
+        node_object = ask()
+        return node_object is not None and diagnose.is_ready(node_object)
 
     after = [PODS_CONNECTED(run.lab, node.name), ROUTES(run.lab)]
     return Step(READY(run.lab, node.name), work, done, after, usual=run.pace.usual(15))
@@ -69,8 +69,8 @@ def _not_ready(run: Run, node: NodePlan) -> ClusterError:
 
 def _dns(run: Run) -> Step:
     def ask() -> dict[str, Any]:
-        found = Kubectl.of(run.folder).get("deployment", "coredns", "--namespace=kube-system")
-        status: dict[str, Any] = found.get("status", {})
+        deployment = Kubectl.of(run.folder).get("deployment", "coredns", "--namespace=kube-system")
+        status: dict[str, Any] = deployment.get("status", {})
         return status
 
     def available(status: dict[str, Any]) -> tuple[bool, str]:
@@ -88,8 +88,8 @@ def _dns(run: Run) -> Step:
             except ClusterError as error:  # the API server is busy or restarting: ask it again
                 why = error.what
             else:
-                there, why = available(status)
-                if there:
+                is_available, why = available(status)
+                if is_available:
                     return Met(None)
                 counts = {key: value for key, value in status.items() if isinstance(value, int)}
                 sign = f"{why} {sorted(counts.items())}"

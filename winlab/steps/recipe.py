@@ -25,10 +25,10 @@ from winlab.steps.windows import node as windows_node
 
 def guests(run: Run) -> list[Step]:
     """All steps that make the plan's guests answer. The recipes below bring the base volumes of golden images."""
-    found = [*foundation.steps(run), *images.steps(run), *media.drivers_steps(run)]
+    steps = [*foundation.steps(run), *images.steps(run), *media.drivers_steps(run)]
     for node in run.plan.nodes:
-        found += _machine(run, node)
-    return found
+        steps += _machine(run, node)
+    return steps
 
 
 def cluster(run: Run, supply: Supply, admin: str = "") -> list[Step]:
@@ -36,11 +36,11 @@ def cluster(run: Run, supply: Supply, admin: str = "") -> list[Step]:
 
     :param admin: the kubeconfig of the cluster made elsewhere.
     """
-    found = payload.steps(run, supply)
-    found += [joining.given_kubeconfig(run, admin)] if run.plan.joins else control_plane.steps(run)
+    steps = payload.steps(run, supply)
+    steps += [joining.given_kubeconfig(run, admin)] if run.plan.joins else control_plane.steps(run)
     for node in run.plan.nodes:
-        found += systems.of(run, node).membership()
-    return [*found, *pods.steps(run, supply), *ready.steps(run)]
+        steps += systems.of(run, node).membership()
+    return [*steps, *pods.steps(run, supply), *ready.steps(run)]
 
 
 def golden_upload(run: Run, built: Sequence[Plan] = ()) -> list[Step]:
@@ -62,18 +62,18 @@ def golden_build(run: Run, built: Sequence[Plan], supply: Supply, *, alone: bool
     :param built: the plans of the labs in which the images are made.
     :param alone: no other step makes the payload CD for Windows.
     """
-    found = [payload.payload_step(run, supply, WINDOWS)] if alone else []
+    steps = [payload.payload_step(run, supply, WINDOWS)] if alone else []
     for builder in built:
         own = run.beside(builder)
         if not golden.is_sealed(own):
-            found += [*foundation.steps(own), *images.steps(own), *media.drivers_steps(own)]
+            steps += [*foundation.steps(own), *images.steps(own), *media.drivers_steps(own)]
             for machine in builder.windows_nodes():
-                found += [*_machine(own, machine), payload.insert_step(own, machine)]
-                found += windows_node.programs(own, machine)
+                steps += [*_machine(own, machine), payload.insert_step(own, machine)]
+                steps += windows_node.programs(own, machine)
                 if machine.windows.updates:
-                    found.append(windows_node.updates_step(own, machine))
-        found += golden.steps(own, _volume(run, builder), str(builder.golden))
-    return found
+                    steps.append(windows_node.updates_step(own, machine))
+        steps += golden.steps(own, _volume(run, builder), str(builder.golden))
+    return steps
 
 
 def once(steps: Sequence[Step]) -> list[Step]:

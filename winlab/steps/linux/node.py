@@ -60,8 +60,8 @@ def _prepare(run: Run, node: LinuxNode) -> Step:
             there.run(prepare, progress.say)
 
     def prepared(there: NodeScripts) -> bool:
-        found = there.run(contract.LinuxStatus())
-        return bool(found.programs) and found.containerd.service == "running" and found.prepared
+        facts = there.run(contract.LinuxStatus())
+        return bool(facts.programs) and facts.containerd.service == "running" and facts.prepared
 
     after = [BOOTED(run.lab, node.name), PAYLOAD_INSERTED(run.lab, node.name)]
     reaches = PREPARED(run.lab, node.name)

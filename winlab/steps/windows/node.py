@@ -82,7 +82,7 @@ def membership(run: Run, node: WindowsNode) -> list[Step]:
 def updates_step(run: Run, node: WindowsNode) -> Step:
     """The step that installs Windows' own updates, with the restarts that they need."""
     worker = _Worker(run, node)
-    return worker.step(UPDATES, worker.updates, lambda _found: False, [worker.at(BINARIES)], 3600)
+    return worker.step(UPDATES, worker.updates, lambda _facts: False, [worker.at(BINARIES)], 3600)
 
 
 def restart(run: Run, node: WindowsNode, there: NodeScripts, progress: Progress) -> None:
@@ -126,10 +126,10 @@ class _Worker:
 
     def updates(self, there: NodeScripts, progress: Progress) -> None:
         while True:
-            found = there.run(contract.Updates(), progress.say)
-            for title in found.failed:
+            result = there.run(contract.Updates(), progress.say)
+            for title in result.failed:
                 progress.say(f"not installed: {title}")
-            if not found.restart:
+            if not result.restart:
                 return
             self.restart(there, progress)
 
@@ -141,31 +141,31 @@ class _Worker:
         # correcting the clock changes the boot time, too; the boot's number changes only with a start
         self._await(there, progress, "to restart", partial(_restarted, before))
 
-    def has_features(self, found: WindowsFacts) -> bool:
+    def has_features(self, facts: WindowsFacts) -> bool:
         # incomplete: a restart is pending, or the golden image was made for another profile
-        whole = set(found.features_set.split(",")).issuperset(self.profile.windows_features())
-        return found.containers_feature == "installed" and whole and not found.restart_pending
+        whole = set(facts.features_set.split(",")).issuperset(self.profile.windows_features())
+        return facts.containers_feature == "installed" and whole and not facts.restart_pending
 
     def containerd(self, there: NodeScripts, progress: Progress) -> None:
         there.run(self.files.containerd(), progress.say)
 
-    def has_containerd(self, found: WindowsFacts) -> bool:
-        service = found.containerd
+    def has_containerd(self, facts: WindowsFacts) -> bool:
+        service = facts.containerd
         same = pod_network.same_files({"config": service.config_sha256}, {"config": self.files.containerd().config})
-        return service.service == "running" and bool(service.sha256) and same and not _outdated(found)
+        return service.service == "running" and bool(service.sha256) and same and not _outdated(facts)
 
     def binaries(self, there: NodeScripts, progress: Progress) -> None:
         there.run(contract.Binaries(), progress.say)
 
-    def has_binaries(self, found: WindowsFacts) -> bool:
-        all_there = found.binaries.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
-        return all_there and found.installed_from == found.cd
+    def has_binaries(self, facts: WindowsFacts) -> bool:
+        all_there = facts.binaries.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
+        return all_there and facts.installed_from == facts.cd
 
     def kubelet(self, there: NodeScripts, progress: Progress) -> None:
         there.run(self.files.kubelet(), progress.say)
 
-    def has_kubelet(self, found: WindowsFacts) -> bool:
-        return found.kubelet.command == self.files.kubelet().command
+    def has_kubelet(self, facts: WindowsFacts) -> bool:
+        return facts.kubelet.command == self.files.kubelet().command
 
     def join(self, there: NodeScripts, progress: Progress) -> None:
         for attempt in range(1, TRIES + 1):
@@ -181,8 +181,8 @@ class _Worker:
         with joining.credentials(self.run) as credentials:
             there.run(self.files.join(credentials), progress.say)
 
-    def has_joined(self, found: WindowsFacts) -> bool:
-        return found.kubelet.joined
+    def has_joined(self, facts: WindowsFacts) -> bool:
+        return facts.kubelet.joined
 
     def cni(self, there: NodeScripts, progress: Progress) -> None:
         own = pod_network.await_share(self.run, self.node, progress)
@@ -191,19 +191,19 @@ class _Worker:
             there.run(call, progress.say)
         except UnreachableError:
             # Windows loses its network for some seconds while it turns its adapter into a virtual switch
-            self._await(there, progress, "to come back with its virtual switch", lambda _found: True)
+            self._await(there, progress, "to come back with its virtual switch", lambda _facts: True)
             there.run(call, progress.say)
 
-    def has_cni(self, found: WindowsFacts) -> bool:
+    def has_cni(self, facts: WindowsFacts) -> bool:
         own = pod_network.share(self.run, self.node)
-        return pod_network.same_files(found.cni, self.files.cni(own).files)
+        return pod_network.same_files(facts.cni, self.files.cni(own).files)
 
     def proxy(self, there: NodeScripts, progress: Progress) -> None:
         own = pod_network.await_share(self.run, self.node, progress)
         there.run(self.files.proxy(own, self._proxy_kubeconfig()), progress.say)
 
-    def has_proxy(self, found: WindowsFacts) -> bool:
-        return found.proxy.service == "running" and found.proxy.command == kube_proxy.command()
+    def has_proxy(self, facts: WindowsFacts) -> bool:
+        return facts.proxy.service == "running" and facts.proxy.command == kube_proxy.command()
 
     def _proxy_kubeconfig(self) -> str:
         """A kubeconfig with the token of kube-proxy's service account, and no other right."""
@@ -241,10 +241,10 @@ class _Worker:
         wait.until(look, progress, give_up, stall=limit)
 
 
-def _outdated(found: WindowsFacts) -> bool:
+def _outdated(facts: WindowsFacts) -> bool:
     """Whether the programs came from another CD than the one in the drive: a golden image may be older."""
-    return bool(found.installed_from) and found.installed_from != found.cd
+    return bool(facts.installed_from) and facts.installed_from != facts.cd
 
 
-def _restarted(before: WindowsFacts, found: WindowsFacts) -> bool:
-    return found.boot_time != before.boot_time and found.boot_id != before.boot_id
+def _restarted(before: WindowsFacts, facts: WindowsFacts) -> bool:
+    return facts.boot_time != before.boot_time and facts.boot_id != before.boot_id
