@@ -31,9 +31,9 @@ def folder(name: str) -> Path:
 def texts(name: str) -> Mapping[str, str]:
     """All files below a data folder by their paths in it, as text. Read once: they ship with winlab."""
     base = folder(name)
-    found = {
+    contents = {
         path.relative_to(base).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(base.rglob("*"))
         if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in path.relative_to(base).parts)
     }
-    return MappingProxyType(found)
+    return MappingProxyType(contents)

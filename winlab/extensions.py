@@ -51,9 +51,9 @@ def load(group: Group) -> list[Extension]:
 
 def _ours(group: Group) -> Iterator[Extension]:
     package = importlib.import_module(group.package)
-    for found in pkgutil.iter_modules(package.__path__):
-        if found.ispkg:
-            module = importlib.import_module(f"{group.package}.{found.name}")
+    for module_info in pkgutil.iter_modules(package.__path__):
+        if module_info.ispkg:
+            module = importlib.import_module(f"{group.package}.{module_info.name}")
             yield Extension(getattr(module, group.attribute), OURS)
 
 

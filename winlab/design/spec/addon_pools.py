@@ -62,8 +62,8 @@ def check_rehearsal(requested: Requested) -> None:
 
 def each(requested: Requested) -> Iterator[tuple[str, Pool]]:
     """Every pool with the add-on that requests it."""
-    for name, found in requested.items():
-        for pool in found:
+    for name, pools in requested.items():
+        for pool in pools:
             yield name, pool
 
 
@@ -71,11 +71,11 @@ def _pools(name: str, settings: AddonSettings) -> Iterator[Pool]:
     place = f"addons.{name}: the add-on '{name}' requests machines that can't be"
     cure = "change its settings, or leave it out"
     try:
-        found = list(addon.registry()[name].machines(settings))
+        pools = list(addon.registry()[name].machines(settings))
     except ValidationError as error:
         why = "; ".join(f"{'.'.join(map(str, one['loc']))}: {_plain(one['msg'])}" for one in error.errors())
         raise ValueError(f"{place}: {why}; {cure}") from error
-    for pool in found:
+    for pool in pools:
         if not isinstance(pool, Pool):
             raise ValueError(
                 f"{place}: {pool!r} is no winlab.addons.api.Pool; {cure}"

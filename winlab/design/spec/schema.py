@@ -12,10 +12,10 @@ FILE = "spec.schema.json"  # in specs/, whose files name it in their first line
 
 def schema() -> dict[str, Any]:
     """The schema of a spec's file."""
-    made = Spec.model_json_schema()
+    generated = Spec.model_json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_tidy(made),
+        **_tidy(generated),
         "title": "A spec of winlab",
     }
 

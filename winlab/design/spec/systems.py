@@ -44,7 +44,7 @@ def require(wanted: System, name: str, who: str) -> str:
 
     :raises ValueError: there is no such image, or it holds another system.
     """
-    found = system(name).system
-    if found is not wanted:
-        raise ValueError(f"{who} runs {wanted.title}, '{name}' is {found.title}")
+    actual = system(name).system
+    if actual is not wanted:
+        raise ValueError(f"{who} runs {wanted.title}, '{name}' is {actual.title}")
     return name

@@ -22,8 +22,8 @@ def problem(path: Path, os: SystemName) -> str | None:
 
     :raises OSError: it can't be read.
     """
-    found, wanted = describe(path), system.get(os).program_format
-    return None if found == wanted else f"It is {found}, but should be {wanted}."
+    description, wanted = describe(path), system.get(os).program_format
+    return None if description == wanted else f"It is {description}, but should be {wanted}."
 
 
 def system_of(path: Path) -> System | None:
@@ -31,8 +31,8 @@ def system_of(path: Path) -> System | None:
 
     :raises OSError: it can't be read.
     """
-    found = describe(path)
-    return next((one for one in SYSTEMS if one.program_format == found), None)
+    description = describe(path)
+    return next((one for one in SYSTEMS if one.program_format == description), None)
 
 
 def wrong(path: Path, program: Program) -> str | None:

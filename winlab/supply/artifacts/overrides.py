@@ -46,14 +46,14 @@ class OverriddenSource:
 
     def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
         """As :meth:`obtain`, for several."""
-        found: dict[Artifact, Obtained] = {}
+        obtained: dict[Artifact, Obtained] = {}
         for artifact in artifacts:
             if isinstance(artifact, Program) and artifact in self._overrides:
-                found[artifact] = self._own(artifact)
-        others = [artifact for artifact in artifacts if artifact not in found]
-        for one in self._source.obtain_all(others, progress):
-            found[one.artifact] = self._with_own(one) if one.artifact in self._overrides else one
-        return [found[artifact] for artifact in artifacts]
+                obtained[artifact] = self._own(artifact)
+        others = [artifact for artifact in artifacts if artifact not in obtained]
+        for base in self._source.obtain_all(others, progress):
+            obtained[base.artifact] = self._with_own(base) if base.artifact in self._overrides else base
+        return [obtained[artifact] for artifact in artifacts]
 
     def _is_brought(self, artifact: Artifact) -> bool:
         return isinstance(artifact, Program) and artifact in self._overrides
@@ -74,13 +74,13 @@ class OverriddenSource:
         with store.workspace() as work:
             copy, digest = _copy(path, work / "program")
             key = store.key({"own": str(image), "sha256": digest, "from": str(path), "in": base.sha256})
-            if there := store.lookup(key):
-                return there
+            if cached := store.lookup(key):
+                return cached
             (work / "blobs").mkdir()
-            made = work / image.file
+            target = work / image.file
             file = write.LayerFile(f"{PLACE}/{_component(image)}", copy)
-            write.add_layer(base.path, made, image, [file], work=work / "blobs")
-            return store.keep(key, image, made, f"{base.origin}, with your own build '{path}'", move=True)
+            write.add_layer(base.path, target, image, [file], work=work / "blobs")
+            return store.keep(key, image, target, f"{base.origin}, with your own build '{path}'", move=True)
 
 
 def meant(name: str, path: Path, wanted: Iterable[Artifact]) -> Replaced:
