@@ -39,7 +39,7 @@ def _settings(name: str, text: str) -> Any:
     if name not in registry():
         raise ClusterError(
             f"The cluster has the add-on '{name}', which is not installed here.",
-            cure="Install the package that brings it.",
+            cure="Install the package that provides it.",
         )
     try:
         return registry()[name].Settings.model_validate_json(text)

@@ -1,4 +1,4 @@
-"""Prepare this host for labs, undo that, and check what it lacks."""
+"""Prepare this host for labs, undo that, and check what is missing."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from winlab.steps.windows import node as windows_node
 
 
 def guests(run: Run) -> list[Step]:
-    """All steps that make the plan's guests answer. The recipes below bring the base volumes of golden images."""
+    """All steps that make the plan's guests answer. Base volumes of golden images come from the recipes below."""
     steps = [*foundation.steps(run), *images.steps(run), *media.drivers_steps(run)]
     for node in run.plan.nodes:
         steps += _machine(run, node)

@@ -216,7 +216,7 @@ def test_bad_wishes_are_refused_and_name_the_add_on(changes: list[str], says: st
         ("[Pool(name='a'), Pool(name='a')]", "it requests two such pools"),
         ("[Pool(name='linux', os='debian-13')]", "that is what linux_workers are called"),
         ("[Pool(name='Big')]", "addons.other: the add-on 'other' requests machines that can't be: name: nodes can't"),
-        ("[{'name': 'a'}]", "{'name': 'a'} is no winlab.addons.api.Pool"),
+        ("[{'name': 'a'}]", "{'name': 'a'} is not a winlab.addons.api.Pool"),
     ],
 )
 def test_what_two_wish_for_has_to_go_together(distribution: partial[Distribution], wish: str, says: str) -> None:

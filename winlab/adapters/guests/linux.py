@@ -1,4 +1,4 @@
-"""How Linux nodes run winlab's program, which is brought to them over ssh."""
+"""How Linux nodes run winlab's program, which is copied to them over ssh."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LinuxWays:
         return shlex.join(words)
 
     def place(self, execute: Execute) -> str:
-        """Bring the program; its path."""
+        """Copy the program into the node; returns its path."""
         write = f"mkdir -p /run/winlab && cat >{PROGRAM}.new && mv {PROGRAM}.new {PROGRAM}"
         execute(["sudo", "sh", "-c", write], node_program.build())
         return PROGRAM

@@ -20,7 +20,7 @@ def check(chosen: Versions, windows_release: str, build: str | None, profile: st
     rules = known.get(windows_release)
     if rules is None:
         raise UsageError(
-            f"winlab knows nothing of Windows Server {windows_release}.", cure=f"It knows {', '.join(sorted(known))}."
+            f"winlab does not know Windows Server {windows_release}.", cure=f"It knows {', '.join(sorted(known))}."
         )
     reasons = _build_reasons(rules, windows_release, build, profile) if build is not None else []
     cures = ["Take newer media, or install Windows' updates into these."] if reasons else []
@@ -45,7 +45,7 @@ def _no_profile(chosen: Versions, release: str) -> str:
     working = _profiles(chosen, release)
     if not working:
         return f"Kubernetes {chosen.name} is not known to work on Windows Server {release}."
-    return f"With Kubernetes {chosen.name} on Windows Server {release} are known: {', '.join(working)}."
+    return f"Known to work with Kubernetes {chosen.name} on Windows Server {release}: {', '.join(working)}."
 
 
 def _instead(chosen: Versions, release: str, profile: str) -> str:

@@ -78,7 +78,7 @@ def _pools(name: str, settings: AddonSettings) -> Iterator[Pool]:
     for pool in pools:
         if not isinstance(pool, Pool):
             raise ValueError(
-                f"{place}: {pool!r} is no winlab.addons.api.Pool; {cure}"
+                f"{place}: {pool!r} is not a winlab.addons.api.Pool; {cure}"
             )  # pydantic explains no TypeError
         yield pool
 

@@ -83,13 +83,13 @@ def _check_offline(plan: Plan) -> None:
             continue
         if windows.openssh is None and windows.release in ("2019", "2022"):
             raise UsageError(
-                f"Windows Server {windows.release} gets OpenSSH from the internet, and a bundle is to do without.",
+                f"Windows Server {windows.release} gets OpenSSH from the internet, which --bundle rules out.",
                 cure="Give OpenSSH-Win64.zip, as the Win32-OpenSSH project offers it, with --set workers.openssh=PATH; "
                 "or leave out --bundle.",
             )
         if windows.updates:
             raise UsageError(
-                "Windows' updates come from the internet, and a bundle is to do without.",
+                "Windows' updates come from the internet, which --bundle rules out.",
                 cure="Leave out workers.updates, or --bundle.",
             )
 
@@ -102,13 +102,13 @@ def require_source(recipe: Recipe, *, offline: bool = False) -> None:
     if recipe.download is None and recipe.build is None and offline:
         raise NotFoundError(
             f"There are no media for '{recipe.name}', and a bundle has none of Microsoft's.",
-            why="'winlab bundle show' names the one that it was made with, by its hash.",
-            cure=f"Bring that ISO, and give it with --iso PATH or 'winlab image add {recipe.name} --iso PATH'.",
+            why="'winlab bundle show' shows the hash of the medium that it was made with.",
+            cure=f"Get that ISO, and give it with --iso PATH or 'winlab image add {recipe.name} --iso PATH'.",
         )
     if recipe.download is None and recipe.build is None:
         raise NotFoundError(
             f"There are no media for '{recipe.name}'.",
-            why="winlab brings no Windows of its own.",
+            why="winlab does not include Windows.",
             cure=f"Fetch Microsoft's evaluation with 'winlab image pull {recipe.name}' (or with --accept-eula of this "
             "command); or give an ISO of your own with --iso PATH; or try everything without Windows with --rehearse.",
         )
@@ -151,8 +151,8 @@ def check_medium(node: WindowsNode, medium: Path) -> WimImage:
     _check_key(node, medium, chosen, report.channel)
     if chosen.language and chosen.language.lower() != node.windows.language.lower():
         raise UsageError(
-            f"'{medium}' speaks {chosen.language}, and Setup would be answered in {node.windows.language}.",
-            cure=f"Say --set workers.language={chosen.language}, or take another medium. Locale and keyboard can be "
+            f"The language of '{medium}' is {chosen.language}, but workers.language is {node.windows.language}.",
+            cure=f"Give --set workers.language={chosen.language}, or another medium. Locale and keyboard can be "
             "chosen freely with workers.locale and workers.keyboard.",
         )
     return chosen
@@ -191,7 +191,7 @@ def _check_key(node: WindowsNode, medium: Path, chosen: WimImage, channel: str |
     elif key is None and channel != "volume":
         hint = f" Microsoft's public client setup key for this edition, for use with a KMS, is {published}."
         raise UsageError(
-            f"'{medium}' is no evaluation: Setup asks for a product key.",
+            f"'{medium}' is not an evaluation: Setup asks for a product key.",
             why=f"Its image '{chosen.name}' is of the edition {chosen.edition or 'unknown'}.",
             cure=f"Give one with --set workers.product_key=....{hint if published else ''}",
         )

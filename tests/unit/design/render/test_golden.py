@@ -1,6 +1,6 @@
 """Whole spec → every file that guests, libvirt and OVN would be given, compared with golden files.
 
-``pytest tests/unit/design/render/test_golden.py --regenerate`` writes them anew; look at the difference before
+``pytest tests/unit/design/render/test_golden.py --regenerate`` rewrites them; look at the difference before
 committing it.
 """
 

@@ -68,7 +68,7 @@ def test_the_key_that_setup_gets(tmp_path: Path, edition: str, channel: bytes, g
             [f"workers.product_key={STANDARD}"],
             "key is for standard",
         ),
-        ({"edition": "ServerDatacenterEval", "language": "de-DE"}, [], "speaks de-DE"),
+        ({"edition": "ServerDatacenterEval", "language": "de-DE"}, [], "is de-DE, but workers.language is"),
         ({"edition": "ServerStandardEval", "name": "Windows Server 2022 SERVERSTANDARD"}, [], "has no image named"),
     ],
 )

@@ -57,7 +57,7 @@ class Calico(Profile):
     pins = Path(__file__).with_name("pins.yaml")
 
     def programs(self, versions: Versions) -> list[Program]:  # noqa: ARG002
-        """None: Calico's own containers bring the plug-ins."""
+        """None: Calico's own containers include the plug-ins."""
         return []
 
     def published(self, versions: Versions) -> list[Manifest]:
