@@ -114,7 +114,7 @@ def test_again_changes_nothing(joined: str, winlab: Winlab, command: list[str]) 
 def test_another_lab_can_t_have_the_name(joined: str, winlab: Winlab, command: list[str]) -> None:
     done = winlab(*command[:-1], "it-m")
     assert done.returncode == 2, done.stderr
-    assert "nodes of the same names already: node-1" in done.stderr
+    assert "already has nodes of the same names: node-1" in done.stderr
     assert "it-m" not in winlab.ok("list")
 
 

@@ -250,7 +250,7 @@ def test_two_labs_stand_side_by_side(database: Database, northbound: Northbound)
 def test_external_addresses_of_another_lab_are_refused(database: Database, northbound: Northbound) -> None:
     northbound.apply(topology(make("a", "1-0-1", "network.floating_block=7")))
     before = database.contents()
-    with pytest.raises(ConflictError, match="The lab 'a' has the external address"):
+    with pytest.raises(ConflictError, match="The lab 'a' already has the external address"):
         northbound.apply(topology(make("b", "1-0-1", "network.floating_block=7")))
     assert database.contents() == before
 

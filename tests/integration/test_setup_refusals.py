@@ -139,7 +139,7 @@ def test_an_element_in_the_wrong_pass(refused: dict[str, Refused]) -> None:
     """It is noticed at the first start; Setup's logs are read off the disk of a machine that does not answer."""
     done = refused["wrong pass"]
     assert done.code == 8, done.said
-    assert "Setup does not take the answer file" in done.said
+    assert "Setup rejects the answer file" in done.said
     assert done.evidence["screen.png"].startswith(b"\x89PNG")
     assert b"phase=specialize" not in done.evidence["serial.log"]
     assert b"Microsoft-Windows-PartitionManager" in done.evidence["Panther-setuperr.log"]
@@ -150,7 +150,7 @@ def test_a_firewall_that_takes_no_rules(refused: dict[str, Refused]) -> None:
     done = refused["firewall"]
     assert done.code == 9, done.said
     assert "the firewall takes no inbound rules in the profile Public" in done.said
-    assert "Take that setting out of the template" in done.said
+    assert "Remove that setting from the template" in done.said
     assert b"winlab: error=" in done.evidence["serial.log"]
     assert done.evidence["screen.png"].startswith(b"\x89PNG")
 
@@ -158,7 +158,7 @@ def test_a_firewall_that_takes_no_rules(refused: dict[str, Refused]) -> None:
 def test_partitions_for_the_other_firmware(refused: dict[str, Refused]) -> None:
     done = refused["partitions"]
     assert done.code == 8, done.said
-    assert "The partitions do not go with the machine's firmware" in done.said
+    assert "The partitions do not fit the machine's firmware" in done.said
 
 
 def test_an_empty_key(refused: dict[str, Refused]) -> None:
