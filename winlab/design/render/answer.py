@@ -14,7 +14,7 @@ from lxml import etree
 from winlab import data
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan, WindowsNode
-from winlab.design.render.templates import for_xml
+from winlab.design.render.templates import for_xml, render_own
 from winlab.errors import UsageError
 
 ANSWER_LABEL = "WINLAB"
@@ -44,8 +44,8 @@ def answer_xml(node: WindowsNode, administrator_password: str) -> str:
     if windows.template is None:
         return for_xml("windows").get_template(TEMPLATE).render(values)
     try:
-        made = for_xml("windows", windows.template).get_template(windows.template.name).render(values)
-        root = etree.fromstring(made.encode())
+        made = render_own("windows", windows.template, values)
+        root = etree.fromstring(made.encode(), etree.XMLParser(resolve_entities=False))  # they could name files
     except (TemplateError, etree.XMLSyntaxError, UnicodeError) as error:
         raise UsageError(
             f"The template '{windows.template.name}' can't be used.",

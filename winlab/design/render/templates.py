@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 
-from jinja2 import ChoiceLoader, DictLoader, Environment, PrefixLoader, StrictUndefined, TemplateError, meta
+from jinja2 import (
+    ChoiceLoader,
+    DictLoader,
+    Environment,
+    PrefixLoader,
+    StrictUndefined,
+    TemplateError,
+    TemplateRuntimeError,
+    meta,
+)
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from winlab import data
 from winlab.design.plan.stock import Template
+
+LONGEST = 1 << 20  # characters of an answer file; winlab's own has some 10,000
 
 
 def unattend_password(password: str, element: str) -> str:
@@ -28,20 +41,41 @@ def for_yaml(folder: str) -> Environment:
     return made
 
 
-def for_xml(folder: str, own: Template | None = None) -> Environment:
-    """The same for XML, which escapes values.
-
-    :param own: the user's own template; it refers to winlab's with the prefix ``winlab/``.
-    """
-    ours = DictLoader(_texts(folder))
+def for_xml(folder: str) -> Environment:
+    """The same for XML, which escapes values."""
     made = Environment(
-        loader=ours if own is None else ChoiceLoader([PrefixLoader({"winlab": ours}), DictLoader(own.texts)]),
+        loader=DictLoader(_texts(folder)), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    made.filters["unattend_password"] = unattend_password
+    return made
+
+
+def render_own(folder: str, own: Template, values: Mapping[str, object]) -> str:
+    """The text that a user's own template for XML makes; it refers to winlab's in *folder* with the prefix ``winlab/``.
+
+    A spec may come from somebody else, so its template is rendered in Jinja's sandbox: it sees the values and its own
+    texts, and no Python objects behind them.
+
+    :raises TemplateError: the template is wrong, leaves the sandbox, or makes more than ``LONGEST`` characters.
+    """
+    made = ImmutableSandboxedEnvironment(
+        loader=ChoiceLoader([PrefixLoader({"winlab": DictLoader(_texts(folder))}), DictLoader(own.texts)]),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
     made.filters["unattend_password"] = unattend_password
-    return made
+    parts: list[str] = []
+    length = 0
+    try:
+        for part in made.get_template(own.name).generate(values):
+            length += len(part)
+            if length > LONGEST:
+                raise TemplateRuntimeError(f"it makes more than {LONGEST} characters")
+            parts.append(part)
+    except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        raise TemplateRuntimeError(f"{type(error).__name__}: {error}") from error
+    return "".join(parts)
 
 
 def _texts(folder: str) -> dict[str, str]:

@@ -95,6 +95,8 @@ def own_template(path: Path) -> Template:
         try:
             if not place.is_relative_to(path.parent.resolve()):
                 raise OSError("it is outside the template's folder")
+            if not place.is_file() or place.stat().st_size > templates.LONGEST:
+                raise OSError(f"it is no file of at most {templates.LONGEST} bytes")
             texts[name] = place.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:  # ValueError: not UTF-8
             raise UsageError(

@@ -90,6 +90,49 @@ def test_bad_templates_are_named(tmp_path: Path, text: str, says: str) -> None:
     assert "Autounattend.xml.j2" in caught.value.what
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ cycler.__init__.__globals__.os.popen('touch ' ~ marker).read() }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ ('' | unattend_password('x')).format.__self__.__class__ }}",
+        "{{ self.__init__.__globals__ }}",
+    ],
+)
+def test_a_template_reaches_no_python_objects(tmp_path: Path, text: str) -> None:
+    marker = tmp_path / "marker"
+    with pytest.raises(UsageError) as caught:
+        answer.answer_xml(own_template(tmp_path, f"{{% set marker = '{marker}' %}}{text}"), NASTY)
+    assert "SecurityError" in caught.value.why
+    assert not marker.exists()
+
+
+def test_a_template_reads_no_file_outside_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "spec"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("hunter2")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    for name in ("../secret", "link", str(tmp_path / "secret")):
+        with pytest.raises(UsageError, match="can't be used") as caught:
+            own_template(folder, f"{{% include '{name}' %}}")
+        assert "outside" in caught.value.why
+    node = own_template(folder, "{% set name = '../secret' %}{% include name %}")  # known only when it is rendered
+    with pytest.raises(UsageError) as caught:
+        answer.answer_xml(node, NASTY)
+    assert "TemplateNotFound" in caught.value.why
+    entity = f'<!DOCTYPE u [<!ENTITY e SYSTEM "file://{tmp_path}/secret">]><u>&e;</u>'
+    with pytest.raises(UsageError) as caught:
+        answer.answer_xml(own_template(folder, entity), NASTY)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_template_makes_no_endless_answer_file(tmp_path: Path) -> None:
+    loop = "{% for i in range(90000) %}{% for j in range(90000) %}<!-- more -->{% endfor %}{% endfor %}"
+    with pytest.raises(UsageError) as caught:
+        answer.answer_xml(own_template(tmp_path, loop), NASTY)
+    assert "more than 1048576 characters" in caught.value.why
+
+
 @pytest.mark.parametrize("name", ["", "*", "A-NAME-THAT-IS-TOO-LONG"])
 def test_a_template_may_not_name_the_machine(tmp_path: Path, name: str) -> None:
     text = (data.folder("unattend") / "windows/Autounattend.xml.j2").read_text()
