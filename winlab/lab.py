@@ -19,7 +19,7 @@ from winlab.checks.report import Report
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
-from winlab.design.plan.stock import Stock
+from winlab.design.plan.stock import HostFile, Stock
 from winlab.design.render import folder as rendered
 from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
@@ -102,6 +102,13 @@ class Lab:
         self._stocks[planned.plan.digest] = planned.stock
         return planned.plan
 
+    def host_files(self, plan: Plan) -> tuple[HostFile, ...]:
+        """Every file of this host that goes to nodes because the spec names it.
+
+        :param plan: what :meth:`plan` of this object returned.
+        """
+        return self._stock(plan).host_files
+
     @at_site
     def render(self, plan: Plan, folder: Path) -> list[Path]:
         """Write every file that guests and libvirt would be given, with secrets masked; returns the paths.
@@ -162,13 +169,14 @@ class Lab:
         os: str | None = None,
         iso: str | None = None,
         rehearse: bool = False,
+        allow: Sequence[str | Path] = (),
     ) -> Spec:
         """The spec of workers for a cluster made elsewhere; options as those of ``Spec.load``.
 
         :param workers: how many.
         :raises UsageError: a change is up to the cluster, or the spec is not valid.
         """
-        return join.make_spec(workers, changes, os=os, iso=iso, rehearse=rehearse)
+        return join.make_spec(workers, changes, os=os, iso=iso, rehearse=rehearse, allow=allow)
 
     @at_site
     def plan_join(

@@ -40,7 +40,16 @@ Own = Annotated[
 Changes = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="Change a field of the spec: --set workers.cpus=4. Can be repeated.", metavar="PATH=VALUE"
+        "--set",
+        help="Change a field of the spec: --set workers.cpus=4; a secret one from a file: --set "
+        "workers.product_key=@FILE. Can be repeated.",
+        metavar="PATH=VALUE",
+    ),
+]
+AllowPath = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A folder besides the spec's own in which the spec may name files. Can be repeated.", metavar="DIR"
     ),
 ]
 Iso = Annotated[str | None, typer.Option("--iso", help="Your own Windows Server ISO; it is not changed.")]
@@ -109,6 +118,7 @@ class ChangeFlags:
         bool,
         typer.Option("--rehearse", help="Use stand-in Windows media, made here: exercises all but Windows itself."),
     ] = False
+    allow_path: AllowPath = None
 
     def of(self, source: str) -> Spec:
         """The spec *source* with the changes.
@@ -117,7 +127,14 @@ class ChangeFlags:
         """
         from winlab import Spec
 
-        return Spec.load(source, self.changes or (), os=self.os, iso=self.iso, rehearse=self.rehearse)
+        return Spec.load(
+            source,
+            self.changes or (),
+            os=self.os,
+            iso=self.iso,
+            rehearse=self.rehearse,
+            allow=self.allow_path or (),
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import typer
 
 from winlab.cli import consent
 from winlab.cli.common import AcceptEula, Format, ImageName, Mirror, Output, print_json, print_table, say
-from winlab.cli.flags import BundleFlags, ChangeFlags, Changes, Iso, spread
+from winlab.cli.flags import AllowPath, BundleFlags, ChangeFlags, Changes, Iso, spread
 from winlab.cli.work import plan_of
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ def build(
     ] = False,
     changes: Changes = None,
     iso: Iso = None,
+    allow_path: AllowPath = None,
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -157,7 +158,9 @@ def build(
 
     supplies = Supplies()
     if supplies.is_sealed(name) and not medium:
-        _build_golden(ChangeFlags(changes, name, iso).of("1-1-1"), sources.origin, accept_eula, output)
+        _build_golden(
+            ChangeFlags(changes, name, iso, allow_path=allow_path).of("1-1-1"), sources.origin, accept_eula, output
+        )
         return
     with shown(output) as tell:
         found = supplies.build_image(name, mirror=sources.mirror, source=local, listener=tell)

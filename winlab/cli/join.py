@@ -54,7 +54,12 @@ def join(
 
     own, origin, begun = Lab(lab), sources.origin, time.monotonic()
     spec = own.join_spec(
-        cluster.workers, changes.changes or (), os=changes.os, iso=changes.iso, rehearse=changes.rehearse
+        cluster.workers,
+        changes.changes or (),
+        os=changes.os,
+        iso=changes.iso,
+        rehearse=changes.rehearse,
+        allow=changes.allow_path or (),
     )
     with shown(output) as tell:
         joining = own.plan_join(

@@ -80,11 +80,12 @@ def plan(
         for path in own.render(made, render):
             say(path, error=True)
     if output is Output.JSON:
-        print_json({**made.without_secrets().model_dump(mode="json"), "digest": made.digest})
+        leaving = [one.model_dump(mode="json") for one in own.host_files(made)]
+        print_json({**made.without_secrets().model_dump(mode="json"), "digest": made.digest, "host_files": leaving})
         return
     from winlab.cli.plan_view import show
 
-    show(made)
+    show(made, own.host_files(made))
 
 
 def status(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from winlab.cli.common import print_table, say
 from winlab.design.plan.addons import AddonPlan
 from winlab.design.plan.model import Plan, WindowsPlan
+from winlab.design.plan.stock import HostFile
 from winlab.design.spec.sizes import human
 
 
-def show(plan: Plan) -> None:
-    """Print the plan as tables."""
+def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
+    """Print the plan as tables.
+
+    :param leaving: the files of this host that go to nodes.
+    """
     net, host, cluster = plan.network, plan.host, plan.cluster
     versions = cluster.versions
     found = "recorded by 'winlab host setup'" if host.recorded else "assumed: this host was not set up"
@@ -49,6 +54,11 @@ def show(plan: Plan) -> None:
     rows = [[n.name, n.windows.computer_name, n.windows.image_name, _medium(n.windows)] for n in plan.windows_nodes()]
     if rows:
         print_table(["NODE", "COMPUTER NAME", "IMAGE IN INSTALL.WIM", "MEDIA"], rows)
+    if leaving:
+        print("Files of this host that leave it:")
+        print_table(
+            ["FILE", "NAMED BY", "FOR THE NODES OF"], [[str(f.path), f.field, f.pool or "all pools"] for f in leaving]
+        )
     memory = sum(n.memory_mib for n in plan.nodes)
     disk = sum(n.disk_mib for n in plan.nodes)
     cpus = sum(n.cpus for n in plan.nodes)

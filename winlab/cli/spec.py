@@ -95,14 +95,15 @@ def _explained(row: Option) -> str:
 
     section, _, field = row.path.rpartition(".")
     flags = [row.flag] if row.flag else []
-    flags.append(f"--set {row.path}={_quoted(row.example)}")
+    value = "@FILE" if row.secret else _quoted(row.example)
+    flags.append(f"--set {row.path}={value}")
     facts = [
         ("values", row.values),
         ("unit", f"{row.unit}, unless the value has its own" if row.unit == MIB else row.unit),
         ("default", row.default),
         ("systems", row.systems),
         ("flag", ", ".join(flags)),
-        ("", f"for one pool: --set {section}.NAME.{field}={_quoted(row.example)}" if section == "workers" else ""),
+        ("", f"for one pool: --set {section}.NAME.{field}={value}" if section == "workers" else ""),
         ("variable", row.variable or "none: it is a list"),
         ("example", f"{section}: {{{field}: {row.example}}}" if section else f"{field}: {row.example}"),
     ]

@@ -218,7 +218,9 @@ def read(names: Mapping[str, object]) -> None:
 def _model() -> type[BaseModel]:
     """One model with an optional field for each add-on."""
     fields: dict[str, Any] = {name: (addon.Settings | None, None) for name, addon in registry().items()}
-    return create_model("Addons", __config__=ConfigDict(frozen=True, extra="forbid"), **fields)
+    return create_model(
+        "Addons", __config__=ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True), **fields
+    )
 
 
 def _validated(raw: object) -> dict[str, AddonSettings]:
@@ -228,7 +230,7 @@ def _validated(raw: object) -> dict[str, AddonSettings]:
     try:
         validated = _model().model_validate({name: {} if value is None else value for name, value in raw.items()})
     except ValidationError as error:
-        raise ValidationError.from_exception_data("Addons", list(_named(error))) from error
+        raise ValidationError.from_exception_data("Addons", list(_named(error)), hide_input=True) from error
     return {name: getattr(validated, name) for name in raw}
 
 

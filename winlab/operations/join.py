@@ -116,16 +116,23 @@ def join(
 
 
 def make_spec(
-    workers: int, changes: Sequence[str] = (), *, os: str | None = None, iso: str | None = None, rehearse: bool = False
+    workers: int,
+    changes: Sequence[str] = (),
+    *,
+    os: str | None = None,
+    iso: str | None = None,
+    rehearse: bool = False,
+    allow: Sequence[str | Path] = (),
 ) -> Spec:
     """The spec of a lab of workers, without what the cluster made elsewhere decides.
 
     :param workers: how many.
     :param changes: ``path=value``, as ``--set`` takes them.
+    :param allow: folders into which links below the folders that the changes name may lead.
     :raises UsageError: a change is not for such a lab, or the spec is not valid.
     """
     check_changes(changes)
-    return Spec.load(f"1-{workers}-1", changes, os=os, iso=iso, rehearse=rehearse)
+    return Spec.load(f"1-{workers}-1", changes, os=os, iso=iso, rehearse=rehearse, allow=allow)
 
 
 def check_changes(changes: Sequence[str]) -> None:
@@ -137,7 +144,7 @@ def check_changes(changes: Sequence[str]) -> None:
         path = change.partition("=")[0]
         if any(path == name or path.startswith(f"{name}.") for name in NOT_OURS):
             raise UsageError(
-                f"'--set {change}' can't be used with join: the existing cluster decides that.",
+                f"'--set {path}' can't be used with join: the existing cluster decides that.",
                 cure="Leave it out.",
             )
 

@@ -38,6 +38,26 @@ def test_plan_as_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         assert text in shown
 
 
+def test_plan_lists_the_files_of_this_host_that_leave_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    script, path = tmp_path / "elsewhere" / "first.ps1", tmp_path / "spec" / "lab.yaml"
+    for one in (script, path):
+        one.parent.mkdir()
+    script.touch()
+    path.write_text(f"workers: {{scripts: [{script}]}}\n")
+    words = ("plan", "--spec", str(path), "--output")
+    assert winlab(monkeypatch, *words, "json") == 2
+    assert f"--allow-path {script.parent}" in capsys.readouterr().err
+    assert winlab(monkeypatch, *words, "json", "--allow-path", str(script.parent)) == 0
+    (row,) = json.loads(capsys.readouterr().out)["host_files"]
+    assert row == {"path": str(script), "field": "workers.scripts", "pool": "node"}
+    assert winlab(monkeypatch, *words, "table", "--allow-path", str(script.parent)) == 0
+    shown = capsys.readouterr().out
+    assert "Files of this host that leave it" in shown
+    assert script.name in shown
+
+
 def test_render(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert winlab(monkeypatch, "plan", "--os", "windows-2025", "--render", str(tmp_path)) == 0
     names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}

@@ -24,6 +24,17 @@ class Material(_Model):
     sha256: str
 
 
+class HostFile(_Model):
+    """A file of this host that the spec names, or a folder that is built: it, or what is made of it, goes to nodes.
+
+    ``field`` is the one that names it, and ``pool`` whose nodes get it; empty: all nodes.
+    """
+
+    path: Path
+    field: str
+    pool: str = ""
+
+
 class Template(_Model):
     """A user's own Jinja template: the text of the file ``name``, and of those in its folder that it refers to."""
 
@@ -46,8 +57,8 @@ class Stock(_Model):
     SHA-256 of the newest medium in the cache, by recipe. ``drivers`` is that of the virtio drivers: the cache's newest,
     otherwise the published ones. ``golden`` is ordered by age, the oldest first. ``files`` has the materials at the
     spec's paths: one for a file, one for each file below a folder. ``paths`` says where the content with a SHA-256 is
-    on this host. ``scripts`` is a digest of winlab's own templates and scripts for Windows, which go into golden
-    images.
+    on this host. ``host_files`` are all files that will leave the host because the spec names them. ``scripts`` is a
+    digest of winlab's own templates and scripts for Windows, which go into golden images.
     """
 
     images: Mapping[str, str] = {}
@@ -57,6 +68,7 @@ class Stock(_Model):
     files: Mapping[Path, tuple[Material, ...]] = {}
     templates: Mapping[Path, Template] = {}
     paths: Mapping[str, Path] = {}
+    host_files: tuple[HostFile, ...] = ()
     scripts: str = ""
 
     def content(self, path: Path | None) -> str | None:

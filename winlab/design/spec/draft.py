@@ -89,9 +89,17 @@ class Draft:
             if (change := self._changed.get(place[:end])) is not None:
                 shown = ".".join((change.path, *map(str, place[end:])))
                 return f"{change.words}: {shown}: {message}"
+        return f"{self.told(place)}: {message}"
+
+    def is_changed(self, place: Place) -> bool:
+        """Whether the value of a field comes from a change, whole or in part of what it is in."""
+        return any(place[:end] in self._changed for end in range(1, len(place) + 1))
+
+    def told(self, place: Place) -> str:
+        """Where the spec's file has a field: the file, the line, the field's path."""
         line = _line(self.nodes, place) if self.nodes is not None else None
         source = self.where if line is None else f"{self.where}, line {line}"
-        return f"{source}: {self._shown(place)}: {message}" if place else f"{source}: {message}"
+        return f"{source}: {self._shown(place)}" if place else source
 
     def _shown(self, place: Place) -> str:
         """The path of a field, as ``--set`` takes it: pools by name."""

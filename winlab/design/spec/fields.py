@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from winlab.design import system
 
 UNIT, FLAG, DEFAULT, SYSTEMS = "x-unit", "x-flag", "x-default", "x-systems"  # keys in the JSON Schema
+SECRET = "writeOnly"  # noqa: S105 - JSON Schema's own word for a value that is taken and never shown
 WINDOWS, LINUX = system.WINDOWS.title, system.LINUX.title
 
 
@@ -18,7 +19,7 @@ MIB = "MiB"
 class Model(BaseModel):
     """A section of the spec."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def option(
@@ -30,6 +31,7 @@ def option(
     flag: str = "",
     otherwise: str = "",
     systems: str = "",
+    secret: bool = False,
     **limits: Any,
 ) -> Any:
     """Declare a field.
@@ -40,9 +42,10 @@ def option(
     :param flag: the field's own command-line flag, if there is one besides ``--set``.
     :param otherwise: what happens if the field is left out and *default* does not say it.
     :param systems: ``WINDOWS`` or ``LINUX`` if only nodes with that system have the field.
+    :param secret: messages never have the value, and ``--set`` also takes it from a file: ``@FILE``.
     :param limits: pydantic's: ``ge``, ``le``, ``pattern``.
     """
-    given = {UNIT: unit, FLAG: flag, DEFAULT: otherwise, SYSTEMS: systems}
+    given = {UNIT: unit, FLAG: flag, DEFAULT: otherwise, SYSTEMS: systems, SECRET: secret}
     extra: dict[str, Any] = {key: value for key, value in given.items() if value}
     if unit == MIB:  # pydantic can't: such a field is an integer or a string
         extra.update(minimum=limits["ge"], maximum=limits["le"])

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from winlab import data
 from winlab.design.catalog import recipes
-from winlab.design.spec import options
+from winlab.design.spec import options, paths
 from winlab.design.spec.draft import Change, Draft
 from winlab.errors import UsageError
 
@@ -53,9 +53,10 @@ def load(
     os: str | None,
     iso: str | Path | None,
     rehearse: bool,
+    allow: Iterable[str | Path],
     environment: Mapping[str, str] | None,
-) -> M:
-    """What :meth:`winlab.design.spec.Spec.load` returns, for the model *spec*."""
+) -> tuple[M, tuple[Path, ...]]:
+    """What :meth:`winlab.design.spec.Spec.load` returns, for the model *spec*, and where its files may be."""
     draft, folder = _read(spec, source)
     asked = [*changes]
     if rehearse and (os or iso or any(re.match(r"workers(\.[a-z0-9-]+)?\.media=", change) for change in asked)):
@@ -64,19 +65,21 @@ def load(
         [
             *_variables(spec, environ if environment is None else environment),
             *_flags(draft, os, iso),
-            *map(_parsed, asked),
+            *(_parsed(spec, change) for change in asked),
         ]
     )
     if rehearse:
         draft.rehearse(_rehearsal)
+    roots = paths.roots(folder, allow)
     try:
-        return _absolute(spec.model_validate(draft.raw), folder)
+        made = spec.model_validate(draft.raw)
     except ValidationError as error:
         raise draft.explained(error) from error
+    return paths.absolute(made, folder or Path(), draft, roots), roots
 
 
-def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path]:
-    """The raw spec, and the folder that its paths are relative to."""
+def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path | None]:
+    """The raw spec, and its folder; None for one that is not the user's file: its paths come from the user alone."""
     if source.endswith((".yaml", ".yml")) or "/" in source:
         path = Path(source)
     elif source in names():
@@ -88,7 +91,7 @@ def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path]:
             "workers": {"count": workers},
             "hypervisors": hypervisors,
         }
-        return Draft(spec, raw, f"the spec '{source}'"), Path()
+        return Draft(spec, raw, f"the spec '{source}'"), None
     else:
         raise UsageError(
             f"There is no spec '{source}'.",
@@ -104,19 +107,21 @@ def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path]:
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL byte
         raise UsageError(f"The spec '{path}' can't be read.", why=str(error)) from error
     except yaml.YAMLError as error:
-        raise UsageError(f"The spec '{path}' is not YAML.", why=str(error)) from error
+        raise UsageError(f"The spec '{path}' is not YAML.", why=_yaml_problem(error)) from None
     if raw is None:
         raw = {}
     if not isinstance(raw, dict):
         raise UsageError(f"The spec '{path}' is not a mapping.", cure="Begin with 'controllers:' and 'workers:'.")
-    return Draft(spec, raw, f"'{path}'", nodes), Path(source).parent  # for a name in specs/, the current folder
+    return Draft(spec, raw, f"'{path}'", nodes), None if source in names() else path.parent
 
 
 def _variables(spec: type[BaseModel], environment: Mapping[str, str]) -> list[Change]:
     """What the environment sets; empty variables count as unset. Add-ons are only looked at if one is among them."""
     addons = any(name.startswith(f"{options.PREFIX}ADDONS_") for name in environment)
     return [
-        Change(row.path, _value(text, f"The value of {row.variable}"), row.variable, everywhere=False)
+        Change(
+            row.path, _value(text, f"The value of {row.variable}", secret=row.secret), row.variable, everywhere=False
+        )
         for row in (options.options(spec) if addons else options.own(spec))
         if row.variable and (text := environment.get(row.variable))
     ]
@@ -143,21 +148,39 @@ def _flags(draft: Draft, os: str | None, iso: str | Path | None) -> list[Change]
     return given
 
 
-def _parsed(change: str) -> Change:
-    """One ``--set``."""
+def _parsed(spec: type[BaseModel], change: str) -> Change:
+    """One ``--set``. Messages repeat its value only if that is certainly no secret."""
     path, sign, value = change.partition("=")
     if not sign or not CHANGE.fullmatch(path):
+        begin = re.split(r"[^\w.-]", change, maxsplit=1)[0]
+        shown = change if begin == change else f"{begin}..."
         raise UsageError(
-            f"'--set {change}' can't be understood.", cure="Write it as --set path=value: --set workers.cpus=4."
+            f"'--set {shown}' can't be understood.", cure="Write it as --set path=value: --set workers.cpus=4."
         )
-    return Change(path, _value(value, f"The value in '--set {change}'"), f"--set {change}")
+    secret = options.is_secret(spec, path)
+    words = f"--set {path}={value if secret is False else '...'}"
+    return Change(path, _value(value, f"The value in '{words}'", secret=secret is True), words)
 
 
-def _value(text: str, whose: str) -> Any:
+def _value(text: str, whose: str, *, secret: bool) -> Any:
+    """The value in a text; that of a secret may be in a file: ``@FILE``."""
+    if secret and text.startswith("@"):
+        try:
+            return Path(text[1:]).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, RuntimeError, ValueError) as error:
+            why = f"'{text[1:]}' is no text in UTF-8." if isinstance(error, ValueError) else str(error)
+            raise UsageError(f"{whose} can't be read from its file.", why=why) from None
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date
-        raise UsageError(f"{whose} is not YAML.", why=str(error)) from error
+        raise UsageError(f"{whose} is not YAML.", why=_yaml_problem(error)) from None
+
+
+def _yaml_problem(error: Exception) -> str:
+    """What is wrong and where, without the line itself: it may hold a secret."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+    return f"{where}{problem or type(error).__name__}"
 
 
 def _rehearsal(image: str) -> str | None:
@@ -168,22 +191,3 @@ def _rehearsal(image: str) -> str | None:
         return image if stand_ins else None
     same = [one.name for one in stand_ins if one.windows == asked.windows]
     return REHEARSAL if REHEARSAL in same or not same else same[0]
-
-
-def _absolute(section: M, folder: Path) -> M:
-    """All paths made absolute: a spec's own are relative to its file."""
-    changed: dict[str, Any] = {}
-    for name in type(section).model_fields:
-        value = getattr(section, name)
-        resolved = _resolved(value, folder)
-        if resolved != value:
-            changed[name] = resolved
-    return section.model_copy(update=changed) if changed else section
-
-
-def _resolved(value: Any, folder: Path) -> Any:
-    if isinstance(value, Path):
-        return (folder / value.expanduser()).resolve()
-    if isinstance(value, BaseModel):
-        return _absolute(value, folder)
-    return tuple(_resolved(one, folder) for one in value) if isinstance(value, tuple) else value

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, field_validator, model_validator
+from pydantic import BeforeValidator, PrivateAttr, field_validator, model_validator
 
 from winlab.design import system as systems
 from winlab.design.addon import ByName
@@ -58,7 +58,7 @@ class Kubernetes(Model):
         "A checkout of Kubernetes to build from, with your own patches. A bundle made with it holds what was built; "
         "with that bundle, leave the field out",
         otherwise="none",
-        example="~/src/kubernetes",
+        example="src/kubernetes",
     )
     untested: bool = option(False, "Allow a version that is in no known-good combination", example=True)
     pod_cidr: str = option("10.244.0.0/16", "Network of the pods: private, /12 to /22", example="10.200.0.0/16")
@@ -136,6 +136,8 @@ class Spec(Model):
         {}, "Add-ons by name, each with its settings (docs/addons.md)", otherwise="none", example={"metrics-server": {}}
     )
 
+    _roots: tuple[Path, ...] = PrivateAttr(())
+
     @classmethod
     def load(
         cls,
@@ -145,6 +147,7 @@ class Spec(Model):
         os: str | None = None,
         iso: str | Path | None = None,
         rehearse: bool = False,
+        allow: Iterable[str | Path] = (),
         environment: Mapping[str, str] | None = None,
     ) -> Spec:
         """Load the spec *source*: controllers-workers-hypervisors, a name in specs/, or a YAML file.
@@ -153,13 +156,22 @@ class Spec(Model):
         :param os: the workers' system, an image from images/, if there is one pool.
         :param iso: a Windows Server ISO for the workers, if there is one pool.
         :param rehearse: stand-in media replace Windows in every pool; Linux pools are unchanged.
+        :param allow: folders besides the spec's own in which its file may name files.
         :param environment: where ``WINLAB_*`` variables are looked up; default: the process's environment.
         :raises UsageError: the spec is invalid; the message says what, in which line, and the cure.
         """
-        made = load(cls, source, changes, os=os, iso=iso, rehearse=rehearse, environment=environment)
+        made, roots = load(
+            cls, source, changes, os=os, iso=iso, rehearse=rehearse, allow=allow, environment=environment
+        )
+        made._roots = roots
         if rehearse:
             addon_pools.check_rehearsal(addon_pools.pools(made.addons))
         return made
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders, without links, into which links below a folder that the spec names may lead."""
+        return self._roots
 
     def called(self, name: str) -> Spec:
         """The spec with another name for its first pool."""

@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
 
-from winlab.design.spec.fields import DEFAULT, FLAG, MIB, SYSTEMS, UNIT
+from winlab.design.spec.fields import DEFAULT, FLAG, MIB, SECRET, SYSTEMS, UNIT
 from winlab.design.spec.sizes import human
 from winlab.errors import UsageError
 
@@ -40,6 +40,7 @@ class Option:
     flag: str  # empty: only --set
     variable: str  # empty: lists have none
     example: str  # as YAML
+    secret: bool = False  # may be given as @FILE, and is in no message
 
     @property
     def section(self) -> str:
@@ -90,6 +91,28 @@ def fields_beside(spec: type[BaseModel], path: str) -> list[str]:
     return sorted(model.model_fields)
 
 
+def is_secret(spec: type[BaseModel], path: str) -> bool | None:
+    """Whether the value for *path*, as ``--set`` has it, is a secret.
+
+    None: it may hold one, since *path* is a section or no field at all.
+    """
+    model: type[BaseModel] | None = spec
+    field: FieldInfo | None = None
+    parts = path.split(".")
+    for number, name in enumerate(parts):
+        if model is None:
+            return None
+        if number == 1 and parts[0] == "workers" and name not in model.model_fields:
+            continue  # a pool's name
+        field = model.model_fields.get(name)
+        if field is None:
+            return None
+        model = _section(field)
+    if model is None:
+        return field is not None and SECRET in _extra(field.json_schema_extra)
+    return None
+
+
 def table(spec: type[BaseModel]) -> str:
     """The table of docs/specs.md, in Markdown."""
     lines = ["| field | values | default | meaning |", "| --- | --- | --- | --- |"]
@@ -133,6 +156,7 @@ def _row(path: str, field: FieldInfo, schema: dict[str, Any], above: dict[str, A
         flag=schema.get(FLAG, ""),
         variable="" if schema.get("type") == "array" else PREFIX + re.sub("[.-]", "_", path.upper()),
         example=_yaml(field.examples[0] if field.examples else field.default) if not field.is_required() else "...",
+        secret=SECRET in schema,
     )
 
 

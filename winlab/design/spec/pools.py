@@ -69,7 +69,7 @@ class Pool(Model):
         flag="--iso",
         systems=WINDOWS,
         otherwise="the medium in the cache",
-        example="~/isos/server-2025.iso",
+        example="isos/server-2025.iso",
     )
     drivers: Path | None = option(
         None, "The virtio-win ISO", systems=WINDOWS, otherwise="the ISO in the cache", example="virtio-win.iso"
@@ -94,6 +94,7 @@ class Pool(Model):
     product_key: str | None = option(
         None,
         "Product key; evaluation media take none",
+        secret=True,
         pattern=r"^[0-9A-Z]{5}(-[0-9A-Z]{5}){4}$",
         systems=WINDOWS,
         otherwise="none",

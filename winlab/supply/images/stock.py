@@ -5,21 +5,26 @@ Afterwards plan making and rendering read nothing (:mod:`winlab.design.plan.stoc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from winlab import data
 from winlab.design import addon, cni
 from winlab.design.catalog import recipes, versions
 from winlab.design.plan.model import sha256_of
-from winlab.design.plan.stock import GoldenImage, Material, Stock, Template
+from winlab.design.plan.stock import GoldenImage, HostFile, Material, Stock, Template
 from winlab.design.render import templates
-from winlab.design.spec import time_zones
+from winlab.design.spec import paths, time_zones
 from winlab.design.spec.model import Spec
 from winlab.design.spec.pools import Pool
 from winlab.errors import UsageError
 from winlab.events import Progress, Quiet
 from winlab.supply.images import cache, digests, golden, windows_media
+
+# Of a folder that a spec names. It goes onto a CD, and every file is read to make a plan.
+MOST_FILES = 10_000
+MOST_BYTES = 8 << 30
 
 
 def take(spec: Spec, progress: Progress | None = None) -> Stock:
@@ -31,7 +36,8 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
     _read_catalog()
     addon.read(spec.addons)
     files: dict[Path, tuple[Material, ...]] = {path: (_material(path, voice),) for path in _files(spec.pools)}
-    files |= {path: tuple(_tree(path, voice)) for path in _folders(spec.pools)}
+    files |= {path: tuple(_tree(path, spec.roots, voice)) for path in _folders(spec.pools)}
+    templates_ = {pool.template: own_template(pool.template) for pool in spec.pools if pool.template is not None}
     every = [recipes.get(name) for name in sorted({spec.controllers.os, *(pool.os for pool in spec.pools)})]
     media = {recipe.name: image for recipe in every if (image := windows_media.find(recipe)) is not None}
     return Stock(
@@ -43,13 +49,14 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
             for one in golden.entries()
         ),
         files=files,
-        templates={pool.template: own_template(pool.template) for pool in spec.pools if pool.template is not None},
+        templates=templates_,
         paths={
             material.sha256: place
             for path, found in files.items()
             for material in found
             if (place := path / material.name if path.is_dir() else path).exists()
         },
+        host_files=tuple(_host_files(spec, files, templates_)),
         scripts=scripts(),
     )
 
@@ -80,6 +87,26 @@ def _files(pools: Sequence[Pool]) -> Iterator[Path]:
 def _folders(pools: Sequence[Pool]) -> Iterator[Path]:
     for pool in pools:
         yield from filter(None, (pool.files, *pool.extra_drivers))
+
+
+def _host_files(
+    spec: Spec, files: Mapping[Path, Sequence[Material]], own: Mapping[Path, Template]
+) -> Iterator[HostFile]:
+    """Every file that leaves the host because the spec names it."""
+    if spec.kubernetes.source is not None:
+        yield HostFile(path=spec.kubernetes.source, field="kubernetes.source")
+    for pool in spec.pools:
+        single = {"media": [pool.media], "drivers": [pool.drivers], "openssh": [pool.openssh], "scripts": pool.scripts}
+        for name, places in single.items():
+            for path in filter(None, places):
+                yield HostFile(path=path, field=f"workers.{name}", pool=pool.name)
+        for name, folders in {"files": [pool.files], "extra_drivers": pool.extra_drivers}.items():
+            for folder in filter(None, folders):
+                for material in files[folder]:
+                    yield HostFile(path=folder / material.name, field=f"workers.{name}", pool=pool.name)
+        if pool.template is not None:
+            for text in own[pool.template].texts:
+                yield HostFile(path=pool.template.parent / text, field="workers.template", pool=pool.name)
 
 
 def own_template(path: Path) -> Template:
@@ -115,9 +142,52 @@ def _material(path: Path, progress: Progress) -> Material:
     return Material(name=path.name, sha256=digests.sha256(path, progress))
 
 
-def _tree(folder: Path, progress: Progress) -> Iterator[Material]:
+def _tree(folder: Path, roots: Sequence[Path], progress: Progress) -> Iterator[Material]:
+    """The files below a folder.
+
+    :param roots: where links may lead besides the folder itself.
+    :raises UsageError: there is no such folder, it holds too much, or a link leads elsewhere.
+    """
     if not folder.is_dir():
         raise UsageError(f"There is no folder '{folder}', which the spec names.")
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            yield Material(name=path.relative_to(folder).as_posix(), sha256=digests.sha256(path, progress))
+    for path in sorted(_below(folder)):
+        if not paths.is_inside(path, (folder.resolve(), *roots)):
+            raise UsageError(
+                f"'{path}' is a link out of the folder that the spec names.",
+                why=f"It leads to '{path.resolve()}', which would be copied to nodes.",
+                cure=f"Remove it; or, if that is what you want, say --allow-path {path.resolve().parent}.",
+            )
+        yield Material(name=path.relative_to(folder).as_posix(), sha256=digests.sha256(path, progress))
+
+
+def _below(folder: Path) -> list[Path]:
+    """The files below a folder; no file is opened.
+
+    :raises UsageError: there are too many, they are too large, or one can't be looked at.
+    """
+    every: list[Path] = []
+    for number, path in enumerate(_entries(folder)):
+        if number == MOST_FILES:
+            raise _too_much(folder, f"It has more than {MOST_FILES} files and folders.")
+        every.append(path)
+    try:
+        found = [path for path in every if path.is_file()]
+        size = sum(path.stat().st_size for path in found)
+    except OSError as error:
+        raise UsageError(f"The folder '{folder}', which the spec names, can't be read.", why=str(error)) from error
+    if size > MOST_BYTES:
+        raise _too_much(folder, f"Its files have more than {MOST_BYTES >> 30} GiB.")
+    return found
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        yield from (Path(parent, name) for name in (*folders, *names))
+
+
+def _too_much(folder: Path, why: str) -> UsageError:
+    return UsageError(
+        f"The folder '{folder}', which the spec names, holds too much for nodes.",
+        why=why,
+        cure="Name a smaller folder; or let a script in workers.scripts download what is large.",
+    )

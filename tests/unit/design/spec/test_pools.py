@@ -52,7 +52,8 @@ def test_the_first_pool_is_called_node_unless_named(mixed: str) -> None:
 
 def test_a_spec_survives_being_written_and_read(mixed: str) -> None:
     made = spec.load(mixed, ["linux_workers.count=2"])
-    assert Spec.model_validate(made.model_dump(mode="json", exclude_defaults=True)) == made
+    again = Spec.model_validate(made.model_dump(mode="json", exclude_defaults=True))
+    assert again.model_dump() == made.model_dump()  # where a file's paths may lead is not written
 
 
 def test_set_changes_every_pool_or_one(mixed: str) -> None:
