@@ -51,6 +51,7 @@ class Supply:
     check: Callable[[list[Obtained]], None] | None = None  # against the lock file
     own: bool = False  # whether it includes the user's own programs
     bundle: Path | None = None  # that it is taken from
+    kubectl: Callable[[Progress], Path] | None = None  # gets the host's, where the source's must not run on the host
     turn: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     def obtain(self, artifacts: list[Artifact], progress: Progress) -> list[Obtained]:
@@ -121,7 +122,9 @@ def choose(
     why += _left_out(missing)
     taken = source.bundle.path if isinstance(source, BundleSource) else None
     source = OverriddenSource(source, own) if own else source
-    return Supply(source, missing, check=check, own=bool(own), bundle=taken), why
+    # A checkout may come with a spec of somebody else: what is built from it runs in nodes, never on the host
+    kubectl = (lambda progress: fetch_kubectl(versions_, origin, progress)) if trees else None
+    return Supply(source, missing, check=check, own=bool(own), bundle=taken, kubectl=kubectl), why
 
 
 def _left_out(missing: frozenset[Artifact]) -> str:
@@ -161,17 +164,25 @@ def payload_step(run: Run, supply: Supply, of: System) -> Step:
     return replace(_system_step(run, supply, payload, []), done=lambda: False)
 
 
-def _link_kubectl(run: Run, obtained: list[Obtained]) -> None:
-    """Give the host the kubectl of the controllers."""
+def _link_kubectl(run: Run, supply: Supply, obtained: list[Obtained], progress: Progress) -> None:
+    """Give the host its kubectl: that of the controllers, or the published one where theirs is built from a checkout.
+
+    :param obtained: what there is already; kubectl need not be among it.
+    """
     kubectl = required.kubectl(run.plan.cluster.versions)
-    program = next(item.path for item in obtained if item.artifact == kubectl)
+    if supply.kubectl is not None:
+        with supply.turn:
+            program = supply.kubectl(progress)
+    else:
+        there = [item for item in obtained if item.artifact == kubectl] or supply.obtain([kubectl], progress)
+        program = there[0].path
     run.folder.make()
     files.replace_link(run.folder.kubectl, program)
 
 
 def _kubectl_step(run: Run, supply: Supply) -> Step:
     def work(progress: Progress) -> None:
-        _link_kubectl(run, supply.obtain([required.kubectl(run.plan.cluster.versions)], progress))
+        _link_kubectl(run, supply, [], progress)
 
     def done() -> bool:
         return supply.check is None and run.folder.kubectl.exists()
@@ -180,7 +191,7 @@ def _kubectl_step(run: Run, supply: Supply) -> Step:
 
 
 def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progress) -> Path:
-    """A kubectl for the host, from the source that the lab will use.
+    """A published kubectl for the host, from the source that the lab will use; a lab's checkout is left aside.
 
     :raises UsageError: the user's choices contradict each other.
     :raises NotFoundError: no source has it.
@@ -207,7 +218,7 @@ def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, af
     def work(progress: Progress) -> None:
         obtained = supply.obtain(list(payload.artifacts), progress)
         if links:
-            _link_kubectl(run, obtained)
+            _link_kubectl(run, supply, obtained, progress)
         made = PayloadCd(payload.os, obtained, payload.plugins)
         if compared:
             _refuse_other_payload(run, nodes, made.volume, supply)

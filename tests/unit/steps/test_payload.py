@@ -11,7 +11,7 @@ import runs
 
 from winlab.adapters.vm import domains
 from winlab.design.catalog.artifact import Artifact, Obtained
-from winlab.design.system import WINDOWS
+from winlab.design.system import LINUX, WINDOWS
 from winlab.events import Quiet
 from winlab.steps import payload
 from winlab.steps.payload import Disks, Supply
@@ -61,3 +61,38 @@ def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp
     assert not run.folder.path.exists()
     with store.workspace() as folder:
         assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_the_host_s_kubectl_is_never_built_from_the_lab_s_checkout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A checkout may come with a spec of somebody else, and the host runs its kubectl."""
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(domains, "medium", lambda *_: None)
+    monkeypatch.setattr(PayloadCd, "write", lambda _self, path: path.write_bytes(b"CD"))
+    monkeypatch.setattr(payload, "_preloaded", lambda *_: None)
+    asked: list[dict[str, Path]] = []
+
+    class Built(Source):
+        """In place of a build: its programs say whether they are of the checkout."""
+
+        def __init__(self, _version: str, trees: dict[str, Path] | None = None, _builds: object = ()) -> None:
+            asked.append(trees or {})
+            super().__init__(tmp_path / ("checkout" if trees else "published"))
+            self.file.touch()
+
+        def cannot(self, _wanted: object) -> dict[Artifact, str]:
+            return {}
+
+        def unready(self, _wanted: object) -> None:
+            return None
+
+    monkeypatch.setattr(payload, "BuildSource", Built)
+    plan = plans.make(plans.KVM, "1-1-1", f"kubernetes.source={tmp_path}")
+    run = runs.run(plan, pool=Pool())
+    supply, _ = payload.choose(plan, payload.Origin(kind="build"))
+    for system in (LINUX, WINDOWS):
+        payload.payload_step(run, supply, system).run(Quiet())
+    assert run.folder.kubectl.resolve().name == "published"
+    assert asked == [{"k8s.io/kubernetes": tmp_path}, {}]
