@@ -144,6 +144,11 @@ def test_what_is_written_is_what_the_topology_says(database: Database, northboun
     assert {(nat["type"], nat["external_ip"], nat["logical_ip"]) for nat in router["nat"]} == {
         (nat.type, nat.external, nat.logical) for nat in top.nats
     }
+    assert {(row["priority"], row["match"], row["action"]) for row in router["policies"]} == {
+        (policy.priority, policy.match, policy.action) for policy in top.policies
+    }
+    security = {port["name"]: port["port_security"] for port in switch["ports"]}
+    assert security == {port.name: port.security or [] for port in top.ports}
     hops = {route["ip_prefix"]: route["nexthop"] for route in router["static_routes"]}
     assert hops == {"0.0.0.0/0": top.default_route, **dict.fromkeys(top.discarded, "discard")}
     assert {row["name"] for row in router["load_balancer"]} == {one.name for one in top.balancers}

@@ -11,6 +11,12 @@ from winlab.design.plan.model import Plan, WindowsPlan
 from winlab.design.plan.stock import HostFile
 from winlab.design.spec.sizes import human
 
+REACH = {
+    "internet": "the internet, and what this host reaches; no other lab, and of this host name server and ping alone",
+    "labs": "as internet, and OTHER LABS whose network.reach is labs or all",
+    "all": "everything: the internet, OTHER LABS whose network.reach is labs or all, and THIS HOST'S OWN SERVICES",
+}
+
 
 def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
     """Print the plan as tables.
@@ -28,6 +34,7 @@ def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
             ["switch", f"{net.switch}, {net.cidr}, MTU {net.mtu}, domain {net.domain}"],
             ["router", f"{net.router}, inside {net.gateway} {net.gateway_mac}"],
             ["", f"outside {net.router_external} {net.router_external_mac}, next hop {net.external_gateway}"],
+            ["reach", REACH[net.reach]],
             ["resolvers", ", ".join(net.resolvers)],
             ["kubernetes", f"{versions.kubernetes}, containerd {versions.containerd}, etcd {versions.etcd}"],
             ["", f"API server {cluster.endpoint}, for the host {cluster.external}"],

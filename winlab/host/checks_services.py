@@ -163,8 +163,10 @@ def _way_out(host: Host) -> Requirement:
         return Requirement("way out", Status.FAIL, "net.ipv4.ip_forward is off", why, SETUP)
     if os.geteuid() != 0:
         return Requirement("way out", Status.OK, "forwarding is on; only root sees the firewall", why)
-    if not firewall.table_loaded(host.facts.external_cidr):
-        return Requirement("way out", Status.FAIL, f"the firewall table '{firewall.TABLE}' is missing", why, SETUP)
+    if not firewall.table_loaded(host.facts.external_cidr, host.facts.datapath):
+        return Requirement(
+            "way out", Status.FAIL, f"the firewall table '{firewall.TABLE}' is missing or out of date", why, SETUP
+        )
     closed = [item for item in firewall.found_firewalls() if not firewall.entry_there(item)]
     if closed:
         detail = f"another firewall drops the labs' packets: {', '.join(closed)}"

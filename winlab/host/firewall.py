@@ -8,8 +8,11 @@ the way that each of them expects.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+from winlab.design.plan.addresses import OPEN_MAC
+from winlab.design.render.topology import LINK_LOCAL
 from winlab.errors import HostError
 from winlab.events import Progress
 from winlab.host.changes import Firewall, Record
@@ -23,6 +26,17 @@ FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 # requests for any address of the host, even one that a lab uses inside; 1 means: only on the address's own interface.
 ARP_IGNORE = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")
 LEGACY_TABLES = Path("/proc/net/ip_tables_names")
+
+# Packets of a router whose MAC begins as those of open labs do
+_OPEN = f"ether saddr & ff:ff:ff:00:00:00 == {OPEN_MAC}:00:00:00"
+# On the userspace datapath the kernel sees frames on the guests' own network devices, before OVS and OVN do
+_TAPS = """\
+	chain taps {
+		type filter hook prerouting priority raw; policy accept;
+		iifname "vnet*" counter drop comment "guests are reached through Open vSwitch alone"
+	}
+
+"""
 
 RULES = (
     ("-i", BRIDGE, "-m", "comment", "--comment", TAG, "-j", "ACCEPT"),
@@ -40,10 +54,11 @@ RULES = (
 )
 
 
-def ruleset(cidr: str) -> str:
+def ruleset(cidr: str, datapath: str) -> str:
     """The text of winlab's own table. Loading it replaces the table in one transaction.
 
-    Guests get out with the host's address. From elsewhere only replies get in, so only this host reaches a lab.
+    Guests get out with the host's address. From elsewhere only replies get in, so only this host reaches a lab. Labs
+    reach the host's services only if their spec says so; OVN's router then sends with a MAC that guests can't take.
     """
     return f"""\
 table inet {TABLE}
@@ -54,8 +69,25 @@ table inet {TABLE} {{
 		ip saddr {cidr} oifname != "{BRIDGE}" counter masquerade comment "labs go out as the host"
 	}}
 
+{_TAPS if datapath == "netdev" else ""}	chain input {{
+		type filter hook input priority filter; policy accept;
+		iifname "{BRIDGE}" jump guests
+	}}
+
+	chain guests {{
+		ct state established,related counter accept
+		meta l4proto {{ icmp, ipv6-icmp }} counter accept
+		meta l4proto {{ tcp, udp }} th dport 53 counter accept comment "a name server on this host"
+		{_OPEN} counter accept comment "labs whose network.reach is all"
+		counter drop comment "labs reach no service of this host"
+	}}
+
 	chain forward {{
 		type filter hook forward priority filter; policy accept;
+		iifname "{BRIDGE}" ip daddr {LINK_LOCAL} counter drop comment "labs reach no metadata service"
+		iifname "{BRIDGE}" {_OPEN} counter accept comment "containers, for labs whose network.reach is all"
+		iifname "{BRIDGE}" meta l4proto {{ tcp, udp }} th dport 53 counter accept comment "a name server in a container"
+		iifname "{BRIDGE}" ct direction original ct status dnat counter drop comment "labs reach no container's port"
 		iifname "{BRIDGE}" counter accept
 		oifname "{BRIDGE}" ct state established,related counter accept
 		oifname "{BRIDGE}" counter drop comment "labs are reached from this host only"
@@ -64,10 +96,11 @@ table inet {TABLE} {{
 """
 
 
-def table_loaded(cidr: str) -> bool:
-    """Whether winlab's table exists, for this subnet."""
+def table_loaded(cidr: str, datapath: str) -> bool:
+    """Whether winlab's table exists, for this subnet, with all rules that have comments; an older one lacks some."""
     said = run(["nft", "list", "table", "inet", TABLE], check=False, timeout=20)
-    return said.returncode == 0 and cidr in said.stdout and BRIDGE in said.stdout and "drop" in said.stdout
+    marks = (cidr, BRIDGE, *re.findall(r'comment ".*"', ruleset(cidr, datapath)))
+    return said.returncode == 0 and all(mark in said.stdout for mark in marks)
 
 
 def ensure_forwarding(cidr: str, datapath: str, record: Record, progress: Progress) -> None:
@@ -78,10 +111,10 @@ def ensure_forwarding(cidr: str, datapath: str, record: Record, progress: Progre
     _switch_on(FORWARD, "IPv4 forwarding", record, progress)
     if datapath == "netdev":
         _switch_on(ARP_IGNORE, "arp_ignore, for the userspace datapath", record, progress)
-    if not table_loaded(cidr):
+    if not table_loaded(cidr, datapath):
         progress.say(f"address translation for {cidr}")
         record.mark("table")
-        done = run(["nft", "-f", "-"], stdin=ruleset(cidr), check=False, timeout=20)
+        done = run(["nft", "-f", "-"], stdin=ruleset(cidr, datapath), check=False, timeout=20)
         if done.returncode != 0:
             raise HostError(
                 "The kernel refused winlab's firewall table.",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from winlab import run
 from winlab.design.plan import tags
 from winlab.errors import ConflictError, HostError
 from winlab.host import (
@@ -34,8 +35,26 @@ table inet winlab {
 		ip saddr 10.9.0.0/20 oifname != "br-winlab" counter masquerade comment "labs go out as the host"
 	}
 
+	chain input {
+		type filter hook input priority filter; policy accept;
+		iifname "br-winlab" jump guests
+	}
+
+	chain guests {
+		ct state established,related counter accept
+		meta l4proto { icmp, ipv6-icmp } counter accept
+		meta l4proto { tcp, udp } th dport 53 counter accept comment "a name server on this host"
+		ether saddr & ff:ff:ff:00:00:00 == 52:54:01:00:00:00 counter accept comment "labs whose network.reach is all"
+		counter drop comment "labs reach no service of this host"
+	}
+
 	chain forward {
 		type filter hook forward priority filter; policy accept;
+		iifname "br-winlab" ip daddr 169.254.0.0/16 counter drop comment "labs reach no metadata service"
+		iifname "br-winlab" ether saddr & ff:ff:ff:00:00:00 == 52:54:01:00:00:00 counter accept \
+comment "containers, for labs whose network.reach is all"
+		iifname "br-winlab" meta l4proto { tcp, udp } th dport 53 counter accept comment "a name server in a container"
+		iifname "br-winlab" ct direction original ct status dnat counter drop comment "labs reach no container's port"
 		iifname "br-winlab" counter accept
 		oifname "br-winlab" ct state established,related counter accept
 		oifname "br-winlab" counter drop comment "labs are reached from this host only"
@@ -45,7 +64,24 @@ table inet winlab {
 
 
 def test_the_firewall_table() -> None:
-    assert firewall.ruleset("10.9.0.0/20") == RULESET
+    assert firewall.ruleset("10.9.0.0/20", "system") == RULESET
+
+
+def test_on_the_userspace_datapath_guests_do_not_reach_the_kernel_by_their_own_devices() -> None:
+    text = firewall.ruleset("10.9.0.0/20", "netdev")
+    assert 'hook prerouting priority raw; policy accept;\n\t\tiifname "vnet*" counter drop' in text
+    kept = text[: text.index("\tchain taps")] + text[text.index("\tchain input") :]
+    assert kept == RULESET
+
+
+def test_an_older_table_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = firewall.ruleset("10.9.0.0/20", "system")
+    monkeypatch.setattr(firewall, "run", lambda *_, **__: run.Result((), 0, there, "", 0.0))
+    assert firewall.table_loaded("10.9.0.0/20", "system")
+    assert not firewall.table_loaded("10.9.0.0/20", "netdev")
+    assert not firewall.table_loaded("10.8.0.0/20", "system")
+    there = there.replace(' comment "labs reach no service of this host"', "")
+    assert not firewall.table_loaded("10.9.0.0/20", "system")
 
 
 def test_rules_for_docker_are_tagged() -> None:

@@ -16,7 +16,7 @@ from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
 from winlab.design.plan import tags
-from winlab.design.render.topology import Balancer, SwitchPort, Topology
+from winlab.design.render.topology import Balancer, Policy, SwitchPort, Topology
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 
 # seconds and counts: a failed API server is removed after some 15 s
@@ -152,6 +152,7 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
             options=top.router_options,
             ports=self._router_ports(txn),
             nat=self._nats(txn),
+            policies=[self._policy(txn, policy) for policy in top.policies],
             static_routes=[self._route(txn, prefix, hop) for prefix, hop in hops.items()],
             # including the switch's: only the router answers ARP for an address that no port has
             load_balancer=[row for _, row in balancers],
@@ -165,6 +166,14 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
         route.external_ids = self.topology.external_ids
         return route
 
+    def _policy(self, txn: Any, policy: Policy) -> Any:
+        row = txn.insert(self.api.tables["Logical_Router_Policy"])
+        row.priority = policy.priority
+        row.match = policy.match
+        row.action = policy.action
+        row.external_ids = self.topology.external_ids
+        return row
+
     def _insert(self, txn: Any, table: str, **columns: Any) -> Any:
         row = txn.insert(self.api.tables[table])
         for name, value in columns.items():
@@ -176,6 +185,7 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
         row = txn.insert(self.api.tables["Logical_Switch_Port"])
         row.name = port.name
         row.addresses = [port.addresses]
+        row.port_security = [port.security] if port.security else []
         row.type = port.type
         row.options = dict(port.options)
         row.external_ids = port.external_ids

@@ -10,6 +10,8 @@ from winlab.errors import UsageError
 
 NAMESPACE = uuid.UUID("6f1f6e0c-7a0e-5d0b-9c1e-3b0d6c1a57ab")  # winlab's own; any constant would do
 BLOCK = 16  # external addresses are handed out in blocks of this size; a lab's router takes the first
+MAC = "52:54:00"  # QEMU's range, locally administered
+OPEN_MAC = "52:54:01"  # routers of labs that may reach the host's own services: the host's firewall knows them by it
 PROBER = 9  # OVN's source address for health checks of API servers
 CONTROL_PLANE = 10  # the load balancer's, if there are several controllers
 FIRST_CONTROLLER = 11  # places of workers: winlab.design.spec.pools
@@ -21,9 +23,15 @@ def make_uuid(*names: str) -> str:
 
 
 def make_mac(*names: str) -> str:
-    """A locally administered unicast MAC in QEMU's range (52:54:00) that depends on the names alone."""
+    """A locally administered unicast MAC in QEMU's range that depends on the names alone."""
     digest = hashlib.sha256("/".join(("mac", *names)).encode()).digest()
-    return "52:54:00:" + ":".join(f"{byte:02x}" for byte in digest[:3])
+    return ":".join((MAC, *(f"{byte:02x}" for byte in digest[:3])))
+
+
+def router_mac(lab: str, reach: str) -> str:
+    """The MAC of a lab's router on the external switch. Guests can't take it: the router alone sends with it."""
+    made = make_mac(lab, "router", "external")
+    return made.replace(MAC, OPEN_MAC, 1) if reach == "all" else made
 
 
 def inner(cidr: str, offset: int) -> str:

@@ -170,7 +170,7 @@ def _builder(plan: Plan, first: WindowsNode, lab: str, outside: list[str], key_:
             "gateway_mac": addresses.make_mac(lab, "router", "inner"),
             "domain": plan.network.domain.replace(plan.lab, lab, 1),
             "router_external": outside[0],
-            "router_external_mac": addresses.make_mac(lab, "router", "external"),
+            "router_external_mac": addresses.router_mac(lab, plan.network.reach),
         }
     )
     return Plan(lab=lab, host=plan.host, network=network, cluster=plan.cluster, nodes=(node,), golden=key_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -79,6 +80,8 @@ def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignC
             f"network.mtu {spec.network.mtu} is larger than the host's external bridge allows (1500).",
             cure="Leave it at 1500.",
         )
+    if foreign is not None:
+        _check_reach(spec, foreign, facts)
     controllers = range(1, spec.controllers.count + 1) if foreign is None else range(0)
     total = len(controllers) + sum(pool.count for pool in spec.pools)
     outside = addresses.external_block(facts.external_cidr, lab, total + 1, spec.network.floating_block)
@@ -113,7 +116,8 @@ def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignC
             external_cidr=facts.external_cidr,
             external_gateway=facts.external_gateway,
             router_external=outside[0],
-            router_external_mac=addresses.make_mac(lab, "router", "external"),
+            router_external_mac=addresses.router_mac(lab, spec.network.reach),
+            reach=spec.network.reach,
         ),
         cluster=clusters.decide(spec, nodes, outside[0], facts.external_cidr)
         if foreign is None
@@ -122,6 +126,27 @@ def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignC
     )
     chosen = addons.decide(spec.addons, planned, planned.cluster.versions.minor)
     return planned.model_copy(update={"builders": golden.builders(planned, installed), "addons": chosen})
+
+
+def _check_reach(spec: Spec, foreign: ForeignCluster, facts: HostFacts) -> None:
+    """Check that the workers may reach a cluster's API server that is on this host.
+
+    :raises UsageError: they may not; they would wait for it forever.
+    """
+    try:
+        server = ipaddress.IPv4Address(foreign.external.rpartition(":")[0])
+    except ValueError:
+        return  # a name
+    if server not in facts.external_network:
+        return
+    need = "all" if str(server) == facts.external_gateway else "labs"
+    if spec.network.reach not in (need, "all"):
+        also = "" if need == "all" else " The lab that it is in needs the same."
+        raise UsageError(
+            f"The workers would not reach the cluster's API server at {server}.",
+            why=f"It is on this host, and network.reach is '{spec.network.reach}'.",
+            cure=f"Say --set network.reach={need}.{also}",
+        )
 
 
 def _worker(row: Pool, place: Place, stock: Stock) -> NodePlan:

@@ -214,7 +214,11 @@ class ClusterPlan(_Model):
 
 
 class NetworkPlan(_Model):
-    """The lab's switch and router, and the router's external side."""
+    """The lab's switch and router, and the router's external side.
+
+    ``reach`` is what nodes reach besides their lab and the internet: with ``labs`` other labs that have it, too, with
+    ``all`` also this host.
+    """
 
     switch: str
     router: str
@@ -229,6 +233,12 @@ class NetworkPlan(_Model):
     external_gateway: str
     router_external: str
     router_external_mac: str
+    reach: Literal["internet", "labs", "all"] = "internet"
+
+    def lasting(self) -> dict[str, Any]:
+        """What identifies the network while its lab stands. The usual reach is left out: older labs have none."""
+        usual = {"reach"} if self.reach == "internet" else set()
+        return self.model_dump(mode="json", exclude={"resolvers", *usual})
 
 
 class Plan(_Model):
@@ -256,7 +266,7 @@ class Plan(_Model):
         """
         lasting = {
             "lab": self.lab,
-            "network": self.network.model_dump(mode="json", exclude={"resolvers"}),
+            "network": self.network.lasting(),
             "cluster": self.cluster.lasting(),
             "nodes": [node.lasting() for node in self.nodes],
             # the nodes of their pools are among the nodes above

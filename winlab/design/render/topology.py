@@ -2,6 +2,7 @@
 
 One logical switch with DHCP (fixed leases) and DNS, one router with source NAT, and for each node an external address
 (``dnat_and_snat``). So the host needs neither routes nor root for a lab, and two labs may use the same inner addresses.
+Nodes send from their own addresses only, and reach no other lab unless both labs say so.
 Source: ovn-nb(5).
 """
 
@@ -16,11 +17,15 @@ from winlab.design.plan.cluster import API_PORT, network
 from winlab.design.plan.model import NodePlan, Plan
 
 LEASE_SECONDS = 86400
+LINK_LOCAL = "169.254.0.0/16"  # a cloud's metadata service is there, with the host's own credentials
 
 
 @dataclass(frozen=True)
 class SwitchPort:
-    """A logical switch port; ``options`` and ``type`` as in ovn-nb(5)."""
+    """A logical switch port; ``options`` and ``type`` as in ovn-nb(5).
+
+    ``security`` are the MAC and the addresses that it may send from; empty: any.
+    """
 
     name: str
     addresses: str
@@ -28,6 +33,7 @@ class SwitchPort:
     type: str = ""
     options: tuple[tuple[str, str], ...] = ()
     dhcp: bool = False
+    security: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,15 @@ class Nat:
     external: str
     logical: str
     external_ids: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the router does with the packets that match: ``allow`` or ``drop``. The highest priority decides."""
+
+    priority: int
+    match: str
+    action: str
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,7 @@ class Topology:
     default_route: str
     discarded: tuple[str, ...]
     nats: tuple[Nat, ...]
+    policies: tuple[Policy, ...]
     balancers: tuple[Balancer, ...]
     chassis: str
 
@@ -134,6 +150,7 @@ def topology(plan: Plan) -> Topology:
         # once started before kube-proxy was ready and reached a foreign 10.96.0.1. In a cluster made elsewhere the
         # pods that this router does not know are outside.
         discarded=(plan.cluster.service_cidr, *(() if plan.joins else (plan.cluster.pod_cidr,))),
+        policies=_policies(plan, inside),
         balancers=_balancers(plan),
         chassis=plan.host.chassis,
         nats=(
@@ -142,6 +159,25 @@ def topology(plan: Plan) -> Topology:
             *(Nat("snat", net.router_external, cidr, ids) for cidr in cni.get(plan.cluster.profile).router_snat(pods)),
             *(Nat("dnat_and_snat", node.floating, node.address, tags.external_ids(plan, node)) for node in plan.nodes),
         ),
+    )
+
+
+def _policies(plan: Plan, inside: str) -> tuple[Policy, ...]:
+    """What may not leave the lab. All labs' routers are neighbours, so each refuses what its own nodes send to others.
+
+    :param inside: the router's port on the lab's switch.
+    """
+    net = plan.network
+    from_nodes = f'inport == "{inside}" && ip4.dst =='
+    never = Policy(300, f"{from_nodes} {LINK_LOCAL}", "drop")
+    if net.reach != "internet":
+        return (never,)
+    own = ", ".join((net.external_gateway, net.router_external, *(node.floating for node in plan.nodes)))
+    return (
+        never,
+        # the host, whose own firewall decides, and the nodes by the addresses that they have outside
+        Policy(200, f"{from_nodes} {{{own}}}", "allow"),
+        Policy(100, f"{from_nodes} {net.external_cidr}", "drop"),
     )
 
 
@@ -161,7 +197,10 @@ def _balancers(plan: Plan) -> tuple[Balancer, ...]:
 
 
 def _node_port(plan: Plan, node: NodePlan) -> SwitchPort:
-    return SwitchPort(node.port, f"{node.mac} {node.address}", tags.external_ids(plan, node), dhcp=True)
+    own = f"{node.mac} {node.address}"
+    # Pods that are not encapsulated come from the node's MAC with addresses of their own; which, is not known yet.
+    pods = f" {plan.cluster.pod_cidr}" if cni.get(plan.cluster.profile).encapsulation == "none" else ""
+    return SwitchPort(node.port, own, tags.external_ids(plan, node), dhcp=True, security=own + pods)
 
 
 def _names(plan: Plan) -> dict[str, str]:

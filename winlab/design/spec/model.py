@@ -19,6 +19,8 @@ from winlab.design.spec.pools import LINUX_POOL, LinuxWorkers, Pool, places
 from winlab.design.spec.sizes import Mib
 from winlab.design.spec.systems import LinuxSystem, require, system
 
+Reach = Literal["internet", "labs", "all"]
+
 
 class Controllers(Model):
     """The Linux nodes that run the control plane."""
@@ -93,6 +95,12 @@ class Network(Model):
         "CNI profile, which connects the pods (docs/cni.md)",
         otherwise="l3 in a rehearsal and where all nodes run Linux, else calico-vxlan",
         example="flannel-vxlan",
+    )
+    reach: Reach = option(
+        "internet",
+        "What nodes reach besides their lab: internet; labs also means other labs, if they say so, too; all also means "
+        "this host's own services",
+        example="labs",
     )
     floating_block: int | None = option(
         None,

@@ -1,0 +1,45 @@
+"""winlab's firewall table in the kernel, in network namespaces: the host itself is not touched, and needs no set-up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess  # noqa: TID251 - runs the matrix in namespaces
+import sys
+from pathlib import Path
+
+import pytest
+
+from winlab import run
+from winlab.events import Quiet
+from winlab.host import firewall, packages
+
+ALWAYS = {"dns", "world", "ping", "from the host"}
+HOST = {"ssh", "ssh by another address", "container"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _packages() -> None:
+    """In place of the other tests' fixture: nothing but nft is needed."""
+    if run.find("nft") is None:
+        assert os.geteuid() == 0, "install nftables, or run this as root"
+        packages.install(packages.RUN, Quiet())
+
+
+@pytest.mark.parametrize("datapath", ["system", "netdev"])
+def test_guests_reach_the_world_and_of_the_host_only_what_they_may(datapath: str) -> None:
+    """The new MAC of a lab whose reach is ``all`` opens the host's services; metadata stays closed even then."""
+    done = subprocess.run(
+        [
+            *("unshare", "--map-root-user", "--net", "--mount"),
+            *(sys.executable, str(Path(__file__).with_name("firewall_matrix.py"))),
+        ],
+        input=firewall.ruleset("172.31.240.0/20", datapath),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found = {name: {goal for goal, reached in row.items() if reached} for name, row in json.loads(done.stdout).items()}
+    assert found == {"plain": ALWAYS, "open": ALWAYS | HOST}
