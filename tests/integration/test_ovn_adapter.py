@@ -18,7 +18,7 @@ from winlab import run
 from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.design.plan.model import Plan
-from winlab.design.render.topology import topology
+from winlab.design.render.topology import Topology, topology
 from winlab.errors import ConflictError, HostError
 from winlab.events import Quiet
 from winlab.host import packages
@@ -155,7 +155,7 @@ def test_what_is_written_is_what_the_topology_says(database: Database, northboun
     (chassis,) = contents["Gateway_Chassis"]
     assert chassis["chassis_name"] == top.chassis
     external = next(row for row in contents["Logical_Switch"] if row["name"] == top.external_switch)
-    assert external["ports"]["name"] == top.external_port.name  # a set of one is written without brackets
+    assert {port["name"] for port in external["ports"]} == {top.external_port.name, *top.claims}
 
 
 def test_every_row_carries_the_lab_s_tag(database: Database, northbound: Northbound) -> None:
@@ -258,6 +258,39 @@ def test_external_addresses_of_another_lab_are_refused(database: Database, north
     with pytest.raises(ConflictError, match="The lab 'a' already has the external address"):
         northbound.apply(topology(make("b", "1-0-1", "network.floating_block=7")))
     assert database.contents() == before
+
+
+def test_of_two_labs_that_take_a_block_at_the_same_time_one_gets_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have looked before either writes."""
+    plans_ = [make(lab, "1-0-1", "network.floating_block=7") for lab in ("a", "b")]
+    with ovn.connect(database.remote) as first, ovn.connect(database.remote) as second:
+        look, looked = Northbound.holder, []
+
+        def holder(self: Northbound, topology: Topology) -> tuple[str, str] | None:
+            looked.append(topology.external_ids["winlab"])
+            return None if len(looked) < 3 else look(self, topology)
+
+        monkeypatch.setattr(Northbound, "holder", holder)
+        first.apply(topology(plans_[0]))
+        before = database.contents()
+        with pytest.raises(ConflictError, match=r"The lab '(a|another one)' already has .*172\.31|block-7") as caught:
+            second.apply(topology(plans_[1]))
+        assert "network.floating_block" in caught.value.cure
+        assert looked[:2] == ["a", "b"]
+    assert database.contents() == before
+
+
+def test_a_large_lab_claims_all_its_blocks(database: Database, northbound: Northbound) -> None:
+    northbound.apply(topology(make("a", "1-20-1", "network.floating_block=7", "workers.os=debian-13")))
+    claims = {name for row in database.tables()["Logical_Switch_Port"].values() if "-block-" in (name := row["name"])}
+    assert claims == {"winlab-external-block-7", "winlab-external-block-8"}
+    other = topology(make("b", "1-0-1", "network.floating_block=8"))
+    holder = northbound.holder(other)
+    assert holder is not None
+    assert holder[0] == "a"
+    assert northbound.holder(topology(make("b", "1-0-1", "network.floating_block=9"))) is None
 
 
 def test_a_host_without_external_switch_is_told(database: Database) -> None:

@@ -7,12 +7,15 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from winlab import locks
+from winlab.adapters.overlay import ovn
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.cni import compatible
+from winlab.design.plan import golden as golden_plan
 from winlab.design.plan.golden import LAB as GOLDEN
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
+from winlab.design.render.topology import topology
 from winlab.engine import engine
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
@@ -111,7 +114,7 @@ def lacking(
 
     :param present: whether the image that a builder makes is where it is needed.
     """
-    found = []
+    found: dict[str, Plan] = {}
     for builder in sorted(plan.builders, key=lambda one: one.lab):  # always in the same order, to avoid a deadlock
         if present(builder):
             continue
@@ -120,8 +123,18 @@ def lacking(
         if present(builder):
             continue
         folder.write(folder.path / WANTED_BY, plan.lab)
-        found.append(builder)
-    return tuple(builder for builder in plan.builders if builder in found)
+        found[builder.lab] = _placed(plan, builder)
+    return tuple(found[builder.lab] for builder in plan.builders if builder.lab in found)
+
+
+def _placed(plan: Plan, builder: Plan) -> Plan:
+    """The builder with external addresses that no other lab has: those of an interrupted build, else free ones."""
+    with ovn.connect() as northbound:
+        standing = northbound.lab_plan(builder.lab)
+        places = list(golden_plan.elsewhere(plan, builder))
+        if standing is not None and (same := next((one for one in places if one.digest == standing), None)):
+            return same
+        return next((one for one in places if northbound.holder(topology(one)) is None), builder)
 
 
 def _lock(lab: str, site: Site) -> Path:
@@ -151,7 +164,9 @@ def build(
     check_media(plan, stock, site, consent=consent, offline=offline)
     check_evaluation(plan, tell)
     with site.connected() as conn, ExitStack() as held:
-        if lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, Told(tell, "golden image")):
+        missing = lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
+        if missing:
+            (builder,) = missing  # perhaps elsewhere
             source, why = payload.choose(plan, origin)
             if source.bundle is not None and not offline:
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +12,7 @@ import pytest
 import runs
 from clones import REHEARSAL, clone, keep, make
 
+from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import connection, domains
 from winlab.design import spec
 from winlab.design.catalog import recipes
@@ -20,6 +21,7 @@ from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import domain, folder
+from winlab.design.render.topology import Topology, topology
 from winlab.design.system import WINDOWS
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
@@ -40,6 +42,7 @@ MADE: set[str] = set()  # the domains that the hypervisor has
 def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     MADE.clear()
     monkeypatch.setattr(domains, "find", lambda _conn, name: name if name in MADE else None)
+    monkeypatch.setattr(ovn, "connect", lambda: nullcontext(Network(set())))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
 
@@ -345,3 +348,36 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
     waiting = prune._one_waits(cast(Any, None))
     prune._prune_pool(cast(Any, There(*names)), {"/pool/base-a.iso"}, waiting=waiting)
     assert names == left
+
+
+class Network:
+    """The northbound database, as far as a builder asks: which blocks others have, and what there is of its own lab."""
+
+    def __init__(self, taken: set[str], standing: str | None = None) -> None:
+        self.taken, self.standing = taken, standing
+
+    def lab_plan(self, _lab: str) -> str | None:
+        return self.standing
+
+    def holder(self, top: Topology) -> tuple[str, str] | None:
+        return next((("other", claim) for claim in top.claims if claim in self.taken), None)
+
+
+def placed(monkeypatch: pytest.MonkeyPatch, plan: Plan, network: Network) -> Plan:
+    monkeypatch.setattr(ovn, "connect", lambda: nullcontext(network))
+    with ExitStack() as held:
+        (found,) = goldens.lacking(plan, Site(), lambda _: False, held, Quiet())
+    return found
+
+
+def test_a_builder_whose_addresses_another_lab_has_takes_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make(REHEARSAL)
+    (builder,) = plan.builders
+    assert placed(monkeypatch, plan, Network(set())) == builder
+    (own,) = topology(builder).claims
+    moved = placed(monkeypatch, plan, Network({own}))
+    assert topology(moved).claims != (own,)
+    assert not {*moved.external_addresses} & {*builder.external_addresses, *plan.external_addresses}
+    assert placed(monkeypatch, plan, Network(set(), standing=moved.digest)) == moved  # an interrupted build goes on
+    every = {f"winlab-external-block-{number}" for number in range(300)}
+    assert placed(monkeypatch, plan, Network(every)) == builder  # the database refuses it, and says who is there

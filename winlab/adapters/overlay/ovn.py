@@ -15,7 +15,7 @@ from ovsdbapp.backend.ovs_idl import command, connection
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
-from winlab.design.plan import tags
+from winlab.design.plan import golden, tags
 from winlab.design.render.topology import Balancer, Policy, SwitchPort, Topology
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 
@@ -52,8 +52,33 @@ class Northbound:
         :raises ConflictError: another lab has one of its external addresses.
         :raises HostError: the host has no external switch, because it was not set up.
         """
-        self._check_addresses(topology)
-        self._execute(_Apply(self._api, topology))
+        if (holder := self.holder(topology)) is not None:
+            raise _taken(topology, *holder)
+        try:
+            self._execute(_Apply(self._api, topology))
+        except HostError as error:
+            # another lab took a block meanwhile; the database refuses a second port with the name of its claim
+            if claim := next((name for name in topology.claims if f"({name})" in error.why), None):
+                raise _taken(topology, *(self.holder(topology) or ("another one", claim))) from error
+            raise
+
+    def holder(self, topology: Topology) -> tuple[str, str] | None:
+        """The other lab that has one of the external addresses, and what it has; None if they are free."""
+        lab = topology.external_ids[tags.KEY]
+        wanted = {nat.external for nat in topology.nats}
+        for router in self._api.tables["Logical_Router"].rows.values():
+            owner = router.external_ids.get(tags.KEY, router.name)
+            if owner == lab:
+                continue
+            taken = {row.external_ip for row in router.nat}
+            taken |= {network.split("/")[0] for port in router.ports for network in port.networks}
+            if both := sorted(wanted & taken):
+                return owner, both[0]
+        for port in self._api.tables["Logical_Switch_Port"].rows.values():
+            owner = port.external_ids.get(tags.KEY, "")
+            if port.name in topology.claims and owner != lab:
+                return owner, port.name
+        return None
 
     def pod_routes(self, lab: str) -> dict[str, str]:
         """The routes to pod networks on the lab's router: network to next hop."""
@@ -90,21 +115,16 @@ class Northbound:
             if row.external_ids.get(tags.KEY) == lab:
                 yield row
 
-    def _check_addresses(self, topology: Topology) -> None:
-        lab = topology.external_ids[tags.KEY]
-        wanted = {nat.external for nat in topology.nats}
-        for router in self._api.tables["Logical_Router"].rows.values():
-            owner = router.external_ids.get(tags.KEY, router.name)
-            if owner == lab:
-                continue
-            taken = {row.external_ip for row in router.nat}
-            taken |= {network.split("/")[0] for port in router.ports for network in port.networks}
-            if both := sorted(wanted & taken):
-                raise ConflictError(
-                    f"The lab '{owner}' already has the external address {both[0]}.",
-                    why="Both labs' names map to the same block of external addresses.",
-                    cure=f"Choose another block for '{lab}' with --set network.floating_block=NUMBER, or another name.",
-                )
+
+def _taken(topology: Topology, owner: str, what: str) -> ConflictError:
+    lab = topology.external_ids[tags.KEY]
+    return ConflictError(
+        f"The lab '{owner}' already has the external address or block {what}.",
+        why="Both labs' names map to the same block of external addresses.",
+        cure="Run the same command again: it takes another block."
+        if lab.startswith(golden.LAB)
+        else f"Choose another block for '{lab}' with --set network.floating_block=NUMBER, or another name.",
+    )
 
 
 class _Api(impl_idl.OvnNbApiIdlImpl):  # type: ignore[misc]
@@ -158,6 +178,8 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
             load_balancer=[row for _, row in balancers],
         )
         external.addvalue("ports", self._port(txn, top.external_port, dhcp))
+        for name in top.claims:
+            external.addvalue("ports", self._claim(txn, name))
 
     def _route(self, txn: Any, prefix: str, hop: str) -> Any:
         route = txn.insert(self.api.tables["Logical_Router_Static_Route"])
@@ -191,6 +213,13 @@ class _Apply(command.BaseCommand):  # type: ignore[misc]
         row.external_ids = port.external_ids
         if port.dhcp:
             row.dhcpv4_options = dhcp
+        return row
+
+    def _claim(self, txn: Any, name: str) -> Any:
+        row = txn.insert(self.api.tables["Logical_Switch_Port"])
+        row.name = name
+        row.enabled = False
+        row.external_ids = self.topology.external_ids
         return row
 
     def _balancers(self, txn: Any) -> list[tuple[Balancer, Any]]:

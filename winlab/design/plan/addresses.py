@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import uuid
+from collections.abc import Iterable
 
 from winlab.errors import UsageError
 
@@ -37,6 +38,17 @@ def router_mac(lab: str, reach: str) -> str:
 def inner(cidr: str, offset: int) -> str:
     """The address *offset* places into the network."""
     return str(ipaddress.IPv4Network(cidr)[offset])
+
+
+def blocks(external_cidr: str, taken: Iterable[str]) -> list[int]:
+    """The numbers of the blocks that external addresses are in, sorted."""
+    first = int(ipaddress.IPv4Network(external_cidr).network_address)
+    return sorted({(int(ipaddress.IPv4Address(address)) - first) // BLOCK for address in taken})
+
+
+def last_block(external_cidr: str) -> int:
+    """The number of the last block that is handed out; the first one has the number 1."""
+    return ipaddress.IPv4Network(external_cidr).num_addresses // BLOCK - 2
 
 
 def external_block(external_cidr: str, lab: str, addresses: int, chosen: int | None) -> list[str]:

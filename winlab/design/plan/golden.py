@@ -116,7 +116,7 @@ def builders(plan: Plan, installed: Sequence[NodePlan]) -> tuple[Plan, ...]:
     """
     by_name = {node.name: node for node in installed if isinstance(node, WindowsNode)}
     plans: dict[str, Plan] = {}
-    taken = {plan.network.router_external, *(node.floating for node in plan.nodes)}
+    taken = set(plan.external_addresses)
     for clone_ in plan.clones():
         name = str(clone_.windows.golden)
         if name in plans:
@@ -145,6 +145,26 @@ def _outside(plan: Plan, lab: str, taken: set[str]) -> list[str]:
         "golden images.",
         cure="Run 'winlab host setup --external-cidr' with a larger one, or set workers.golden=false.",
     )
+
+
+def elsewhere(plan: Plan, builder: Plan) -> Iterator[Plan]:
+    """A builder of *plan* with its external addresses, then with those of each further block that *plan* leaves free.
+
+    A lab chooses its block by ``network.floating_block``; for a builder nobody can.
+    """
+    yield builder
+    cidr = plan.host.external_cidr
+    others = (plan, *(one for one in plan.builders if one.lab != builder.lab))
+    used = addresses.blocks(cidr, (address for one in others for address in one.external_addresses))
+    (first,) = addresses.blocks(cidr, builder.external_addresses)
+    last = addresses.last_block(cidr)
+    for number in (*range(first + 1, last + 1), *range(1, first)):
+        if number not in used:
+            router, floating = addresses.external_block(cidr, builder.lab, 2, number)
+            network = builder.network.model_copy(update={"router_external": router})
+            (node,) = builder.nodes
+            moved = node.model_copy(update={"floating": floating})
+            yield builder.model_copy(update={"network": network, "nodes": (moved,)})
 
 
 def _builder(plan: Plan, first: WindowsNode, lab: str, outside: list[str], key_: str) -> Plan:

@@ -282,6 +282,11 @@ class Plan(_Model):
         )
 
     @property
+    def external_addresses(self) -> tuple[str, ...]:
+        """The router's external address and those of the nodes."""
+        return (self.network.router_external, *(node.floating for node in self.nodes))
+
+    @property
     def joins(self) -> bool:
         """Whether the lab has only workers, for a cluster made elsewhere."""
         return all(node.role == "worker" for node in self.nodes)

@@ -83,7 +83,11 @@ class Balancer:
 
 @dataclass(frozen=True)
 class Topology:
-    """All rows of a lab."""
+    """All rows of a lab.
+
+    ``claims`` are names of ports of the external switch that nothing is plugged into, one for each block of external
+    addresses. OVN allows a name once, so that of two labs that take a block at the same time only one gets it.
+    """
 
     external_ids: dict[str, str]
     switch: str
@@ -97,6 +101,7 @@ class Topology:
     router_ports: tuple[RouterPort, ...]
     external_switch: str
     external_port: SwitchPort
+    claims: tuple[str, ...]
     default_route: str
     discarded: tuple[str, ...]
     nats: tuple[Nat, ...]
@@ -145,6 +150,10 @@ def topology(plan: Plan) -> Topology:
             "router",
             (("router-port", outside), ("nat-addresses", "router")),
         ),
+        claims=tuple(
+            f"{net.external_switch}-block-{number}"
+            for number in addresses.blocks(net.external_cidr, plan.external_addresses)
+        ),
         default_route=net.external_gateway,
         # Packets to a service or pod that is not known yet must not leave: a host outside may have its address. CoreDNS
         # once started before kube-proxy was ready and reached a foreign 10.96.0.1. In a cluster made elsewhere the
@@ -172,7 +181,7 @@ def _policies(plan: Plan, inside: str) -> tuple[Policy, ...]:
     never = Policy(300, f"{from_nodes} {LINK_LOCAL}", "drop")
     if net.reach != "internet":
         return (never,)
-    own = ", ".join((net.external_gateway, net.router_external, *(node.floating for node in plan.nodes)))
+    own = ", ".join((net.external_gateway, *plan.external_addresses))
     return (
         never,
         # the host, whose own firewall decides, and the nodes by the addresses that they have outside

@@ -7,6 +7,8 @@ from typing import Any
 import plans
 import pytest
 
+from winlab.design.plan import golden
+from winlab.design.plan.addresses import blocks
 from winlab.design.plan.model import POOL_LABEL, Plan
 from winlab.errors import UsageError
 
@@ -122,6 +124,20 @@ def test_a_lab_of_one_pool_with_another_name_is_another_lab() -> None:
     assert [node.name for node in two.nodes] == ["controller-1", "win-1"]
     assert one.digest != two.digest
     assert make("linux_workers.count=1", source="1-1-1").digest != one.digest
+
+
+def test_a_builder_can_go_to_every_block_that_its_lab_leaves_free() -> None:
+    facts = plans.KVM.model_copy(update={"external_cidr": "172.31.240.0/24"})
+    plan = plans.make(facts, "1-20-1", "network.floating_block=3")
+    (builder,) = plan.builders
+    first, *further = golden.elsewhere(plan, builder)
+    assert first == builder
+    found = [blocks(facts.external_cidr, one.external_addresses) for one in (first, *further)]
+    assert sorted(found) == [[number] for number in (1, 2, *range(5, 15))]  # 0 and 15 are nobody's
+    for one in further:
+        assert one.lab == builder.lab
+        assert one.nodes[0].model_copy(update={"floating": ""}) == builder.nodes[0].model_copy(update={"floating": ""})
+        assert one.digest != builder.digest
 
 
 def test_no_room_for_builders_is_said() -> None:
