@@ -9,6 +9,7 @@ from typing import Any
 import plans
 
 from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.render.topology import Topology
 from winlab.events import Quiet
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.images import stock
@@ -42,3 +43,16 @@ def keep(
         }
 
     return golden_cache.keep(node, str(node.windows.golden), fill, Quiet())
+
+
+class Network:
+    """The northbound database, as far as a builder asks: which blocks others have, and what there is of its own lab."""
+
+    def __init__(self, taken: set[str], standing: str | None = None) -> None:
+        self.taken, self.standing = taken, standing
+
+    def lab_plan(self, _lab: str) -> str | None:
+        return self.standing
+
+    def holder(self, top: Topology) -> tuple[str, str] | None:
+        return next((("other", claim) for claim in top.claims if claim in self.taken), None)

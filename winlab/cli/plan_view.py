@@ -62,7 +62,7 @@ def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
     if rows:
         print_table(["NODE", "COMPUTER NAME", "IMAGE IN INSTALL.WIM", "MEDIA"], rows)
     if leaving:
-        print("Files of this host that leave it:")
+        say("Files of this host that leave it:")
         print_table(
             ["FILE", "NAMED BY", "FOR THE NODES OF"], [[str(f.path), f.field, f.pool or "all pools"] for f in leaving]
         )

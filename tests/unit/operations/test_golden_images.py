@@ -10,7 +10,7 @@ from typing import Any, cast
 import plans
 import pytest
 import runs
-from clones import REHEARSAL, clone, keep, make
+from clones import REHEARSAL, Network, clone, keep, make
 
 from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import connection, domains
@@ -21,7 +21,7 @@ from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import domain, folder
-from winlab.design.render.topology import Topology, topology
+from winlab.design.render.topology import topology
 from winlab.design.system import WINDOWS
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
@@ -348,19 +348,6 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
     waiting = prune._one_waits(cast(Any, None))
     prune._prune_pool(cast(Any, There(*names)), {"/pool/base-a.iso"}, waiting=waiting)
     assert names == left
-
-
-class Network:
-    """The northbound database, as far as a builder asks: which blocks others have, and what there is of its own lab."""
-
-    def __init__(self, taken: set[str], standing: str | None = None) -> None:
-        self.taken, self.standing = taken, standing
-
-    def lab_plan(self, _lab: str) -> str | None:
-        return self.standing
-
-    def holder(self, top: Topology) -> tuple[str, str] | None:
-        return next((("other", claim) for claim in top.claims if claim in self.taken), None)
 
 
 def placed(monkeypatch: pytest.MonkeyPatch, plan: Plan, network: Network) -> Plan:
