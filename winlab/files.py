@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from winlab.errors import UsageError
@@ -35,6 +38,21 @@ def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None, d
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write a large file that then replaces *path* by a rename; nothing is left if that fails.
+
+    It is in a folder that only its owner can enter, under a name that can't be known before: beside *path*, which may be
+    in a folder that others can write to, a link could wait.
+
+    :raises OSError: the folder can't be made.
+    """
+    with tempfile.TemporaryDirectory(prefix=f".{path.name[:100]}.", dir=path.parent) as folder:
+        fresh = Path(folder) / path.name
+        yield fresh
+        fresh.replace(path)
 
 
 def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:

@@ -116,6 +116,16 @@ class Supplies:
         return images.pull(name, self.site, listener, accept_eula=accept_eula, mirror=mirror, source=source)
 
     @at_site
+    def verify_images(self, which: str | None = None, *, listener: Listener = ignore) -> list[Item]:
+        """Read images in the cache whole, and compare them with the digests that they had when they came there.
+
+        :param which: as for :meth:`image`; None: all.
+        :returns: those that were read.
+        :raises TransferError: one has changed; with several, all of them are named.
+        """
+        return images.verify([library.find(which)] if which is not None else library.items(), listener)
+
+    @at_site
     def remove_image(self, which: str) -> tuple[int, str]:
         """Remove an image from the cache; a golden image also from the pool.
 

@@ -6,10 +6,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import disks
 import plans
 
+from winlab.design.plan import golden
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.render.topology import Topology
+from winlab.design.plan.stock import Stock
 from winlab.events import Quiet
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.images import stock
@@ -34,11 +37,12 @@ def keep(
     ends = None if days is None else (datetime.now(UTC) + timedelta(days=days, minutes=5)).isoformat()
 
     def fill(output: Path) -> dict[str, Any]:
-        output.write_bytes(b"a disk")
+        output.write_bytes(disks.qcow2(b"a disk"))
         return {
             "build": build,
             "evaluation_ends": ends,
             "programs": programs or stock.scripts(),
+            "inputs": golden.told(plan.builders[0].nodes[0], Stock(scripts="scripts")) if plan.builders else {},
             "medium": plan.builders[0].nodes[0].volume("base").name if plan.builders else None,
         }
 

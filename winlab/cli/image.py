@@ -1,4 +1,4 @@
-"""Commands for images: list, show, build, add, pull, rm, export, import, prune."""
+"""Commands for images: list, show, verify, build, add, pull, rm, export, import, prune."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def _plain(item: Item) -> dict[str, object]:
         "sha256": item.image.sha256,
         "made": item.manifest.get("made"),
         "state": item.state,
+        "imported": item.imported or None,
         "golden": item.manifest.get("golden"),
     }
 
@@ -82,6 +83,21 @@ def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
     rows += [[name, str(value)] for name, value in facts.items()]
     rows += [[f"golden: {name}", str(value)] for name, value in item.manifest.get("golden", {}).items()]
     print_table(["WHAT", "VALUE"], rows)
+
+
+@app.command()
+def verify(
+    which: Annotated[str | None, typer.Argument(metavar="[IMAGE]", help=WHICH.help, show_default=False)] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Read a cached image, or all of them, and compare them with their SHA-256."""
+    from winlab import Supplies
+    from winlab.cli.progress import shown
+
+    with shown(output) as tell:
+        found = Supplies().verify_images(which, listener=tell)
+    if output is Output.TABLE:
+        print_table(["WHOLE", "KEY", "SHA-256"], [[one.name, one.key, one.image.sha256] for one in found])
 
 
 @app.command()

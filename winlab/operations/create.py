@@ -19,10 +19,12 @@ from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError
 from winlab.events import Event, Listener, Note, Told
 from winlab.operations import bundle, golden, lock_file, lock_inputs
+from winlab.operations.lock_file import LockedMedium
 from winlab.site import Site
 from winlab.steps import payload, recipe
 from winlab.steps.golden import all_made
 from winlab.steps.payload import Origin
+from winlab.supply.images import library
 
 Until = Literal["guests", "cluster"]
 
@@ -63,6 +65,8 @@ def create(
     check, check_images = _check_lock(plan, stock, locked) if locked is not None else (None, None)
     with site.storage() as (conn, pool), folder.locked(), ExitStack() as held:
         _refuse_other_plan(plan, conn)
+        for image in library.imported_for(plan):
+            tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
         if not all_made(plan, conn):
             golden.check_evaluation(plan, tell)
         built = golden.lacking(
@@ -100,15 +104,19 @@ def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Ob
     :raises ConflictError: something differs; it is named.
     """
     held = lock_file.read(path)
-    now = lock_file.collect(plan, [], media=lock_inputs.media(plan, stock), images=lock_inputs.images(plan))
-    lock_file.require(held, now, path, whole=False)
+
+    def compare(media: list[LockedMedium]) -> None:
+        images, golden_images = lock_inputs.images(plan), lock_inputs.golden(plan)
+        now = lock_file.collect(plan, [], media=media, images=images, golden=golden_images)
+        lock_file.require(held, now, path, whole=False)
+
+    compare(lock_inputs.media(plan, stock))
 
     def check(obtained: list[Obtained]) -> None:
         lock_file.require(held, lock_file.collect(plan, obtained), path, whole=False)
 
     def check_images() -> None:
-        now = lock_file.collect(plan, [], media=lock_inputs.fetched(plan), images=lock_inputs.images(plan))
-        lock_file.require(held, now, path, whole=False)
+        compare(lock_inputs.fetched(plan))
 
     return check, check_images
 

@@ -9,13 +9,14 @@ from winlab.design.catalog import recipes as catalog
 from winlab.design.catalog.recipes import Recipe
 from winlab.engine import engine
 from winlab.engine.step import Step
-from winlab.errors import NotFoundError, UsageError
+from winlab.errors import NotFoundError, UsageError, WinlabError, together
 from winlab.events import Listener, Progress
 from winlab.operations import consent, one_step
 from winlab.site import Site
 from winlab.steps.states import WORK
 from winlab.supply.images import cache, windows_media
 from winlab.supply.images.cache import CachedImage
+from winlab.supply.images.library import Item
 from winlab.supply.images.requirements import require_source
 
 
@@ -37,6 +38,26 @@ def build(name: str, tell: Listener, *, mirror: str | None = None, source: Path 
     image = cache.lookup(recipe)
     assert image is not None
     return image
+
+
+def verify(items: list[Item], tell: Listener) -> list[Item]:
+    """Read images whole, and compare them with their digests.
+
+    :raises TransferError: one has changed; with several, all of them are named.
+    """
+
+    def read(progress: Progress) -> None:
+        problems: list[WinlabError] = []
+        for item in items:
+            try:
+                cache.verify(item.image, progress)
+            except WinlabError as error:
+                problems.append(error)
+        if problems:
+            raise together(problems)
+
+    one_step.perform("verify", read, tell, usual=30)
+    return items
 
 
 def is_sealed(name: str) -> bool:

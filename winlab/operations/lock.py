@@ -71,5 +71,11 @@ def current(plan: Plan, stock: Stock, origin: Origin, spec: str, progress: Progr
     media = lock_inputs.media(plan, stock)
     obtained = supply.obtain(required.every(plan), progress)
     return lock_file.collect(
-        plan, obtained, media=media, images=lock_inputs.images(plan), spec=spec, source=supply.source.name
+        plan,
+        obtained,
+        media=media,
+        images=lock_inputs.images(plan),
+        golden=lock_inputs.golden(plan),
+        spec=spec,
+        source=supply.source.name,
     )

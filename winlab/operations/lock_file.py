@@ -13,6 +13,8 @@
     - {name: windows-2022, file: server.iso, sha256: ...}
     images:                             from the catalog; ``key`` covers everything that winlab makes it from
     - {name: debian-13, key: ..., download: "sha512:...", sha256: ..., packages: {apt: 3.0.3, ...}}
+    golden:                             images that Windows nodes are clones of; ``sha256`` if they were made before
+    - {name: windows-2022, key: ..., sha256: ...}
     programs:
     - {name: kubelet.exe, version: v1.36.3, os: windows, sha256: ..., origin: ...}
     containers:
@@ -25,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -70,6 +72,14 @@ class LockedImage(_Row):
     packages: dict[str, str] = {}
 
 
+class LockedGolden(_Row):
+    """A golden image: the image it is of, its key, and its file's digest if it is cached."""
+
+    name: str
+    key: str = Field(pattern=r"^[0-9a-f]{16}$")
+    sha256: str | None = Field(None, pattern=_HEX)
+
+
 class Artifact(_Row):
     """A program, container image or manifest."""
 
@@ -92,9 +102,13 @@ class Lock(_Row):
     components: dict[str, str] = {}
     media: tuple[LockedMedium, ...] = ()
     images: tuple[LockedImage, ...] = ()
+    golden: tuple[LockedGolden, ...] = ()
     programs: tuple[Artifact, ...] = ()
     containers: tuple[Artifact, ...] = ()
     manifests: tuple[Artifact, ...] = ()
+
+
+_Input: TypeAlias = LockedMedium | LockedImage | LockedGolden | Artifact
 
 
 def beside(spec: str) -> Path:
@@ -109,6 +123,7 @@ def collect(
     *,
     media: Sequence[LockedMedium] = (),
     images: Sequence[LockedImage] = (),
+    golden: Sequence[LockedGolden] = (),
     spec: str = "",
     source: str = "",
 ) -> Lock:
@@ -116,6 +131,7 @@ def collect(
 
     :param media: see :func:`winlab.operations.lock_inputs.media`.
     :param images: see :func:`winlab.operations.lock_inputs.images`.
+    :param golden: see :func:`winlab.operations.lock_inputs.golden`.
     """
     rows: dict[str, dict[tuple[str, str], Artifact]] = {"programs": {}, "containers": {}, "manifests": {}}
     for item in obtained:
@@ -129,6 +145,7 @@ def collect(
         components=plan.components,
         media=tuple(sorted(set(media), key=lambda row: (row.name, row.file))),
         images=tuple(sorted({image.name: image for image in images}.values(), key=lambda row: row.name)),
+        golden=tuple(sorted(golden, key=lambda row: (row.name, row.key))),
         programs=_sorted(rows["programs"]),
         containers=_sorted(rows["containers"]),
         manifests=_sorted(rows["manifests"]),
@@ -245,7 +262,7 @@ def count(lock: Lock) -> int:
 
 def _dump(lock: Lock) -> str:
     data: dict[str, Any] = lock.model_dump(mode="json", exclude_none=True)
-    rows = {key: data.pop(key) for key in ("media", "images", "programs", "containers", "manifests")}
+    rows = {key: data.pop(key) for key in ("media", "images", "golden", "programs", "containers", "manifests")}
     parts = [yaml.safe_dump(data, sort_keys=False)]
     for key, every in rows.items():  # one line per input, so that a diff is readable
         lines = [yaml.safe_dump(row, sort_keys=False, default_flow_style=True, width=10_000) for row in every]
@@ -277,18 +294,20 @@ def _sorted(rows: dict[tuple[str, str], Artifact]) -> tuple[Artifact, ...]:
     return tuple(rows[key] for key in sorted(rows))
 
 
-def _inputs(lock: Lock) -> Iterator[tuple[str, LockedMedium | LockedImage | Artifact]]:
+def _inputs(lock: Lock) -> Iterator[tuple[str, _Input]]:
     """Everything in a lock, with the name that messages use for it."""
     for medium in lock.media:
         yield f"The {medium.name}", medium
     for image in lock.images:
         yield f"The image {image.name}", image
+    for golden in lock.golden:
+        yield f"The golden image {golden.key} of {golden.name}", golden
     for kind, rows in (("program", lock.programs), ("container image", lock.containers), ("manifest", lock.manifests)):
         for row in rows:
             yield f"The {kind} {row.name}" + (f" ({row.os})" if row.os else ""), row
 
 
-def _differs(locked: LockedMedium | LockedImage | Artifact, now: LockedMedium | LockedImage | Artifact) -> str:
+def _differs(locked: _Input, now: _Input) -> str:
     """How an input differs, as the rest of a sentence; empty if it does not."""
     if isinstance(locked, LockedImage) and isinstance(now, LockedImage):
         if locked.packages and now.packages and (locked.download, locked.key) == (now.download, now.key):
@@ -304,8 +323,8 @@ def _differs(locked: LockedMedium | LockedImage | Artifact, now: LockedMedium | 
         return ""
     if isinstance(locked, Artifact) and isinstance(now, Artifact) and locked.version != now.version:
         return f"is {now.version}, locked is {locked.version}"
-    if locked.sha256 == now.sha256:
-        return ""
+    if locked.sha256 == now.sha256 or (isinstance(locked, LockedGolden) and None in (locked.sha256, now.sha256)):
+        return ""  # a golden image has a digest once it was made
     return f"has the SHA-256 {now.sha256}{_from(now)}, locked is {locked.sha256}{_from(locked)}"
 
 
@@ -316,7 +335,7 @@ def _other_packages(locked: dict[str, str], now: dict[str, str]) -> str:
     return f"has other packages: {'; '.join(told)}{more}" if names else ""
 
 
-def _from(row: LockedMedium | LockedImage | Artifact) -> str:
+def _from(row: _Input) -> str:
     if isinstance(row, Artifact) and row.origin:
         return f" (from {row.origin})"
     return f" ({row.file})" if isinstance(row, LockedMedium) else ""

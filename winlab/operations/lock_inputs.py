@@ -6,11 +6,12 @@ import hashlib
 import json
 
 from winlab.design.catalog import recipes
-from winlab.design.plan import golden
+from winlab.design.plan import golden as planned
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.plan.stock import Stock
-from winlab.operations.lock_file import LockedImage, LockedMedium
+from winlab.operations.lock_file import LockedGolden, LockedImage, LockedMedium
 from winlab.supply.images import cache, windows_media
+from winlab.supply.images import golden as golden_cache
 
 
 def images(plan: Plan) -> list[LockedImage]:
@@ -37,6 +38,13 @@ def images(plan: Plan) -> list[LockedImage]:
     return list(found.values())
 
 
+def golden(plan: Plan) -> list[LockedGolden]:
+    """The golden images that the plan's nodes are clones of, each once."""
+    names = {str(node.windows.golden): node.image for node in plan.clones()}
+    there = {one.key: one.image.sha256 for one in golden_cache.entries()} if names else {}
+    return [LockedGolden(name=name, key=key, sha256=there.get(key)) for key, name in names.items()]
+
+
 def media(plan: Plan, stock: Stock) -> list[LockedMedium]:
     """The files that the plan uses besides the catalog's: media, drivers, OpenSSH, scripts, files and the template.
 
@@ -44,7 +52,7 @@ def media(plan: Plan, stock: Stock) -> list[LockedMedium]:
     """
     found: dict[tuple[str, str], LockedMedium] = {}
     for node in plan.windows_nodes():
-        rows = [(what, sha256, _file(sha256, stock)) for what, sha256 in golden.files(node.windows)]
+        rows = [(what, sha256, _file(sha256, stock)) for what, sha256 in planned.files(node.windows)]
         if node.windows.template is not None:
             text = json.dumps(dict(node.windows.template.texts), sort_keys=True)
             rows.append(("template", hashlib.sha256(text.encode()).hexdigest(), node.windows.template.name))

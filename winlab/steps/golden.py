@@ -31,9 +31,11 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, WinlabError, together
 from winlab.events import Progress
 from winlab.steps import evidence
+from winlab.steps.images import refuse_other_content
 from winlab.steps.states import BINARIES, IMAGE, REMOVED, SEALED, UPDATES
 from winlab.steps.windows import known_failures, setup_logs
 from winlab.steps.windows import node as windows_node
+from winlab.supply.images import cache
 from winlab.supply.images import golden as golden_cache
 
 ASK = 15.0  # seconds between two checks of whether sysprep still runs
@@ -95,9 +97,16 @@ def upload_step(run: Run, target: str, key: str) -> Step:
                 f"The golden image {key} is no longer in the cache.",
                 cure="Run the same command again: it makes a new one.",
             )
+        if run.sources.check_images is not None:
+            run.sources.check_images()
+            refuse_other_content(run, target, image.path)
+        if not run.pool.is_complete(target):
+            cache.verify(image.image, progress)
         run.pool.upload_base(target, image.path, progress.say)
 
     def done() -> bool:
+        if run.sources.check_images is not None and golden_cache.find(key) is not None:
+            return False  # the locked image must be compared with the one that the nodes are clones of
         return run.pool.is_complete(target) or all_made(run.plan, run.conn, key)
 
     return Step(IMAGE(of=target), work, done, usual=60)

@@ -13,6 +13,7 @@ from winlab.errors import ConflictError
 from winlab.events import Progress
 from winlab.steps import systems
 from winlab.steps.states import IMAGE
+from winlab.supply.images import cache
 
 
 def steps(run: Run) -> list[Step]:
@@ -32,8 +33,10 @@ def _step(run: Run, volume: str, node: NodePlan) -> Step:
         local = own.image(progress)
         if run.sources.check_images is not None:
             run.sources.check_images()
-            _refuse_other_content(run, volume, local)
+            refuse_other_content(run, volume, local)
         own.check_image(local)
+        if not run.pool.is_complete(volume):
+            cache.verify_file(local, progress)
         run.pool.upload_base(volume, local, progress.say)
 
     def done() -> bool:
@@ -50,7 +53,7 @@ def _step(run: Run, volume: str, node: NodePlan) -> Step:
     return Step(IMAGE(of=volume), work, done, usual=own.image_seconds(), load=load)
 
 
-def _refuse_other_content(run: Run, volume: str, local: Path) -> None:
+def refuse_other_content(run: Run, volume: str, local: Path) -> None:
     """Check that a base volume in the pool is the image that was compared with the lock file.
 
     :raises ConflictError: it was made from another build of the image.

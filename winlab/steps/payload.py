@@ -172,12 +172,13 @@ def _link_kubectl(run: Run, supply: Supply, obtained: list[Obtained], progress: 
     kubectl = required.kubectl(run.plan.cluster.versions)
     if supply.kubectl is not None:
         with supply.turn:
-            program = supply.kubectl(progress)
+            path = supply.kubectl(progress)
     else:
-        there = [item for item in obtained if item.artifact == kubectl] or supply.obtain([kubectl], progress)
-        program = there[0].path
+        program = ([item for item in obtained if item.artifact == kubectl] or supply.obtain([kubectl], progress))[0]
+        store.verify(program)
+        path = program.path
     run.folder.make()
-    files.replace_link(run.folder.kubectl, program)
+    files.replace_link(run.folder.kubectl, path)
 
 
 def _kubectl_step(run: Run, supply: Supply) -> Step:
@@ -205,7 +206,9 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
         bundle_path=origin.bundle,
         mirror=origin.mirror,
     )
-    return source.obtain_all([kubectl], progress)[0].path
+    (program,) = source.obtain_all([kubectl], progress)
+    store.verify(program)
+    return program.path
 
 
 def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, after: Iterable[State]) -> Step:
@@ -268,7 +271,7 @@ def _preloaded(run: Run, obtained: list[Obtained], progress: Progress) -> str | 
         disk, work = folder / "store.qcow2", folder / "work"
         work.mkdir()
         try:
-            preload.make(images, programs["containerd"].path, programs["ctr"].path, disk, work, progress)
+            preload.make(images, programs["containerd"], programs["ctr"], disk, work, progress)
         except (CommandError, HostError) as error:
             progress.say(f"nodes will import the images themselves: {error.what}")
             return None

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from winlab import data
 from winlab.design import system as systems
 from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
 from winlab.design.system import System, SystemName
+from winlab.supply.artifacts import store
 from winlab.supply.media import small_iso
 
 LABEL = "WINLAB_K8S"
@@ -30,21 +30,26 @@ PREFIX = "base-kubernetes-"
 
 
 class PayloadCd:
-    """A planned payload CD: ``volume`` is its name in the pool."""
+    """A planned payload CD: ``volume`` is its name in the pool.
+
+    :raises TransferError: a program has changed since it was obtained: nodes compare it only with its CRC-32.
+    """
 
     def __init__(self, system: SystemName, obtained: Iterable[Obtained], plugins: Iterable[Program]) -> None:
         self.system = system
         self.files: dict[str, bytes | Path] = {}
+        self._images: list[Obtained] = []
         listed: dict[str, dict[str, dict[str, str | int]]] = {"programs": {}, "cni": {}, "images": {}}
         plugins = set(plugins)
         for item in obtained:
             artifact = item.artifact
             row: dict[str, str | int]
             if isinstance(artifact, ContainerImage):
+                self._images.append(item)
                 folder, row = "images", {"reference": artifact.reference, "sha256": item.sha256}
             else:
                 folder = "cni" if artifact in plugins else "programs"
-                row = {"version": getattr(artifact, "version", ""), "sha256": item.sha256, "crc32": _crc32(item.path)}
+                row = {"version": getattr(artifact, "version", ""), "sha256": item.sha256, "crc32": store.verify(item)}
             self.files[f"{folder}/{artifact.file}"] = item.path
             listed[folder][artifact.file] = row
         self.files["payload.json"] = (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode()
@@ -61,17 +66,13 @@ class PayloadCd:
         return sum(len(c) if isinstance(c, bytes) else c.stat().st_size for c in self.files.values())
 
     def write(self, path: Path) -> None:
-        """Write the CD."""
+        """Write the CD.
+
+        :raises TransferError: a container image has changed since it was obtained. Programs were read before.
+        """
+        for item in self._images:
+            store.verify(item)
         small_iso.write(path, LABEL, self.files)
-
-
-def _crc32(path: Path) -> int:
-    """A checksum that even an emulated guest computes quickly."""
-    check = 0
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            check = zlib.crc32(piece, check)
-    return check
 
 
 def scripts(system: System) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ import plans
 import pytest
 import runs
 
+from winlab import files
 from winlab.adapters.vm import domains
 from winlab.design.catalog.artifact import Artifact, Obtained, Program
 from winlab.engine.run import Run, Sources
@@ -37,7 +38,7 @@ class Source:
         self.file = file
 
     def obtain_all(self, artifacts: list[Artifact], progress: object) -> list[Obtained]:
-        return [Obtained(artifact, self.file, "a" * 64, 1, "upstream") for artifact in artifacts]
+        return [Obtained(artifact, self.file, files.sha256(self.file), 1, "upstream") for artifact in artifacts]
 
 
 @pytest.fixture

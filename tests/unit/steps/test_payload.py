@@ -9,6 +9,7 @@ import plans
 import pytest
 import runs
 
+from winlab import files
 from winlab.adapters.vm import domains
 from winlab.design.catalog.artifact import Artifact, Obtained
 from winlab.design.system import LINUX, WINDOWS
@@ -38,7 +39,7 @@ class Source:
         self.file = file
 
     def obtain_all(self, artifacts: list[Artifact], progress: object) -> list[Obtained]:
-        return [Obtained(artifact, self.file, "a" * 64, 1, "upstream") for artifact in artifacts]
+        return [Obtained(artifact, self.file, files.sha256(self.file), 1, "upstream") for artifact in artifacts]
 
 
 def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

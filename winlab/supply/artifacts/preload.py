@@ -16,6 +16,7 @@ from pathlib import Path
 from winlab.design.catalog.artifact import ContainerImage, Obtained
 from winlab.events import Progress
 from winlab.run import run, stream
+from winlab.supply.artifacts import store
 from winlab.supply.payload import PREFIX
 
 LABEL = "WINLAB_STORE"
@@ -71,19 +72,24 @@ def volume(images: Sequence[Obtained], containerd: Obtained) -> str:
     return f"{PREFIX}images-{digest.hexdigest()[:16]}.qcow2"
 
 
-def make(images: Sequence[Obtained], containerd: Path, ctr: Path, target: Path, work: Path, progress: Progress) -> None:
+def make(
+    images: Sequence[Obtained], containerd: Obtained, ctr: Obtained, target: Path, work: Path, progress: Progress
+) -> None:
     """Write the disk to *target*.
 
     :param work: an empty folder, on a file system that can be below an overlay.
+    :raises TransferError: something has changed since it was obtained; it is not run.
     :raises CommandError: this host can't do it; the message says why.
     :raises HostError: a program is missing.
     """
     assert all(isinstance(image.artifact, ContainerImage) for image in images)
+    for item in (containerd, ctr, *images):
+        store.verify(item)
     script = _SCRIPT.replace("@LABEL@", LABEL).replace("@SIZE@", str(SIZE_GIB))
     # without root: a namespace in which this user is root, with the ids from /etc/subuid
     inside = [] if os.geteuid() == 0 else ["unshare", "--map-auto", "--map-root-user", "--mount"]
     archives = [image.path for image in sorted(images, key=lambda one: one.artifact.file)]
     command: list[str | Path] = [*inside, "setpriv", "--pdeathsig=TERM", "sh", "-c", script, "sh"]
-    stream([*command, work, containerd, ctr, *archives], progress.say)
+    stream([*command, work, containerd.path, ctr.path, *archives], progress.say)
     progress.say("making the disk's image")
     run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", work / "store.raw", target])

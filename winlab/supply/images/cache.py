@@ -27,9 +27,9 @@ from urllib.parse import urlsplit
 from winlab import files, settings
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import BuildRequest, Recipe
-from winlab.errors import ConflictError, UsageError
+from winlab.errors import ConflictError, TransferError, UsageError
 from winlab.events import Progress
-from winlab.supply import download, store
+from winlab.supply import disk_format, download, store
 from winlab.supply.store import Store
 
 
@@ -95,6 +95,7 @@ def obtain(recipe: Recipe, progress: Progress, *, mirror: str | None = None, sou
         if recipe.download is not None:
             part = unfinished(name, PurePosixPath(urlsplit(recipe.download.url).path).name)
             sha256 = download.fetch(recipe.download, output, progress, part=part, mirror=mirror, source=source)
+            disk_format.check(output, recipe.format, str(source or recipe.download.url))
             return sha256, str(source or download.rewrite(recipe.download.url, mirror))
         assert recipe.build is not None
         work = output.parent.with_name("work")
@@ -139,6 +140,31 @@ def manifest(image: CachedImage) -> dict[str, Any]:
     """The whole manifest of a cached image."""
     found: dict[str, Any] = json.loads((image.path.parent / "manifest.json").read_text(encoding="utf-8"))
     return found
+
+
+def verify(image: CachedImage, progress: Progress) -> None:
+    """Read a whole image, and compare it with the digest that its manifest has.
+
+    :raises TransferError: it has changed since it came into the cache.
+    """
+    found = files.sha256(image.path, progress)
+    if found != image.sha256:
+        raise TransferError(
+            f"The image '{image.recipe.name}' in the cache has changed since it came there.",
+            why=f"Its SHA-256 is {found}, and should be {image.sha256}.",
+            cure=f"Run 'winlab image rm {image.key[:12]}', and then the same command again. Is the disk failing?",
+            evidence=str(image.path),
+        )
+
+
+def verify_file(path: Path, progress: Progress) -> None:
+    """As :func:`verify`, for the image with this file; any other file is the user's own.
+
+    :raises TransferError: it has changed.
+    """
+    for image in entries():
+        if image.path == path:
+            verify(image, progress)
 
 
 def unfinished(name: str, file: str) -> Path:

@@ -1,30 +1,28 @@
-"""The cache of images as users see it: what each image is, whether it is stale, and export and import."""
+"""The cache of images as users see it: what each image is, whether it is stale, and export."""
 
 from __future__ import annotations
 
 import io
 import json
 import re
-import shutil
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
-
-from pydantic import ValidationError
+from typing import Any, Literal
 
 from winlab import files
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
-from winlab.errors import NotFoundError, TransferError, UsageError
+from winlab.design.plan.model import Plan
+from winlab.errors import NotFoundError, UsageError
 from winlab.events import Progress
-from winlab.supply.images import cache, stock
+from winlab.supply.images import cache, imported, stock, windows_media
+from winlab.supply.images import golden as golden_cache
 from winlab.supply.images.cache import CachedImage
 from winlab.supply.images.golden import Golden
 
 SHORT = 12  # digits of a key that are shown; fewer will do
 KEY = re.compile(r"[0-9a-f]{4,64}")
-CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,16 @@ class Item:
         return "drivers" if self.image.recipe.os == "none" else "medium" if self.image.recipe.windows else "disk"
 
     @property
+    def imported(self) -> str:
+        """The file that it was imported from; empty if it was made here, or the catalog pins its digest."""
+        return str(self.manifest.get("imported", ""))
+
+    @property
     def state(self) -> str:
-        """Why it is stale; empty if it is not."""
+        """Why it is stale, and whether it was made elsewhere; empty if neither."""
+        return "; ".join(filter(None, ("imported" if self.imported else "", self._stale())))
+
+    def _stale(self) -> str:
         found = self.golden
         if found is not None:
             notes = []
@@ -116,20 +122,20 @@ def export(item: Item, to: Path, progress: Progress) -> None:
     """
     if to.exists():
         raise UsageError(f"'{to}' is there already.", cure="Remove it, or choose another name with --to.")
-    partial = to.with_name(f"{to.name}.part")
     try:
-        with partial.open("wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
+        with (
+            files.replacing(to) as partial,
+            partial.open("wb") as file,
+            tarfile.open(fileobj=file, mode="w") as archive,
+        ):
             text = (json.dumps(item.manifest, indent=2) + "\n").encode()
             row = tarfile.TarInfo("manifest.json")
             row.size = len(text)
             archive.addfile(row, io.BytesIO(text))
             progress.say(f"{item.image.size >> 20} MiB")
             archive.add(item.image.path, item.image.path.name, filter=_plain)
-        partial.replace(to)
     except OSError as error:
         raise UsageError(f"'{to}' can't be written.", why=str(error)) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _plain(row: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -139,47 +145,17 @@ def _plain(row: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def bring(path: Path, progress: Progress) -> Item:
-    """Take an exported image into the cache; its digest is checked.
-
-    :raises UsageError: the file is not such an image.
-    :raises TransferError: it is damaged.
-    """
-    try:
-        with tarfile.open(path) as archive:
-            manifest = _manifest(archive, path)
-            member = archive.extractfile(str(manifest["file"]))
-            assert member is not None  # the manifest's own file, which is a plain one
-            return _keep(manifest, member, path, progress)
-    except (OSError, tarfile.TarError, KeyError, TypeError, AssertionError, ValidationError) as error:
-        raise UsageError(
-            f"'{path}' is no image that winlab exported.", why=str(error), cure="'winlab image export' makes one."
-        ) from error
-
-
-def _manifest(archive: tarfile.TarFile, path: Path) -> dict[str, Any]:
-    file = archive.extractfile("manifest.json")
-    if file is None:
-        raise UsageError(f"'{path}' is no image that winlab exported.")
-    found: dict[str, Any] = json.loads(file.read())
-    return found
-
-
-def _keep(manifest: dict[str, Any], member: IO[bytes], path: Path, progress: Progress) -> Item:
-    def fill(output: Path) -> tuple[str, str]:
-        progress.say(f"{int(manifest['size']) >> 20} MiB")
-        with output.open("wb") as file:
-            shutil.copyfileobj(member, file, CHUNK)
-        found = files.sha256(output)
-        if found != manifest["sha256"]:
-            raise TransferError(
-                f"The image in '{path}' is damaged.",
-                why=f"Its SHA-256 is {found}, and its manifest says {manifest['sha256']}.",
-                cure="Export it again.",
-            )
-        return found, str(manifest["origin"])
-
-    recipe = Recipe.model_validate(manifest["recipe"])
-    # it stays the same image
-    more: dict[str, Any] = {name: manifest[name] for name in ("golden", "made", "seconds") if name in manifest}
-    image = cache.keep(recipe, str(manifest["key"]), fill, progress, lambda: more)
+    """Take an exported image into the cache; see :func:`winlab.supply.images.imported.bring`."""
+    image = imported.bring(path, progress)
     return Item(image, cache.manifest(image))
+
+
+def imported_for(plan: Plan) -> list[Item]:
+    """The images of a plan that were made elsewhere, and of which the catalog knows no digest."""
+    wanted = {golden_cache.cache_key(str(node.windows.golden)) for node in plan.clones()}
+    for node in plan.nodes:
+        recipe = recipes.get(node.image)
+        own = node.windows is not None and (node.windows.own_medium or node.windows.golden)
+        image = None if own else cache.lookup(recipe) or windows_media.find(recipe)
+        wanted |= {image.key} if image is not None else set()
+    return [one for one in items() if one.imported and one.image.key in wanted]

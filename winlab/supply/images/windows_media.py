@@ -13,7 +13,7 @@ from winlab.design.plan.model import WindowsNode, WindowsPlan
 from winlab.design.plan.stock import Stock
 from winlab.errors import TransferError, UsageError
 from winlab.events import Progress
-from winlab.supply import download
+from winlab.supply import disk_format, download
 from winlab.supply.images import cache
 from winlab.supply.images.cache import CachedImage
 from winlab.supply.media import drivers as driver_iso
@@ -90,7 +90,7 @@ def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> C
     :raises UsageError: it is not what *recipe* needs, or has another digest.
     """
     if recipe.windows is not None:
-        _check_release(recipe, path)
+        check_release(recipe, path)
     else:
         driver_iso.check(path)
     found = files.sha256(path, progress)
@@ -104,7 +104,11 @@ def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> C
     return _keep(recipe, Download(url=f"{NOWHERE}/{path.name}", sha256=found), progress, None, path)
 
 
-def _check_release(recipe: Recipe, path: Path) -> None:
+def check_release(recipe: Recipe, path: Path) -> None:
+    """Check that Windows can be installed from a medium, and that it is the recipe's release.
+
+    :raises UsageError: it can't, or is not.
+    """
     report = inspection.inspect(path)
     report.require_usable()
     if report.release != recipe.windows:
@@ -145,6 +149,7 @@ def _keep(recipe: Recipe, wish: Download, progress: Progress, mirror: str | None
         found = download.fetch(
             wish, output, progress, part=cache.unfinished(name, f"{recipe.name}.iso"), mirror=mirror, source=source
         )
+        disk_format.check(output, recipe.format, str(source or mirror or recipe.name))
         return found, str(source or download.rewrite(wish.url, mirror))
 
     return cache.keep(recipe, name, fill, progress)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pycdlib
 
 from winlab.errors import UsageError
+from winlab.supply import disk_format
 
 DRIVERS = ("vioscsi", "viostor", "NetKVM", "vioserial", "Balloon", "viorng", "pvpanic")
 # The drivers that Windows needs for its disk and its NIC, by the bus of its disk
@@ -43,6 +44,7 @@ def stage(iso_path: Path, release: str, bus: str, within: str = "") -> dict[str,
     :param within: the folder of an installation medium that has virtio-win's layout; empty: the ISO itself has it.
     :raises UsageError: the ISO is not virtio-win, or has no drivers for that release.
     """
+    disk_format.check(iso_path, "iso", str(iso_path))
     iso = pycdlib.PyCdlib()
     try:
         iso.open(str(iso_path))

@@ -16,6 +16,7 @@ from winlab import files
 from winlab.design.catalog import recipes
 from winlab.errors import UsageError
 from winlab.events import Progress
+from winlab.supply import disk_format
 from winlab.supply.media import windows_iso
 from winlab.supply.media.wim import WimImage, read_images
 from winlab.supply.media.windows_iso import SECTOR, UEFI, BootEntry
@@ -112,6 +113,7 @@ def inspect(path: Path, progress: Progress | None = None) -> Inspection:
     :raises UsageError: it can't be read at all, or is not an ISO image; the message says what it is instead.
     """
     with windows_iso.opened(path) as iso:
+        disk_format.check(path, "iso", str(path))
         report = Inspection(path, path.stat().st_size, iso.pvd.volume_identifier.decode("ascii", "replace").strip())
         if not iso.has_udf():
             report.problems.append(

@@ -9,6 +9,7 @@ import threading
 import types
 from pathlib import Path
 
+import disks
 import pytest
 
 from winlab.design.catalog.recipes import Build, BuildRequest, Download, Recipe
@@ -16,7 +17,7 @@ from winlab.errors import AccessError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.supply.images import cache
 
-CONTENT = b"QFI\xfb an image"
+CONTENT = disks.qcow2(b" an image")
 
 
 class FakeBuilder(types.ModuleType):
@@ -225,7 +226,8 @@ def test_entries_survive_old_manifests(builder: FakeBuilder) -> None:
     assert not image.path.exists()
 
 
-def test_a_local_copy_is_taken_if_it_is_the_right_one(tmp_path: Path) -> None:
+def test_a_local_copy_is_taken_if_it_is_the_right_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disks.answer(monkeypatch)
     wrong, right = tmp_path / "wrong", tmp_path / "right"
     wrong.write_bytes(b"wrong")
     right.write_bytes(CONTENT)
@@ -240,9 +242,20 @@ def test_a_local_copy_is_taken_if_it_is_the_right_one(tmp_path: Path) -> None:
     assert right.exists()
 
 
-def test_a_folder_as_mirror_holds_the_file_by_its_name(tmp_path: Path) -> None:
+def test_a_folder_as_mirror_holds_the_file_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = disks.answer(monkeypatch)
     (tmp_path / "image.img").write_bytes(CONTENT)
     assert cache.obtain(published(), Quiet(), mirror=str(tmp_path)).path.read_bytes() == CONTENT
+    assert len(asked) == 1
+
+
+def test_a_published_image_that_names_a_file_of_the_host_is_refused(tmp_path: Path) -> None:
+    """Its digest may be as pinned all the same."""
+    content = disks.qcow2(backing="/etc/shadow")
+    (tmp_path / "image.img").write_bytes(content)
+    with pytest.raises(UsageError, match="refused"):
+        cache.obtain(published(content), Quiet(), mirror=str(tmp_path))
+    assert cache.entries() == []
 
 
 def test_built_images_take_no_local_file(builder: FakeBuilder, tmp_path: Path) -> None:
