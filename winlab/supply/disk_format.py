@@ -86,5 +86,5 @@ def _refused(source: str, why: str) -> UsageError:
     return UsageError(
         f"The image from '{source}' is refused.",
         why=why,
-        cure="Take an image that stands by itself: 'qemu-img convert -O qcow2' makes one, where you trust the original.",
+        cure="Take an image that stands by itself; 'qemu-img convert -O qcow2' makes one of an image that you trust.",
     )
