@@ -22,7 +22,7 @@ from winlab import data
 from winlab.design import system as systems
 from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
 from winlab.design.system import System, SystemName
-from winlab.supply.artifacts import store
+from winlab.supply import intact
 from winlab.supply.media import small_iso
 
 LABEL = "WINLAB_K8S"
@@ -49,7 +49,7 @@ class PayloadCd:
                 folder, row = "images", {"reference": artifact.reference, "sha256": item.sha256}
             else:
                 folder = "cni" if artifact in plugins else "programs"
-                row = {"version": getattr(artifact, "version", ""), "sha256": item.sha256, "crc32": store.verify(item)}
+                row = {"version": getattr(artifact, "version", ""), "sha256": item.sha256, "crc32": intact.verify(item)}
             self.files[f"{folder}/{artifact.file}"] = item.path
             listed[folder][artifact.file] = row
         self.files["payload.json"] = (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode()
@@ -71,7 +71,7 @@ class PayloadCd:
         :raises TransferError: a container image has changed since it was obtained. Programs were read before.
         """
         for item in self._images:
-            store.verify(item)
+            intact.verify(item)
         small_iso.write(path, LABEL, self.files)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from winlab.design.catalog.artifact import ContainerImage, Obtained
 from winlab.events import Progress
 from winlab.run import run, stream
-from winlab.supply.artifacts import store
+from winlab.supply import intact
 from winlab.supply.payload import PREFIX
 
 LABEL = "WINLAB_STORE"
@@ -84,7 +84,7 @@ def make(
     """
     assert all(isinstance(image.artifact, ContainerImage) for image in images)
     for item in (containerd, ctr, *images):
-        store.verify(item)
+        intact.verify(item)
     script = _SCRIPT.replace("@LABEL@", LABEL).replace("@SIZE@", str(SIZE_GIB))
     # without root: a namespace in which this user is root, with the ids from /etc/subuid
     inside = [] if os.geteuid() == 0 else ["unshare", "--map-auto", "--map-root-user", "--mount"]

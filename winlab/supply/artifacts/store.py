@@ -17,9 +17,7 @@ in a ``workspace`` and calls ``keep``.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-import zlib
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +25,6 @@ from typing import Any
 
 from winlab import files, settings
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
-from winlab.errors import HostError, TransferError
 from winlab.events import Progress
 from winlab.supply.store import Store, remove
 from winlab.supply.store import key as key  # for sources
@@ -78,29 +75,6 @@ def keep(
         about = {"artifact": {"kind": kind, **asdict(artifact)}}
         mode = 0o555 if isinstance(artifact, Program) else 0o444
         return store.publish(key, target, files.sha256(target), origin, seconds, about, mode).obtained
-
-
-def verify(obtained: Obtained) -> int:
-    """Read a whole artifact, and compare it with its digest; its CRC-32, which even an emulated guest computes quickly.
-
-    :raises TransferError: it has changed since it was obtained.
-    """
-    sha256, crc32 = hashlib.sha256(), 0
-    try:
-        with obtained.path.open("rb") as file:
-            while piece := file.read(files.BLOCK):
-                sha256.update(piece)
-                crc32 = zlib.crc32(piece, crc32)
-    except OSError as error:
-        raise HostError(f"{obtained.artifact} can't be read from the cache.", why=str(error), causes=[error]) from error
-    if sha256.hexdigest() != obtained.sha256:
-        raise TransferError(
-            f"{obtained.artifact} in the cache has changed since it was obtained.",
-            why=f"Its SHA-256 is {sha256.hexdigest()}, and should be {obtained.sha256}.",
-            cure=f"Remove the folder '{obtained.path.parent}', and run the same command again. Is the disk failing?",
-            evidence=str(obtained.path),
-        )
-    return crc32
 
 
 def entries() -> list[Entry]:
