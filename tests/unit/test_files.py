@@ -25,6 +25,23 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def test_a_large_file_is_written_where_nobody_can_wait_for_it(tmp_path: Path) -> None:
+    """A link under a known name would be followed, by root if need be."""
+    victim, path = tmp_path / "victim", tmp_path / "x.tar"
+    victim.write_text("theirs")
+    for name in ("x.tar.part", "x.tar.partial"):
+        (tmp_path / name).symlink_to(victim)
+    with files.replacing(path) as fresh:
+        assert mode(fresh.parent) == 0o700
+        fresh.write_text("new")
+        assert not path.exists()
+    assert path.read_text() == "new"
+    with pytest.raises(FileNotFoundError), files.replacing(path) as fresh:
+        (fresh / "half").write_text("half")
+    assert (path.read_text(), victim.read_text()) == ("new", "theirs")
+    assert {one.name for one in tmp_path.iterdir()} == {"victim", "x.tar", "x.tar.part", "x.tar.partial"}
+
+
 @pytest.mark.parametrize(("content", "expected"), [("é\n", b"\xc3\xa9\n"), (b"\x00\xff", b"\x00\xff"), ("", b"")])
 def test_content_replaces_what_was_there(tmp_path: Path, content: str | bytes, expected: bytes) -> None:
     path = tmp_path / "file"

@@ -16,6 +16,7 @@ from winlab.design.spec.model import Spec
 from winlab.design.spec.pools import LinuxWorkers
 from winlab.errors import UsageError
 from winlab.events import Listener, Progress, Told
+from winlab.files import replacing
 from winlab.operations import consent, one_step, planning
 from winlab.site import Site
 from winlab.steps.windows import first_boot, media
@@ -101,20 +102,17 @@ def _export(alone: Alone, made: Export, progress: Progress, mirror: str | None, 
         **answer.answer_files(alone.plan, node, generated),
         **first_boot.additions(alone.node, medium, alone.stock, progress),
     }
-    partial = made.iso.with_name(f"{made.iso.name}.part")
     try:
-        media_export.build(medium, partial, files, progress)
-        made.credentials.mkdir(mode=0o700)
-        _write(made.credentials / "administrator-password", generated.administrator_password + "\n")
-        _write(made.credentials / "ssh_key", generated.ssh_key)
-        _write(made.credentials / "ca.pem", generated.ca_certificate)
-        partial.replace(made.iso)
+        with replacing(made.iso) as partial:
+            media_export.build(medium, partial, files, progress)
+            made.credentials.mkdir(mode=0o700)
+            _write(made.credentials / "administrator-password", generated.administrator_password + "\n")
+            _write(made.credentials / "ssh_key", generated.ssh_key)
+            _write(made.credentials / "ca.pem", generated.ca_certificate)
     except OSError as error:
         raise UsageError(
             f"'{made.iso}' can't be written.", why=str(error), cure="Choose another place with --to."
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _write(path: Path, text: str) -> None:

@@ -313,3 +313,16 @@ def test_a_key_leads_nowhere_else(kept: Store[Item], key: str) -> None:
         pass
     with pytest.raises(UsageError, match="no key"), kept.workspace(key):
         pass
+
+
+def test_the_cache_is_its_owners_alone(tmp_path: Path) -> None:
+    """Golden images have users' files and an activated key in them."""
+    (tmp_path / "theirs").mkdir(mode=0o755)
+    store_ = opened(tmp_path / "theirs/new/cache")
+    (tmp_path / "theirs/new/cache/finished").mkdir(parents=True)
+    (tmp_path / "theirs/new").chmod(0o755)
+    make(store_)
+    for folder in ("finished", "staging", "locks"):
+        assert (store_.root / folder).stat().st_mode & 0o777 == 0o700  # one of an earlier winlab is closed
+    assert (tmp_path / "theirs").stat().st_mode & 0o777 == 0o755
+    assert opened(tmp_path / "a/b").folder("x").parent.stat().st_mode & 0o777 == 0o700

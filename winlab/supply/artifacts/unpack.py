@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import gzip
 import tarfile
 import zipfile
 import zlib
@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import IO
 
 from winlab.errors import TransferError, UsageError
+from winlab.supply import tars
 from winlab.supply.artifacts import web
 
 _TAR = (".tar.gz", ".tgz")
+LARGEST = 1 << 30  # bytes of one member; the largest program has a tenth of that
 _BLOCK = 1024 * 1024
 
 
@@ -31,7 +33,15 @@ def members(archive: Path, wanted: Mapping[str, Path]) -> set[str]:
             return _untar(archive, targets)
         if archive.name.endswith(".zip"):
             return _unzip(archive, targets)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+    except (
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        EOFError,
+        zlib.error,
+        gzip.BadGzipFile,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:
         raise TransferError(f"'{archive.name}' can't be unpacked.", why=web.reason(error), causes=[error]) from error
     raise UsageError(f"'{archive.name}' is not a supported archive.", cure=f"Known are: {', '.join((*_TAR, '.zip'))}.")
 
@@ -39,8 +49,8 @@ def members(archive: Path, wanted: Mapping[str, Path]) -> set[str]:
 def _untar(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
     """Read it once from the beginning: seeking in a compressed archive is expensive."""
     found: set[str] = set()
-    with tarfile.open(archive, "r|gz") as packed:
-        for entry in packed:
+    with tars.opened(archive, packed=True) as packed:
+        for entry in tars.members(packed):
             if _clean(entry.name) not in targets:
                 continue
             name, target = targets[_clean(entry.name)]
@@ -48,7 +58,7 @@ def _untar(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
             if reader is None:
                 raise TransferError(f"'{name}' in '{archive.name}' is not a plain file.")
             with reader:
-                _save(reader, target)
+                _save(reader, target, f"'{name}' in '{archive.name}'")
             found.add(name)
             if len(found) == len(targets):
                 break
@@ -62,7 +72,7 @@ def _unzip(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
             if _clean(entry.filename) in targets:
                 name, target = targets[_clean(entry.filename)]
                 with packed.open(entry) as reader:
-                    _save(reader, target)
+                    _save(reader, target, f"'{name}' in '{archive.name}'")
                 found.add(name)
     return found
 
@@ -71,6 +81,15 @@ def _clean(name: str) -> str:
     return name.removeprefix("./")
 
 
-def _save(reader: IO[bytes], target: Path) -> None:
+def _save(reader: IO[bytes], target: Path, what: str) -> None:
+    """Write a member to *target*.
+
+    :raises TransferError: it is larger than any program.
+    """
+    left = LARGEST
     with target.open("wb") as writer:
-        shutil.copyfileobj(reader, writer, _BLOCK)
+        while block := reader.read(_BLOCK):
+            left -= len(block)
+            if left < 0:
+                raise TransferError(f"{what} is larger than {LARGEST:,} bytes.", cure="Try another mirror.")
+            writer.write(block)

@@ -64,5 +64,5 @@ def _read() -> dict[str, list[int | str]]:
 def _remember(path: Path, row: list[int | str]) -> None:
     with suppress(OSError):
         file = _file()
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.write_atomic(file, json.dumps({**_read(), str(path): row}, indent=1) + "\n")

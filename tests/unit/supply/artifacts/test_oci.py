@@ -286,3 +286,43 @@ def test_a_layer_that_docker_did_not_save_is_named(tmp_path: Path) -> None:
 )
 def test_names_in_full(short: str, full: str) -> None:
     assert oci.full_name(short) == full
+
+
+def test_documents_without_end_are_refused(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten compressed megabytes could be ten gigabytes of documents, which are kept in memory."""
+    files = read(archive)
+    files |= {f"blobs/sha256/{number}": b"{" + bytes(1 << 20) for number in range(3)}
+    path = pack(tmp_path / "x.tar", files)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setattr(oci, "DOCUMENTS", 2 << 20)
+    with pytest.raises(TransferError, match="damaged") as caught:
+        oci.inspect(path)
+    assert "documents" in caught.value.why
+
+
+def test_small_layers_are_not_kept(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = read(archive) | {f"other/{number}": bytes(1 << 20) for number in range(3)}
+    monkeypatch.setattr(oci, "DOCUMENTS", 1 << 20)
+    assert oci.inspect(pack(tmp_path / "x.tar", files))
+
+
+def test_indexes_that_multiply_are_refused(archive: Path, tmp_path: Path) -> None:
+    """Three levels with a hundred entries each are a million images."""
+    files = read(archive)
+    entry = json.loads(files["index.json"])["manifests"][0]
+    for _ in range(3):
+        entry = {**put(files, {"manifests": [entry] * 100}), "mediaType": oci.INDEXES[0]}
+    files["index.json"] = json.dumps({"manifests": [entry]}).encode()
+    with pytest.raises(TransferError) as caught:
+        oci.inspect(pack(tmp_path / "x.tar", files))
+    assert "too many entries" in caught.value.why
+
+
+def test_an_index_that_leads_to_itself_is_refused(archive: Path, tmp_path: Path) -> None:
+    """Its name is no SHA-256, so that nothing compares it."""
+    files = read(archive)
+    entry = {"digest": "md5:x", "mediaType": oci.INDEXES[0]}
+    files["index.json"] = files["blobs/md5/x"] = json.dumps({"manifests": [entry]}).encode()
+    with pytest.raises(TransferError) as caught:
+        oci.inspect(pack(tmp_path / "x.tar", files))
+    assert "lead to each other" in caught.value.why

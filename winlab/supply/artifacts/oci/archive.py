@@ -20,10 +20,14 @@ from typing import Any
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.design.system import SystemName
 from winlab.errors import TransferError, UsageError
+from winlab.supply import tars
 from winlab.supply.artifacts.oci import layout
 
 BLOCK = 1 << 20
 SMALL = 4 << 20  # bytes; documents are smaller, layers are skipped
+DOCUMENTS = 64 << 20  # bytes of all of them together
+DEEPEST = 4  # indexes within each other
+MOST_ENTRIES = 1000  # of all indexes together
 NAME = "io.containerd.image.name"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -176,8 +180,10 @@ class _Archive:
     files: dict[str, Blob] = field(default_factory=dict)
     small: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
+    entries: int = 0  # of indexes, that were followed
 
     def __post_init__(self) -> None:
+        kept_bytes = 0
         for name, member, content in self._members():
             if member.issym() or member.islnk():
                 base = posixpath.dirname(name) if member.issym() else ""
@@ -190,8 +196,11 @@ class _Archive:
                     if member.size <= SMALL or not kept:
                         kept += block
                 self.files[name] = Blob("sha256:" + sha256.hexdigest(), member.size, _layer_kind(kept))
-                if member.size <= SMALL:
+                if member.size <= SMALL and kept.lstrip()[:1] in (b"{", b"["):  # JSON; layers are not kept
                     self.small[name] = kept
+                    kept_bytes += len(kept)
+                    if kept_bytes > DOCUMENTS:
+                        raise self._damaged(f"Its documents have more than {DOCUMENTS:,} bytes.")
         if not self.is_oci and "manifest.json" not in self.files:
             raise UsageError(
                 f"'{self.path}' is not an archive of container images.",
@@ -211,8 +220,8 @@ class _Archive:
         """
         begun = False
         try:
-            with tarfile.open(self.path, "r|*") as archive:
-                for member in archive:
+            with tars.opened(self.path, packed=True) as archive:
+                for member in tars.members(archive):
                     begun = True
                     yield posixpath.normpath(member.name), member, self._blocks(archive, member)
         except _BROKEN as error:
@@ -275,6 +284,9 @@ class _Archive:
         """The images that an entry of an index leads to."""
         digest = str(entry["digest"])
         name = _blob(digest)
+        self.entries += 1
+        if self.entries > MOST_ENTRIES or len(roots) > DEEPEST or digest in roots:
+            raise self._damaged("Its indexes have too many entries, or lead to each other.")
         if not top and (name not in self.files or entry.get("platform", {}).get("os") == "unknown"):
             return  # another platform that was not saved, or a build attestation
         document = self._json(name)

@@ -33,6 +33,8 @@ from winlab.supply.download import RETRY_STATUS, check_space
 
 TRIES = 4
 LONGEST_PAUSE = 60.0  # seconds, even if a registry asks for more
+LARGEST_DOCUMENT = 1024 * 1024  # bytes of a token or an image's configuration
+MOST_IMAGES = 50  # of an index; Windows has one for each build
 LARGEST_MANIFEST = 8 * 1024 * 1024  # the specification asks registries to accept 4 MiB
 _INDEXES = (layout.INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
@@ -137,6 +139,8 @@ class _Pull:
         top = self._manifest(wanted)
         if top["mediaType"] in _INDEXES:
             chosen = _choose(self.image, top["manifests"], os_build)
+            if len(chosen) > MOST_IMAGES:
+                raise TransferError(f"{self.image} has {len(chosen)} images for one system; that can't be right.")
             manifests = [(entry, self._manifest(entry["digest"])) for entry in chosen]
         elif top["mediaType"] in _MANIFESTS:
             manifests = [(self.blobs.descriptor(top["digest"], top["mediaType"]), top)]
@@ -154,6 +158,8 @@ class _Pull:
         self.total = sum(int(part["size"]) for part in layers.values())
         check_space(target.parent, 2 * self.total)  # the blobs, and the archive made of them
         for _, body in manifests:  # small ones first: they say which platform the image is for
+            if int(body["config"]["size"]) > LARGEST_DOCUMENT:
+                raise TransferError(f"The configuration of {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.")
             self._blob(body["config"])
             _check_platform(self.image, self.blobs.path(body["config"]["digest"]).read_bytes())
         for part in layers.values():
@@ -309,9 +315,14 @@ class _Pull:
         wanted = {"scope": words.get("scope") or f"repository:{self.name}:pull"}
         if "service" in words:
             wanted["service"] = words["service"]
-        answer = self.client.get(realm, params=wanted)
+        with self.client.stream("GET", realm, params=wanted) as answer:
+            text = bytearray()
+            for block in answer.iter_bytes():
+                text += block
+                if len(text) > LARGEST_DOCUMENT:
+                    raise TransferError(f"The token for {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.")
         try:
-            body = answer.json() if answer.status_code == 200 else {}
+            body = json.loads(text) if answer.status_code == 200 else {}
             self.token = str(body.get("token") or body["access_token"])
         except (ValueError, KeyError, AttributeError) as error:
             raise TransferError(
