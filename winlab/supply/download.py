@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import ipaddress
 import json
 import shutil
 import ssl
@@ -29,6 +30,7 @@ from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
 
 BLOCK = 1024 * 1024
+LARGEST = 32 << 30  # bytes of a file whose size nobody has said; installation media have a fifth of that
 TRIES = 5  # in a row without a single new byte
 TRIES_UNSEEN = 3  # the same if the server was never reached: don't wait long for a missing network
 TIMEOUT = httpx.Timeout(15.0, read=60.0)
@@ -39,10 +41,11 @@ _HTML = (b"<!doctype", b"<html", b"<head", b"<?xml")
 def rewrite(url: str, mirror: str | None) -> str | Path:
     """Where to take *url* from: itself, the same path under the URL *mirror*, or a file in the folder *mirror*.
 
-    :raises UsageError: *mirror* is neither an http(s) URL nor an existing folder.
+    :raises UsageError: *mirror* is neither an http(s) URL nor an existing folder, or has a password in it.
     """
     if not mirror:
         return url
+    check_mirror(mirror)
     path = urlsplit(url).path
     scheme = urlsplit(mirror).scheme
     if scheme in ("http", "https"):
@@ -55,6 +58,34 @@ def rewrite(url: str, mirror: str | None) -> str | Path:
             cure="Give a URL such as https://mirror.example, or a folder that holds the images by their names.",
         )
     return folder / PurePosixPath(path).name
+
+
+def check_mirror(mirror: str) -> None:
+    """Check that the mirror's address can be shown in messages, logs and manifests.
+
+    :raises UsageError: it contains a user name or password.
+    """
+    try:
+        host = urlsplit(mirror).netloc
+    except ValueError as error:
+        raise UsageError("The mirror's address can't be read.", why=str(error)) from error
+    if "@" in host:
+        raise UsageError(
+            f"The mirror at '{host.rpartition('@')[2]}' can't be used with a name and password in its address.",
+            why="Addresses appear in messages, logs and bundles.",
+            cure="Use a mirror that needs no password, or copy its files into a folder and give that.",
+        )
+
+
+def is_open_to_others(mirror: str | None) -> bool:
+    """Whether others on the network can alter what a mirror sends: plain http, unless from this host itself."""
+    parts = urlsplit(mirror or "")
+    if parts.scheme != "http":
+        return False
+    try:
+        return not ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return parts.hostname != "localhost"
 
 
 def fetch(
@@ -181,6 +212,7 @@ class _Transfer:
     pause: float
     reached: bool = False
     resumed: bool = False
+    sized: bool = False  # whether the recipe or the server says how much will come
     digests: _Digests = field(init=False)
 
     @property
@@ -211,6 +243,8 @@ class _Transfer:
                     self._wait(error, failures)
                     continue
                 except OSError as error:
+                    if not self.sized:
+                        self._drop()  # it may have no end: what is here only fills the disk
                     raise _full(error, self.part) from error
                 problem = self.digests.problem()
                 if problem is None:
@@ -309,6 +343,9 @@ class _Transfer:
                 why=f"It has {total:,} bytes but should have {self.download.size:,}.",
                 cure="Try another mirror; if the publisher replaced the image, the recipe needs its new digest.",
             )
+        self.sized = total is not None
+        if total is not None and total > (self.download.size or LARGEST):
+            raise self._too_large(total)
         if total is not None:
             check_space(self.part.parent, total - have)
         tag = response.headers.get("etag", "")
@@ -321,6 +358,10 @@ class _Transfer:
                 if self.digests.size == 0 and block.lstrip()[:9].lower().startswith(_HTML):
                     self._drop()
                     raise self._html()
+                if self.digests.size + len(block) > (self.download.size or LARGEST):
+                    size = self.digests.size + len(block)
+                    self._drop()
+                    raise self._too_large(size)
                 file.write(block)
                 self.digests.add(block)
                 if time.monotonic() - told > 0.25:
@@ -329,6 +370,13 @@ class _Transfer:
         if total is not None and self.digests.size < total:
             raise _LostError(f"the connection ended after {self.digests.size:,} of {total:,} bytes")
         self._tell(total, (self.digests.size - have) / max(time.monotonic() - begun, 0.001))
+
+    def _too_large(self, size: int) -> TransferError:
+        return TransferError(
+            f"{self.url} is larger than it can be.",
+            why=f"The server sends {size:,} bytes or more, and {self.download.size or LARGEST:,} are the most.",
+            cure="Try another mirror, or a local copy of the file.",
+        )
 
     def _tell(self, total: int | None, rate: float) -> None:
         size = self.digests.size

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 import pytest
 
-from winlab.errors import HostError, UsageError
+from winlab.design.catalog.recipes import Download
+from winlab.errors import HostError, TransferError, UsageError
+from winlab.events import Quiet
 from winlab.supply import download
 
 URL = "https://publisher.example/a/b/image.qcow2?x=1"
@@ -39,3 +44,46 @@ def test_space_is_checked_before_anything_comes(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(HostError, match="space") as caught:
         download.check_space(tmp_path, 5_000_000)
     assert "5 MB are needed and 1 MB are free" in caught.value.why
+
+
+CLIENT = httpx.Client
+
+
+class Endless(httpx.SyncByteStream):
+    """A body without a length."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        for _ in range(1000):
+            yield bytes(1000)
+
+
+def fetch(monkeypatch: pytest.MonkeyPatch, folder: Path, **headers: str) -> Path:
+    """Fetch a file of unknown size; where its part would be."""
+    client = CLIENT
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, stream=Endless()))
+    monkeypatch.setattr(httpx, "Client", lambda **_: client(transport=transport))
+    part = folder / "x.part"
+    download.fetch(Download(url=URL, sha256="0" * 64), folder / "x", Quiet(), part=part, pause=0)
+    return part
+
+
+def test_a_file_without_an_end_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "LARGEST", 10_000)
+    with pytest.raises(TransferError, match="larger than it can be"):
+        fetch(monkeypatch, tmp_path)
+    with pytest.raises(TransferError, match="larger than it can be"):
+        fetch(monkeypatch, tmp_path, **{"content-length": "10001"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_keeps_nothing_of_what_may_have_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: object, block: bytes) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(download._Digests, "add", full)
+    with pytest.raises(HostError, match="no space left"):
+        fetch(monkeypatch, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(HostError, match="no space left"):  # the rest can still come
+        fetch(monkeypatch, tmp_path, **{"content-length": "2000"})
+    assert (tmp_path / "x.part").exists()

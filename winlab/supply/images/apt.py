@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from winlab.errors import UsageError
+from winlab.supply.download import check_mirror
 
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
 VARIABLE = "WINLAB_DEBIAN_MIRROR"
@@ -21,12 +22,14 @@ def debian_mirror(etc: Path = Path("/etc/apt")) -> str:
     """The URL of the Debian archive to take packages from, without a slash at its end.
 
     ``WINLAB_DEBIAN_MIRROR`` names it; else it is the first Debian archive (not the security one) in the host's own
-    sources, in either of apt's notations (sources.list(5)); else Debian's public address.
+    sources, in either of apt's notations (sources.list(5)); else Debian's public address. One with a
+    password is passed over.
 
-    :raises UsageError: ``WINLAB_DEBIAN_MIRROR`` is no http or https URL.
+    :raises UsageError: ``WINLAB_DEBIAN_MIRROR`` is no http or https URL, or has a password in it.
     """
     chosen = os.environ.get(VARIABLE, "").strip()
     if chosen:
+        check_mirror(chosen)
         if urlsplit(chosen).scheme not in ("http", "https") or not urlsplit(chosen).netloc:
             raise UsageError(
                 f"{VARIABLE}='{chosen}' can't be used.",
@@ -36,6 +39,8 @@ def debian_mirror(etc: Path = Path("/etc/apt")) -> str:
         return chosen.rstrip("/")
     for url in _urls(etc):
         parts = urlsplit(url)
+        if "@" in parts.netloc:  # a password, which would be shown
+            continue
         if parts.scheme in ("http", "https") and parts.netloc and parts.path.rstrip("/").endswith("/debian"):
             return url.rstrip("/")
     return DEFAULT_MIRROR

@@ -72,3 +72,16 @@ def test_variable_must_be_a_url(value: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("WINLAB_DEBIAN_MIRROR", value)
     with pytest.raises(UsageError, match="WINLAB_DEBIAN_MIRROR"):
         debian_mirror()
+
+
+def test_passwords_are_neither_shown_nor_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(
+        tmp_path,
+        "sources.list",
+        "deb https://me:secret@a.example/debian trixie main\ndeb https://b.example/debian trixie main\n",
+    )
+    assert debian_mirror(tmp_path) == "https://b.example/debian"
+    monkeypatch.setenv("WINLAB_DEBIAN_MIRROR", "https://me:secret@a.example/debian")
+    with pytest.raises(UsageError) as caught:
+        debian_mirror(tmp_path)
+    assert "secret" not in str(caught.value)
