@@ -23,6 +23,7 @@ from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, Winlab, stand_in
 from winlab.design.catalog import recipes
 from winlab.events import Quiet
 from winlab.host import packages
+from winlab.supply.artifacts.bundle.file import open_bundle
 from winlab.supply.images import cache
 
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
@@ -150,7 +151,9 @@ def labs(
     empty = Winlab(env={**winlab.env, "WINLAB_CACHE": str(tmp_path_factory.mktemp("cache"))})
     try:
         with ThreadPoolExecutor() as pool:
-            rehearsal = pool.submit(empty, "create", *spec, "--lab", LAB_A, "--bundle", str(bundle))
+            digest = f"sha256:{open_bundle(bundle).digest}"  # it may have programs that were built here
+            offline = ("--bundle", str(bundle), "--bundle-digest", digest)
+            rehearsal = pool.submit(empty, "create", *spec, "--lab", LAB_A, *offline)
             _wait_for_base("debian-13", rehearsal)
             other = pool.submit(member.interrupted, "start controller-1", "create", *SPEC_B, "--lab", LAB_B)
             interrupted = other.result()

@@ -17,6 +17,7 @@ from lxml import etree
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import ContainerImage, Program
 from winlab.supply.artifacts import store
+from winlab.supply.artifacts.bundle.file import open_bundle
 
 
 def test_create_ends_with_a_ready_controller(labs: Labs) -> None:
@@ -149,7 +150,8 @@ def test_locked(labs: Labs, winlab: Winlab, golden: Golden, bundle: Path, tmp_pa
     """A lock made from the bundle holds for the lab that came from it; a drift is refused, and named."""
     spec, lock = tmp_path / "lab.yaml", tmp_path / "winlab.lock"
     spec.write_text("workers: {count: 1}\naddons: {metrics-server: {}}\n")  # what SPEC_A says
-    words = ("--spec", str(spec), "--rehearse", *golden.flags, "--bundle", str(bundle))
+    digest = f"sha256:{open_bundle(bundle).digest}"
+    words = ("--spec", str(spec), "--rehearse", *golden.flags, "--bundle", str(bundle), "--bundle-digest", digest)
     winlab.ok("lock", *words)
     winlab.ok("lock", *words, "--check")
     winlab.ok("create", *words, "--locked", "--lab", LAB_A)

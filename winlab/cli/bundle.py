@@ -36,7 +36,7 @@ def create(
     with shown(output) as tell:
         bundle = lab.bundle(made, to, origin=sources.origin, listener=tell)
     if output is Output.TABLE:
-        say(f"{bundle.path}: {bundle.path.stat().st_size >> 20} MiB, digest {bundle.digest}")
+        say(f"{bundle.path}: {bundle.path.stat().st_size >> 20} MiB, digest sha256:{bundle.digest}")
 
 
 @app.command()
@@ -51,7 +51,7 @@ def show(file: File, output: Format = Output.TABLE) -> None:
     rows = [[str(row.artifact), f"{row.size >> 10} KiB", row.sha256] for row in bundle.contents.artifacts]
     rows += [[f"image {row.recipe.name}", f"{row.size >> 10} KiB", row.sha256] for row in bundle.contents.media]
     rows += [[f"{row.name} (not in it)", f"{row.size >> 10} KiB", row.sha256] for row in bundle.contents.own_media]
-    say(f"{file}: digest {bundle.digest}")
+    say(f"{file}: digest sha256:{bundle.digest}")
     print_table(["WHAT", "SIZE", "SHA-256"], rows)
 
 
@@ -64,4 +64,4 @@ def verify(file: File, output: Format = Output.TABLE) -> None:
     with shown(output) as tell:
         opened = Supplies().verify_bundle(file, listener=tell)
     if output is Output.TABLE:
-        say(f"{file} is whole; digest {opened.digest}")
+        say(f"{file} is whole; digest sha256:{opened.digest}")

@@ -154,6 +154,13 @@ class FromFlags:
     """Where images and Kubernetes come from."""
 
     mirror: Mirror = None
+    insecure_mirror: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-mirror",
+            help="Let a mirror over plain http vouch for artifacts of which no digest is known.",
+        ),
+    ] = False
     source: Annotated[
         SourceKind | None,
         typer.Option("--source", help="Where Kubernetes comes from; default: whatever is available."),
@@ -164,7 +171,9 @@ class FromFlags:
         """These flags as operations take them."""
         from winlab import Origin
 
-        return Origin(self.source.value if self.source else None, mirror=self.mirror)
+        return Origin(
+            self.source.value if self.source else None, mirror=self.mirror, insecure_mirror=self.insecure_mirror
+        )
 
 
 @dataclass(frozen=True)
@@ -177,13 +186,21 @@ class BundleFlags(FromFlags):
             "--bundle", help="Take everything from this bundle, and nothing from the internet.", metavar="FILE"
         ),
     ] = None
+    bundle_digest: Annotated[
+        str | None,
+        typer.Option(
+            "--bundle-digest",
+            help="The digest that the bundle must have; it then vouches for all that is in it.",
+            metavar="sha256:...",
+        ),
+    ] = None
 
     @property
     def origin(self) -> Origin:
         """These flags as operations take them."""
         from dataclasses import replace
 
-        return replace(super().origin, bundle=self.bundle)
+        return replace(super().origin, bundle=self.bundle, bundle_digest=self.bundle_digest)
 
 
 @dataclass(frozen=True)

@@ -85,18 +85,19 @@ def create(
     return file.write(path or file.folder() / name, [*obtained, *media, *own], inputs, progress)
 
 
-def restore_images(plan: Plan, path: Path, progress: Progress) -> None:
+def restore_images(plan: Plan, path: Path, digest: str | None, progress: Progress) -> None:
     """Copy the catalog images that the plan needs from a bundle into the cache, where create looks for them.
 
+    :param digest: the digest that the bundle must have; None: any.
     :raises NotFoundError: the bundle lacks one.
     :raises TransferError: one is damaged.
     """
-    opened = file.open_bundle(path)
+    opened = file.open_bundle(path, digest)
     for recipe in recipes(plan):
         key = cache.key(recipe)
         if opened.image(key) is None and cache.lookup(recipe) is not None:
             continue  # an older bundle, or an image that was made here
-        restore_image(opened, key, progress)
+        restore_image(opened, recipe, progress)
 
 
 def restore_lacking(plan: Plan, path: Path, progress: Progress) -> None:
@@ -109,7 +110,7 @@ def restore_lacking(plan: Plan, path: Path, progress: Progress) -> None:
     opened = file.open_bundle(path)
     for recipe in recipes(plan):
         if cache.lookup(recipe) is None and opened.image(cache.key(recipe)) is not None:
-            restore_image(opened, cache.key(recipe), progress)
+            restore_image(opened, recipe, progress)
 
 
 def recipes(plan: Plan) -> list[catalog.Recipe]:

@@ -59,10 +59,12 @@ def create(
     folder = site.folder(plan.lab)
     origin = origin or Origin()
     if origin.bundle is not None:
-        bundle.restore_images(plan, origin.bundle, Told(tell, "images of the bundle"))
+        bundle.restore_images(plan, origin.bundle, origin.bundle_digest, Told(tell, "images of the bundle"))
         consent = False  # nothing is downloaded then
     golden.check_media(plan, stock, site, consent=consent, offline=origin.bundle is not None)
-    check, check_images = _check_lock(plan, stock, locked) if locked is not None else (None, None)
+    check, check_images = (
+        _check_lock(plan, stock, locked, lock_inputs.bundle(origin.bundle)) if locked is not None else (None, None)
+    )
     with site.storage() as (conn, pool), folder.locked(), ExitStack() as held:
         _refuse_other_plan(plan, conn)
         for image in library.imported_for(plan):
@@ -96,8 +98,10 @@ def create(
             site.folder(builder.lab).remove()
 
 
-def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:
-    """Compare versions, media and images with the lock file now.
+def _check_lock(
+    plan: Plan, stock: Stock, path: Path, bundle_digest: str | None
+) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:
+    """Compare versions, media, images and the bundle with the lock file now.
 
     The two functions returned compare artifacts and images once they are there.
 
@@ -107,7 +111,7 @@ def _check_lock(plan: Plan, stock: Stock, path: Path) -> tuple[Callable[[list[Ob
 
     def compare(media: list[LockedMedium]) -> None:
         images, golden_images = lock_inputs.images(plan), lock_inputs.golden(plan)
-        now = lock_file.collect(plan, [], media=media, images=images, golden=golden_images)
+        now = lock_file.collect(plan, [], media=media, images=images, golden=golden_images, bundle=bundle_digest)
         lock_file.require(held, now, path, whole=False)
 
     compare(lock_inputs.media(plan, stock))

@@ -160,7 +160,7 @@ def build(
     key = _key(builder)
     offline = origin.bundle is not None
     if origin.bundle is not None:
-        bundle.restore_images(builder, origin.bundle, Told(tell, "images of the bundle"))
+        bundle.restore_images(builder, origin.bundle, origin.bundle_digest, Told(tell, "images of the bundle"))
     check_media(plan, stock, site, consent=consent, offline=offline)
     check_evaluation(plan, tell)
     with site.connected() as conn, ExitStack() as held:

@@ -64,7 +64,7 @@ def current(plan: Plan, stock: Stock, origin: Origin, spec: str, progress: Progr
     supply, why = choose(plan, origin)
     progress.say(why)
     if origin.bundle is not None:
-        bundle.restore_images(plan, origin.bundle, progress)
+        bundle.restore_images(plan, origin.bundle, origin.bundle_digest, progress)
     for recipe in bundle.recipes(plan):
         if recipe.build is not None:  # only then are its packages known; published images have a digest
             cache.obtain(recipe, progress)
@@ -78,4 +78,5 @@ def current(plan: Plan, stock: Stock, origin: Origin, spec: str, progress: Progr
         golden=lock_inputs.golden(plan),
         spec=spec,
         source=supply.source.name,
+        bundle=lock_inputs.bundle(origin.bundle),
     )

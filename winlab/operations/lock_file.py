@@ -5,6 +5,7 @@
     format: 1
     winlab: 0.3.0                       the version that wrote it; not compared
     spec: 1-1-1                         what it was written for; not compared
+    bundle: "sha256:..."                the bundle that was named, if any; another one is refused
     source: upstream                    where artifacts came from; not compared, only the artifacts are
     versions: {kubernetes: v1.36.3, containerd: 2.3.7, ...}
     profile: calico-vxlan
@@ -97,6 +98,7 @@ class Lock(_Row):
     winlab: str = __version__
     spec: str = ""
     source: str = ""
+    bundle: str | None = Field(None, pattern=r"^sha256:[0-9a-f]{64}$")
     versions: Versions
     profile: str
     components: dict[str, str] = {}
@@ -126,10 +128,12 @@ def collect(
     golden: Sequence[LockedGolden] = (),
     spec: str = "",
     source: str = "",
+    bundle: str | None = None,
 ) -> Lock:
     """The lock of a plan and what was obtained for it; always in the same order.
 
     :param media: see :func:`winlab.operations.lock_inputs.media`.
+    :param bundle: the digest of the bundle that the user named.
     :param images: see :func:`winlab.operations.lock_inputs.images`.
     :param golden: see :func:`winlab.operations.lock_inputs.golden`.
     """
@@ -140,6 +144,7 @@ def collect(
     return Lock(
         spec=spec,
         source=source,
+        bundle=bundle,
         versions=plan.cluster.versions,
         profile=plan.cluster.profile,
         components=plan.components,
@@ -168,6 +173,8 @@ def compare(locked: Lock, now: Lock, *, whole: bool = True) -> list[str]:
             found.append(f"components.{name} is {new}, locked is {old}.")
     if locked.profile != now.profile:
         found.append(f"The CNI profile is {now.profile}, locked is {locked.profile}.")
+    if locked.bundle and now.bundle and locked.bundle != now.bundle:
+        found.append(f"The bundle is {now.bundle}, locked is {locked.bundle}.")
     known, here = dict(_inputs(locked)), dict(_inputs(now))
     for name, row in here.items():
         if name not in known:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden as planned
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.operations.lock_file import LockedGolden, LockedImage, LockedMedium
+from winlab.supply.artifacts.bundle.file import open_bundle
 from winlab.supply.images import cache, windows_media
 from winlab.supply.images import golden as golden_cache
 
@@ -36,6 +38,11 @@ def images(plan: Plan) -> list[LockedImage]:
             packages=cache.manifest(there).get("packages", {}) if there else {},
         )
     return list(found.values())
+
+
+def bundle(path: Path | None) -> str | None:
+    """The digest of the bundle that the user named, if any."""
+    return None if path is None else f"sha256:{open_bundle(path).digest}"
 
 
 def golden(plan: Plan) -> list[LockedGolden]:

@@ -24,6 +24,7 @@ from winlab.errors import ConflictError, HostError, NotFoundError, UsageError
 from winlab.events import Progress
 from winlab.run import CommandError
 from winlab.steps.states import DRIVE_FREE, KUBECTL, PAYLOAD, PAYLOAD_INSERTED
+from winlab.supply import intact
 from winlab.supply.artifacts import overrides, preload, select, store
 from winlab.supply.artifacts.build.source import BuildSource
 from winlab.supply.artifacts.bundle.source import BundleSource
@@ -74,6 +75,8 @@ class Origin:
     kind: select.Kind | None = None
     bundle: Path | None = None
     mirror: str | None = None
+    bundle_digest: str | None = None  # that the bundle must have
+    insecure_mirror: bool = False
     own: tuple[tuple[str, Path], ...] = ()  # the user's own programs: (kubelet, PATH), for the file's system
 
 
@@ -114,7 +117,9 @@ def choose(
         build=lambda: BuildSource(versions_.kubernetes, trees, required.builds(plan)),
         kind=kind,
         bundle_path=origin.bundle,
+        bundle_digest=origin.bundle_digest,
         mirror=origin.mirror,
+        insecure_mirror=origin.insecure_mirror,
         optional=optional,
         settled=settled,
     )
@@ -175,7 +180,7 @@ def _link_kubectl(run: Run, supply: Supply, obtained: list[Obtained], progress: 
             path = supply.kubectl(progress)
     else:
         program = ([item for item in obtained if item.artifact == kubectl] or supply.obtain([kubectl], progress))[0]
-        store.verify(program)
+        intact.verify(program)
         path = program.path
     run.folder.make()
     files.replace_link(run.folder.kubectl, path)
@@ -204,10 +209,12 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
         build=lambda: BuildSource(versions_.kubernetes),
         kind=origin.kind,
         bundle_path=origin.bundle,
+        bundle_digest=origin.bundle_digest,
         mirror=origin.mirror,
+        insecure_mirror=origin.insecure_mirror,
     )
     (program,) = source.obtain_all([kubectl], progress)
-    store.verify(program)
+    intact.verify(program)
     return program.path
 
 

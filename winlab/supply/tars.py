@@ -51,8 +51,13 @@ def opened(path: Path, *, packed: bool = False) -> Iterator[tarfile.TarFile]:
 @contextmanager
 def over(file: BinaryIO) -> Iterator[tarfile.TarFile]:
     """As :func:`opened`, for an open file, which stays open."""
-    with tarfile.open(fileobj=cast(BinaryIO, _Limited(file)), mode="r:") as archive:
+    with tarfile.open(fileobj=limited(file), mode="r:") as archive:
         yield archive
+
+
+def limited(file: BinaryIO) -> BinaryIO:
+    """The file for :mod:`tarfile`, which can't read more than :data:`LARGEST_READ` bytes of it at once."""
+    return cast(BinaryIO, _Limited(file))
 
 
 def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

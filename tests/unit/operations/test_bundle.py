@@ -71,7 +71,7 @@ def test_a_bundle_in_the_cache_brings_the_images_that_lack(monkeypatch: pytest.M
     opened = SimpleNamespace(image=lambda key: key if key in in_bundle else None)
     brought: list[str] = []
     monkeypatch.setattr(bundle.file, "open_bundle", lambda _: opened)
-    monkeypatch.setattr(bundle, "restore_image", lambda _bundle, key, _progress: brought.append(key))
+    monkeypatch.setattr(bundle, "restore_image", lambda _bundle, recipe, _progress: brought.append(cache.key(recipe)))
     monkeypatch.setattr(bundle.cache, "lookup", lambda recipe: recipe.name in in_cache or None)
     made = make()
     bundle.restore_lacking(made, Path("b.tar"), Quiet())

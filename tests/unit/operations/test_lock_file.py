@@ -256,3 +256,12 @@ def test_what_a_person_adds_to_windows_is_pinned_too(tmp_path: Path) -> None:
         "script 0 of windows-rehearsal": hashlib.sha256(b"1").hexdigest(),
         "files/etc/a.txt of windows-rehearsal": hashlib.sha256(b"2").hexdigest(),
     }
+
+
+def test_another_bundle_than_the_locked_one_is_told() -> None:
+    one, other = (lock_file.collect(plan(), [], bundle=f"sha256:{digit * 64}") for digit in "12")
+    assert lock_file.compare(one, other) == [f"The bundle is {other.bundle}, locked is {one.bundle}."]
+    assert (
+        lock_file.compare(one, lock_file.collect(plan(), [])) == []
+    )  # what is not taken from a bundle is compared by itself
+    assert lock_file.compare(lock_file.collect(plan(), []), one) == []

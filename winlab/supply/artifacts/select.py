@@ -54,7 +54,9 @@ def choose(
     build: Callable[[], BuilderSource],
     kind: Kind | None = None,
     bundle_path: Path | None = None,
+    bundle_digest: str | None = None,
     mirror: str | None = None,
+    insecure_mirror: bool = False,
     optional: Collection[Artifact] = (),
     settled: bool = False,
     probe: Callable[[str], str | None] = unreachable,
@@ -67,17 +69,21 @@ def choose(
     :meth:`Source.cannot` tells the caller which to leave out.
 
     :param build: makes the source ``build``; called only if needed.
+    :param bundle_digest: the digest that the named bundle must have; it then vouches for all that is in it.
     :param mirror: a URL or folder, see :class:`UpstreamSource`.
+    :param insecure_mirror: whether a mirror that others can tamper with may vouch for artifacts without a digest.
     :param settled: most likely nothing will be obtained, so a build is not checked for whether it could begin.
     :raises UsageError: *kind*, *bundle_path* and *mirror* do not fit together, or one of them can't be used.
     :raises NotFoundError: no source can provide everything; the message says why for each one.
     """
     _check(kind, bundle_path, mirror)
+    if bundle_digest is not None and bundle_path is None:
+        raise UsageError("There is a digest, and no bundle.", cure="Give the bundle, too: --bundle FILE.")
     needed = [artifact for artifact in wanted if artifact not in set(optional)]
     kind = kind or ("bundle" if bundle_path else "mirror" if mirror else None)
-    search = _Search(needed, pins, mirror, probe)
+    search = _Search(needed, pins, mirror, insecure_mirror, probe)
     if kind in (None, "bundle"):
-        found = search.bundle_named(bundle_path) if bundle_path else search.bundle_in_cache()
+        found = search.bundle_named(bundle_path, bundle_digest) if bundle_path else search.bundle_in_cache()
         if found:
             return found
     if kind in (None, "upstream", "mirror") and (found := search.upstream(named=kind is not None)):
@@ -117,18 +123,19 @@ class _Search:
     needed: Sequence[Artifact]
     pins: Pins
     mirror: str | None
+    insecure: bool
     probe: Callable[[str], str | None]
 
     def __post_init__(self) -> None:
         self.reasons: list[str] = []
         self.passed: list[str] = []  # the same in few words
 
-    def bundle_named(self, path: Path) -> tuple[Source, str] | None:
+    def bundle_named(self, path: Path, digest: str | None) -> tuple[Source, str] | None:
         """The bundle that the user named. Problems with the file itself are raised."""
-        source = BundleSource(path)
+        source = BundleSource(path, self.pins, digest)
         if self._lacks(f"bundle '{path}'", source, "the bundle lacks something"):
             return None
-        return source, f"bundle: '{path}', as you asked; it has everything."
+        return source, f"bundle: '{path}', as you asked; it has everything{self._trusted(source)}."
 
     def bundle_in_cache(self) -> tuple[Source, str] | None:
         """The newest bundle in the cache that has everything."""
@@ -136,23 +143,28 @@ class _Search:
         paths = sorted(folder.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in paths:
             try:
-                source = BundleSource(path)
+                source = BundleSource(path, self.pins)
             except WinlabError as error:
                 self.reasons.append(f"bundle '{path}': {' '.join(filter(None, (error.what, error.why)))}")
                 continue
             if not self._lacks(f"bundle '{path}'", source, ""):
-                return source, f"bundle: '{path.name}' in the cache has everything."
+                return source, f"bundle: '{path.name}' in the cache has everything{self._trusted(source)}."
         if not paths:
             self.reasons.append(f"bundle: there is none in '{folder}'")
         self.passed.append("no bundle in the cache has everything" if paths else "there is no bundle in the cache")
         return None
 
+    def _trusted(self, source: BundleSource) -> str:
+        count = source.vouched(self.needed)
+        return f" (only itself vouches for {count} of {len(self.needed)} artifacts)" if count else ""
+
     def upstream(self, *, named: bool) -> tuple[Source, str] | None:
         """The publishers or the mirror, if they are pinned and can be reached."""
-        source = UpstreamSource(self.pins, self.mirror)
+        source = UpstreamSource(self.pins, self.mirror, insecure=self.insecure)
         where = f"mirror {self.mirror}" if self.mirror else "upstream"
         if self._lacks(where, source, "not everything is published"):
             return None
+        source.check_trust(self.needed)
         place = source.probe_url(self.needed)
         if place is None:
             return source, self._because(f"{where}: the cache already has everything from there", named)

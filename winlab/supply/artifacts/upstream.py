@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 from winlab.design.catalog.artifact import Artifact, Manifest, Obtained, Program
 from winlab.design.catalog.pins import FilePin, ImagePin, ManifestPin, Pins, ProgramPin
 from winlab.design.catalog.recipes import Download
-from winlab.errors import HostError, NotFoundError, TransferError
+from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
 from winlab.supply import download
 from winlab.supply.artifacts import executable, parallel, store, unpack, web
@@ -40,19 +40,20 @@ class UpstreamSource:
     have the digest of its pin there, as ``skopeo copy --all`` keeps it.
     """
 
-    def __init__(self, pins: Pins, mirror: str | None = None, *, pause: float = 1.0) -> None:
+    def __init__(self, pins: Pins, mirror: str | None = None, *, insecure: bool = False, pause: float = 1.0) -> None:
         """Make the source.
 
+        :param insecure: a mirror over plain http may vouch for artifacts that have no pinned digest.
         :param pause: seconds before the second try of a request; doubled for each further one.
         :raises UsageError: *mirror* can't be used; the message says why.
         """
         if mirror:
-            web.check_mirror(mirror)
             download.rewrite("https://publisher.invalid/file", mirror)
         self.pins = pins
         self.mirror = mirror or None
         self.name = "mirror" if mirror else "upstream"
         self._pause = pause
+        self._tampered = not insecure and download.is_open_to_others(mirror)
 
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
         """The parts of *wanted* without a row in the pins."""
@@ -91,6 +92,7 @@ class UpstreamSource:
         key = self._key(pin)
         if there := store.lookup(key):
             return there
+        self.check_trust([artifact])
         rows = self._beside(pin)
         with store.locked(self._key(rows[0]), progress, f"{artifact}"):  # one name for all that is in one file
             if there := store.lookup(key):
@@ -113,6 +115,19 @@ class UpstreamSource:
         """How many of *wanted* have no digest, so that only their location vouches for them."""
         pins = (self._pin(artifact) for artifact in wanted)
         return sum(pin is not None and _digest(pin) is None for pin in pins)
+
+    def check_trust(self, wanted: Iterable[Artifact]) -> None:
+        """Check that something vouches for everything: a pinned digest, or a connection that nobody can tamper with.
+
+        :raises UsageError: nothing does.
+        """
+        every = list(wanted)
+        if self._tampered and (count := self.vouched(every)):
+            raise UsageError(
+                f"The mirror {self.mirror} can't vouch for {count} of {len(every)} artifacts.",
+                why="No digest of them is known, and anybody on the way can alter what comes over plain http.",
+                cure="Use an https mirror, a folder or a bundle; or take the risk with --insecure-mirror.",
+            )
 
     def _key(self, pin: ProgramPin | ImagePin | ManifestPin) -> str:
         """The store's key: the pin, regardless of the location; without a digest the location counts, too."""

@@ -1,13 +1,10 @@
-"""What the network sources share: an HTTP client, descriptions of its errors, and addresses that are safe to show."""
+"""What the network sources share: an HTTP client and descriptions of its errors."""
 
 from __future__ import annotations
 
 import ssl
-from urllib.parse import urlsplit
 
 import httpx
-
-from winlab.errors import UsageError
 
 
 def client(seconds: float = 15.0) -> httpx.Client:
@@ -32,20 +29,3 @@ def is_tls(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def check_mirror(mirror: str) -> None:
-    """Check that the mirror's address can be shown in messages and logs.
-
-    :raises UsageError: it contains a user name or password.
-    """
-    try:
-        host = urlsplit(mirror).netloc
-    except ValueError as error:
-        raise UsageError("The mirror's address can't be read.", why=str(error)) from error
-    if "@" in host:
-        raise UsageError(
-            f"The mirror at '{host.rpartition('@')[2]}' can't be used with a name and password in its address.",
-            why="Addresses appear in messages, logs and bundles.",
-            cure="Use a mirror that needs no password, or copy its files into a folder and give that.",
-        )

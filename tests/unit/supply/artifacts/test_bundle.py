@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import disks
 import pytest
 
 from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
-from winlab.design.catalog.recipes import Recipe
+from winlab.design.catalog.pins import Pins, ProgramPin
+from winlab.design.catalog.recipes import Download, Recipe
 from winlab.errors import NotFoundError, TransferError, UsageError, WinlabError
 from winlab.events import Quiet
 from winlab.supply.artifacts.bundle import file as bundle
@@ -33,7 +35,7 @@ KUBELET_EXE = Program("kubelet", "v1.36.3", "windows")
 PAUSE = ContainerImage("registry.k8s.io/pause:3.10.2", "linux")
 YAML = Manifest("calico", "v3.32.1", "tigera-operator.yaml")
 PACKAGES = {"apt": "3.0.3"}
-QCOW2 = b"QFI\xfb" + b"disk" * 1000
+QCOW2 = disks.qcow2(b"disk" * 1000)
 RECIPE = Recipe.model_validate(
     {
         **{"name": "debian-x", "summary": "x", "os": "linux", "format": "qcow2", "user": "debian"},
@@ -64,6 +66,11 @@ def archive(image: ContainerImage, folder: Path) -> bytes:
     root = add(json.dumps({"schemaVersion": 2, "mediaType": layout.MANIFEST, **parts}).encode(), layout.MANIFEST)
     layout.write(folder / "image.tar", blobs, root, image.reference)
     return (folder / "image.tar").read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    return disks.answer(monkeypatch)
 
 
 @pytest.fixture
@@ -107,26 +114,99 @@ def test_all_that_goes_in_comes_out(made: Bundle, parts: list[Any]) -> None:
 
 def test_an_image_goes_to_where_the_cache_looks(made: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.lookup(RECIPE) is None
-    image = restore_image(made, cache.key(RECIPE), Quiet())
+    image = restore_image(made, RECIPE, Quiet())
     assert cache.lookup(RECIPE) == image
     assert image.path.read_bytes() == QCOW2
-    assert restore_image(made, cache.key(RECIPE), Quiet()) == image
+    assert restore_image(made, RECIPE, Quiet()) == image
     assert cache.manifest(image)["packages"] == PACKAGES
     with pytest.raises(NotFoundError, match="no image with the key") as caught:
-        restore_image(made, "f" * 64, Quiet())
+        restore_image(made, RECIPE.model_copy(update={"format": "raw"}), Quiet())
     assert "debian-x" in caught.value.why
 
 
 def test_another_build_of_the_image_in_the_cache_is_replaced(made: Bundle) -> None:
     """Whoever gives a bundle means what is in it."""
-    image = restore_image(made, cache.key(RECIPE), Quiet())
+    image = restore_image(made, RECIPE, Quiet())
     file = image.path.parent / "manifest.json"
     told = json.loads(file.read_text())
     image.path.chmod(0o644)
     image.path.write_bytes(b"another")
     file.write_text(json.dumps({**told, "sha256": "0" * 64, "size": 7}))
-    assert restore_image(made, cache.key(RECIPE), Quiet()) == image
+    assert restore_image(made, RECIPE, Quiet()) == image
     assert image.path.read_bytes() == QCOW2
+
+
+def swapped(made: Bundle, old: bytes, new: bytes) -> Path:
+    """The bundle with another file in place of one, and with a list that fits."""
+
+    def point(document: dict[str, Any]) -> None:
+        for row in (*document["artifacts"], *document["media"]):
+            if row["sha256"] == hashlib.sha256(old).hexdigest():
+                row.update(sha256=hashlib.sha256(new).hexdigest(), size=len(new))
+
+    return rewritten(made, point, {old: new})
+
+
+@pytest.mark.parametrize("kind", ["sha256", "sha512"])
+def test_an_image_that_is_not_the_published_one_is_refused(made: Bundle, kind: str) -> None:
+    """Its key is the catalog's, and its recipe is the bundle's own word."""
+    download = Download.model_validate({"url": "https://d.example/x", kind: hashlib.new(kind, QCOW2).hexdigest()})
+    recipe = RECIPE.model_copy(update={"download": download})
+
+    def rename(document: dict[str, Any]) -> None:
+        document["media"][0]["key"] = cache.key(recipe)
+
+    good = open_bundle(rewritten(made, rename).rename(made.path))
+    bad = open_bundle(swapped(good, QCOW2, QCOW2 + b"!"))
+    with pytest.raises(TransferError, match="does not have the published image 'debian-x'"):
+        restore_image(bad, recipe, Quiet())
+    assert cache.lookup(recipe) is None
+
+
+def test_a_disk_in_a_bundle_that_names_a_file_of_the_host_is_refused(made: Bundle) -> None:
+    hostile = disks.qcow2(backing="/root/.ssh/id_ed25519")
+    recipe = RECIPE.model_copy(
+        update={"download": Download(url="https://d.example/x", sha256=hashlib.sha256(hostile).hexdigest())}
+    )
+
+    def rename(document: dict[str, Any]) -> None:
+        document["media"][0]["key"] = cache.key(recipe)
+
+    swapped(made, QCOW2, hostile).rename(made.path)
+    with pytest.raises(UsageError, match="is refused"):
+        restore_image(open_bundle(rewritten(open_bundle(made.path), rename)), recipe, Quiet())
+    assert cache.entries() == []
+
+
+@pytest.mark.parametrize("kind", ["sha256", "sha512"])
+def test_a_program_that_is_not_the_published_one_is_refused(made: Bundle, kind: str) -> None:
+    """kubectl and others of a bundle run on the host."""
+    mine = ELF + b"mine"
+    digest = {kind: hashlib.new(kind, ELF).hexdigest()}
+    pin = ProgramPin(name="kubelet", version="v1.36.3", os="linux", url="https://dl.example/kubelet", **digest)
+    pins = Pins(programs=(pin,))
+    BundleSource(made.path, pins).obtain(KUBELET, Quiet())
+    bad = swapped(made, ELF, mine)
+    source = BundleSource(bad, pins)
+    assert source.vouched([KUBELET, PAUSE, YAML]) == 2
+    if kind == "sha256":
+        assert "not the published one" in source.cannot([KUBELET])[KUBELET]
+    for _ in range(2):
+        with pytest.raises(TransferError, match="has another kubelet"):
+            source.obtain(KUBELET, Quiet())
+    known = BundleSource(bad, pins, f"sha256:{open_bundle(bad).digest}")
+    assert known.cannot([KUBELET]) == {}
+    assert known.vouched([KUBELET, PAUSE]) == 0
+    assert known.obtain(KUBELET, Quiet()).path.read_bytes() == mine
+
+
+def test_another_bundle_than_the_one_that_is_meant(made: Bundle) -> None:
+    assert open_bundle(made.path, made.digest).digest == made.digest
+    with pytest.raises(TransferError, match="is not the bundle that you mean") as caught:
+        BundleSource(made.path, None, f"sha256:{'0' * 64}")
+    assert made.digest in caught.value.why
+    with pytest.raises(UsageError, match="is not the digest of a bundle"):
+        open_bundle(made.path, "sha256:12")
 
 
 def test_the_same_members_give_the_same_bytes(made: Bundle, parts: list[Any], tmp_path: Path) -> None:
@@ -229,7 +309,7 @@ def test_an_altered_disk_is_refused(made: Bundle) -> None:
     content[made.offsets[row.member]] ^= 1
     made.path.write_bytes(content)
     with pytest.raises(TransferError, match="image 'debian-x' does not match its row"):
-        restore_image(made, cache.key(RECIPE), Quiet())
+        restore_image(made, RECIPE, Quiet())
     assert cache.lookup(RECIPE) is None
 
 

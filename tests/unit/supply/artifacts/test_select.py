@@ -91,7 +91,12 @@ def test_a_mirror_is_told_by_what_vouches_for_it(scheme: str) -> None:
     listed = {"sha256": None, "sums_url": "https://dl.example/kubeadm.sha256"}
     pins = Pins(programs=(pin(KUBELET), pin(KUBEADM).model_copy(update=listed)))
     mirror = f"{scheme}://m.example"
-    _, reason = choose([KUBELET, KUBEADM], pins=pins, build=no_build, mirror=mirror, probe=answers)
+    if scheme == "http":
+        with pytest.raises(UsageError, match="can't vouch for 1 of 2"):
+            choose([KUBELET, KUBEADM], pins=pins, build=no_build, mirror=mirror, probe=answers)
+    _, reason = choose(
+        [KUBELET, KUBEADM], pins=pins, build=no_build, mirror=mirror, insecure_mirror=True, probe=answers
+    )
     assert "(only its own lists of digests vouch for 1 of 2 artifacts" in reason
     assert ("others can tamper with" in reason) == (scheme == "http")
 

@@ -17,7 +17,8 @@ from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, O
 from winlab.design.catalog.pins import ImagePin, ManifestPin, Pins, ProgramPin
 from winlab.errors import NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
-from winlab.supply.artifacts import executable, parallel, store, unpack, upstream, web
+from winlab.supply import download, tars
+from winlab.supply.artifacts import executable, parallel, store, unpack, upstream
 
 ZERO, ONE = "0" * 64, "1" * 64
 KUBELET = ProgramPin(name="kubelet", version="v1", os="linux", url="https://dl.example/v1/kubelet", sha256=ZERO)
@@ -170,10 +171,60 @@ def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mirror", ["https://me:secret@mirror.example", "https://me@mirror.example/x"])
 def test_a_mirror_with_a_password_is_refused_without_showing_it(mirror: str) -> None:
     with pytest.raises(UsageError, match="password in its address") as caught:
-        web.check_mirror(mirror)
+        download.check_mirror(mirror)
     assert "secret" not in str(caught.value)
     with pytest.raises(UsageError):
         upstream.UpstreamSource(Pins(), mirror)
+    with pytest.raises(UsageError) as caught:  # as 'image pull --mirror' does
+        download.rewrite("https://publisher.example/x", mirror)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("mirror", "refused"),
+    [
+        ("http://mirror.example", True),
+        ("http://127.0.0.1.mirror.example", True),
+        ("http://192.0.2.1:8080/x", True),
+        ("https://mirror.example", False),
+        ("http://127.0.0.1:8080", False),
+        ("http://[::1]/x", False),
+        ("http://localhost:8080", False),
+    ],
+)
+def test_a_mirror_that_others_can_alter_vouches_for_nothing(mirror: str, refused: bool) -> None:
+    listed = KUBELET.model_copy(update={"sha256": None, "sums_url": "https://dl.example/sums"})
+    pins = Pins(programs=(listed, CTR), images=(PAUSE,))
+    wanted = [pin.artifact for pin in pins]
+    source = upstream.UpstreamSource(pins, mirror)
+    source.check_trust([CTR.artifact])  # has a digest
+    upstream.UpstreamSource(pins, mirror, insecure=True).check_trust(wanted)
+    if not refused:
+        source.check_trust(wanted)
+        return
+    with pytest.raises(UsageError, match="vouch for 2 of 3 artifacts") as caught:
+        source.check_trust(wanted)
+    assert "--insecure-mirror" in caught.value.cure
+    with pytest.raises(UsageError):
+        source.obtain(PAUSE.artifact, Quiet())
+
+
+@pytest.mark.parametrize("kind", [".tar.gz", ".zip"])
+def test_a_member_that_grows_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    archive = packed(kind, {"ctr": bytes(5000)}, tmp_path)
+    monkeypatch.setattr(unpack, "LARGEST", 4999)
+    with pytest.raises(TransferError, match=r"'ctr' in .* is larger than"):
+        unpack.members(archive, {"ctr": tmp_path / "ctr"})
+
+
+def test_a_header_that_grows_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few compressed bytes could become a name of gigabytes, which tarfile reads whole."""
+    archive = packed(".tar.gz", {"x" * 3000: b"", "ctr": b"program"}, tmp_path)
+    assert unpack.members(archive, {"ctr": tmp_path / "ctr"}) == {"ctr"}
+    monkeypatch.setattr(tars, "LARGEST_READ", 2048)
+    with pytest.raises(TransferError, match="can't be unpacked") as caught:
+        unpack.members(archive, {"ctr": tmp_path / "ctr"})
+    assert "header" in caught.value.why
 
 
 def test_a_mirror_that_is_nothing_is_refused_at_once() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from winlab import files, settings
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
+from winlab.supply import tars
 from winlab.supply.artifacts import executable, store
 from winlab.supply.artifacts.bundle.format import (
     Contents,
@@ -38,6 +40,7 @@ from winlab.supply.artifacts.bundle.format import (
 from winlab.supply.artifacts.oci import archive as oci
 from winlab.supply.download import check_space
 from winlab.supply.images.cache import CachedImage
+from winlab.supply.store import make_private
 
 CONTENTS = "bundle.json"
 LARGEST_CONTENTS = 64 * 1024 * 1024  # bytes
@@ -47,7 +50,7 @@ _BLOCK = 1024 * 1024
 def folder() -> Path:
     """Where the default choice of a source looks for bundles; created if missing."""
     path = settings.cache_dir() / "bundles"
-    path.mkdir(parents=True, exist_ok=True)
+    make_private(path)
     return path
 
 
@@ -77,18 +80,15 @@ def write(
     )
     places = {one.sha256: one.path for one in artifacts} | {one.sha256: one.path for one in images}
     total = sum(row.size for row in contents.files())
-    partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         check_space(path.parent, total)
-        with partial.open("wb") as file:
-            _write(file, contents, places, total, progress)
-        files.sync(partial)
-        partial.replace(path)
+        with files.replacing(path) as partial:
+            with partial.open("wb") as file:
+                _write(file, contents, places, total, progress)
+            files.sync(partial)
     except OSError as error:
         raise HostError(f"The bundle '{path}' can't be written.", why=str(error), causes=[error]) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return open_bundle(path)
 
 
@@ -183,28 +183,50 @@ class Bundle:
             )
 
 
-def open_bundle(path: Path) -> Bundle:
+def open_bundle(path: Path, digest: str | None = None) -> Bundle:
     """Open a bundle and check its structure. Quick: the files themselves are not read.
 
+    :param digest: the digest that the bundle must have, ``sha256:...``; None: any.
     :raises NotFoundError: there is no such file.
     :raises UsageError: it is not a bundle, or this winlab does not know the version of its format.
     :raises TransferError: it is truncated, or files are missing or superfluous.
     """
     try:
         with path.open("rb") as file:
-            return _open(path, file)
+            bundle = _open(path, file)
     except FileNotFoundError as error:
         raise NotFoundError(
             f"There is no bundle '{path}'.", cure="Create one with 'winlab bundle create' on a machine with a network."
         ) from error
     except OSError as error:
         raise HostError(f"The bundle '{path}' can't be read.", why=str(error), causes=[error]) from error
+    if digest is not None and bundle.digest != _hex(digest):
+        raise TransferError(
+            f"'{path}' is not the bundle that you mean.",
+            why=f"Its digest is sha256:{bundle.digest}, and should be sha256:{_hex(digest)}.",
+            cure="Get it again, and compare the digest with the one that 'winlab bundle create' printed.",
+        )
+    return bundle
+
+
+def _hex(digest: str) -> str:
+    """The hexadecimal digits of ``sha256:...``.
+
+    :raises UsageError: it is not a digest.
+    """
+    digits = digest.lower().removeprefix("sha256:")
+    if not re.fullmatch("[0-9a-f]{64}", digits):
+        raise UsageError(
+            f"'{digest}' is not the digest of a bundle.",
+            cure="It is 'sha256:' and 64 hexadecimal digits; 'winlab bundle create' and 'bundle verify' print it.",
+        )
+    return digits
 
 
 def _open(path: Path, file: BinaryIO) -> Bundle:
     size = os.fstat(file.fileno()).st_size
     try:
-        archive = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - the file is closed by the caller
+        archive = tarfile.open(fileobj=tars.limited(file), mode="r:")  # noqa: SIM115 - the caller closes the file
         first = archive.next()
     except tarfile.TarError as error:
         raise _no_bundle(path, "It is not a tar archive.") from error
