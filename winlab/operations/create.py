@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +59,8 @@ def create(
         tell(Note(lab=plan.lab, text="KVM can't be used on this host: guests are emulated, which is slow."))
     folder = site.folder(plan.lab)
     origin = origin or Origin()
+    if locked is not None and origin.bundle is not None and origin.bundle_digest is None:
+        origin = replace(origin, bundle_digest=lock_file.read(locked).bundle)
     if origin.bundle is not None:
         bundle.restore_images(plan, origin.bundle, origin.bundle_digest, Told(tell, "images of the bundle"))
         consent = False  # nothing is downloaded then

@@ -13,9 +13,16 @@ from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
 from winlab.design.plan.model import Plan
-from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
+from winlab.design.plan.stock import Stock
+from winlab.errors import AccessError, ConflictError, NotFoundError, TransferError, UsageError
+from winlab.events import Quiet
+from winlab.operations import bundle as restoring
+from winlab.operations import create as creating
 from winlab.operations import lock_file, lock_inputs
 from winlab.operations.lock_file import Lock, LockedImage, LockedMedium
+from winlab.site import Site
+from winlab.steps.payload import Origin
+from winlab.supply.artifacts.bundle import file as files
 
 KUBELET = Program("kubelet", "v1.36.3", "windows")
 PAUSE = ContainerImage("registry.k8s.io/pause:3.10.2", "linux")
@@ -265,3 +272,15 @@ def test_another_bundle_than_the_locked_one_is_told() -> None:
         lock_file.compare(one, lock_file.collect(plan(), [])) == []
     )  # what is not taken from a bundle is compared by itself
     assert lock_file.compare(lock_file.collect(plan(), []), one) == []
+
+
+def test_create_takes_the_locked_bundle_before_anything_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its images would be in the cache already when the lock is compared."""
+    bundle = files.write(tmp_path / "b.tar", [], {"spec": "1-1-1"}, Quiet())
+    path = tmp_path / "winlab.lock"
+    lock_file.write(path, lock_file.collect(plan(), [], bundle=f"sha256:{'0' * 64}"))
+    monkeypatch.setattr(restoring, "restore_image", lambda *_: pytest.fail("it was taken"))
+    with pytest.raises(TransferError, match="is not the bundle that you mean"):
+        creating.create(plan(), Stock(), Site(), lambda _: None, origin=Origin(bundle=bundle.path), locked=path)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import clones
 import plans
 import pytest
 import runs
@@ -15,9 +16,9 @@ from winlab.adapters.vm import domains
 from winlab.design.catalog.artifact import Artifact, Obtained, Program
 from winlab.engine.run import Run, Sources
 from winlab.engine.step import Step
-from winlab.errors import ConflictError
+from winlab.errors import ConflictError, TransferError
 from winlab.events import Quiet
-from winlab.steps import images
+from winlab.steps import golden, images
 from winlab.steps import payload as supply
 from winlab.steps.linux.system import LinuxSteps
 from winlab.steps.payload import Supply
@@ -166,3 +167,47 @@ def test_a_lab_has_all_when_every_node_has_its_payload(there: Run, tmp_path: Pat
     assert supply.has_all(there)
     IN_DRIVE[there.plan.node("controller-1").domain] = "seed.iso"
     assert not supply.has_all(there)
+
+
+def test_a_golden_image_in_the_pool_is_compared_too() -> None:
+    """Labs clone what is in the pool, which may be from another image with the same key."""
+    plan = clones.make(clones.REHEARSAL)
+    made = clones.keep(plan)
+    checked: list[str] = []
+    same = [True]
+
+    class Full:
+        def is_complete(self, name: str) -> bool:
+            return True
+
+        def holds(self, name: str, path: Path) -> bool:
+            assert path == made.path
+            return same[0]
+
+        def upload_base(self, *_: object) -> None:
+            pass
+
+    run = runs.run(plan, pool=Full(), sources=Sources(check_images=lambda: checked.append("lock")))
+    step = golden.upload_step(run, "base-x-golden-0.qcow2", made.key)
+    assert not step.done()
+    step.run(Quiet())
+    assert checked == ["lock"]
+    same[0] = False
+    with pytest.raises(ConflictError, match="is not the image that is locked"):
+        step.run(Quiet())
+    assert golden.upload_step(runs.run(plan, pool=Full()), "base-x-golden-0.qcow2", made.key).done()
+
+
+def test_a_golden_image_that_has_changed_does_not_go_into_the_pool() -> None:
+    plan = clones.make(clones.REHEARSAL)
+    made = clones.keep(plan)
+    made.path.chmod(0o644)
+    made.path.write_bytes(bytes(made.image.size))
+
+    class Empty:
+        def is_complete(self, name: str) -> bool:
+            return False
+
+    run = runs.run(plan, pool=Empty())
+    with pytest.raises(TransferError, match="has changed since it came there"):
+        golden.upload_step(run, "base-x-golden-0.qcow2", made.key).run(Quiet())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from pathlib import Path
@@ -119,14 +120,15 @@ def test_the_payload_depends_on_its_content(tmp_path: Path) -> None:
         path = tmp_path / "kubelet"
         path.write_bytes(content)
         program = Program("kubelet", "v1.36.3", "linux")
-        digest = "a" * 64 if content == b"one" else "b" * 64
+        digest = hashlib.sha256(content).hexdigest()
         return PayloadCd("linux", [Obtained(program, path, digest, len(content), "here")], [])
 
     first, second = payload(b"one"), payload(b"two")
     assert first.volume != second.volume
     assert first.volume == payload(b"one").volume
     listed = json.loads(second.files["payload.json"])  # type: ignore[arg-type]
-    assert listed["programs"]["kubelet"] == {"crc32": zlib.crc32(b"two"), "sha256": "b" * 64, "version": "v1.36.3"}
+    sha256 = hashlib.sha256(b"two").hexdigest()
+    assert listed["programs"]["kubelet"] == {"crc32": zlib.crc32(b"two"), "sha256": sha256, "version": "v1.36.3"}
 
 
 def test_windows_payloads_bring_the_scripts() -> None:
