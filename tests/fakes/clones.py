@@ -11,8 +11,8 @@ import plans
 
 from winlab.design.plan import golden
 from winlab.design.plan.model import Plan, WindowsNode
-from winlab.design.render.topology import Topology
 from winlab.design.plan.stock import Stock
+from winlab.design.render.topology import Topology
 from winlab.events import Quiet
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.images import stock
