@@ -196,7 +196,7 @@ def test_a_registry_that_wants_a_user(program: Path, filled: Any, certificate: C
         pytest.raises(TransferError, match=r"refuses .*401") as caught,
     ):
         take(ContainerImage(f"{host}/pause:3.10.2", "linux"), tmp_path)
-    assert "without a user's name" in caught.value.why
+    assert "sends no user name" in caught.value.why
 
 
 def test_a_registry_whose_certificate_nobody_knows(

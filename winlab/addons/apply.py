@@ -18,6 +18,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
+from winlab.steps.apply import apply
 from winlab.steps.states import READY, ROUTES
 
 INSTALLED = Kind("addon-installed", lambda state: f"add-on {state.of}")
@@ -33,7 +34,7 @@ def step(installation: Installation) -> Step:
     def work(progress: Progress) -> None:
         kubectl = Kubectl.of(run.folder)
         progress.say(f"{len(objects)} objects")
-        kubectl.apply(objects)
+        apply(kubectl, objects, run.pace, progress)
         wait.until(lambda: _look(kubectl, objects), progress, give_up, stall=run.pace.usual(SILENCE))
 
     def give_up(seen: Waiting) -> ClusterError:

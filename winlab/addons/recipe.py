@@ -10,6 +10,7 @@ from winlab.engine.run import Run
 from winlab.engine.state import Kind
 from winlab.engine.step import Step
 from winlab.events import Progress
+from winlab.steps.apply import apply
 from winlab.steps.payload import Supply
 from winlab.steps.states import API
 
@@ -36,7 +37,7 @@ def _recorded(run: Run) -> Step:
 
     def work(progress: Progress) -> None:
         progress.say(f"recording {', '.join(row.name for row in run.plan.addons)}")
-        Kubectl.of(run.folder).apply(wanted)
+        apply(Kubectl.of(run.folder), wanted, run.pace, progress)
 
     def done() -> bool:
         return Kubectl.of(run.folder).same(wanted)

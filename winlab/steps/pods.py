@@ -21,6 +21,7 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
 from winlab.steps import pod_network
+from winlab.steps.apply import apply
 from winlab.steps.payload import Supply
 from winlab.steps.states import API, CNI, MEMBER, OBJECTS, ROUTES
 
@@ -47,11 +48,11 @@ def _objects(run: Run, supply: Supply) -> Step:
         for manifest in published:
             progress.say(str(manifest))
             text = supply.obtain([manifest], progress)[0].path.read_text(encoding="utf-8")
-            kubectl.apply([row for row in yaml.safe_load_all(text) if row])
+            apply(kubectl, [row for row in yaml.safe_load_all(text) if row], run.pace, progress)
         if published:  # the profile's own objects may be of the kinds that these define
             _await_kinds(run, kubectl, progress)
         progress.say("runtime classes and the objects of the CNI profile")
-        kubectl.apply(objects)
+        apply(kubectl, objects, run.pace, progress)
         for patch in patches:
             _patch(run, kubectl, patch, progress)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +18,18 @@ from winlab.lab_folder import LabFolder
 
 LIMIT = 60  # seconds that the API server has for one request
 CURE = "Check that the controllers run: 'winlab status'."
+
+
+# What kubectl says if the API server, or etcd behind it, did not complete a request in time, or was starting again
+BUSY = re.compile(
+    r"\((Timeout|ServiceUnavailable|TooManyRequests|InternalError)\)|context deadline exceeded|Client\.Timeout"
+    r"|did not end|etcdserver: |connection refused|connection reset|TLS handshake timeout|i/o timeout|unexpected EOF|http2: "
+)
+
+
+def is_busy(error: ClusterError) -> bool:
+    """Whether a request failed since the API server was busy or starting, so that the same request may succeed."""
+    return BUSY.search(f"{error.what} {error.why}") is not None
 
 
 class Kubectl:

@@ -1,0 +1,40 @@
+"""Applying objects to a cluster whose API server may be busy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from winlab.adapters.kube.kubectl import Kubectl, is_busy
+from winlab.engine import wait
+from winlab.engine.run import Pace
+from winlab.engine.wait import Met, Waiting
+from winlab.errors import ClusterError
+from winlab.events import Progress
+
+SILENCE = 120.0  # seconds on hardware that an API server may be too busy for a request
+
+
+def apply(kubectl: Kubectl, objects: Sequence[dict[str, Any]], pace: Pace, progress: Progress) -> None:
+    """Apply objects. A request that a busy API server did not complete is sent again; that is safe to repeat.
+
+    :raises ClusterError: the API server refuses an object, or stays busy.
+    """
+    last: ClusterError | None = None
+
+    def look() -> Met[None] | Waiting:
+        nonlocal last
+        try:
+            kubectl.apply(objects)
+        except ClusterError as error:
+            if not is_busy(error):
+                raise
+            last = error
+            return Waiting(f"the API server is busy: {error.why or error.what}")
+        return Met(None)
+
+    def give_up(_: Waiting) -> ClusterError:
+        assert last is not None  # only a failure waits
+        return last
+
+    wait.until(look, progress, give_up, stall=pace.usual(SILENCE))
