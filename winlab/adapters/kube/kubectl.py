@@ -23,7 +23,8 @@ CURE = "Check that the controllers run: 'winlab status'."
 # What kubectl says if the API server, or etcd behind it, did not complete a request in time, or was starting again
 BUSY = re.compile(
     r"\((Timeout|ServiceUnavailable|TooManyRequests|InternalError)\)|context deadline exceeded|Client\.Timeout"
-    r"|did not end|etcdserver: |connection refused|connection reset|TLS handshake timeout|i/o timeout|unexpected EOF|http2: "
+    r"|did not end|etcdserver: |connection refused|connection reset|TLS handshake timeout|i/o timeout|unexpected EOF"
+    r"|http2: "
 )
 
 
