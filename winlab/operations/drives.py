@@ -147,5 +147,5 @@ def require_running(machine: Machine) -> None:
     if machine.state != "running":
         raise GuestError(
             f"'{machine.tag.node}' is {machine.state}.",
-            cure="Run the lab's create command again; it starts machines that are off.",
+            cure="Run the lab's create command again; it starts or resumes nodes.",
         )

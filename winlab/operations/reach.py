@@ -37,7 +37,7 @@ def login(lab: str, node: str, site: Site, via: str | None = None) -> Guest:
     machine = _machine(lab, node, site)
     if machine.state != "running":
         raise GuestError(
-            f"'{node}' is {machine.state}.", cure="Run the lab's create command again; it starts machines that are off."
+            f"'{node}' is {machine.state}.", cure="Run the lab's create command again; it starts or resumes nodes."
         )
     return connect(machine.tag, site.folder(lab), via)
 

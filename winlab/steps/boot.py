@@ -26,6 +26,7 @@ from winlab.errors import GuestError, StalledError, UnreachableError, WinlabErro
 from winlab.events import Progress
 from winlab.steps import evidence, systems
 from winlab.steps.interface import SystemSteps
+from winlab.steps.paused import require_writable_disk
 from winlab.steps.serial import FIRST_PHASE, PhaseClock, SerialLog
 from winlab.steps.states import BOOTED, STARTED
 
@@ -145,10 +146,11 @@ class _Wait:
     def _require_running(self) -> None:
         state = domains.state(self._run.conn, self._node.domain)
         if state != "running":
+            require_writable_disk(self._run, self._node)
             raise GuestError(
                 f"'{self._node.name}' is {state}, but winlab is waiting for it to boot.",
-                why="Its disk may be full." if state == "paused" else "",
-                cure=f"Run the same command again; 'winlab serial {self._node.name} --log' shows its last output.",
+                cure="Run the same command again: it starts or resumes the node. "
+                f"'winlab serial {self._node.name} --log' shows its last output.",
                 evidence=f"/var/log/libvirt/qemu/{self._node.domain}.log",
             )
 

@@ -32,6 +32,7 @@ from winlab.errors import GuestError, StalledError, WinlabError, together
 from winlab.events import Progress
 from winlab.steps import evidence
 from winlab.steps.images import refuse_other_content
+from winlab.steps.paused import require_writable_disk
 from winlab.steps.states import BINARIES, IMAGE, REMOVED, SEALED, UPDATES
 from winlab.steps.windows import known_failures, setup_logs
 from winlab.steps.windows import node as windows_node
@@ -138,6 +139,9 @@ class _Build:
 
     def seal(self, progress: Progress) -> None:
         """Have sysprep generalize the machine, and wait until it is off."""
+        if domains.state(self.run.conn, self.node.domain) == "paused":  # winlab was killed while it read evidence
+            require_writable_disk(self.run, self.node)
+            domains.resume(self.run.conn, self.node.domain)
         with self.run.node(self.node) as there:
             if not self.note.exists():
                 found = self._start_sysprep(there, progress)

@@ -11,6 +11,7 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.events import Progress
 from winlab.steps import systems, volumes
+from winlab.steps.paused import require_writable_disk
 from winlab.steps.states import DISK, DRIVE_FREE, IMAGE, NETWORK, STARTED
 
 
@@ -47,6 +48,7 @@ def _runs(run: Run, node: NodePlan) -> Callable[[], bool]:
 def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
     def work(progress: Progress) -> None:
         vnc = run.folder.credentials().nodes[node.name].vnc_password
+        require_writable_disk(run, node)
         progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
         domains.define_and_start(run.conn, node.domain, domain_file.domain_xml(run.plan, node, vnc, run.pool.folder))
 

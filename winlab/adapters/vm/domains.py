@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 from xml.sax.saxutils import quoteattr
 
 import libvirt
@@ -94,15 +95,24 @@ def tag_of(conn: libvirt.virConnect, name: str) -> Tag | None:
 
 
 def is_running(conn: libvirt.virConnect, name: str) -> bool:
-    """Whether the domain exists and runs."""
-    domain = find(conn, name)
-    return domain is not None and bool(domain.isActive())
+    """Whether the domain exists and its guest runs: a paused one is active, but does not run."""
+    return state(conn, name) == "running"
 
 
 def state(conn: libvirt.virConnect, name: str) -> str:
     """The domain's state in a word; ``gone`` if there is none."""
     domain = find(conn, name)
     return "gone" if domain is None else STATES.get(domain.state()[0], "unknown")
+
+
+def disk_trouble(conn: libvirt.virConnect, name: str) -> Literal["full", "failed"] | None:
+    """Why QEMU paused the domain, if a disk is the cause: no space was left for it, or it can't be read or written."""
+    domain = find(conn, name)
+    if domain is None or domain.state() != [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR]:
+        return None
+    with explained(f"The disks of '{name}' can't be looked at."):
+        errors = domain.diskErrors()
+    return "full" if libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE in errors.values() else "failed"
 
 
 def was_shut_down(conn: libvirt.virConnect, name: str) -> bool:
@@ -190,11 +200,20 @@ def _change(conn: libvirt.virConnect, name: str, target: str, bus: str, source: 
 
 
 def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
-    """Define the domain and start it. Safe to repeat."""
+    """Define the domain and start it; one that is paused is resumed. Safe to repeat."""
     with explained(f"The domain '{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
         domain = find(conn, name) or conn.defineXML(xml)
         if not domain.isActive():
             domain.create()
+    resume(conn, name)
+
+
+def resume(conn: libvirt.virConnect, name: str) -> None:
+    """Have the domain go on if it is paused."""
+    domain = get(conn, name)
+    with explained(f"The domain '{name}' can't be resumed.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
+        if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
+            domain.resume()
 
 
 def remove(conn: libvirt.virConnect, name: str) -> bool:

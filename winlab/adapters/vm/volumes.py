@@ -65,6 +65,11 @@ class StoragePool:
         """The pool's path on the hypervisor."""
         return Path(str(etree.fromstring(self._pool.XMLDesc(0).encode()).findtext("target/path")))
 
+    def free(self) -> int:
+        """How many bytes are free on the pool's file system."""
+        self.refresh()
+        return int(self._pool.info()[3])
+
     def names(self, prefix: str = "") -> list[str]:
         """The names of the volumes that begin with *prefix*, sorted."""
         with _pool_lock:

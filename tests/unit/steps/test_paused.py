@@ -1,0 +1,113 @@
+"""A machine that is paused: it is resumed, unless its disk can't be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import libvirt
+import plans
+import pytest
+import runs
+from lxml import etree
+
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.connection import Connection, connected
+from winlab.design.plan import tags
+from winlab.design.plan.model import Plan
+from winlab.engine.step import Step
+from winlab.errors import HostError
+from winlab.events import Quiet
+from winlab.operations import create
+from winlab.steps import machines, paused
+
+
+class Machine:
+    """A node's machine in libvirt's own mock of a hypervisor, and the step that starts it."""
+
+    def __init__(self, conn: Connection) -> None:
+        self.plan: Plan = plans.make(plans.KVM, "1-0-1")
+        self.node = self.plan.nodes[0]
+        tag = etree.tostring(tags.element(self.plan, self.node), encoding="unicode")
+        self.free = 0
+        self.domain = conn.defineXML(
+            f"<domain type='test'><name>{self.node.domain}</name><memory>1024</memory><metadata>{tag}</metadata>"
+            "<os><type>hvm</type></os></domain>"
+        )
+        self.domain.create()
+        pool = SimpleNamespace(free=lambda: self.free, folder="/pool")
+        credentials = SimpleNamespace(nodes={self.node.name: SimpleNamespace(vnc_password="secret")})
+        folder = SimpleNamespace(credentials=lambda: credentials)
+        run = runs.run(self.plan, conn=conn, pool=pool, folder=folder)
+        self.step: Step = runs.titled(machines.steps(run, self.node), f"start {self.node.name}")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    monkeypatch.setattr(machines.domain_file, "domain_xml", lambda *_: "")
+    with connected("test:///default") as conn:
+        made = Machine(conn)
+        yield made
+        made.domain.destroy()
+        made.domain.undefine()
+
+
+def test_a_paused_machine_is_resumed(machine: Machine) -> None:
+    """winlab was killed while it read evidence off the disk, or somebody paused the machine."""
+    assert machine.step.done()
+    machine.domain.suspend()
+    assert not machine.step.done()
+    machine.step.run(Quiet())
+    assert machine.step.done()
+
+
+@pytest.mark.parametrize(("free", "resumed"), [(123456, False), (paused.ROOM, True)])
+def test_one_that_a_full_disk_paused_is_resumed_when_there_is_room(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, free: int, resumed: bool
+) -> None:
+    monkeypatch.setattr(domains, "disk_trouble", lambda *_: "full")
+    machine.domain.suspend()
+    machine.free = free
+    if resumed:
+        machine.step.run(Quiet())
+    else:
+        with pytest.raises(HostError, match="pool is full") as caught:
+            machine.step.run(Quiet())
+        assert "123456 bytes free" in caught.value.why
+        assert "image prune" in caught.value.cure
+    assert machine.step.done() is resumed
+
+
+def test_one_whose_disk_failed_is_left_paused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domains, "disk_trouble", lambda *_: "failed")
+    machine.domain.suspend()
+    with pytest.raises(HostError, match="can't be read or written") as caught:
+        machine.step.run(Quiet())
+    assert f"virsh resume {machine.node.domain}" in caught.value.cure
+    assert not machine.step.done()
+
+
+@pytest.mark.parametrize(
+    ("reason", "errors", "trouble"),
+    [
+        (libvirt.VIR_DOMAIN_PAUSED_USER, {}, None),
+        (libvirt.VIR_DOMAIN_PAUSED_IOERROR, {"sda": libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE}, "full"),
+        (libvirt.VIR_DOMAIN_PAUSED_IOERROR, {"sda": libvirt.VIR_DOMAIN_DISK_ERROR_UNSPEC}, "failed"),
+    ],
+)
+def test_why_a_machine_is_paused(reason: int, errors: dict[str, int], trouble: str | None) -> None:
+    domain = SimpleNamespace(state=lambda: [libvirt.VIR_DOMAIN_PAUSED, reason], diskErrors=lambda: errors)
+    conn = cast(Any, SimpleNamespace(lookupByName=lambda _: domain))
+    assert domains.disk_trouble(conn, "x") == trouble
+
+
+def test_a_paused_machine_has_its_memory_already(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = sum(node.memory_mib for node in machine.plan.nodes[1:])
+    monkeypatch.setattr(domains, "free_memory_mib", lambda _: others)
+    machine.domain.suspend()
+    create._check_memory(machine.plan, machine.domain.connect())
+    machine.domain.destroy()
+    with pytest.raises(HostError, match="memory"):
+        create._check_memory(machine.plan, machine.domain.connect())
+    machine.domain.create()

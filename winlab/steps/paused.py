@@ -1,0 +1,38 @@
+"""Machines that QEMU paused because a disk could not be written."""
+
+from __future__ import annotations
+
+from winlab.adapters.vm import domains
+from winlab.design.plan.model import NodePlan
+from winlab.engine.run import Run
+from winlab.errors import HostError
+
+ROOM = 1 << 30  # bytes that must be free: with less, a resumed machine would be paused again at once
+
+
+def require_writable_disk(run: Run, node: NodePlan) -> None:
+    """Check that a machine was not paused by a disk that can't be written; else resuming it would do no good.
+
+    :raises HostError: it was. A full pool is no obstacle any more once it has room.
+    """
+    trouble = domains.disk_trouble(run.conn, node.domain)
+    if trouble is None:
+        return
+    evidence = f"/var/log/libvirt/qemu/{node.domain}.log"
+    free = run.pool.free()
+    if trouble != "full":
+        raise HostError(
+            f"'{node.name}' is paused, because its disk can't be read or written.",
+            why="QEMU reports an input/output error of a file in the storage pool.",
+            cure=f"Check the disk under '{run.pool.folder}'. "
+            f"Then run 'virsh resume {node.domain}' and the same command.",
+            evidence=evidence,
+        )
+    if free < ROOM:
+        raise HostError(
+            f"'{node.name}' is paused, because the storage pool is full.",
+            why=f"'{run.pool.folder}' has {free} bytes free, and the machine needs more for its disk.",
+            cure="Make room: 'winlab image prune', or 'winlab destroy' for labs that nobody needs. "
+            f"Once {ROOM >> 30} GiB is free, the same command resumes the machine.",
+            evidence=evidence,
+        )
