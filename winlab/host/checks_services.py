@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import grp
-import json
 import os
 import pwd
 
@@ -132,15 +131,11 @@ def bridge(host: Host) -> list[Requirement]:
     """Whether the external bridge has its address, and whether its packets get out."""
     name = f"bridge {settings.BRIDGE}"
     why = "The host reaches labs through it, and labs reach the outside."
-    address = f"{host.facts.external_gateway}/{host.facts.external_network.prefixlen}"
-    said = run(["ip", "-j", "addr", "show", "dev", settings.BRIDGE], check=False, timeout=20)
-    if said.returncode != 0:
-        return [Requirement(name, Status.FAIL, "missing", why, SETUP)]
-    link = json.loads(said.stdout)[0]
-    have = [f"{item['local']}/{item['prefixlen']}" for item in link["addr_info"] if item["family"] == "inet"]
-    if address not in have or "UP" not in link["flags"]:
-        return [Requirement(name, Status.FAIL, f"is down or does not have its address {address}", why, SETUP)]
-    requirements = [Requirement(name, Status.OK, address, why)]
+    if trouble := fabric.bridge_trouble(host.facts.external_gateway, host.facts.external_network.prefixlen):
+        return [Requirement(name, Status.FAIL, trouble, why, SETUP)]
+    requirements = [
+        Requirement(name, Status.OK, f"{host.facts.external_gateway}/{host.facts.external_network.prefixlen}", why)
+    ]
     taken = subnet.collision(host.facts.external_cidr, subnet.used_here(settings.BRIDGE))
     if taken is not None:
         detail = f"{host.facts.external_cidr} is also in use elsewhere: {taken.how}"

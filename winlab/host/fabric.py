@@ -173,6 +173,18 @@ def ensure_address(gateway: str, prefix: int, progress: Progress) -> None:
         run(["ip", "link", "set", settings.BRIDGE, "up"], timeout=20)
 
 
+def bridge_trouble(gateway: str, prefix: int) -> str:
+    """What is wrong with the external bridge's address, as the end of a sentence; empty if nothing is."""
+    said = run(["ip", "-j", "addr", "show", "dev", settings.BRIDGE], check=False, timeout=20)
+    if said.returncode != 0:
+        return "is missing"
+    link = json.loads(said.stdout)[0]
+    have = [(item["local"], item["prefixlen"]) for item in link["addr_info"] if item["family"] == "inet"]
+    if (gateway, prefix) not in have or "UP" not in link["flags"]:
+        return f"is down or does not have its address {gateway}/{prefix}"
+    return ""
+
+
 def ensure_socket(record: Record, progress: Progress) -> None:
     """Open a socket of the northbound database to the group, besides root's own.
 

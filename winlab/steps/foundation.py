@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
+
+from winlab import settings
 from winlab.adapters.overlay import ovn
+from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import domains
 from winlab.design.render.topology import topology
 from winlab.engine.run import Run
 from winlab.engine.step import Step
-from winlab.errors import ConflictError
+from winlab.errors import ConflictError, HostError
 from winlab.events import Progress
+from winlab.host import fabric
 from winlab.steps.states import CREDENTIALS, NETWORK
+
+FOLLOW_SECONDS = 10.0  # that OVN's daemons may take on hardware; they usually take well under one
 
 
 def steps(run: Run) -> list[Step]:
@@ -29,13 +36,35 @@ def steps(run: Run) -> list[Step]:
     def make_network(progress: Progress) -> None:
         progress.say(f"switch, router, DHCP, DNS and NAT for {plan.network.cidr}")
         with ovn.connect() as northbound:
-            northbound.apply(topology(plan))
+            if not northbound.has(topology(plan)):
+                northbound.apply(topology(plan))
+            _require_host_network(run, northbound)
 
     def network_is_made() -> bool:
         with ovn.connect() as northbound:
-            return northbound.lab_plan(plan.lab) == plan.digest
+            if not northbound.has(topology(plan)):
+                return False
+            _require_host_network(run, northbound)
+            return True
 
     return [
         Step(CREDENTIALS(run.lab), make_credentials, lambda: folder.has_credentials_for(plan), usual=2),
         Step(NETWORK(run.lab), make_network, network_is_made, usual=1),
     ]
+
+
+def _require_host_network(run: Run, northbound: Northbound) -> None:
+    """Check, before machines boot, that the host reaches labs, and that OVN's daemons carry out what was written.
+
+    :raises HostError: the bridge does not have its address, or the daemons don't follow the database.
+    """
+    net = run.plan.network
+    if settings.northbound().startswith("unix:"):  # another host's bridge can't be seen from here
+        prefix = ipaddress.IPv4Network(net.external_cidr).prefixlen
+        if trouble := fabric.bridge_trouble(net.external_gateway, prefix):
+            raise HostError(
+                f"The bridge '{settings.BRIDGE}', by which this host reaches labs, {trouble}.",
+                why="Open vSwitch was restarted, or something removed the address.",
+                cure="Run 'sudo winlab host setup', then the same command again.",
+            )
+    northbound.await_followers(run.pace.silence(FOLLOW_SECONDS))

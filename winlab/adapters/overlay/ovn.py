@@ -6,6 +6,7 @@ options, DNS) are deleted by tag, together with the rows that belong to them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,14 +16,14 @@ from ovsdbapp.backend.ovs_idl import command, connection
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
+from winlab.adapters.overlay import rows
+from winlab.adapters.overlay.rows import POD_ROUTE, Row
 from winlab.design.plan import golden, tags
-from winlab.design.render.topology import Balancer, Policy, SwitchPort, Topology
+from winlab.design.render.topology import Topology
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 
-# seconds and counts: a failed API server is removed after some 15 s
-HEALTH_CHECK = {"interval": "5", "timeout": "10", "success_count": "1", "failure_count": "2"}
 TIMEOUT = 20  # seconds for one transaction
-POD_ROUTE = "winlab-pod-route"  # in external_ids of routes to the nodes' pod networks
+POLL = 0.1  # seconds between two looks at a sequence number
 
 
 class Northbound:
@@ -32,10 +33,48 @@ class Northbound:
         self._api = api
 
     def lab_plan(self, lab: str) -> str | None:
-        """The digest of the plan of the lab's network; None if there is no network."""
-        for row in self._rows("Logical_Switch", lab):
-            return cast(str, row.external_ids.get(tags.KEY_PLAN, ""))
+        """The digest of the plan that the lab's switch was made from; None if there is no switch."""
+        for row in self._api.tables["Logical_Switch"].rows.values():
+            if row.external_ids.get(tags.KEY) == lab:
+                return cast(str, row.external_ids.get(tags.KEY_PLAN, ""))
         return None
+
+    def has(self, topology: Topology) -> bool:
+        """Whether the lab's network is exactly this one: every row and every column that :meth:`apply` writes."""
+        lab, wanted = topology.external_ids[tags.KEY], rows.of(topology)
+        roots = [row for table in _tables(self._api) for row in table.rows.values()]
+        ports = [
+            port
+            for row in roots
+            if row._table.name == "Logical_Switch" and row.name == topology.external_switch
+            for port in row.ports
+        ]
+        return rows.same(wanted.roots, (row for row in roots if row.external_ids.get(tags.KEY) == lab)) and rows.same(
+            wanted.external, (port for port in ports if port.external_ids.get(tags.KEY) == lab)
+        )
+
+    def await_followers(self, seconds: float) -> None:
+        """Wait until northd and the controllers have processed everything written so far, as ``--wait=hv`` does.
+
+        :raises HostError: they have not within that time.
+        """
+        number = self._execute(_Count(self._api))
+        end = time.monotonic() + seconds
+        while True:
+            (row,) = self._api.tables["NB_Global"].rows.values()
+            if row.hv_cfg >= number:
+                return
+            if time.monotonic() > end:
+                break
+            time.sleep(POLL)
+        who = "OVN's northd does" if row.sb_cfg < number else "OVN's controller (or one of several) does"
+        raise HostError(
+            f"{who} not follow the northbound database.",
+            why=f"Changes of labs' networks were not processed within {seconds:.0f} s.",
+            cure="Run 'sudo winlab host setup'. If that does not help, look for a hypervisor that is gone in "
+            "'ovn-sbctl show', and remove it with 'ovn-sbctl chassis-del'.",
+            evidence="/var/log/ovn/ovn-northd.log and ovn-controller.log",
+        )
 
     def labs(self) -> set[str]:
         """The labs that have any row, without the host's own ("host")."""
@@ -82,12 +121,7 @@ class Northbound:
 
     def pod_routes(self, lab: str) -> dict[str, str]:
         """The routes to pod networks on the lab's router: network to next hop."""
-        return {
-            route.ip_prefix: route.nexthop
-            for router in self._rows("Logical_Router", lab)
-            for route in router.static_routes
-            if POD_ROUTE in route.external_ids
-        }
+        return {route.ip_prefix: route.nexthop for route in _pod_routes(self._api, lab)}
 
     def set_pod_routes(self, lab: str, routes: dict[str, str]) -> None:
         """Make these the only routes to pod networks on the lab's router."""
@@ -109,11 +143,6 @@ class Northbound:
                 cure="Run 'sudo winlab host setup', then the same command again; nothing was changed.",
                 evidence="/var/log/ovn/ovsdb-server-nb.log",
             ) from error
-
-    def _rows(self, table: str, lab: str) -> Iterator[Any]:
-        for row in self._api.tables[table].rows.values():
-            if row.external_ids.get(tags.KEY) == lab:
-                yield row
 
 
 def _taken(topology: Topology, owner: str, what: str) -> ConflictError:
@@ -141,127 +170,64 @@ class _Api(impl_idl.OvnNbApiIdlImpl):  # type: ignore[misc]
         self._link = link
 
 
-class _Apply(command.BaseCommand):  # type: ignore[misc]
-    """Write a topology; one transaction."""
+class _Write(command.BaseCommand):  # type: ignore[misc]
+    """Rows in a transaction; a row to which several others refer is inserted once."""
+
+    def __init__(self, api: Any) -> None:
+        super().__init__(api)
+        self._made: dict[Row, Any] = {}
+
+    def insert(self, txn: Any, row: Row) -> Any:
+        """Insert a row and those that it refers to."""
+        if row not in self._made:
+            columns = {name: self._value(txn, value) for name, value in row.columns.items()}
+            made = self._made[row] = txn.insert(self.api.tables[row.table])
+            for name, value in columns.items():
+                setattr(made, name, value)
+        return self._made[row]
+
+    def _value(self, txn: Any, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.insert(txn, one) if isinstance(one, Row) else one for one in value]
+        return value
+
+
+class _Apply(_Write):
+    """Write a lab's rows instead of those that it has; one transaction. The plan's routes to pod networks stay."""
 
     def __init__(self, api: Any, topology: Topology) -> None:
         super().__init__(api)
         self.topology = topology
 
     def run_idl(self, txn: Any) -> None:
-        top = self.topology
-        _delete(self.api, top.external_ids[tags.KEY])
+        self._made.clear()  # a transaction that met another one is tried again
+        top, wanted = self.topology, rows.of(self.topology)
+        lab, plan = top.external_ids[tags.KEY], top.external_ids[tags.KEY_PLAN]
+        kept = [
+            rows.route(route.ip_prefix, route.nexthop, dict(route.external_ids))
+            for route in _pod_routes(self.api, lab)
+            if route.external_ids.get(tags.KEY_PLAN) == plan
+        ]
+        _delete(self.api, lab)
         external = _external_switch(self.api, top.external_switch)
-        dhcp = self._insert(txn, "DHCP_Options", cidr=top.dhcp_cidr, options=top.dhcp_options)
-        dns = self._insert(txn, "DNS", records=top.dns)
-        balancers = self._balancers(txn)
-        self._insert(
-            txn,
-            "Logical_Switch",
-            name=top.switch,
-            other_config=top.switch_config,
-            dns_records=[dns],
-            load_balancer=[row for one, row in balancers if one.on_switch],
-            ports=[self._port(txn, port, dhcp) for port in top.ports],
-        )
-        hops = {"0.0.0.0/0": top.default_route, **dict.fromkeys(top.discarded, "discard")}
-        self._insert(
-            txn,
-            "Logical_Router",
-            name=top.router,
-            options=top.router_options,
-            ports=self._router_ports(txn),
-            nat=self._nats(txn),
-            policies=[self._policy(txn, policy) for policy in top.policies],
-            static_routes=[self._route(txn, prefix, hop) for prefix, hop in hops.items()],
-            # including the switch's: only the router answers ARP for an address that no port has
-            load_balancer=[row for _, row in balancers],
-        )
-        external.addvalue("ports", self._port(txn, top.external_port, dhcp))
-        for name in top.claims:
-            external.addvalue("ports", self._claim(txn, name))
-
-    def _route(self, txn: Any, prefix: str, hop: str) -> Any:
-        route = txn.insert(self.api.tables["Logical_Router_Static_Route"])
-        route.ip_prefix = prefix
-        route.nexthop = hop
-        route.external_ids = self.topology.external_ids
-        return route
-
-    def _policy(self, txn: Any, policy: Policy) -> Any:
-        row = txn.insert(self.api.tables["Logical_Router_Policy"])
-        row.priority = policy.priority
-        row.match = policy.match
-        row.action = policy.action
-        row.external_ids = self.topology.external_ids
-        return row
-
-    def _insert(self, txn: Any, table: str, **columns: Any) -> Any:
-        row = txn.insert(self.api.tables[table])
-        for name, value in columns.items():
-            setattr(row, name, value)
-        row.external_ids = self.topology.external_ids
-        return row
-
-    def _port(self, txn: Any, port: SwitchPort, dhcp: Any) -> Any:
-        row = txn.insert(self.api.tables["Logical_Switch_Port"])
-        row.name = port.name
-        row.addresses = [port.addresses]
-        row.port_security = [port.security] if port.security else []
-        row.type = port.type
-        row.options = dict(port.options)
-        row.external_ids = port.external_ids
-        if port.dhcp:
-            row.dhcpv4_options = dhcp
-        return row
-
-    def _claim(self, txn: Any, name: str) -> Any:
-        row = txn.insert(self.api.tables["Logical_Switch_Port"])
-        row.name = name
-        row.enabled = False
-        row.external_ids = self.topology.external_ids
-        return row
-
-    def _balancers(self, txn: Any) -> list[tuple[Balancer, Any]]:
-        rows = []
-        for one in self.topology.balancers:
-            check = self._insert(txn, "Load_Balancer_Health_Check", vip=one.vip, options=HEALTH_CHECK)
-            row = self._insert(
-                txn,
-                "Load_Balancer",
-                name=one.name,
-                protocol="tcp",
-                vips={one.vip: ",".join(one.backends)},
-                ip_port_mappings={address: f"{port}:{one.prober}" for address, port in one.ports},
-                health_check=[check],
-            )
-            rows.append((one, row))
-        return rows
-
-    def _router_ports(self, txn: Any) -> list[Any]:
-        rows = []
-        for port in self.topology.router_ports:
-            row = self._insert(txn, "Logical_Router_Port", name=port.name, mac=port.mac, networks=[port.network])
-            if port.gateway:
-                chassis = self._insert(txn, "Gateway_Chassis", name=f"{port.name}-{self.topology.chassis}", priority=1)
-                chassis.chassis_name = self.topology.chassis
-                row.gateway_chassis = [chassis]
-            rows.append(row)
-        return rows
-
-    def _nats(self, txn: Any) -> list[Any]:
-        rows = []
-        for nat in self.topology.nats:
-            row = txn.insert(self.api.tables["NAT"])
-            row.type = nat.type
-            row.external_ip = nat.external
-            row.logical_ip = nat.logical
-            row.external_ids = nat.external_ids
-            rows.append(row)
-        return rows
+        for row in wanted.roots:
+            made = self.insert(txn, row)
+            if row.table == "Logical_Router":
+                made.static_routes = [*made.static_routes, *(self.insert(txn, route) for route in kept)]
+        for port in wanted.external:
+            external.addvalue("ports", self.insert(txn, port))
 
 
-class _PodRoutes(command.BaseCommand):  # type: ignore[misc]
+class _Count(command.BaseCommand):  # type: ignore[misc]
+    """Raise the database's sequence number, which northd and the controllers report when they have followed."""
+
+    def run_idl(self, txn: Any) -> None:  # noqa: ARG002
+        (row,) = self.api.tables["NB_Global"].rows.values()
+        row.verify("nb_cfg")
+        self.result = row.nb_cfg = row.nb_cfg + 1
+
+
+class _PodRoutes(_Write):
     """Replace a lab's routes to pod networks; one transaction."""
 
     def __init__(self, api: Any, lab: str, routes: dict[str, str]) -> None:
@@ -270,6 +236,7 @@ class _PodRoutes(command.BaseCommand):  # type: ignore[misc]
         self.routes = routes
 
     def run_idl(self, txn: Any) -> None:
+        self._made.clear()
         for router in self.api.tables["Logical_Router"].rows.values():
             if router.external_ids.get(tags.KEY) != self.lab:
                 continue
@@ -277,11 +244,8 @@ class _PodRoutes(command.BaseCommand):  # type: ignore[misc]
                 if POD_ROUTE in route.external_ids:
                     router.delvalue("static_routes", route)
             for network, hop in self.routes.items():
-                route = txn.insert(self.api.tables["Logical_Router_Static_Route"])
-                route.ip_prefix = network
-                route.nexthop = hop
-                route.external_ids = {**router.external_ids, POD_ROUTE: "true"}
-                router.addvalue("static_routes", route)
+                made = rows.route(network, hop, {**router.external_ids, POD_ROUTE: "true"})
+                router.addvalue("static_routes", self.insert(txn, made))
 
 
 class _Remove(command.BaseCommand):  # type: ignore[misc]
@@ -293,6 +257,17 @@ class _Remove(command.BaseCommand):  # type: ignore[misc]
 
     def run_idl(self, txn: Any) -> None:  # noqa: ARG002
         self.result = _delete(self.api, self.lab)
+
+
+def _pod_routes(api: Any, lab: str) -> list[Any]:
+    """The rows of a lab's routes to pod networks."""
+    return [
+        route
+        for router in api.tables["Logical_Router"].rows.values()
+        if router.external_ids.get(tags.KEY) == lab
+        for route in router.static_routes
+        if POD_ROUTE in route.external_ids
+    ]
 
 
 def _delete(api: Any, lab: str) -> bool:

@@ -1,0 +1,113 @@
+"""When a lab's network counts as made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import plans
+import pytest
+import runs
+
+from winlab.adapters.overlay import ovn
+from winlab.design.render.topology import Topology, topology
+from winlab.engine.step import Step
+from winlab.errors import HostError
+from winlab.events import Quiet
+from winlab.host import fabric
+from winlab.steps import foundation
+
+PLAN = plans.make(plans.KVM, "1-0-1")
+
+
+class Overlay:
+    """It has one topology, and daemons that follow, or that don't."""
+
+    def __init__(self) -> None:
+        self.made: Topology | None = None
+        self.applied = 0
+        self.follows = True
+        self.waited: list[float] = []
+
+    def has(self, wanted: Topology) -> bool:
+        return self.made == wanted
+
+    def apply(self, wanted: Topology) -> None:
+        self.made = wanted
+        self.applied += 1
+
+    def await_followers(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        if not self.follows:
+            raise HostError("northd does not follow.")
+
+
+@pytest.fixture
+def overlay(monkeypatch: pytest.MonkeyPatch) -> Overlay:
+    made = Overlay()
+
+    @contextmanager
+    def connect() -> Iterator[Any]:
+        yield made
+
+    monkeypatch.setattr(ovn, "connect", connect)
+    monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: "")
+    return made
+
+
+def network() -> Step:
+    return runs.titled(foundation.steps(runs.run(PLAN)), "network")
+
+
+def test_a_network_with_one_other_row_is_made_again(overlay: Overlay) -> None:
+    step = network()
+    assert not step.done()
+    step.run(Quiet())
+    assert step.done()
+    overlay.made = topology(plans.make(plans.KVM.model_copy(update={"chassis": "another"}), "1-0-1"))
+    assert not step.done()
+    step.run(Quiet())
+    assert overlay.applied == 2
+    step.run(Quiet())
+    assert overlay.applied == 2  # what is right is not touched: machines may be using it
+    assert set(overlay.waited) == {foundation.FOLLOW_SECONDS}
+
+
+def test_daemons_that_do_not_follow_end_a_create_before_machines_boot(overlay: Overlay) -> None:
+    step = network()
+    overlay.follows = False
+    with pytest.raises(HostError, match="follow"):
+        step.run(Quiet())
+    with pytest.raises(HostError, match="follow"):
+        step.done()
+
+
+def test_a_bridge_without_its_address_is_told(overlay: Overlay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: "is missing")
+    with pytest.raises(HostError, match=r"'br-winlab'.* is missing") as caught:
+        network().run(Quiet())
+    assert "sudo winlab host setup" in caught.value.cure
+    monkeypatch.setenv("WINLAB_OVN_NB", "tcp:192.0.2.1:6641")  # of another host, whose bridge can't be seen
+    network().run(Quiet())
+
+
+@pytest.mark.parametrize(
+    ("flags", "local", "trouble"),
+    [
+        (["UP"], "172.31.240.1", ""),
+        (["UP"], "10.0.0.1", "does not have its address 172.31.240.1/20"),
+        ([], "172.31.240.1", "is down"),
+        (None, "", "is missing"),
+    ],
+)
+def test_what_is_wrong_with_the_bridge(
+    monkeypatch: pytest.MonkeyPatch, flags: list[str] | None, local: str, trouble: str
+) -> None:
+    link = {"flags": flags, "addr_info": [{"family": "inet", "local": local, "prefixlen": 20}]}
+    said = SimpleNamespace(returncode=int(flags is None), stdout=json.dumps([link]))
+    monkeypatch.setattr(fabric, "run", lambda *_, **__: said)
+    found = fabric.bridge_trouble("172.31.240.1", 20)
+    assert (trouble in found) if trouble else not found

@@ -1,0 +1,209 @@
+"""A lab's rows of OVN's northbound database as they should be: to be written, and compared with those that are there.
+
+Source: ovn-nb(5) for tables and columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from winlab.design.render.topology import SwitchPort, Topology
+
+# seconds and counts: a failed API server is removed after some 15 s
+HEALTH_CHECK = {"interval": "5", "timeout": "10", "success_count": "1", "failure_count": "2"}
+POD_ROUTE = "winlab-pod-route"  # in external_ids of routes to the nodes' pod networks
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One row. A value may be another row or a list of rows: the database then holds references to them."""
+
+    table: str
+    columns: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LabRows:
+    """All rows of a lab: those of root tables with everything below them, and its ports on the external switch."""
+
+    roots: tuple[Row, ...]
+    external: tuple[Row, ...]
+
+
+def of(top: Topology) -> LabRows:
+    """The rows of a topology."""
+    ids = top.external_ids
+    dhcp = Row("DHCP_Options", {"cidr": top.dhcp_cidr, "options": top.dhcp_options, "external_ids": ids})
+    dns = Row("DNS", {"records": top.dns, "external_ids": ids})
+    balancers = [(_balancer(top, number), one.on_switch) for number, one in enumerate(top.balancers)]
+    switch = Row(
+        "Logical_Switch",
+        {
+            "name": top.switch,
+            "other_config": top.switch_config,
+            "dns_records": [dns],
+            "load_balancer": [row for row, on_switch in balancers if on_switch],
+            "ports": [_port(port, dhcp) for port in top.ports],
+            "external_ids": ids,
+        },
+    )
+    hops = {"0.0.0.0/0": top.default_route, **dict.fromkeys(top.discarded, "discard")}
+    router = Row(
+        "Logical_Router",
+        {
+            "name": top.router,
+            "options": top.router_options,
+            "ports": _router_ports(top),
+            "nat": _nats(top),
+            "policies": _policies(top),
+            "static_routes": [route(prefix, hop, ids) for prefix, hop in hops.items()],
+            # including the switch's: only the router answers ARP for an address that no port has
+            "load_balancer": [row for row, _ in balancers],
+            "external_ids": ids,
+        },
+    )
+    external = (_port(top.external_port, dhcp), *(_claim(name, ids) for name in top.claims))
+    return LabRows((dhcp, dns, *(row for row, _ in balancers), switch, router), external)
+
+
+def route(prefix: str, hop: str, ids: dict[str, str]) -> Row:
+    """A static route of a router."""
+    return Row("Logical_Router_Static_Route", {"ip_prefix": prefix, "nexthop": hop, "external_ids": ids})
+
+
+def same(wanted: Iterable[Row], found: Iterable[Any]) -> bool:
+    """Whether rows of the database are the wanted ones, in any order: every column that winlab writes is compared.
+
+    Routes to pod networks are not: they come and go with the nodes.
+    """
+    wanted = list(wanted)
+    columns: dict[str, list[str]] = {}
+    _collect(wanted, columns)
+    return bool(_plain(wanted) == _there(list(found), columns))
+
+
+def _port(port: SwitchPort, dhcp: Row) -> Row:
+    return Row(
+        "Logical_Switch_Port",
+        {
+            "name": port.name,
+            "addresses": [port.addresses],
+            "port_security": [port.security] if port.security else [],
+            "enabled": [],
+            "type": port.type,
+            "options": dict(port.options),
+            "dhcpv4_options": [dhcp] if port.dhcp else [],
+            "external_ids": port.external_ids,
+        },
+    )
+
+
+def _claim(name: str, ids: dict[str, str]) -> Row:
+    """A port that nothing is plugged into: its name is what counts."""
+    nothing = {"addresses": [], "port_security": [], "type": "", "options": {}, "dhcpv4_options": []}
+    return Row("Logical_Switch_Port", {"name": name, **nothing, "enabled": [False], "external_ids": ids})
+
+
+def _policies(top: Topology) -> list[Row]:
+    return [
+        Row(
+            "Logical_Router_Policy",
+            {
+                "priority": policy.priority,
+                "match": policy.match,
+                "action": policy.action,
+                "external_ids": top.external_ids,
+            },
+        )
+        for policy in top.policies
+    ]
+
+
+def _balancer(top: Topology, number: int) -> Row:
+    one, ids = top.balancers[number], top.external_ids
+    check = Row("Load_Balancer_Health_Check", {"vip": one.vip, "options": HEALTH_CHECK, "external_ids": ids})
+    return Row(
+        "Load_Balancer",
+        {
+            "name": one.name,
+            "protocol": "tcp",
+            "vips": {one.vip: ",".join(one.backends)},
+            "ip_port_mappings": {address: f"{port}:{one.prober}" for address, port in one.ports},
+            "health_check": [check],
+            "external_ids": ids,
+        },
+    )
+
+
+def _router_ports(top: Topology) -> list[Row]:
+    found = []
+    for port in top.router_ports:
+        name = f"{port.name}-{top.chassis}"
+        chassis = {"name": name, "chassis_name": top.chassis, "priority": 1, "external_ids": top.external_ids}
+        found.append(
+            Row(
+                "Logical_Router_Port",
+                {
+                    "name": port.name,
+                    "mac": port.mac,
+                    "networks": [port.network],
+                    "gateway_chassis": [Row("Gateway_Chassis", chassis)] if port.gateway else [],
+                    "external_ids": top.external_ids,
+                },
+            )
+        )
+    return found
+
+
+def _nats(top: Topology) -> list[Row]:
+    return [
+        Row(
+            "NAT",
+            {
+                "type": nat.type,
+                "external_ip": nat.external,
+                "logical_ip": nat.logical,
+                "external_ids": nat.external_ids,
+            },
+        )
+        for nat in top.nats
+    ]
+
+
+def _collect(rows: Iterable[Row], columns: dict[str, list[str]]) -> None:
+    """Add the columns that are written, by table."""
+    for row in rows:
+        columns[row.table] = list(row.columns)
+        for value in row.columns.values():
+            if isinstance(value, list):
+                _collect((one for one in value if isinstance(one, Row)), columns)
+
+
+def _plain(value: Any) -> Any:
+    """A wanted value in a form that can be compared: the database does not tell one value from a set of one."""
+    if isinstance(value, Row):
+        return {name: _plain(one) for name, one in value.columns.items()}
+    if isinstance(value, list):
+        return sorted((one for item in value for one in _unpacked(_plain(item))), key=_order)
+    return value if isinstance(value, dict) else [value]
+
+
+def _there(value: Any, columns: dict[str, list[str]]) -> Any:
+    """A value of the database in the same form."""
+    if (table := getattr(value, "_table", None)) is not None:
+        return {name: _there(getattr(value, name), columns) for name in columns.get(table.name, ())}
+    if isinstance(value, list):
+        kept = [one for one in value if POD_ROUTE not in getattr(one, "external_ids", {})]
+        return sorted((one for item in kept for one in _unpacked(_there(item, columns))), key=_order)
+    return dict(value) if isinstance(value, dict) else [value]
+
+
+def _unpacked(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _order(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
