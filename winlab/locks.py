@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,3 +70,36 @@ def folder(path: Path) -> Iterator[bool]:
         yield True
     finally:
         os.close(handle)
+
+
+def signature() -> str:
+    """This process in a word each for host, boot, process id and start, for locks that the kernel does not release."""
+    return f"{platform.node()} {_boot()} {os.getpid()} {_start(os.getpid())}"
+
+
+def signer(text: str) -> int | None:
+    """The process id in a :func:`signature`; None if the text is none."""
+    words = text.split()
+    return int(words[2]) if len(words) == 4 and words[2].isdigit() else None
+
+
+def is_gone(text: str) -> bool:
+    """Whether the process of a :func:`signature` has surely ended: nothing is known of one on another host."""
+    pid = signer(text)
+    if pid is None or text.split()[0] != platform.node():
+        return False
+    _, boot, _, start = text.split()
+    return boot != _boot() or start != _start(pid)
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _start(pid: int) -> str:
+    """When a process started, in clock ticks since the boot (proc(5), stat); empty if there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].split()[19]  # the program's name before it may contain anything

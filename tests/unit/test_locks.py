@@ -48,3 +48,15 @@ def test_a_brief_lock_is_waited_for(tmp_path: Path) -> None:
         order.append("first")
     thread.join(5)
     assert order == ["first", "second"]
+
+
+def test_a_signature_says_whether_its_process_is_gone() -> None:
+    mine = locks.signature()
+    host, boot, pid, start = mine.split()
+    assert locks.signer(mine) == os.getpid()
+    assert not locks.is_gone(mine)
+    assert locks.is_gone(f"{host} {boot} {pid} 1")  # another process has its id now
+    assert locks.is_gone(f"{host} earlier {pid} {start}")
+    assert not locks.is_gone(f"elsewhere {boot} {pid} 1")
+    assert not locks.is_gone("")
+    assert not locks.is_gone("not a signature")

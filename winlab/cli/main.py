@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from winlab import __version__
-from winlab.cli import bundle, cluster, common, host, image, iso, lab, node, spec, test
+from winlab.cli import bundle, cluster, common, host, image, iso, lab, node, signals, spec, test
 from winlab.errors import ExitCode, LabError, WinlabError
+
+
+class _Interrupted(Exception):
+    """Ctrl-C, or a signal that counts as one, in a form that Typer passes on: it would end without a message."""
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _Interrupted from error
+
 
 app = typer.Typer(
     name="winlab",
+    cls=_Commands,
     help="A hybrid Kubernetes lab (Linux controllers, Windows workers) on your own hypervisor, in one command.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -71,10 +87,17 @@ def _end_json(error: BaseException) -> None:
 
 def main() -> None:
     """Run the command line; errors become one message and a documented exit code (docs/exit-codes.md)."""
+    with signals.as_interrupts():
+        _main()
+
+
+def _main() -> None:
     try:
         try:
             app()
-        except (Exception, KeyboardInterrupt) as error:
+        except _Interrupted as error:
+            raise KeyboardInterrupt from error
+        except Exception as error:
             _end_json(error)
             raise
     except WinlabError as error:
@@ -82,7 +105,8 @@ def main() -> None:
             raise
         common.say(explain(error), error=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        _end_json(error)
         common.say("winlab: interrupted. Nothing is lost: the same command carries on.", error=True)
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:

@@ -14,12 +14,13 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from winlab import locks, settings
 from winlab.adapters.kube import reduced, yamltext
 from winlab.adapters.kube.reduced import Identity
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError, together
@@ -30,6 +31,7 @@ LISTS = ("clusters", "users", "contexts")
 CURRENT = "current-context"
 DIRECT = "winlab.internal/direct"  # the extension of a kubeconfig's cluster that is reached without a proxy
 MERGED = "merged-kubeconfigs.json"  # in the lab's folder: the files that contain its entries
+LOCKED_BY = "winlab"  # what the content of our own lock begins with
 PATIENCE = 5.0  # seconds to wait for another program's lock
 
 
@@ -262,29 +264,58 @@ def _without(config: dict[str, Any], lab: str) -> dict[str, Any]:
 def _locked(path: Path) -> Iterator[None]:
     """Lock a kubeconfig as kubectl does while it writes: by making FILE.lock (client-go, tools/clientcmd, lockFile)."""
     lock = path.with_name(path.name + ".lock")
-    limit = time.monotonic() + PATIENCE
+    mine, limit = f"{LOCKED_BY} {locks.signature()}\n", time.monotonic() + PATIENCE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _not_written(path, error) from error
     while True:
         try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
+            handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             break
         except FileExistsError as error:
+            if _break_abandoned(lock):
+                continue
             if time.monotonic() > limit:
+                pid = _pid(lock)
                 raise ConflictError(
                     f"Another program is changing '{path}'.",
-                    why=f"'{lock}' exists.",
-                    cure="Remove that file if no kubectl is running.",
+                    why=f"'{lock}' exists." + (f" winlab's process {pid} made it." if pid else ""),
+                    cure=f"Wait for process {pid} to end." if pid else "Remove that file if no kubectl is running.",
                 ) from error
             time.sleep(0.1)
         except OSError as error:
             raise _not_written(path, error) from error
     try:
+        with os.fdopen(handle, "w") as file, suppress(OSError):  # the signature only helps those who find a stale lock
+            file.write(mine)
         yield
     finally:
         lock.unlink(missing_ok=True)
+
+
+def _break_abandoned(lock: Path) -> bool:
+    """Remove a lock whose winlab was killed; whether it was one. kubectl's own locks are empty and are left alone."""
+    state = settings.state_dir()
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with locks.briefly(state / "kubeconfig.lock"):  # otherwise a second winlab could remove the first one's new lock
+        found = _content(lock)
+        if not found.startswith(LOCKED_BY) or not locks.is_gone(found.removeprefix(LOCKED_BY)):
+            return False
+        lock.unlink(missing_ok=True)
+        return True
+
+
+def _pid(lock: Path) -> int | None:
+    found = _content(lock)
+    return locks.signer(found.removeprefix(LOCKED_BY)) if found.startswith(LOCKED_BY) else None
+
+
+def _content(lock: Path) -> str:
+    try:
+        return lock.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _write(path: Path, text: str) -> None:

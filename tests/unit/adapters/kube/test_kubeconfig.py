@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import certificates
 import pytest
 import yaml
 
+from winlab import locks
 from winlab.adapters.kube import kubeconfig, reduced, yamltext
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
 from winlab.lab_folder import LabFolder
@@ -209,6 +211,36 @@ def test_kubectls_own_lock_is_respected(file: Path, monkeypatch: pytest.MonkeyPa
         kubeconfig.merge(file, OWN, "lab", use=False)
     assert lock.exists()
     assert not file.exists()
+
+
+def test_a_lock_of_a_killed_winlab_is_broken(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubeconfig, "PATIENCE", 0.0)
+    lock = file.with_name("config.lock")
+    host, boot, pid, start = locks.signature().split()
+    for gone in (f"{host} {boot} {pid} 1", f"{host} another-boot {pid} {start}", f"{host} {boot} 4194305 {start}"):
+        lock.write_text(f"winlab {gone}\n")
+        kubeconfig.merge(file, OWN, "lab", use=False)
+        assert kubeconfig.unmerge(file, "lab")
+        assert not lock.exists()
+
+
+def test_a_lock_of_another_winlab_says_whose_it_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubeconfig, "PATIENCE", 0.0)
+    lock = file.with_name("config.lock")
+    mine = locks.signature()
+    for held in (mine, mine.replace(mine.split()[0], "another-host", 1)):
+        lock.write_text(f"winlab {held}\n")
+        with pytest.raises(ConflictError, match="Another program") as caught:
+            kubeconfig.merge(file, OWN, "lab", use=False)
+        assert str(os.getpid()) in caught.value.why
+        assert lock.exists()
+
+
+def test_a_lock_is_signed_while_it_is_held(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(kubeconfig, "_write", lambda *_: seen.append(file.with_name("config.lock").read_text()))
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    assert seen == [f"winlab {locks.signature()}\n"]
 
 
 def test_a_folder_that_cannot_be_written(file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
