@@ -10,12 +10,13 @@
     ├── kubeconfig              0600  the cluster's administrator
     ├── kubectl                        a link to the kubectl of the cluster's version, in the cache
     ├── journal.jsonl            0600  what every create did
-    ├── staging-*                0700  files on their way into the lab; swept when the lab is next changed
-    └── lock                           held while the lab is being changed
+    └── staging-*                0700  files on their way into the lab; swept when the lab is next changed
+    <state>/labs/<lab>.lock            held while the lab is being changed; beside the folder, which destroy removes
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -30,8 +31,10 @@ from winlab import events, files, locks, settings
 from winlab.design.plan import credentials
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan
-from winlab.errors import ConflictError, NotFoundError, WinlabError
-from winlab.events import Event, StepChecking, StepProgress
+from winlab.errors import AccessError, ConflictError, HostError, NotFoundError, WinlabError
+from winlab.events import Event, Progress, StepChecking, StepProgress
+
+CURE = "Give yourself that folder (it may be root's, from 'sudo winlab'), or name another in WINLAB_STATE."
 
 STAGING = "staging-"
 
@@ -48,21 +51,34 @@ class LabFolder:
         self.journal = self.path / "journal.jsonl"
         self.kubeconfig = self.path / "kubeconfig"
         self.kubectl = self.path / "kubectl"
+        self.lock = self.path.with_name(f"{lab}.lock")
+        self._journal_failed = False
 
     def make(self) -> None:
-        """Make the folder, for its owner alone."""
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.path.chmod(0o700)
+        """Make the folder, for its owner alone.
+
+        :raises HostError: there is no space.
+        :raises AccessError: it can't be made.
+        """
+        with _writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.path.chmod(0o700)
 
     def write(self, path: Path, text: str, mode: int = 0o600) -> None:
-        """Write a file in the folder atomically; it is never readable by others, not even briefly."""
+        """Write a file in the folder atomically; it is never readable by others, not even briefly.
+
+        :raises HostError: there is no space.
+        :raises AccessError: it can't be written.
+        """
         self.make()
-        files.write_atomic(path, text, mode=mode, durable=True)
+        with _writing(path):
+            files.write_atomic(path, text, mode=mode, durable=True)
 
     def credentials(self) -> Credentials:
         """The lab's credentials.
 
         :raises NotFoundError: this account does not have them, so it can't log in.
+        :raises AccessError: they can't be read.
         """
         path = self.path / "credentials.json"
         try:
@@ -72,6 +88,10 @@ class LabFolder:
                 f"The credentials of the lab '{self.lab}' are not in this account.",
                 why=f"'{path}' does not exist. Another user made the lab, or its folder was removed.",
                 cure="Use the account that made it; or 'winlab destroy' (which needs no credentials) and create anew.",
+            ) from error
+        except OSError as error:
+            raise AccessError(
+                f"The credentials of the lab '{self.lab}' can't be read.", why=str(error), cure=CURE, causes=[error]
             ) from error
         except ValidationError as error:
             raise WinlabError(
@@ -128,7 +148,7 @@ class LabFolder:
         new = not self.path.exists()
         try:
             with ExitStack() as stack:
-                with self._sweeping():
+                with self._sweeping(), _writing(self.path):
                     path = Path(tempfile.mkdtemp(prefix=STAGING, dir=self.path))
                     stack.callback(shutil.rmtree, path, ignore_errors=True)
                     stack.enter_context(locks.folder(path))
@@ -142,46 +162,93 @@ class LabFolder:
     def _sweeping(self) -> Iterator[None]:
         """Remove the staging folders of processes that were killed; nobody makes one inside the with-block."""
         self.make()
-        with locks.briefly(self.path.parent / "staging.lock"):
+        # no lab's own lock has this name
+        with locks.briefly(self.path.parent / ".staging.lock"):
             for path in self.path.glob(f"{STAGING}*"):
                 with suppress(OSError), locks.folder(path) as mine:
                     if mine:
                         shutil.rmtree(path, ignore_errors=True)
             yield
 
-    def record(self, event: Event) -> None:
-        """Add an event to the journal, unless it only reports a step's progress."""
+    def record(self, event: Event) -> str:
+        """Add an event to the journal, unless it only reports a step's progress. Never fails: work goes on without it.
+
+        :returns: why it can't be written, the first time that it can't; else empty.
+        """
         if isinstance(event, (StepChecking, StepProgress)):
-            return
-        self.make()
-        handle = os.open(self.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "a") as file:
-            file.write(json.dumps(events.record(event)) + "\n")
+            return ""
+        try:
+            self.make()
+            handle = os.open(self.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(handle, "a") as file:
+                file.write(json.dumps(events.record(event)) + "\n")
+        except (OSError, WinlabError) as error:
+            if not self._journal_failed:
+                self._journal_failed = True
+                return f"The journal '{self.journal}' can't be written: {str(error).splitlines()[0]}"
+        return ""
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the lab, so that no other winlab changes it.
 
         :raises ConflictError: another winlab is working on it.
+        :raises HostError: there is no space.
+        :raises AccessError: the lock can't be made.
         """
-        self.make()
-        lock = self.path / "lock"
-        with locks.attempt(lock) as mine:
+        with ExitStack() as held:
+            with _writing(self.lock):
+                self.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                mine = held.enter_context(locks.attempt(self.lock))
             if not mine:
-                holder = lock.read_text(encoding="ascii", errors="replace").strip()
                 raise ConflictError(
                     f"Another winlab is changing the lab '{self.lab}'.",
-                    why=f"Its process id is {holder or 'unknown'}.",
+                    why=f"Its process id is {locks.holder(self.lock)}.",
                     cure="Wait for it to end, or interrupt it.",
                 )
-            with self._sweeping():
-                pass
+            if self.path.exists():
+                with self._sweeping():
+                    pass
+            yield
+
+    @contextmanager
+    def held(self, progress: Progress, doing: str) -> Iterator[None]:
+        """Lock the lab as :meth:`locked` does; if another winlab is *doing* that, wait until it ends.
+
+        :raises HostError: there is no space.
+        :raises AccessError: the lock can't be made.
+        """
+        with ExitStack() as held:
+            with _writing(self.lock):
+                self.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                held.enter_context(locks.held(self.lock, progress, doing))
             yield
 
     def remove(self) -> None:
-        """Remove the folder and everything in it."""
-        if self.path.exists():
-            shutil.rmtree(self.path)
+        """Remove the folder and everything in it, and the lock, which the caller holds.
+
+        :raises AccessError: it can't be removed.
+        """
+        with _writing(self.path):
+            if self.path.exists():
+                shutil.rmtree(self.path)
+            self.lock.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Tell users of an :class:`OSError` at changing *path*."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise HostError(
+                f"There is no space left for '{path}'.",
+                why="Labs keep their credentials and journals there.",
+                cure="Free some space, or name another folder in WINLAB_STATE. Then run the same command again.",
+                causes=[error],
+            ) from error
+        raise AccessError(f"'{path}' can't be changed.", why=str(error), cure=CURE, causes=[error]) from error
 
 
 def labs() -> list[str]:

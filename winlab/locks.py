@@ -7,25 +7,37 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from winlab.events import Progress
 
 
 @contextmanager
 def attempt(path: Path) -> Iterator[bool]:
-    """Hold the lock file *path*; yields False if another process holds it."""
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    """Hold the lock file *path*; yields False if another process holds it. Its holder may remove the file.
+
+    :raises OSError: it can't be opened.
+    """
+    with _open(path, fcntl.LOCK_EX | fcntl.LOCK_NB) as file:
+        if file is None:
             yield False
             return
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        # who holds it is only for people: a full disk must not keep anybody from a lock
+        with suppress(OSError):
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         yield True  # closing the file releases the lock
+
+
+def holder(path: Path) -> str:
+    """The process id of whoever holds the lock file; ``?`` if that is not known."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip() or "?"
+    except OSError:
+        return "?"
 
 
 @contextmanager
@@ -40,18 +52,42 @@ def held(path: Path, progress: Progress, doing: str) -> Iterator[None]:
             if mine:
                 yield
                 return
-        holder = path.read_text(encoding="ascii", errors="replace").strip() or "?"
         waited = time.monotonic() - begun
-        progress.say(f"another winlab (process {holder}) is {doing}; waiting since {waited:.0f} s")
+        progress.say(f"another winlab (process {holder(path)}) is {doing}; waiting since {waited:.0f} s")
         time.sleep(0.5)
 
 
 @contextmanager
 def briefly(path: Path) -> Iterator[None]:
     """Hold the lock file *path*, which nobody holds for long: waits without reporting it."""
-    with path.open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with _open(path, fcntl.LOCK_EX):
         yield
+
+
+@contextmanager
+def _open(path: Path, how: int) -> Iterator[TextIO | None]:
+    """The locked file; None if another process holds it.
+
+    A file that was removed while we waited for its lock protects nothing: whoever comes next locks a new one.
+    """
+    while True:
+        with path.open("a+") as file:
+            try:
+                fcntl.flock(file, how)
+            except BlockingIOError:
+                yield None
+                return
+            if _is_at(path, file):
+                yield file
+                return
+
+
+def _is_at(path: Path, file: TextIO) -> bool:
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(file.fileno()))
 
 
 @contextmanager

@@ -60,3 +60,29 @@ def test_a_signature_says_whether_its_process_is_gone() -> None:
     assert not locks.is_gone(f"elsewhere {boot} {pid} 1")
     assert not locks.is_gone("")
     assert not locks.is_gone("not a signature")
+
+
+def test_a_lock_that_was_removed_meanwhile_protects_nothing(tmp_path: Path) -> None:
+    """The second waits for a lock whose holder removes it; the third must not get another lock at the same time."""
+    path, order = tmp_path / "lock", []
+    second_has_it, third_is_done = threading.Event(), threading.Event()
+
+    def second() -> None:
+        with locks.briefly(path):
+            second_has_it.set()
+            order.append("second")
+            third_is_done.wait(5)
+
+    with locks.briefly(path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.2)
+        path.unlink()
+    assert second_has_it.wait(5)
+    with locks.attempt(path) as mine:
+        assert not mine
+    third_is_done.set()
+    thread.join(5)
+    with locks.attempt(path) as mine:
+        assert mine
+    assert order == ["second"]

@@ -92,8 +92,10 @@ def create(
             found += recipe.golden_build(run, built, source, alone=until != "cluster")
 
         def listen(event: Event) -> None:
-            folder.record(event)
+            trouble = folder.record(event)
             tell(event)
+            if trouble:
+                tell(Note(lab=plan.lab, text=trouble))
 
         forecast = Forecast(run.pace.known, [plan, *built])
         engine.run(forecast.steps(recipe.once(found)), listen, plan.lab)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
-from winlab import locks
 from winlab.adapters.overlay import ovn
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import StoragePool
@@ -119,7 +117,7 @@ def lacking(
         if present(builder):
             continue
         folder = site.folder(builder.lab)
-        held.enter_context(locks.held(_lock(builder.lab, site), progress, "making this golden image"))
+        held.enter_context(folder.held(progress, "making this golden image"))
         if present(builder):
             continue
         folder.write(folder.path / WANTED_BY, plan.lab)
@@ -135,13 +133,6 @@ def _placed(plan: Plan, builder: Plan) -> Plan:
         if standing is not None and (same := next((one for one in places if one.digest == standing), None)):
             return same
         return next((one for one in places if northbound.holder(topology(one)) is None), builder)
-
-
-def _lock(lab: str, site: Site) -> Path:
-    """The lock held while a golden image is made. It is beside the builder's folder, which is removed at the end."""
-    base = site.folder(lab).path.parent
-    base.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return base / f"{lab}.lock"
 
 
 def build(
@@ -185,11 +176,11 @@ def build(
 def abandon(lab: str, site: Site, destroy: Callable[[str], object]) -> None:
     """Remove half-made golden images that this lab's create began and nobody is working on now."""
     for other in site.folders():
-        folder = site.folder(other).path
-        note = folder / WANTED_BY
+        folder = site.folder(other)
+        note = folder.path / WANTED_BY
         if not other.startswith(GOLDEN) or not note.exists() or note.read_text(encoding="utf-8").strip() != lab:
             continue
-        with locks.attempt(_lock(other, site)) as mine:
-            if mine:
-                with suppress(ConflictError):
-                    destroy(other)
+        with suppress(ConflictError):
+            with folder.locked():
+                pass  # nobody is making it; destroy takes the same lock
+            destroy(other)
