@@ -20,7 +20,8 @@ HEAD = """\
 
 Long-running commands report progress as events. With `--output json` each event is one JSON object, on a line of the
 standard output. `RunEnded` is the last event, also if the command fails; a command with a result prints it after that.
-A lab's journal (`<state>/labs/<lab>/journal.jsonl`) has all events except `StepChecking` and `StepProgress`.
+A lab's journal (`<state>/labs/<lab>/journal.jsonl`) has all events except `StepChecking` and `StepProgress`;
+if it can't be written, a `Note` says so once.
 In Python a listener is any function that takes an event of `winlab.events`.
 
 The field `event` names the class. Fields may be added at any time; if a field is removed or changes its meaning,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeAlias
 
 import libvirt
@@ -52,13 +52,41 @@ def connected(uri: str | None = None) -> Iterator[libvirt.virConnect]:
     try:
         yield conn
     finally:
-        conn.close()
+        with suppress(libvirt.libvirtError):  # it was lost
+            conn.close()
 
 
 @contextmanager
 def explained(what: str, cure: str = "", evidence: str = "") -> Iterator[None]:
-    """Turn libvirt's errors in the block into a :class:`WinlabError` that says *what*."""
+    """Turn libvirt's errors in the block into a :class:`WinlabError` that says *what*.
+
+    :raises HostError: the connection was lost.
+    """
     try:
         yield
     except libvirt.libvirtError as error:
-        raise WinlabError(what, why=str(error), cure=cure, evidence=evidence) from error
+        raise _lost(error) or WinlabError(what, why=str(error), cure=cure, evidence=evidence) from error
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Turn libvirt's errors in the block into a :class:`HostError`; also a decorator for functions that only ask it."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        raise _lost(error) or HostError(
+            "libvirt does not answer a question.",
+            why=str(error),
+            cure="Run 'winlab doctor'; then the same command again.",
+        ) from error
+
+
+def _lost(error: libvirt.libvirtError) -> HostError | None:
+    """The error for a connection that ended, as when libvirt was restarted; None: it was something else."""
+    if error.get_error_domain() != libvirt.VIR_FROM_RPC:
+        return None
+    return HostError(
+        "The connection to libvirt was lost.",
+        why=f"libvirt was restarted or stopped: {error}",
+        cure="Run the same command again: it resumes. If libvirt does not run, 'sudo winlab host setup' starts it.",
+    )

@@ -15,7 +15,7 @@ import libvirt
 from lxml import etree
 
 from winlab.adapters.vm import screen
-from winlab.adapters.vm.connection import explained
+from winlab.adapters.vm.connection import answering, explained
 from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
 from winlab.errors import ConflictError, NotFoundError, WinlabError
@@ -42,6 +42,7 @@ class Machine:
     tag: Tag
 
 
+@answering()
 def machines(conn: libvirt.virConnect, lab: str | None = None) -> list[Machine]:
     """All domains that carry winlab's tag, of one lab or of all, sorted."""
     found = []
@@ -56,6 +57,7 @@ def machines(conn: libvirt.virConnect, lab: str | None = None) -> list[Machine]:
     return sorted(found, key=lambda machine: (machine.tag.lab, machine.tag.role, machine.tag.node))
 
 
+@answering()
 def find(conn: libvirt.virConnect, name: str) -> libvirt.virDomain | None:
     """The domain *name*, or None."""
     try:
@@ -77,6 +79,7 @@ def get(conn: libvirt.virConnect, name: str) -> libvirt.virDomain:
     return domain
 
 
+@answering()
 def tag_of(conn: libvirt.virConnect, name: str) -> Tag | None:
     """The tag of the domain *name*; None if there is no such domain.
 
@@ -99,22 +102,24 @@ def is_running(conn: libvirt.virConnect, name: str) -> bool:
     return state(conn, name) == "running"
 
 
+@answering()
 def state(conn: libvirt.virConnect, name: str) -> str:
     """The domain's state in a word; ``gone`` if there is none."""
     domain = find(conn, name)
     return "gone" if domain is None else STATES.get(domain.state()[0], "unknown")
 
 
+@answering()
 def disk_trouble(conn: libvirt.virConnect, name: str) -> Literal["full", "failed"] | None:
     """Why QEMU paused the domain, if a disk is the cause: no space was left for it, or it can't be read or written."""
     domain = find(conn, name)
     if domain is None or domain.state() != [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR]:
         return None
-    with explained(f"The disks of '{name}' can't be looked at."):
-        errors = domain.diskErrors()
+    errors = domain.diskErrors()
     return "full" if libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE in errors.values() else "failed"
 
 
+@answering()
 def was_shut_down(conn: libvirt.virConnect, name: str) -> bool:
     """Whether the domain is off because its guest shut down, not because its power or process ended.
 
@@ -124,6 +129,7 @@ def was_shut_down(conn: libvirt.virConnect, name: str) -> bool:
     return bool(found == libvirt.VIR_DOMAIN_SHUTOFF and reason == libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN)
 
 
+@answering()
 def inserted(conn: libvirt.virConnect, name: str) -> dict[str, Path]:
     """The files of the CDs in the domain's drives, by target name."""
     domain = find(conn, name)
@@ -134,6 +140,7 @@ def inserted(conn: libvirt.virConnect, name: str) -> dict[str, Path]:
     return {str(disk.find("target").get("dev")): Path(str(disk.find("source").get("file"))) for disk in cds}
 
 
+@answering()
 def medium(conn: libvirt.virConnect, name: str, target: str) -> Path | None:
     """The file of the CD that is in a drive now; None if the drive is empty or there is no such domain."""
     domain = find(conn, name)
@@ -143,6 +150,7 @@ def medium(conn: libvirt.virConnect, name: str, target: str) -> Path | None:
     return None if source is None else Path(str(source.get("file")))
 
 
+@answering()
 def has_disk(conn: libvirt.virConnect, name: str, target: str) -> bool:
     """Whether the domain has a disk with this target name."""
     return (
@@ -162,6 +170,7 @@ def attach(conn: libvirt.virConnect, name: str, target: str, path: Path) -> None
         domain.attachDeviceFlags(disk, flags)
 
 
+@answering()
 def files(conn: libvirt.virConnect) -> set[str]:
     """The paths of all files that are disks or CDs of any domain."""
     found = set()
@@ -234,6 +243,7 @@ def remove(conn: libvirt.virConnect, name: str) -> bool:
     return True
 
 
+@answering()
 def free_memory_mib(conn: libvirt.virConnect) -> int:
     """How much memory the hypervisor could give to guests now, in MiB: free memory and caches."""
     found = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
@@ -267,6 +277,7 @@ def reset(conn: libvirt.virConnect, name: str) -> None:
         get(conn, name).reset(0)
 
 
+@answering()
 def vnc(conn: libvirt.virConnect, name: str) -> tuple[str, int]:
     """Where the domain's VNC server listens: address and port.
 

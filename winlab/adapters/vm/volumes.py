@@ -18,7 +18,7 @@ from lxml import etree
 from lxml.builder import E as X
 
 from winlab import settings
-from winlab.adapters.vm.connection import explained
+from winlab.adapters.vm.connection import answering, explained
 from winlab.errors import HostError, NotFoundError, WinlabError
 
 CHUNK = 1 << 18
@@ -61,15 +61,18 @@ class StoragePool:
                     time.sleep(1)
 
     @property
+    @answering()
     def folder(self) -> Path:
         """The pool's path on the hypervisor."""
         return Path(str(etree.fromstring(self._pool.XMLDesc(0).encode()).findtext("target/path")))
 
+    @answering()
     def free(self) -> int:
         """How many bytes are free on the pool's file system."""
         self.refresh()
         return int(self._pool.info()[3])
 
+    @answering()
     def names(self, prefix: str = "") -> list[str]:
         """The names of the volumes that begin with *prefix*, sorted."""
         with _pool_lock:
@@ -87,14 +90,17 @@ class StoragePool:
         """Whether a base volume exists with all of its content."""
         return self.exists(name) and self.exists(name + MARKER)
 
+    @answering()
     def path(self, name: str) -> Path:
         """The volume's path on the hypervisor."""
         return Path(self._get(name).path())
 
+    @answering()
     def capacity(self, name: str) -> int:
         """The volume's size as a guest sees it, in bytes."""
         return int(self._get(name).info()[1])
 
+    @answering()
     def backing(self, name: str) -> Path | None:
         """The path, on the hypervisor, of a volume's backing file; None if it has none."""
         path = etree.fromstring(self._get(name).XMLDesc(0).encode()).findtext("backingStore/path")
@@ -154,6 +160,7 @@ class StoragePool:
         time.sleep(5)
         return not self.is_complete(name) and self.allocation(name) == before
 
+    @answering()
     def allocation(self, name: str) -> int:
         """How many bytes of the pool the volume takes; -1 if there is no such volume."""
         volume = self._find(name)
@@ -238,6 +245,7 @@ class StoragePool:
             volume.delete(0)
         return True
 
+    @answering()
     def _find(self, name: str) -> libvirt.virStorageVol | None:
         with _pool_lock:
             try:

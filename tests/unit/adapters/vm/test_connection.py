@@ -1,0 +1,81 @@
+"""libvirt that is restarted, or fails, in the middle of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import libvirt
+import pytest
+
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.connection import explained
+from winlab.adapters.vm.volumes import StoragePool
+from winlab.errors import HostError, WinlabError
+
+
+def error(domain: int, text: str) -> libvirt.libvirtError:
+    """As libvirt-python makes it: code, domain, message, level, three texts, two numbers."""
+    made = libvirt.libvirtError(text)
+    made.err = (libvirt.VIR_ERR_INTERNAL_ERROR, domain, text, 2, "", "", "", 0, 0)
+    return made
+
+
+# what a connection says after libvirtd was killed (libvirt 9.0)
+GONE = error(libvirt.VIR_FROM_RPC, "internal error: client socket is closed")
+OTHER = error(libvirt.VIR_FROM_QEMU, "internal error: cannot parse json")
+
+
+class Broken:
+    """Every call fails; what must work for a pool to be found does."""
+
+    def __init__(self, failure: libvirt.libvirtError, **works: Any) -> None:
+        self.failure = failure
+        self.works = works
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.works:
+            return self.works[name]
+
+        def fail(*_: object) -> None:
+            raise self.failure
+
+        return fail
+
+
+ASKED: dict[str, Callable[[Any], object]] = {
+    "machines": domains.machines,
+    "find": lambda conn: domains.find(conn, "x"),
+    "state": lambda conn: domains.state(conn, "x"),
+    "tag": lambda conn: domains.tag_of(conn, "x"),
+    "memory": domains.free_memory_mib,
+    "files": domains.files,
+    "volume": lambda conn: StoragePool(conn).exists("x"),
+    "names": lambda conn: StoragePool(conn).names(),
+    "folder": lambda conn: StoragePool(conn).folder,
+}
+
+
+@pytest.mark.parametrize("failure", [GONE, OTHER])
+@pytest.mark.parametrize("what", ASKED)
+def test_every_question_fails_as_the_host(what: str, failure: libvirt.libvirtError) -> None:
+    pool = Broken(failure, isActive=lambda: True)
+    with pytest.raises(HostError) as caught:
+        ASKED[what](cast(Any, Broken(failure, storagePoolLookupByName=lambda _: pool)))
+    assert "same command again" in caught.value.cure
+    assert str(failure) in caught.value.why
+
+
+def test_a_change_that_fails_says_what_and_a_lost_connection_says_that() -> None:
+    with pytest.raises(WinlabError, match=r"^The CD can't be changed") as caught, explained("The CD can't be changed."):
+        raise OTHER
+    assert not isinstance(caught.value, HostError)
+    with pytest.raises(HostError, match="connection to libvirt was lost"), explained("The CD can't be changed."):
+        raise GONE
+
+
+def test_what_is_no_trouble_stays_so() -> None:
+    missing = libvirt.libvirtError("no domain")
+    missing.err = (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_FROM_QEMU, "no domain", 2, "", "", "", 0, 0)
+    conn = cast(Any, Broken(missing))
+    assert domains.find(conn, "x") is None
