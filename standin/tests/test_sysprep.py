@@ -44,7 +44,10 @@ def test_generalizing_takes_the_identity_away_and_switches_off(machine: Machine)
         machine.c(name).parent.mkdir(parents=True, exist_ok=True)
         machine.c(name).write_text("x")
     (machine.config / sysprep.STATE_FILE).write_text(json.dumps({"name": "GOLDEN", "phase": "done"}))
-    found = sysprep.seal(machine, {"generalize": GENERALIZE})
+    told = sysprep.seal(machine, {"generalize": GENERALIZE, "begin": False})
+    assert sysprep.sealed(machine, {}) == {"running": False, "errors": []}  # nothing was done
+    found = sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True})
+    assert found == told
     assert found["evaluation_minutes"] == 180 * 24 * 60
     assert not any(machine.c(name).exists() for name in sysprep.IDENTITY)
     assert not list(machine.c("ProgramData/ssh").iterdir())
@@ -65,16 +68,16 @@ def test_generalizing_takes_the_identity_away_and_switches_off(machine: Machine)
 )
 def test_sysprep_refuses_other_answer_files(machine: Machine, text: str, says: str) -> None:
     with pytest.raises(ScriptError, match=says):
-        sysprep.seal(machine, {"generalize": text})
+        sysprep.seal(machine, {"generalize": text, "begin": True})
 
 
 def test_sysprep_does_not_begin_while_a_restart_is_due(machine: Machine) -> None:
     players.features(machine, {"release": "2022", "features": ["Containers"]})
-    assert sysprep.seal(machine, {"generalize": GENERALIZE}) == {"restart": True}
+    assert sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True}) == {"restart": True}
     assert isinstance(machine.world, Computer)
     assert machine.world.asked == []
     players.settle_features(machine.config)
-    assert not sysprep.seal(machine, {"generalize": GENERALIZE})["restart"]
+    assert not sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True})["restart"]
     assert machine.world.asked == ["poweroff"]
 
 
@@ -83,7 +86,7 @@ def test_sysprep_refuses_a_node_of_a_cluster(machine: Machine) -> None:
         machine.c(name).parent.mkdir(parents=True, exist_ok=True)
         machine.c(name).write_text("x")
     with pytest.raises(ScriptError, match="has joined a cluster"):
-        sysprep.seal(machine, {"generalize": GENERALIZE})
+        sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True})
 
 
 def answers(folder: Path, *, install: bool) -> Path:

@@ -171,7 +171,7 @@ class Updated(Restart):
 
 
 class Sealing(Restart):
-    """Sysprep was started, unless a restart is needed first: then nothing else is reported."""
+    """What is known of Windows before sysprep, unless a restart is needed first: then nothing else is reported."""
 
     build: str = ""
     evaluation_minutes: int | None = None  # None: not an evaluation
@@ -374,11 +374,12 @@ class Updates(Call[Updated]):
 
 @dataclass(frozen=True, kw_only=True)
 class Seal(Call[Sealing]):
-    """Start sysprep."""
+    """Start sysprep, or only report what is known before it starts."""
 
     script, on = "seal", WINDOWS
     generalize: str  # the text of an answer file
     superseded: bool  # whether to remove components that updates have replaced
+    begin: bool  # False: report only; so winlab can note the facts before sysprep runs
 
 
 @dataclass(frozen=True)

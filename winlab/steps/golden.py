@@ -1,7 +1,7 @@
 """Steps that make a golden image: install, prepare, seal, fetch, and remove the machine it was made in.
 
-The machine is in a lab of its own, so that an interrupted build is resumed like any lab. Once sysprep has begun, winlab
-changes nothing in the machine any more: a note in the lab's folder says so.
+The machine is in a lab of its own, so that an interrupted build is resumed like any lab. Before sysprep begins, a note
+in the lab's folder says so; from then on winlab changes nothing else in the machine any more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.step import Load, Step
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import GuestError, StalledError, WinlabError, together
+from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError, together
 from winlab.events import Progress
 from winlab.steps import evidence
 from winlab.steps.images import refuse_other_content
@@ -46,7 +46,7 @@ RESTARTS = 2  # of a Windows with a pending restart, before sysprep
 
 
 def is_sealed(run: Run) -> bool:
-    """Whether sysprep has begun in the builder's machine."""
+    """Whether sysprep has begun in the builder's machine, or was about to when winlab was killed."""
     return (run.folder.path / NOTE).exists()
 
 
@@ -143,21 +143,28 @@ class _Build:
             require_writable_disk(self.run, self.node)
             domains.resume(self.run.conn, self.node.domain)
         with self.run.node(self.node) as there:
-            if not self.note.exists():
-                found = self._start_sysprep(there, progress)
-                self.run.folder.write(self.note, json.dumps({**found.model_dump(), "time": time.time()}))
+            if self.note.exists():
+                self._resume(there, progress)
+            else:
+                self._start_sysprep(there, progress)
             there.disconnect()
             self._await_off(progress)
 
-    def _start_sysprep(self, there: NodeScripts, progress: Progress) -> contract.Sealing:
+    def _start_sysprep(self, there: NodeScripts, progress: Progress) -> None:
         """Restart Windows while a restart is pending, since sysprep would refuse to run; then start sysprep.
+
+        The facts are noted before sysprep starts: if winlab is killed right after, the machine is off sooner or later,
+        and nobody could ask it any more.
 
         :raises GuestError: a restart is still pending after several restarts.
         """
-        text = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
-        call = contract.Seal(generalize=text, superseded=self.node.windows.updates)
         restarts = 0
-        while (found := there.run(call, progress.say)).restart:
+        while True:
+            found = there.run(self._call(begin=False), progress.say)
+            if not found.restart:
+                self.run.folder.write(self.note, json.dumps({**found.model_dump(), "time": time.time()}))
+                if self._begin(there, progress):
+                    return
             if restarts == RESTARTS:
                 raise GuestError(
                     f"Windows in '{self.node.name}' still has a restart pending, and sysprep refuses to run.",
@@ -167,7 +174,43 @@ class _Build:
                 )
             restarts += 1
             windows_node.restart(self.run, self.node, there, progress)
-        return found
+
+    def _begin(self, there: NodeScripts, progress: Progress) -> bool:
+        """Start sysprep; False if Windows must be restarted first. Without sysprep, the note goes."""
+        try:
+            if not there.run(self._call(begin=True), progress.say).restart:
+                return True
+        except UnreachableError:
+            raise  # it may have started
+        except GuestError:
+            self.note.unlink(missing_ok=True)
+            raise
+        self.note.unlink(missing_ok=True)
+        return False
+
+    def _call(self, *, begin: bool) -> contract.Seal:
+        text = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
+        return contract.Seal(generalize=text, superseded=self.node.windows.updates, begin=begin)
+
+    def _resume(self, there: NodeScripts, progress: Progress) -> None:
+        """Start sysprep if the machine runs without it: winlab was killed after the note, and before it started.
+
+        A machine that does not answer, or is off, is past that.
+        """
+        for _ in range(2):  # sysprep may just have ended, and the machine still be on for a moment
+            if domains.state(self.run.conn, self.node.domain) != "running":
+                return
+            try:
+                found = there.run(contract.Sealed())
+            except WinlabError:
+                return
+            if found.running or found.errors:
+                return
+            there.disconnect()
+            progress.say("looking whether sysprep runs")
+            time.sleep(ASK)
+        if not self._begin(there, progress):
+            self._start_sysprep(there, progress)
 
     def _await_off(self, progress: Progress) -> None:
         asked = time.monotonic()

@@ -37,7 +37,7 @@ IDENTITY = (
 
 
 def seal(machine: Machine, given: Settings) -> dict[str, Any]:
-    """seal.ps1: clean up, generalize, switch off; nothing of that while a restart is due."""
+    """seal.ps1: clean up, generalize, switch off; nothing of that while a restart is due, or before it is to begin."""
     text = str(given.get("generalize", ""))
     if not text.strip():
         raise ScriptError("settings.generalize is empty: it must be the text of an answer file.")
@@ -54,6 +54,12 @@ def seal(machine: Machine, given: Settings) -> dict[str, Any]:
         answer.check(root, "generalize", r"C:\winlab\generalize.xml")
     except AnswerError as error:
         raise ScriptError(f"sysprep.exe : {error} ({error.detail})") from error
+    if given.get("begin"):
+        _generalize(machine)
+    return {"restart": False, "build": f"{BUILD}.{REVISION}", "evaluation_minutes": EVALUATION, "rearms": 5}
+
+
+def _generalize(machine: Machine) -> None:
     machine.tell("winlab: cleaning up")
     for name in ("kube-proxy", "kubelet", "containerd"):
         if machine.services.state(name) == "running":
@@ -65,7 +71,6 @@ def seal(machine: Machine, given: Settings) -> dict[str, Any]:
     (machine.config / STATE_FILE).write_text(json.dumps({"phase": GENERALIZED}))
     machine.world.settle()
     machine.world.power("poweroff", SWITCH_OFF)
-    return {"restart": False, "build": f"{BUILD}.{REVISION}", "evaluation_minutes": EVALUATION, "rearms": 5}
 
 
 def sealed(machine: Machine, given: Settings) -> dict[str, Any]:

@@ -6,14 +6,17 @@ import json
 from collections.abc import Iterator
 from typing import Any, cast
 
+import answers
 import libvirt
 import pytest
 import runs
 from clones import REHEARSAL, make
 
 from winlab.adapters.vm.connection import Connection, connected
+from winlab.design import contract
+from winlab.design.contract import Call, R
 from winlab.engine.step import Step
-from winlab.errors import GuestError
+from winlab.errors import GuestError, UnreachableError
 from winlab.events import Quiet
 from winlab.lab_folder import LabFolder
 from winlab.steps import evidence, golden, recipe
@@ -21,7 +24,24 @@ from winlab.steps.payload import Supply
 
 
 class Guest:
-    """A machine that nobody can log in to any more."""
+    """A machine that nobody can log in to any more, unless it is told that sysprep does not run in it."""
+
+    def __init__(self) -> None:
+        self.answers = False
+        self.asked: list[str] = []
+        self.noted: list[bool] = []
+        self.killed = False
+        self.note = LabFolder("").path
+
+    def run(self, call: Call[R], *_: Any) -> R:
+        if not self.answers:
+            raise UnreachableError("It does not answer.")
+        if isinstance(call, contract.Seal):
+            self.noted.append(self.note.exists())
+            if call.begin and self.killed:
+                raise KeyboardInterrupt  # as near to a kill as a test comes
+        self.asked.append("look" if isinstance(call, contract.Seal) and not call.begin else call.script)
+        return answers.result(call, {"running": False, "errors": []} if call.script == "sealed" else {"restart": False})
 
     def disconnect(self) -> None:
         pass
@@ -44,8 +64,10 @@ class Builder:
         )
         self.domain = conn.defineXML(self._xml)
         self.domain.create()
+        self.guest = Guest()
+        self.guest.note = self.note
         steps = recipe.golden_build(
-            runs.run(plan, conn=conn, guest=Guest()), plan.builders, Supply(cast(Any, None)), alone=False
+            runs.run(plan, conn=conn, guest=self.guest), plan.builders, Supply(cast(Any, None)), alone=False
         )
         self.step: Step = runs.titled(steps, "seal golden")
 
@@ -101,3 +123,32 @@ def test_sysprep_is_waited_for_by_the_next_create_too(
         with pytest.raises(GuestError, match="interrupted"):
             builder.step.run(Quiet())
     assert builder.step.done() is orderly
+
+
+def test_a_kill_right_after_sysprep_began_loses_nothing(builder: Builder) -> None:
+    """The note with the facts is there before sysprep is; so the next create waits for the machine to go off."""
+    builder.note.unlink()
+    builder.guest.answers = builder.guest.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        builder.step.run(Quiet())
+    assert builder.guest.asked == ["look"]
+    assert builder.guest.noted == [False, True]
+    builder.domain.shutdown()
+    assert builder.step.done()
+    assert "build" in json.loads(builder.note.read_text())
+
+
+def test_a_kill_right_before_sysprep_began_starts_it(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder.guest.answers = True
+    sleeps = 0
+
+    def slept() -> None:
+        nonlocal sleeps
+        sleeps += 1
+        if "seal" in builder.guest.asked:
+            builder.domain.shutdown()
+
+    runs.clock(monkeypatch, golden).sleeping = slept
+    builder.step.run(Quiet())
+    assert builder.guest.asked[:3] == ["sealed", "sealed", "seal"]
+    assert builder.step.done()

@@ -1,7 +1,8 @@
 # Makes this Windows the model of others: cleans up, then sysprep generalizes it and switches it off. Settings:
 # generalize, the text of the answer file for that pass alone; superseded, whether what updates have replaced goes,
-# which takes many minutes. While the result says "restart", nothing was done: Windows must be restarted and this script
-# run again. Else the result comes before sysprep is done: then the machine is off. sealed.ps1 says how far it is.
+# which takes many minutes; begin: else nothing is done, and the result comes for winlab to note it. While the result
+# says "restart", nothing was done: Windows must be restarted and this script run again. Else the result comes before
+# sysprep is done: then the machine is off. sealed.ps1 says how far it is.
 . (Join-Path $PSScriptRoot 'common.ps1')
 
 $Sysprep = 'C:\Windows\System32\Sysprep'
@@ -36,19 +37,12 @@ function Remove-UserApps {
     }
 }
 
-Invoke-Step {
-    $settings = Read-Settings @($input)
-    $text = "$($settings.generalize)"
-    if (-not $text) { throw 'settings.generalize is empty: it must be the text of an answer file.' }
-    if (Test-Joined) { throw 'This node has joined a cluster: what is made of it would carry its identity.' }
-    if (Test-AnyRestartPending) { return @{ restart = $true } }
-    $licence = Get-Licence
-    $version = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
-
+# Cleans up, and starts sysprep with the answer file of this text
+function Start-Sysprep($Text, $Superseded) {
     Write-Progressing 'cleaning up'
     Stop-Running @('kube-proxy', 'kubelet', 'containerd') | Out-Null
     Remove-UserApps
-    if ($settings.superseded) {
+    if ($Superseded) {
         # With /ResetBase the updates that are in can't be taken out any more
         Write-Progressing 'removing what updates have replaced'
         Invoke-Native 'dism.exe' @('/Online', '/Cleanup-Image', '/StartComponentCleanup', '/ResetBase') {
@@ -69,11 +63,22 @@ Invoke-Step {
 
     # A process of this session would end with it; one that WMI starts does not. /mode:vm: the clones have the same
     # virtual hardware; with Hyper-V installed nothing else works
-    Write-Text $Answers $text | Out-Null
+    Write-Text $Answers $Text | Out-Null
     Write-Progressing 'starting sysprep'
     $command = "$Sysprep\sysprep.exe /generalize /oobe /shutdown /quiet /mode:vm /unattend:$Answers"
     $answer = Invoke-CimMethod -ClassName Win32_Process -MethodName Create -Arguments @{ CommandLine = $command }
     if ($answer.ReturnValue -ne 0) { throw "sysprep.exe could not be started (code $($answer.ReturnValue))." }
+}
+
+Invoke-Step {
+    $settings = Read-Settings @($input)
+    $text = "$($settings.generalize)"
+    if (-not $text) { throw 'settings.generalize is empty: it must be the text of an answer file.' }
+    if (Test-Joined) { throw 'This node has joined a cluster: what is made of it would carry its identity.' }
+    if (Test-AnyRestartPending) { return @{ restart = $true } }
+    $licence = Get-Licence
+    $version = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
+    if ($settings.begin) { Start-Sysprep $text $settings.superseded }
     return @{
         restart = $false
         build = "$($version.CurrentBuild).$($version.UBR)"

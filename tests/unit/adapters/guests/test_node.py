@@ -225,7 +225,7 @@ def test_what_only_another_winlab_tells_is_left_alone(login: Callable[[str, Gues
 
 
 def test_a_seal_that_needs_no_restart_tells_the_rest() -> None:
-    call = contract.Seal(generalize="", superseded=False)
+    call = contract.Seal(generalize="", superseded=False, begin=True)
     assert call.read({"restart": True}, "golden").restart
     whole = {"restart": False, "build": "20348.1", "evaluation_minutes": None, "rearms": 3}
     assert call.read(whole, "golden").model_dump() == whole

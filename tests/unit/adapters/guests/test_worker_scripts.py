@@ -76,7 +76,7 @@ def test_each_state_refuses_without_the_one_before(name: str, refusals: list[str
 def test_nothing_is_sealed_while_a_restart_is_due() -> None:
     step = text("seal").split("Invoke-Step {")[1]
     asks = step.index("if (Test-AnyRestartPending) { return @{ restart = $true } }")
-    first = re.search(r"Remove-|Set-|Stop-Running|Invoke-Native|Write-Text", step)
+    first = re.search(r"Start-Sysprep|Remove-|Set-|Stop-Running|Invoke-Native|Write-Text", step)
     assert first is not None
     assert asks < first.start()
     assert "restart = $false" in step[asks:]
