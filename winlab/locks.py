@@ -110,7 +110,7 @@ def folder(path: Path) -> Iterator[bool]:
 
 def signature() -> str:
     """This process in a word each for host, boot, process id and start, for locks that the kernel does not release."""
-    return f"{platform.node()} {_boot()} {os.getpid()} {_start(os.getpid())}"
+    return f"{_host()} {_boot()} {os.getpid()} {_start(os.getpid())}"
 
 
 def signer(text: str) -> int | None:
@@ -122,10 +122,20 @@ def signer(text: str) -> int | None:
 def is_gone(text: str) -> bool:
     """Whether the process of a :func:`signature` has surely ended: nothing is known of one on another host."""
     pid = signer(text)
-    if pid is None or text.split()[0] != platform.node():
+    if pid is None or not is_here(text):
         return False
     _, boot, _, start = text.split()
     return boot != _boot() or start != _start(pid)
+
+
+def is_here(text: str) -> bool:
+    """Whether a text is the :func:`signature` of a process on this host that can be seen from here, gone or not."""
+    return signer(text) is not None and text.split()[0] == _host()
+
+
+def _host() -> str:
+    """This host, or this container: processes of another one have ids of their own."""
+    return f"{platform.node()}/{Path('/proc/self/ns/pid').stat().st_ino}"
 
 
 def _boot() -> str:

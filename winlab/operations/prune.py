@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import MARKER, StoragePool
+from winlab.adapters.vm.volumes import CLAIM, MARKER, StoragePool
 from winlab.design.catalog.recipes import Recipe, has_builder
 from winlab.design.plan import golden
 from winlab.errors import ConflictError, HostError
@@ -96,6 +96,11 @@ def _prune_pool(pool: StoragePool, inserted: set[str], *, waiting: bool) -> None
     for name in pool.names("base-"):
         if waiting and name.startswith(PREFIX):
             continue
+        if name.endswith(CLAIM):
+            base = name.removesuffix(CLAIM)
+            if not pool.exists(base) and pool.is_abandoned(base):
+                pool.delete(name)
+            continue
         if name.endswith(MARKER):
             if not pool.exists(name.removesuffix(MARKER)):
                 pool.delete(name)
@@ -106,6 +111,7 @@ def _prune_pool(pool: StoragePool, inserted: set[str], *, waiting: bool) -> None
 def _delete(pool: StoragePool, name: str) -> None:
     pool.delete(name + MARKER)
     pool.delete(name)
+    pool.delete(name + CLAIM)
 
 
 def _standing(pool: StoragePool) -> dict[str, list[str]]:

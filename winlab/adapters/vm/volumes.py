@@ -1,30 +1,34 @@
 """Storage volumes through libvirt's storage API, so that a remote hypervisor needs no file access.
 
 Volumes carry their owner in their names: ``<lab>.<node>.<what>``; a lab's name has no dot. Volumes that labs share are
-named ``base-<what>-<key>``. A base volume is complete if, and only if, its marker ``<name>.complete``
-exists: the marker is made last.
+named ``base-<what>-<key>``. A base volume is complete if, and only if, its marker ``<name>.complete`` exists and says
+its size: the marker is made last and deleted first. Whoever makes a base volume holds its claim, ``<name>.claim``.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import libvirt
 from lxml import etree
 from lxml.builder import E as X
 
-from winlab import settings
+from winlab import locks, settings
 from winlab.adapters.vm.connection import answering, explained
 from winlab.errors import HostError, NotFoundError, WinlabError
 
 CHUNK = 1 << 18
 MOST = 16 << 20  # bytes of a log that are read at once; virtlogd begins another file at 2 MiB
 MARKER = ".complete"
-ABANDONED = 60.0  # seconds without growth after which nobody is writing an incomplete base volume
+CLAIM = ".claim"
+# seconds without growth after which nobody is writing a base volume that has no marker, and no claim from this host
+ABANDONED = 60.0
 REFRESH_TRIES = 60
 _pool_lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
 
@@ -87,8 +91,17 @@ class StoragePool:
         return self._find(name) is not None
 
     def is_complete(self, name: str) -> bool:
-        """Whether a base volume exists with all of its content."""
-        return self.exists(name) and self.exists(name + MARKER)
+        """Whether a base volume exists with all of its content.
+
+        After a power cut it may be shorter than its marker says. The markers of earlier versions say nothing.
+        """
+        if not self.exists(name) or not self.exists(name + MARKER):
+            return False
+        said = self.download(name + MARKER)
+        try:
+            return not said or int(json.loads(said)["size"]) == self._physical(name)
+        except (ValueError, KeyError, TypeError):
+            return False
 
     @answering()
     def path(self, name: str) -> Path:
@@ -131,31 +144,71 @@ class StoragePool:
     def upload_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
         """Make a base volume, or wait for another winlab that is making it.
 
-        libvirt refuses a second volume of the same name, so making it is the lock. One that has stopped growing was
-        left by a winlab that was killed, and is made again.
+        libvirt refuses a second volume of the same name, so making the claim is the lock. A claim whose process is
+        gone counts for nothing.
         """
-        grown, since = -1, time.monotonic()
         while not self.is_complete(name):
-            try:
-                with _pool_lock:
-                    xml = _volume_xml(name, "raw", source.stat().st_size)
-                    volume = self._pool.createXML(etree.tostring(xml, encoding="unicode"), 0)
-            except libvirt.libvirtError as error:
-                if error.get_error_code() != libvirt.VIR_ERR_STORAGE_VOL_EXIST:
-                    raise _no_volume(name, error) from error
-                tell("another winlab is uploading it", None)
-                size = self.allocation(name)
-                if size != grown:
-                    grown, since = size, time.monotonic()
-                elif time.monotonic() - since > ABANDONED:
-                    self.delete(name)
-                time.sleep(1)
-                continue
-            self._fill(name, volume, source, lambda fraction: tell("uploading into the pool", fraction))
-            self._create(name + MARKER, _volume_xml(name + MARKER, "raw", 0))
+            with self._claimed(name, tell) as mine:
+                if not mine or self.is_complete(name):
+                    continue
+                if self.exists(name) and not self._stands_still(name, tell):
+                    continue  # an earlier version is making it, without a claim
+                self.delete(name + MARKER)
+                volume = self._create(name, _volume_xml(name, "raw", source.stat().st_size))
+                size, digest = self._fill(
+                    name, volume, source, lambda fraction: tell("uploading into the pool", fraction)
+                )
+                if self._claimant(name) != locks.signature():
+                    continue  # somebody deleted the claim, and may have replaced the volume
+                self._write(name + MARKER, json.dumps({"size": size, "sha256": digest}).encode())
+
+    @contextmanager
+    def _claimed(self, name: str, tell: Callable[[str, float | None], None]) -> Iterator[bool]:
+        """Hold the claim of a base volume; yields False, after a second, if another winlab holds it."""
+        claim, mine = name + CLAIM, locks.signature()
+        if locks.is_gone(self._claimant(name)):
+            self.delete(claim)
+            self.delete(name)  # half of it, perhaps: nobody else could have finished it
+        try:
+            with _pool_lock:
+                xml = _volume_xml(claim, "raw", len(mine))
+                volume = self._pool.createXML(etree.tostring(xml, encoding="unicode"), 0)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_STORAGE_VOL_EXIST:
+                raise _no_volume(claim, error) from error
+            claimant = self._claimant(name)
+            tell(f"another winlab (process {locks.signer(claimant) or '?'}) is uploading it", None)
+            if not locks.is_here(claimant) and self._stands_still(name, tell):
+                self.delete(claim)  # of another host, or killed before it was signed
+            time.sleep(1)
+            yield False
+            return
+        try:
+            self._send(claim, volume, len(mine), [mine.encode()])
+            yield True
+        finally:
+            if self._claimant(name) in ("", mine):
+                self.delete(claim)
+
+    def _claimant(self, name: str) -> str:
+        """Who claims a base volume (:func:`locks.signature`); empty if nobody does."""
+        return self.download(name + CLAIM).decode(errors="replace").strip("\0")
+
+    def _stands_still(self, name: str, tell: Callable[[str, float | None], None]) -> bool:
+        """Whether an incomplete volume does not change for so long that nobody can be writing it."""
+        before, since = self.allocation(name), time.monotonic()
+        while time.monotonic() - since < ABANDONED:
+            tell("another winlab may be uploading it", None)
+            time.sleep(1)
+            if self.is_complete(name) or self.allocation(name) != before:
+                return False
+        return True
 
     def is_abandoned(self, name: str) -> bool:
-        """Whether a base volume without its marker has stopped growing. Takes some seconds."""
+        """Whether nobody is making a base volume that is incomplete. Takes some seconds without a claim."""
+        claimant = self._claimant(name)
+        if locks.is_here(claimant):
+            return locks.is_gone(claimant)
         before = self.allocation(name)
         time.sleep(5)
         return not self.is_complete(name) and self.allocation(name) == before
@@ -166,23 +219,49 @@ class StoragePool:
         volume = self._find(name)
         return -1 if volume is None else int(volume.info()[2])
 
-    def _fill(self, name: str, volume: libvirt.virStorageVol, source: Path, tell: Callable[[float], None]) -> None:
-        size = source.stat().st_size
+    def _physical(self, name: str) -> int:
+        """The size of a volume's file in bytes."""
+        with answering():
+            return int(self._get(name).infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2])
+
+    def _fill(
+        self, name: str, volume: libvirt.virStorageVol, source: Path, tell: Callable[[float], None]
+    ) -> tuple[int, str]:
+        """Upload a file; returns how many bytes that were, and their SHA-256."""
+        size, digest, sent = source.stat().st_size, hashlib.sha256(), 0
+
+        def chunks() -> Iterator[bytes]:
+            nonlocal sent
+            with source.open("rb") as file:
+                while chunk := file.read(CHUNK):
+                    yield chunk
+                    digest.update(chunk)
+                    sent += len(chunk)
+                    tell(sent / size)
+
+        self._send(name, volume, size, chunks())
+        self.refresh()
+        return sent, digest.hexdigest()
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Make a small volume with this content."""
+        self._send(name, self._create(name, _volume_xml(name, "raw", len(content))), len(content), [content])
+
+    def _send(self, name: str, volume: libvirt.virStorageVol, size: int, chunks: Iterable[bytes]) -> None:
         stream = self._conn.newStream(0)
-        with source.open("rb") as file, explained(f"The upload of '{source}' to the volume '{name}' failed."):
+        with explained(f"The upload to the volume '{name}' failed."):
             try:
                 volume.upload(stream, 0, size, 0)
-                while chunk := file.read(CHUNK):
+                for chunk in chunks:
                     view = chunk
                     while view:
                         view = view[stream.send(view) :]
-                    tell(file.tell() / size)
                 stream.finish()
             except BaseException:
-                stream.abort()
+                with suppress(libvirt.libvirtError):  # the connection may be lost
+                    stream.abort()
                 self.delete(name)
                 raise
-        self.refresh()
 
     def download(self, name: str, offset: int = 0, most: int = MOST) -> bytes:
         """The volume's content from *offset* on, at most *most* bytes. Empty if there is no such volume."""

@@ -1,0 +1,265 @@
+"""Base volumes: complete only with a marker that fits, and made by one winlab at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import libvirt
+import pytest
+from lxml import etree
+
+from winlab import locks
+from winlab.adapters.vm import volumes
+from winlab.adapters.vm.volumes import CLAIM, MARKER, StoragePool
+
+NAME = "base-x-1.iso"
+
+
+def refusal(code: int) -> libvirt.libvirtError:
+    made = libvirt.libvirtError("refused")
+    made.err = (code, libvirt.VIR_FROM_STORAGE, "refused", 2, "", "", "", 0, 0)
+    return made
+
+
+class Stream:
+    """Bytes on their way into a volume, or out of it."""
+
+    def __init__(self, on_send: Callable[[], object]) -> None:
+        self.volume: Volume | None = None
+        self.at = 0
+        self.on_send = on_send
+
+    def send(self, data: bytes) -> int:
+        assert self.volume is not None
+        self.on_send()
+        self.volume.content[self.at : self.at + len(data)] = data
+        self.at += len(data)
+        return len(data)
+
+    def recv(self, size: int) -> bytes:
+        assert self.volume is not None
+        self.at += size
+        return bytes(self.volume.content[self.at - size : self.at])
+
+    def finish(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class Volume:
+    def __init__(self, host: Host, name: str) -> None:
+        self.host = host
+        self.name = name
+        self.content = bytearray()
+
+    def upload(self, stream: Stream, *_: int) -> None:
+        stream.volume = self
+
+    def download(self, stream: Stream, offset: int, *_: int) -> None:
+        stream.volume, stream.at = self, offset
+
+    def info(self) -> list[int]:
+        return [0, len(self.content), len(self.content)]
+
+    def infoFlags(self, flags: int) -> list[int]:
+        assert flags == libvirt.VIR_STORAGE_VOL_GET_PHYSICAL
+        return self.info()
+
+    def delete(self, _flags: int) -> None:
+        del self.host.volumes[self.name]
+
+
+class Host:
+    """A hypervisor's pool, in memory."""
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, Volume] = {}
+        self.log: list[str] = []
+        self.on_send: Callable[[], object] = lambda: None
+
+    def storagePoolLookupByName(self, _: str) -> Any:
+        return SimpleNamespace(
+            isActive=lambda: True,
+            refresh=lambda _: None,
+            createXML=self._create,
+            storageVolLookupByName=self._find,
+            listVolumes=lambda: list(self.volumes),
+        )
+
+    def newStream(self, _: int) -> Stream:
+        return Stream(self.on_send)
+
+    def put(self, name: str, content: bytes = b"") -> None:
+        self.volumes[name] = Volume(self, name)
+        self.volumes[name].content[:] = content
+
+    def _create(self, xml: str, _flags: int) -> Volume:
+        name = str(etree.fromstring(xml).findtext("name"))
+        if name in self.volumes:
+            raise refusal(libvirt.VIR_ERR_STORAGE_VOL_EXIST)
+        self.put(name)
+        self.log.append(name)
+        return self.volumes[name]
+
+    def _find(self, name: str) -> Volume:
+        if name not in self.volumes:
+            raise refusal(libvirt.VIR_ERR_NO_STORAGE_VOL)
+        return self.volumes[name]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.at: dict[float, Callable[[], object]] = {}
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        for when in [when for when in self.at if when <= self.now]:
+            self.at.pop(when)()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    made = Clock()
+    monkeypatch.setattr(volumes, "time", made)
+    return made
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+@pytest.fixture
+def pool(host: Host, clock: Clock) -> StoragePool:
+    return StoragePool(cast(Any, host))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source"
+    path.write_bytes(b"0123456789" * 100_000)
+    return path
+
+
+def upload(pool: StoragePool, source: Path) -> list[str]:
+    said: list[str] = []
+    pool.upload_base(NAME, source, lambda text, _: said.append(text))
+    return said
+
+
+def test_a_marker_says_size_and_digest(pool: StoragePool, host: Host, source: Path) -> None:
+    upload(pool, source)
+    assert pool.is_complete(NAME)
+    assert json.loads(host.volumes[NAME + MARKER].content) == {
+        "size": 1_000_000,
+        "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
+    }
+    assert sorted(host.volumes) == [NAME, NAME + MARKER]
+    upload(pool, source)
+    assert host.log.count(NAME) == 1
+
+
+def test_a_volume_that_lost_its_end_is_not_complete(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
+    """A power cut kept the marker and not all of the data."""
+    upload(pool, source)
+    del host.volumes[NAME].content[500_000:]
+    assert not pool.is_complete(NAME)
+    upload(pool, source)
+    assert pool.is_complete(NAME)
+    assert bytes(host.volumes[NAME].content) == source.read_bytes()
+
+
+def test_a_marker_of_an_earlier_version_is_valid(pool: StoragePool, host: Host, source: Path) -> None:
+    host.put(NAME, b"content")
+    host.put(NAME + MARKER)
+    assert pool.is_complete(NAME)
+    upload(pool, source)
+    assert host.log == []
+
+
+def test_a_marker_without_its_volume_makes_nothing_complete(pool: StoragePool, host: Host, source: Path) -> None:
+    """It was deleted by hand; then winlab is killed in the middle of the next upload."""
+    host.put(NAME + MARKER)
+
+    def killed() -> None:
+        if NAME in host.volumes:
+            raise KeyboardInterrupt
+
+    host.on_send = killed
+    with pytest.raises(KeyboardInterrupt):
+        upload(pool, source)
+    assert NAME + MARKER not in host.volumes
+    host.put(NAME, b"half")
+    assert not pool.is_complete(NAME)
+
+
+def test_what_a_killed_winlab_left_is_taken_over_at_once(
+    pool: StoragePool, host: Host, source: Path, clock: Clock
+) -> None:
+    words = locks.signature().split()
+    host.put(NAME, b"half")
+    host.put(NAME + CLAIM, " ".join([*words[:3], "1"]).encode())  # another process had this id
+    upload(pool, source)
+    assert pool.is_complete(NAME)
+    assert clock.now == 0
+    assert NAME + CLAIM not in host.volumes
+
+
+def test_a_stopped_winlab_is_waited_for(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
+    """Its upload stands still for longer than anybody would wait; it may go on at any time."""
+    host.put(NAME, b"half")
+    host.put(NAME + CLAIM, locks.signature().encode())
+
+    def ends() -> None:
+        host.volumes[NAME].content[:] = b"whole"
+        host.put(NAME + MARKER, json.dumps({"size": 5}).encode())
+        del host.volumes[NAME + CLAIM]
+
+    clock.at[10 * volumes.ABANDONED] = ends
+    said = upload(pool, source)
+    assert bytes(host.volumes[NAME].content) == b"whole"
+    assert f"process {locks.signer(locks.signature())}" in said[0]
+
+
+@pytest.mark.parametrize("claim", [None, b"", b"elsewhere boot 1 1"])
+def test_without_a_claim_of_this_host_growth_decides(
+    pool: StoragePool, host: Host, source: Path, clock: Clock, claim: bytes | None
+) -> None:
+    host.put(NAME, b"half")
+    if claim is not None:
+        host.put(NAME + CLAIM, claim)
+    clock.at[volumes.ABANDONED - 5] = lambda: host.volumes[NAME].content.extend(b"more")
+    upload(pool, source)
+    assert pool.is_complete(NAME)
+    assert clock.now >= 2 * volumes.ABANDONED - 5
+
+
+def test_nobody_marks_what_another_one_made(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
+    """The claim went while this winlab uploaded: somebody deleted it, and may have replaced the volume."""
+    lost: list[bool] = []
+
+    def lose() -> None:
+        if NAME in host.volumes and not lost:
+            lost.append(True)
+            del host.volumes[NAME + CLAIM]
+
+    host.on_send = lose
+    upload(pool, source)
+    assert host.log.count(NAME) == 2  # made again, under a claim that stayed
+    assert pool.is_complete(NAME)
+
+
+def test_who_is_abandoned(pool: StoragePool, host: Host) -> None:
+    host.put(NAME, b"half")
+    assert pool.is_abandoned(NAME)
+    host.put(NAME + CLAIM, locks.signature().encode())
+    assert not pool.is_abandoned(NAME)
