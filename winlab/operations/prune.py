@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
@@ -45,7 +46,7 @@ def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
     kept.update(newest.values())
     freed = cache.prune(kept)
     with suppress(HostError), site.storage() as (conn, pool):  # a host without libvirt has no volumes to prune
-        _prune_pool(pool, domains.files(conn), waiting=_one_waits(conn))
+        _prune_pool(pool, partial(domains.files, conn), waiting=_one_waits(conn))
     return freed
 
 
@@ -69,16 +70,22 @@ def _remove_base(pool: StoragePool, name: str) -> None:
     pool.refresh()
     if not pool.exists(name):
         return
-    labs = sorted({above.split(".")[0] for above in _standing(pool).get(str(pool.path(name)), ())})
+    path = str(pool.path(name))
+    _refuse_used(pool, path)
+    if not pool.is_complete(name) and not pool.is_abandoned(name):
+        raise ConflictError("Another winlab is uploading this image.", cure="Wait until it ends, or interrupt it.")
+    if not pool.retire(name, lambda: path in _standing(pool)):
+        _refuse_used(pool, path)
+
+
+def _refuse_used(pool: StoragePool, path: str) -> None:
+    labs = sorted({above.split(".")[0] for above in _standing(pool).get(path, ())})
     if labs:
         raise ConflictError(
             "Labs are based on this golden image.",
             why=f"They are: {', '.join(labs)}.",
             cure="Remove them first: " + ", ".join(f"'winlab destroy --lab {lab}'" for lab in labs) + ".",
         )
-    if not pool.is_complete(name) and not pool.is_abandoned(name):
-        raise ConflictError("Another winlab is uploading this image.", cure="Wait until it ends, or interrupt it.")
-    _delete(pool, name)
 
 
 def _one_waits(conn: Connection) -> bool:
@@ -90,9 +97,16 @@ def _one_waits(conn: Connection) -> bool:
     return False
 
 
-def _prune_pool(pool: StoragePool, inserted: set[str], *, waiting: bool) -> None:
+def _prune_pool(pool: StoragePool, inserted: Callable[[], set[str]], *, waiting: bool) -> None:
     pool.refresh()
-    used = inserted | _standing(pool).keys()
+
+    def used() -> set[str]:
+        return inserted() | _standing(pool).keys()
+
+    def is_used(path: str) -> bool:
+        return path in used()
+
+    before = used()
     for name in pool.names("base-"):
         if waiting and name.startswith(PREFIX):
             continue
@@ -104,14 +118,10 @@ def _prune_pool(pool: StoragePool, inserted: set[str], *, waiting: bool) -> None
         if name.endswith(MARKER):
             if not pool.exists(name.removesuffix(MARKER)):
                 pool.delete(name)
-        elif str(pool.path(name)) not in used and (pool.is_complete(name) or pool.is_abandoned(name)):
-            _delete(pool, name)
-
-
-def _delete(pool: StoragePool, name: str) -> None:
-    pool.delete(name + MARKER)
-    pool.delete(name)
-    pool.delete(name + CLAIM)
+            continue
+        path = str(pool.path(name))
+        if path not in before and (pool.is_complete(name) or pool.is_abandoned(name)):
+            pool.retire(name, partial(is_used, path))
 
 
 def _standing(pool: StoragePool) -> dict[str, list[str]]:

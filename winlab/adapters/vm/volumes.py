@@ -21,7 +21,7 @@ from lxml.builder import E as X
 
 from winlab import locks, settings
 from winlab.adapters.vm.connection import answering, explained
-from winlab.errors import HostError, NotFoundError, WinlabError
+from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 
 CHUNK = 1 << 18
 MOST = 16 << 20  # bytes of a log that are read at once; virtlogd begins another file at 2 MiB
@@ -123,6 +123,7 @@ class StoragePool:
         """Make a qcow2 volume, empty or over *backing*. An existing one of that name is replaced.
 
         :param capacity_mib: at least the size of *backing*, which is also the default.
+        :raises ConflictError: *backing* was being removed meanwhile.
         """
         capacity = (capacity_mib or 0) << 20
         xml = _volume_xml(name, "qcow2", capacity)
@@ -132,6 +133,29 @@ class StoragePool:
             xml = _volume_xml(name, "qcow2", capacity)
             xml.append(X.backingStore(X.path(str(self.path(backing))), X.format(type=kind)))
         self._create(name, xml)
+        # retire() deletes the marker before it looks for overlays: it sees this one, or we see no marker
+        if backing is not None and not self.is_complete(backing):
+            self.delete(name)
+            raise ConflictError(
+                f"The base volume '{backing}' was removed while a disk was made over it.",
+                why="Another winlab is pruning images.",
+                cure="Run the same command again; it uploads the image anew.",
+            )
+
+    def retire(self, name: str, is_used: Callable[[], bool]) -> bool:
+        """Delete a base volume with its marker and claim, unless somebody uses it; whether it was deleted.
+
+        :param is_used: looks whether any machine or other volume needs it.
+        """
+        marker = self.download(name + MARKER)
+        was_complete = self.delete(name + MARKER)
+        if is_used():
+            if was_complete:
+                self._write(name + MARKER, marker)
+            return False
+        self.delete(name)
+        self.delete(name + CLAIM)
+        return True
 
     def upload(self, name: str, source: Path) -> None:
         """Make a volume with the content of a local file. An existing one of that name is replaced.
@@ -245,7 +269,9 @@ class StoragePool:
 
     def _write(self, name: str, content: bytes) -> None:
         """Make a small volume with this content."""
-        self._send(name, self._create(name, _volume_xml(name, "raw", len(content))), len(content), [content])
+        volume = self._create(name, _volume_xml(name, "raw", len(content)))
+        if content:
+            self._send(name, volume, len(content), [content])
 
     def _send(self, name: str, volume: libvirt.virStorageVol, size: int, chunks: Iterable[bytes]) -> None:
         stream = self._conn.newStream(0)

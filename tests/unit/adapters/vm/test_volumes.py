@@ -16,6 +16,7 @@ from lxml import etree
 from winlab import locks
 from winlab.adapters.vm import volumes
 from winlab.adapters.vm.volumes import CLAIM, MARKER, StoragePool
+from winlab.errors import ConflictError
 
 NAME = "base-x-1.iso"
 
@@ -70,7 +71,11 @@ class Volume:
         assert flags == libvirt.VIR_STORAGE_VOL_GET_PHYSICAL
         return self.info()
 
+    def path(self) -> str:
+        return f"/pool/{self.name}"
+
     def delete(self, _flags: int) -> None:
+        self.host.deleted(self.name)
         del self.host.volumes[self.name]
 
 
@@ -81,6 +86,8 @@ class Host:
         self.volumes: dict[str, Volume] = {}
         self.log: list[str] = []
         self.on_send: Callable[[], object] = lambda: None
+        self.deleted: Callable[[str], object] = lambda _: None
+        self.created: Callable[[str], object] = lambda _: None
 
     def storagePoolLookupByName(self, _: str) -> Any:
         return SimpleNamespace(
@@ -104,6 +111,7 @@ class Host:
             raise refusal(libvirt.VIR_ERR_STORAGE_VOL_EXIST)
         self.put(name)
         self.log.append(name)
+        self.created(name)
         return self.volumes[name]
 
     def _find(self, name: str) -> Volume:
@@ -263,3 +271,27 @@ def test_who_is_abandoned(pool: StoragePool, host: Host) -> None:
     assert pool.is_abandoned(NAME)
     host.put(NAME + CLAIM, locks.signature().encode())
     assert not pool.is_abandoned(NAME)
+
+
+DISK = "lab.node-1.disk.qcow2"
+
+
+def test_a_base_that_is_pruned_while_a_disk_is_made_over_it(pool: StoragePool, host: Host, source: Path) -> None:
+    """Whichever comes first, no disk is left over a volume that is gone."""
+    upload(pool, source)
+    host.created = lambda name: name == DISK and pool.retire(NAME, lambda: False)  # it does not see the disk yet
+    with pytest.raises(ConflictError, match="was removed") as caught:
+        pool.create_disk(DISK, 1, NAME)
+    assert "same command again" in caught.value.cure
+    assert host.volumes == {}
+
+
+def test_a_base_with_a_new_disk_over_it_stays(pool: StoragePool, host: Host, source: Path) -> None:
+    upload(pool, source)
+    host.deleted = lambda name: name == NAME + MARKER and host.put(DISK)
+    assert not pool.retire(NAME, lambda: DISK in host.volumes)
+    host.deleted = lambda _: None
+    assert pool.is_complete(NAME)
+    del host.volumes[DISK]
+    assert pool.retire(NAME, lambda: DISK in host.volumes)
+    assert host.volumes == {}

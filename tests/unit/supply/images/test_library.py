@@ -84,6 +84,20 @@ def test_an_image_that_is_being_uploaded_is_not_removed(
     assert pool.names() == []
 
 
+def test_what_is_pruned_in_the_pool(pool: volumes.StoragePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volumes.StoragePool, "is_abandoned", lambda *_: True)
+    for name in ("base-used", "base-free", "base-inserted"):
+        pool.create_disk(name, 1)
+        pool.create_disk(name + volumes.MARKER, 1)
+    for name in ("base-half", "base-gone.claim", "base-gone.complete"):
+        pool.create_disk(name, 1)
+    pool.create_disk("one.node-1.disk.qcow2", 1, "base-used")
+    inserted = str(pool.path("base-inserted"))
+    prune._prune_pool(pool, lambda: {inserted}, waiting=False)
+    kept = ("base-inserted", "base-used")
+    assert pool.names("base-") == sorted(one for name in kept for one in (name, name + volumes.MARKER))
+
+
 def test_without_libvirt_the_cache_s_copy_is_removed() -> None:
     keep(make(REHEARSAL))
     freed, left = prune.remove(library.find("windows-rehearsal"), Site())
