@@ -49,7 +49,16 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
     def work(progress: Progress) -> None:
         vnc = run.folder.credentials().nodes[node.name].vnc_password
         require_writable_disk(run, node)
+        if domains.find(run.conn, node.domain) is None:
+            _forget_serial_log(run, node)
         progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
         domains.define_and_start(run.conn, node.domain, domain_file.domain_xml(run.plan, node, vnc, run.pool.folder))
 
     return work
+
+
+def _forget_serial_log(run: Run, node: NodePlan) -> None:
+    """Delete what an earlier machine of this name wrote, also what was rotated: an old error would end the new boot."""
+    run.pool.refresh()
+    for name in run.pool.names(domain_file.serial_log(run.lab, node.name)):
+        run.pool.delete(name)

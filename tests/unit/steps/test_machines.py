@@ -1,4 +1,4 @@
-"""A machine that is paused: it is resumed, unless its disk can't be written."""
+"""Starting a machine: a paused one is resumed, unless its disk can't be written; a new one has no old log."""
 
 from __future__ import annotations
 
@@ -31,12 +31,20 @@ class Machine:
         self.node = self.plan.nodes[0]
         tag = etree.tostring(tags.element(self.plan, self.node), encoding="unicode")
         self.free = 0
-        self.domain = conn.defineXML(
+        self.xml = (
             f"<domain type='test'><name>{self.node.domain}</name><memory>1024</memory><metadata>{tag}</metadata>"
             "<os><type>hvm</type></os></domain>"
         )
+        self.domain = conn.defineXML(self.xml)
         self.domain.create()
-        pool = SimpleNamespace(free=lambda: self.free, folder="/pool")
+        self.volumes = [f"lab.{self.node.name}.serial.log", f"lab.{self.node.name}.serial.log.0", "lab.x.serial.log"]
+        pool = SimpleNamespace(
+            free=lambda: self.free,
+            folder="/pool",
+            refresh=lambda: None,
+            names=lambda prefix: [name for name in self.volumes if name.startswith(prefix)],
+            delete=self.volumes.remove,
+        )
         credentials = SimpleNamespace(nodes={self.node.name: SimpleNamespace(vnc_password="secret")})
         folder = SimpleNamespace(credentials=lambda: credentials)
         run = runs.run(self.plan, conn=conn, pool=pool, folder=folder)
@@ -45,10 +53,11 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    monkeypatch.setattr(machines.domain_file, "domain_xml", lambda *_: "")
     with connected("test:///default") as conn:
         made = Machine(conn)
+        monkeypatch.setattr(machines.domain_file, "domain_xml", lambda *_: made.xml)
         yield made
+        made.domain = conn.lookupByName(made.node.domain)
         made.domain.destroy()
         made.domain.undefine()
 
@@ -111,3 +120,14 @@ def test_a_paused_machine_has_its_memory_already(machine: Machine, monkeypatch: 
     with pytest.raises(HostError, match="memory"):
         create._check_memory(machine.plan, machine.domain.connect())
     machine.domain.create()
+
+
+def test_a_new_machine_does_not_hear_what_an_earlier_one_wrote(machine: Machine) -> None:
+    """destroy was cut short after the machine; its "winlab: error=" would end the new one's boot at once."""
+    machine.domain.destroy()
+    machine.step.run(Quiet())
+    assert len(machine.volumes) == 3  # the same machine, started again
+    machine.domain.destroy()
+    machine.domain.undefine()
+    machine.step.run(Quiet())
+    assert machine.volumes == ["lab.x.serial.log"]
