@@ -6,16 +6,22 @@ many, and teardown tolerates things that no longer exist.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from winlab import files
+from winlab import files, locks
 from winlab.errors import HostError
+from winlab.events import Progress
 
 CHANGES_FILE = Path("/var/lib/winlab/host-changes.yaml")
+HEADER = "# Written by 'winlab host setup', for teardown.\n"
+LOCK = Path("/run/winlab-host.lock")
 
 Firewall = Literal["docker-user", "forward", "forward-legacy", "ufw", "firewalld"]
 
@@ -52,6 +58,17 @@ class Changes(BaseModel):
     folders: list[str] = Field(default_factory=list)
 
 
+@contextmanager
+def alone(progress: Progress) -> Iterator[None]:
+    """Be the only one who changes this host; wait if another setup or teardown runs, as at boot.
+
+    Each of them reads the record at its beginning, so that a second one would lose the first one's entries.
+    """
+    os.close(os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600))  # for root alone: others must not be able to hold it
+    with locks.held(LOCK, progress, "setting up this host, or undoing that"):
+        yield
+
+
 class Record:
     """The changes, kept on disk."""
 
@@ -61,10 +78,13 @@ class Record:
 
     def _read(self) -> Changes:
         try:
-            return Changes.model_validate(yaml.safe_load(self.path.read_text(encoding="utf-8")) or {})
+            text = self.path.read_text(encoding="utf-8")
+            if not text.startswith(HEADER):
+                raise ValueError(f"It does not begin with '{HEADER.strip()}': it is empty, or not what setup wrote.")
+            return Changes.model_validate(yaml.safe_load(text) or {})
         except FileNotFoundError:
             return Changes()
-        except (OSError, yaml.YAMLError, ValidationError) as error:
+        except (OSError, yaml.YAMLError, ValueError) as error:  # pydantic's ValidationError is one, too
             raise HostError(
                 f"The record of what winlab changed on this host, '{self.path}', can't be used.",
                 why=str(error),
@@ -73,9 +93,11 @@ class Record:
             ) from error
 
     def save(self) -> None:
-        """Write the record, whole or not at all."""
+        """Write the record, whole or not at all, to the disk: a power cut must not lose what was changed after it."""
         words = self.changes.model_dump(exclude_defaults=True)
-        files.replace_text(self.path, "# Written by 'winlab host setup', for teardown.\n" + yaml.safe_dump(words))
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_atomic(self.path, HEADER + yaml.safe_dump(words), mode=0o644, durable=True)
+        files.sync(self.path.parent)
 
     def add(self, field: str, value: str) -> None:
         """Add *value* to the list *field*, once."""

@@ -11,7 +11,7 @@ from winlab.design.plan.facts import HostFacts
 from winlab.errors import AccessError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import daemons, fabric, facts, firewall, kvmprobe, packages, storage, subnet, units
-from winlab.host.changes import Record
+from winlab.host.changes import Record, alone
 from winlab.host.teardown import teardown
 from winlab.run import run
 
@@ -41,6 +41,11 @@ def setup(progress: Progress, *, external_cidr: str | None = None, install: bool
     :raises HostError: something is not installed or does not start.
     """
     require_root("winlab host setup")
+    with alone(progress):
+        return _setup(progress, external_cidr, install=install)
+
+
+def _setup(progress: Progress, external_cidr: str | None, *, install: bool) -> HostFacts:
     known = _known(progress)
     if install:
         packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD), progress)

@@ -9,7 +9,7 @@ from winlab import settings
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 from winlab.events import Progress
 from winlab.host import daemons, fabric, firewall, labs, storage, units
-from winlab.host.changes import Changes, Record
+from winlab.host.changes import Changes, Record, alone
 from winlab.run import run
 
 
@@ -23,6 +23,11 @@ def teardown(progress: Progress, *, force: bool = False) -> None:
     """
     if os.geteuid() != 0:
         raise AccessError("'winlab host teardown' must be run by root.", cure="Run 'sudo winlab host teardown'.")
+    with alone(progress):
+        _teardown(progress, force=force)
+
+
+def _teardown(progress: Progress, *, force: bool) -> None:
     record = Record()
     before = record.changes.model_copy(deep=True)
     again = _start(record, progress) if record.path.exists() else []

@@ -14,7 +14,7 @@ from winlab import files
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.host import facts, subnet
-from winlab.host.changes import Record
+from winlab.host.changes import HEADER, Record
 from winlab.host.subnet import Used
 
 
@@ -199,6 +199,6 @@ def test_the_record_survives_and_keeps_the_first_value(tmp_path: Path) -> None:
 
 def test_a_record_that_can_not_be_used_is_no_reason_to_forget(tmp_path: Path) -> None:
     path = tmp_path / "changes.yaml"
-    path.write_text("bridges: 7\n")
+    path.write_text(HEADER + "bridges: 7\n")
     with pytest.raises(HostError):
         Record(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from winlab.errors import ConflictError, HostError
-from winlab.host import daemons, fabric, firewall, labs, storage, teardown
+from winlab.host import changes, daemons, fabric, firewall, labs, storage, teardown
 from winlab.host.changes import Changes, Record
 from winlab.run import Result
 
@@ -43,6 +45,7 @@ class FakeHost:
         self.done: list[str] = []
         done = self.done.append
         monkeypatch.setattr("os.geteuid", lambda: 0)
+        monkeypatch.setattr(changes, "LOCK", path.with_name("host.lock"))
         monkeypatch.setattr(teardown, "Record", lambda: Record(path))
         monkeypatch.setattr(daemons, "has_systemd", lambda: True)
         monkeypatch.setattr(daemons, "is_up", lambda service: service in self.up)
@@ -195,3 +198,49 @@ def test_leaving_forgets_the_daemons_too(tmp_path: Path) -> None:
     assert daemons.leave("libvirt", record)
     assert Record(record.path).changes.daemons == {"ovs": "b"}
     assert not daemons.leave("libvirt", record)
+
+
+@pytest.mark.parametrize("text", ["", "pool: true\n", "# something else\n"])
+def test_a_record_without_its_first_line_is_damaged(tmp_path: Path, text: str) -> None:
+    """A power cut may leave an empty file: that is not "nothing was changed"."""
+    path = tmp_path / "changes.yaml"
+    path.write_text(text)
+    with pytest.raises(HostError, match="can't be used"):
+        Record(path)
+    assert path.read_text() == text
+
+
+def test_a_record_is_on_the_disk_before_the_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    true = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        true(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    Record(tmp_path / "changes.yaml").mark("pool")
+    assert len(synced) == 2
+    assert synced[0].startswith(str(tmp_path / ".changes.yaml."))
+    assert synced[1] == str(tmp_path)
+
+
+def test_a_second_setup_or_teardown_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = FakeHost(monkeypatch, tmp_path / "changes.yaml")
+    done: list[str] = []
+
+    def second() -> None:
+        teardown.teardown(host)
+        done.append("teardown")
+
+    with changes.alone(host):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.3)
+        assert not done
+        Record(host.record).mark("pool")  # which the second one must see
+    thread.join(10)
+    assert len(done) == 1
+    assert "another winlab" in host.said[0]
+    assert "pool" in host.done
+    assert changes.LOCK.stat().st_mode & 0o777 == 0o600
