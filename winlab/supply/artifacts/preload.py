@@ -22,7 +22,8 @@ from winlab.supply.payload import PREFIX
 LABEL = "WINLAB_STORE"
 SIZE_GIB = 16  # of the file system, with room for later images; the file is as large as its content
 VERSION = 1  # increment when it is made differently
-# containerd is stopped by a signal and waited for: only then is its database complete
+# containerd is stopped by a signal and waited for: only then is its database complete. Dash does not run the trap of
+# EXIT when a signal ends it: containerd would live on without its folder
 _SCRIPT = """
 set -eu
 work=$1 containerd=$2 ctr=$3
@@ -42,6 +43,7 @@ END
 "$containerd" --config "$work/config.toml" >"$work/log" 2>&1 &
 daemon=$!
 trap 'kill $daemon 2>/dev/null || true' EXIT
+trap 'exit 143' TERM INT HUP
 tries=0
 until "$ctr" --address "$work/c.sock" version >/dev/null 2>&1; do
     tries=$((tries + 1))
