@@ -304,11 +304,13 @@ def _discard(folder: Path) -> int:
         return 0
 
 
-def _age(folder: Path) -> float:
+def _age(folder: Path) -> tuple[str, float]:
+    """When an item was made, for sorting: its manifest says it; a copied or touched folder has another time."""
     try:
-        return folder.stat().st_mtime
-    except FileNotFoundError:  # removed meanwhile
-        return 0.0
+        made = json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("made")
+        return str(made), folder.stat().st_mtime
+    except (OSError, ValueError, AttributeError):  # removed meanwhile, or damaged
+        return "", 0.0
 
 
 def _checked(key: str) -> str:

@@ -71,6 +71,15 @@ def test_what_is_published_is_found_again_and_read_only(kept: Store[Item]) -> No
     assert names(kept.root / "staging") == []
 
 
+def test_items_are_sorted_by_when_they_were_made(kept: Store[Item]) -> None:
+    """Not by their folders' times: a copy or a backup of the cache has others."""
+    for key, origin, made, touched in ((KEY, "old", "2026-01-01T00:00:00Z", 2e9), (OTHER, "new", "2026-01-02", 1e9)):
+        manifest = make(kept, key, origin)[1].with_name("manifest.json")
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "made": made}))
+        os.utime(manifest.parent, (touched, touched))
+    assert [origin for _, _, origin in kept.entries()] == ["old", "new"]
+
+
 def test_the_first_one_wins(kept: Store[Item]) -> None:
     assert make(kept) == make(kept, origin="second")
 

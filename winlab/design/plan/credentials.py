@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 VALID_DAYS = 3650
+# When every certificate begins. No clock is to be trusted: the host's may have been ahead when it made the lab, and a
+# guest's may be behind (at first Windows assumes that the hardware clock has local time)
+VALID_FROM = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
 
 class NodeCredentials(BaseModel):
@@ -152,15 +155,14 @@ def _certificate_builder(subject: str, issuer: x509.Name | None, key: RSAPrivate
     from cryptography.x509.oid import NameOID
 
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
-    now = datetime.datetime.now(datetime.UTC)
+    now = max(VALID_FROM, datetime.datetime.now(datetime.UTC))
     return (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(issuer or name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # a guest's clock may be behind: at first Windows assumes that the hardware clock has local time
-        .not_valid_before(now - datetime.timedelta(days=2))
+        .not_valid_before(VALID_FROM)
         .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
     )
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import os
 import stat
+from types import SimpleNamespace
 
 import plans
 import pytest
@@ -126,3 +128,19 @@ def test_no_secret_is_readable_on_the_way(monkeypatch: pytest.MonkeyPatch) -> No
     folder.write(folder.path / "x", "secret")
     assert modes == [0o600]
     assert [p.name for p in folder.path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("year", [1999, 2026, 2049])
+def test_certificates_are_valid_whatever_the_clock_said(monkeypatch: pytest.MonkeyPatch, year: int) -> None:
+    """The host's clock was ahead or behind when it made the lab; it is right now."""
+
+    now = datetime.datetime.now(datetime.UTC)
+    clock = SimpleNamespace(now=lambda tz: datetime.datetime(year, 1, 1, tzinfo=tz))
+    wrong = SimpleNamespace(datetime=clock, UTC=datetime.UTC, timedelta=datetime.timedelta)
+    monkeypatch.setattr(credentials, "datetime", wrong)
+    made = credentials.generate(plans.make(plans.KVM, "1-1-1"))
+    pems = [made.ca_certificate, *(node.certificate for node in made.nodes.values() if node.certificate)]
+    assert len(pems) == 2
+    for pem in pems:
+        found = x509.load_pem_x509_certificate(pem.encode())
+        assert found.not_valid_before_utc < now < found.not_valid_after_utc
