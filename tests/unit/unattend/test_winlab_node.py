@@ -382,6 +382,29 @@ def test_push_and_back(guest: Guest) -> None:
     assert not kept.exists()
 
 
+def test_a_push_that_was_killed_has_pushed_nothing(guest: Guest) -> None:
+    """Between giving the original a second name and installing the new program."""
+    guest.burn(PROGRAMS, {})
+    guest.do("prepare", SETTINGS)
+    kubelet = guest.root / "usr/local/bin/kubelet"
+    kept = kubelet.with_name("kubelet.winlab-original")
+    os.link(kubelet, kept)
+    found = guest.do("status", {})
+    assert found["pushed"] == []
+    assert guest.do("push", {"program": "kubelet", "restore": True})["changed"] is False
+    assert not kept.exists()
+    os.link(kubelet, kept)
+    guest.burn({**PROGRAMS, "kubelet": b"kubelet 2"}, {})
+    guest.do("prepare", SETTINGS)  # an update replaces it
+    assert kubelet.read_bytes() == b"kubelet 2"
+    assert guest.do("status", {})["pushed"] == []
+    os.link(kubelet, kept)
+    guest.put("run/winlab/payload/push/kubelet", b"my own")
+    guest.do("push", {"program": "kubelet", "restore": False})
+    assert kept.read_bytes() == b"kubelet 2"
+    assert guest.do("status", {})["pushed"] == ["kubelet"]
+
+
 @pytest.mark.parametrize(("name", "match"), [("../sh", "no name"), ("helm", "nothing to swap"), ("ctr", "no push/ctr")])
 def test_odd_pushes_are_refused(guest: Guest, name: str, match: str) -> None:
     guest.burn(PROGRAMS, {})

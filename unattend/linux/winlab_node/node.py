@@ -44,6 +44,15 @@ def run(command: list[str], text: str = "", heard: Callable[[str], None] | None 
         return process.wait(), "".join(lines)
 
 
+def is_pushed(program: Path) -> bool:
+    """Whether ``push`` has replaced a program.
+
+    If push was killed before it did, the original is the same file under a second name.
+    """
+    original = program.with_name(program.name + ORIGINAL)
+    return original.exists() and not (program.exists() and original.samefile(program))
+
+
 def say(text: str) -> None:
     """Tell winlab what is going on."""
     print(text, flush=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from winlab_node import images, kernel, state
 from winlab_node.files import Record
-from winlab_node.node import ORIGINAL, PLUGINS, PROGRAMS, Node, NodeError, say
+from winlab_node.node import ORIGINAL, PLUGINS, PROGRAMS, Node, NodeError, is_pushed, say
 from winlab_node.payload import payload
 
 TYPE_CHECKING = False
@@ -64,8 +64,9 @@ def _copy(node: Node, record: Record, cd: Path, listed: dict[str, dict[str, Sett
     for part, source, folder in (("programs", "programs", PROGRAMS), ("cni", "cni", PLUGINS)):
         for name, row in listed[part].items():
             target = node.path(f"{folder}/{name}")
-            if target.with_name(name + ORIGINAL).exists():  # keep a pushed program
+            if is_pushed(target):
                 continue
+            target.with_name(name + ORIGINAL).unlink(missing_ok=True)  # else the next line would make it pushed
             if record.sha256(target) != row["sha256"]:
                 say(f"copying {name}")
                 record.install(cd / source / name, target, row["sha256"], row.get("crc32"))

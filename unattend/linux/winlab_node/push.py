@@ -6,7 +6,7 @@ import os
 import re
 
 from winlab_node.files import Record, digest_of
-from winlab_node.node import ORIGINAL, PLUGINS, PROGRAMS, Node, NodeError
+from winlab_node.node import ORIGINAL, PLUGINS, PROGRAMS, Node, NodeError, is_pushed
 from winlab_node.payload import payload
 
 TYPE_CHECKING = False
@@ -24,7 +24,8 @@ def push(node: Node, settings: Settings) -> Settings:
         raise NodeError(f"'{name}' is not installed here: there is nothing to swap.")
     original = target.with_name(name + ORIGINAL)
     if settings.get("restore"):
-        if not original.exists():
+        if not is_pushed(target):
+            original.unlink(missing_ok=True)
             return {"changed": False, "sha256": record.sha256(target)}
         original.replace(target)
     else:
@@ -35,7 +36,8 @@ def push(node: Node, settings: Settings) -> Settings:
             digest = digest_of(source)
             if digest == record.sha256(target):
                 return {"changed": False, "sha256": digest}
-            if not original.exists():
+            if not is_pushed(target):
+                original.unlink(missing_ok=True)
                 os.link(target, original)  # the new program takes over the name, not the file
             record.install(source, target, digest)
     if name in ("kubelet", "containerd"):

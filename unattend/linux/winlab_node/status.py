@@ -9,7 +9,7 @@ from pathlib import Path
 
 from winlab_node import state
 from winlab_node.files import Record
-from winlab_node.node import NETWORKS, ORIGINAL, PROGRAMS, Node
+from winlab_node.node import NETWORKS, ORIGINAL, PROGRAMS, Node, is_pushed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def status(node: Node, _settings: Settings) -> Settings:
         "boot_time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(booted[1]) if booted else 0)),
         "boot_id": node.path("proc/sys/kernel/random/boot_id").read_text().strip(),
         "programs": programs,
-        "pushed": [path.name[: -len(ORIGINAL)] for path in _programs(node) if path.name.endswith(ORIGINAL)],
+        "pushed": [name for name in programs if is_pushed(node.path(f"{PROGRAMS}/{name}"))],
         "prepared": _same_programs(node, record),
         "containerd": {"service": containerd},
         "kubelet": {"service": kubelet},
@@ -51,6 +51,5 @@ def _same_programs(node: Node, record: Record) -> bool:
     """Whether everything that ``prepare`` last installed is unchanged."""
     wanted = node.note("prepared", {})
     return bool(wanted) and all(
-        record.sha256(node.path(name)) == digest or node.path(name + ORIGINAL).exists()
-        for name, digest in wanted.items()
+        record.sha256(node.path(name)) == digest or is_pushed(node.path(name)) for name, digest in wanted.items()
     )
