@@ -266,6 +266,7 @@ class LinuxStatus(Call[LinuxFacts]):
     """What a Linux node has so far."""
 
     script, on = "status", LINUX
+    settled: bool = False  # whether to wait until no other script changes the node
 
 
 @dataclass(frozen=True)

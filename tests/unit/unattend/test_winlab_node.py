@@ -22,7 +22,7 @@ from winlab.adapters.guests import node_program
 from winlab.design.contract import Call
 from winlab.design.render import containerd, kubelet
 from winlab_node import __main__ as program
-from winlab_node import files, kernel, payload, prepare
+from winlab_node import alone, files, kernel, payload, prepare
 from winlab_node.node import Node, NodeError
 
 CONFIG = "kind: JoinConfiguration\ndiscovery:\n  bootstrapToken:\n    apiServerEndpoint: 10.77.0.11:6443\n"
@@ -364,6 +364,47 @@ def test_odd_routes_are_refused(guest: Guest) -> None:
     assert guest.runner.asked == []
 
 
+def test_what_changes_the_node_waits_for_what_still_does(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A create was killed while kubeadm ran here; the next one looks, and must not begin a second join."""
+    waits: list[float] = []
+    order: list[str] = []
+    earlier = alone.alone(guest.node(), "run-kubeadm")
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        assert order == []
+        if len(waits) == 2:
+            guest.node().keep("kubeadm", {"state": "done"})
+            earlier.__exit__(None, None, None)
+
+    monkeypatch.setattr(alone.time, "sleep", sleep)
+    monkeypatch.setattr(program, "verb", lambda name: lambda *_: order.append(name) or {})
+    earlier.__enter__()
+    guest.node().keep("kubeadm", {"state": "begun"})
+    assert program.main(["logs"], "", guest.node()) == 0  # looking does not wait
+    order.clear()
+    assert program.main(["run-kubeadm"], "", guest.node()) == 0
+    assert waits == [alone.LOOK] * 2
+    assert order == ["run-kubeadm"]
+    assert capsys.readouterr().out.count(f"waiting for 'run-kubeadm' (process {os.getpid()})") == 2
+
+
+def test_a_settled_status_is_that_after_the_change(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier = alone.alone(guest.node(), "run-kubeadm")
+    guest.node().keep("kubeadm", {"state": "begun"})
+
+    def sleep(_: float) -> None:
+        guest.node().keep("kubeadm", {"state": "done"})
+        earlier.__exit__(None, None, None)
+
+    monkeypatch.setattr(alone.time, "sleep", sleep)
+    earlier.__enter__()
+    assert guest.do("status", {})["started"]
+    assert not guest.do("status", {"settled": True})["started"]
+
+
 def test_push_and_back(guest: Guest) -> None:
     guest.burn(PROGRAMS, {})
     guest.do("prepare", SETTINGS)
@@ -485,15 +526,18 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ("verb", "loaded"),
     [
         ("dance", {"node"}),
-        ("cni", {"node", "cni"}),
-        ("routes", {"node", "network"}),
-        ("run-kubeadm", {"node", "state", "kubeadm"}),
+        ("cni", {"node", "cni", "alone"}),
+        ("routes", {"node", "network", "alone"}),
+        ("run-kubeadm", {"node", "state", "kubeadm", "alone"}),
     ],
 )
 def test_one_file_runs_and_loads_what_a_verb_needs(
     sent: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str, loaded: set[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [str(sent), verb])
+    lock, true = Path("/", alone.LOCK), Path.open  # it runs on this host's own tree
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)
+    monkeypatch.setattr(Path, "open", lambda path, mode: true(sent.with_name("lock") if path == lock else path, mode))
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(sent), run_name="__main__")
     assert ended.value.code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from importlib import import_module
@@ -25,6 +26,7 @@ VERBS = {  # the module and function of each
     "load": ("images", "load"),
     "logs": ("logs", "logs"),
 }
+LOOKS = {"status", "logs"}  # the verbs that change nothing, and answer while another one does
 
 
 def verb(name: str) -> Callable[[Node, Settings], Settings]:
@@ -32,6 +34,12 @@ def verb(name: str) -> Callable[[Node, Settings], Settings]:
     module, function = VERBS[name]
     found: Callable[[Node, Settings], Settings] = getattr(import_module(f"winlab_node.{module}"), function)
     return found
+
+
+def _alone(node: Node, name: str) -> contextlib.AbstractContextManager[None]:
+    from winlab_node.alone import alone  # a verb that only looks does without it
+
+    return alone(node, name)
 
 
 def main(arguments: list[str], text: str, node: Node) -> int:
@@ -46,7 +54,8 @@ def main(arguments: list[str], text: str, node: Node) -> int:
         if not isinstance(settings, dict):
             raise NodeError("the settings are no JSON object.")
         try:
-            result = verb(arguments[0])(node, settings)
+            with contextlib.nullcontext() if arguments[0] in LOOKS else _alone(node, arguments[0]):
+                result = verb(arguments[0])(node, settings)
         except KeyError as error:
             raise NodeError(f"{arguments[0]}: {error} is missing in the settings or on the CD.") from None
     except (NodeError, OSError) as error:

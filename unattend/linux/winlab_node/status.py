@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from winlab_node.node import Settings
 
 
-def status(node: Node, _settings: Settings) -> Settings:
-    """What this node has so far. Changes nothing."""
+def status(node: Node, settings: Settings) -> Settings:
+    """What this node has so far, or will have when the verb that changes it now has ended. Changes nothing."""
+    if settings.get("settled"):
+        from winlab_node.alone import alone
+
+        with alone(node, "status"):
+            pass
     record = Record(node)
     booted = re.search(r"^btime (\d+)$", node.path("proc/stat").read_text(), re.MULTILINE)
     programs = {path.name: record.sha256(path) for path in _programs(node) if not path.name.endswith(ORIGINAL)}

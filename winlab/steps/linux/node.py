@@ -45,7 +45,8 @@ def run_kubeadm(
 
     :param leave: undoes what that attempt did outside the node; called before the node is reset.
     """
-    if there.run(contract.LinuxStatus()).started:
+    # the attempt may still run in the node: kubeadm does not end with the winlab that started it
+    if there.run(contract.LinuxStatus(settled=True), progress.say).started:
         progress.say("an earlier attempt was interrupted: kubeadm reset")
         leave()
         there.run(contract.RunKubeadm(arguments=["reset", "--force"]), progress.say)

@@ -34,7 +34,13 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
 
         def run(self, call: Call[R], *_args: object) -> R:
             settings = call.settings("linux")
-            done.append((self.name, call.script, settings.get("address") or settings.get("arguments", [""])[0]))
+            done.append(
+                (
+                    self.name,
+                    call.script,
+                    settings.get("address") or settings.get("settled") or settings.get("arguments", [""])[0],
+                )
+            )
             return answers.result(call, {"started": started and self.name == "controller-2"})
 
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: None))
@@ -46,7 +52,7 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
     undone = [("controller-1", "forget-member", "10.77.0.12"), ("controller-2", "run-kubeadm", "reset")]
     assert done == [
         ("controller-1", "run-kubeadm", "init"),
-        ("controller-2", "status", ""),
+        ("controller-2", "status", True),
         *(undone if started else []),
         ("controller-2", "run-kubeadm", "join"),
     ]
