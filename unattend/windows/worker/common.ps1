@@ -57,9 +57,25 @@ function Write-Progressing([string]$Text) {
     [Console]::Out.WriteLine("winlab: $Text")
 }
 
+# Waits until no other script changes this worker, and keeps others from it: what a winlab that was killed has started
+# may still run. Scripts that only look don't wait. Windows lets go of the mutex when this process ends
+function Enter-Change([string]$Script) {
+    if (@('logs', 'sealed', 'status') -contains [System.IO.Path]::GetFileNameWithoutExtension($Script)) { return }
+    $mutex = New-Object System.Threading.Mutex $false, 'Global\winlab-changes'
+    try {
+        while (-not $mutex.WaitOne(5000)) {
+            Write-Progressing 'waiting for a script that an earlier winlab started here'
+        }
+    } catch [System.Threading.AbandonedMutexException] {
+        return $mutex # its owner ended without a word, and it is ours
+    }
+    return $mutex
+}
+
 # Runs a script's work. [Console]::Error, since Write-Error would wrap and colour the message
 function Invoke-Step([scriptblock]$Work) {
     try {
+        $mutex = Enter-Change $MyInvocation.ScriptName
         $result = @(& $Work)[-1]
         Write-Result $result
     } catch {

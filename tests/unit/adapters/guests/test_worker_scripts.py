@@ -129,3 +129,14 @@ def test_commands_of_the_host_are_ones_that_the_scripts_take() -> None:
     assert pattern is not None
     found = re.findall(pattern[1], kube_proxy.command())
     assert found == [kubelet.RUNNER, "C:/k/kube-proxy.exe"]
+
+
+def test_scripts_that_change_a_worker_wait_for_each_other() -> None:
+    """Before their work; and exactly those look on that say that they change nothing."""
+    common = text("common")
+    looks = re.search(r"if \(@\((.*?)\) -contains .*\) \{ return \}", common)
+    assert looks is not None
+    harmless = {path.stem for path in WORKER.glob("*.ps1") if "Changes nothing" in path.read_text()}
+    assert set(re.findall(r"'(\w+)'", looks[1])) == harmless
+    step = common.split("function Invoke-Step")[1]
+    assert step.index("Enter-Change $MyInvocation.ScriptName") < step.index("& $Work")
