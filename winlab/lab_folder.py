@@ -196,9 +196,9 @@ class LabFolder:
         :raises HostError: there is no space.
         :raises AccessError: the lock can't be made.
         """
+        self.make()  # it stays while the lab is changed: staging() removes only what it made itself
         with ExitStack() as held:
             with _writing(self.lock):
-                self.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 mine = held.enter_context(locks.attempt(self.lock))
             if not mine:
                 raise ConflictError(
@@ -206,9 +206,8 @@ class LabFolder:
                     why=f"Its process id is {locks.holder(self.lock)}.",
                     cure="Wait for it to end, or interrupt it.",
                 )
-            if self.path.exists():
-                with self._sweeping():
-                    pass
+            with self._sweeping():
+                pass
             yield
 
     @contextmanager

@@ -42,7 +42,7 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
             problems.append(error)
         if problems:
             raise together(problems)  # the folder stays: a second try needs what it records
-        had_secrets = folder.path.exists()
+        had_secrets = any(path.name != "lock" for path in folder.path.iterdir())  # earlier versions had theirs there
         folder.remove()
         if had_secrets:
             gone("folder", str(folder.path))

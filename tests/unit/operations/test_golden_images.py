@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -341,15 +342,16 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
         def backing(self, _name: str) -> Path | None:
             return None
 
-        def delete(self, name: str) -> None:
-            if name in names:
+        def retire(self, name: str, is_used: Callable[[], bool]) -> bool:
+            if not is_used():
                 names.remove(name)
+            return name not in names
 
     machine = SimpleNamespace(domain="winlab-it-node-1", tag=SimpleNamespace(system=WINDOWS))
     monkeypatch.setattr(domains, "machines", lambda *_: [machine])
     monkeypatch.setattr(domains, "medium", lambda *_: Path("/pool") / medium)
     waiting = prune._one_waits(cast(Any, None))
-    prune._prune_pool(cast(Any, There(*names)), {"/pool/base-a.iso"}, waiting=waiting)
+    prune._prune_pool(cast(Any, There(*names)), lambda: {"/pool/base-a.iso"}, waiting=waiting)
     assert names == left
 
 
