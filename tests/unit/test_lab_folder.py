@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import plans
@@ -80,3 +81,13 @@ def test_what_another_winlab_is_staging_stays() -> None:
         assert first.exists()
         assert second.exists()
         assert first != second
+
+
+def test_many_stage_at_once_in_a_folder_that_was_not_there() -> None:
+    def stage(_: int) -> None:
+        with LabFolder("it").staging() as path:
+            (path / "secret").write_text("x")
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(stage, range(200)))
+    assert not LabFolder("it").path.exists()
