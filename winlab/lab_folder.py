@@ -22,7 +22,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -155,18 +155,21 @@ class LabFolder:
                 yield path
         finally:
             if new:
-                with suppress(OSError), self._staging_lock():  # something else is in it by now
+                with suppress(OSError, WinlabError), self._staging_lock():  # something else is in it by now
                     self.path.rmdir()
 
-    def _staging_lock(self) -> AbstractContextManager[None]:
-        # no lab's own lock has this name
-        return locks.briefly(self.path.parent / ".staging.lock")
+    @contextmanager
+    def _staging_lock(self) -> Iterator[None]:
+        path = self.path.with_name(".staging.lock")  # no lab's own lock has this name
+        with ExitStack() as held:
+            with _writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                held.enter_context(locks.briefly(path))
+            yield
 
     @contextmanager
     def _sweeping(self) -> Iterator[None]:
         """Remove the staging folders of processes that were killed; nobody makes one inside the with-block."""
-        with _writing(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._staging_lock():
             self.make()  # in the lock: whoever made it for a staging folder alone removes it there
             for path in self.path.glob(f"{STAGING}*"):

@@ -125,7 +125,10 @@ def is_gone(text: str) -> bool:
     if pid is None or not is_here(text):
         return False
     _, boot, _, start = text.split()
-    return boot != _boot() or start != _start(pid)
+    if boot != _boot():
+        return True
+    started = _start(pid)
+    return started != start if started else not _exists(pid)
 
 
 def is_here(text: str) -> bool:
@@ -142,10 +145,20 @@ def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
+
+
 def _start(pid: int) -> str:
     """When a process started, in clock ticks since the boot (proc(5), stat); empty if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
-        return ""
+        return ""  # also where /proc hides other users' processes: see is_gone
     return text.rpartition(")")[2].split()[19]  # the program's name before it may contain anything

@@ -20,6 +20,8 @@ def as_interrupts() -> Iterator[None]:
     terminals = [number for number in (1, 2) if os.isatty(number)]
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
+        for further in ENDING:  # a closed terminal sends two; the second must not end the clean-up
+            signal.signal(further, signal.SIG_IGN)
         if number == signal.SIGHUP and terminals:
             _leave(terminals)
         raise KeyboardInterrupt

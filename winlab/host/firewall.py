@@ -84,9 +84,9 @@ table inet {TABLE} {{
 
 	chain forward {{
 		type filter hook forward priority filter; policy accept;
+		iifname "{BRIDGE}" meta l4proto {{ tcp, udp }} th dport 53 counter accept comment "name servers"
 		iifname "{BRIDGE}" ip daddr {LINK_LOCAL} counter drop comment "labs reach no metadata service"
 		iifname "{BRIDGE}" {_OPEN} counter accept comment "containers, for labs whose network.reach is all"
-		iifname "{BRIDGE}" meta l4proto {{ tcp, udp }} th dport 53 counter accept comment "a name server in a container"
 		iifname "{BRIDGE}" ct direction original ct status dnat counter drop comment "labs reach no container's port"
 		iifname "{BRIDGE}" counter accept
 		oifname "{BRIDGE}" ct state established,related counter accept

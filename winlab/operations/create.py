@@ -115,7 +115,7 @@ def _check_lock(
     held = lock_file.read(path)
 
     def compare(media: list[LockedMedium]) -> None:
-        images, golden_images = lock_inputs.images(plan), lock_inputs.golden(plan)
+        images, golden_images = lock_inputs.images(plan), lock_inputs.golden(plan, only_imported=True)
         now = lock_file.collect(plan, [], media=media, images=images, golden=golden_images, bundle=bundle_digest)
         lock_file.require(held, now, path, whole=False)
 

@@ -12,7 +12,7 @@ from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.operations.lock_file import LockedGolden, LockedImage, LockedMedium
 from winlab.supply.artifacts.bundle.file import open_bundle
-from winlab.supply.images import cache, windows_media
+from winlab.supply.images import cache, library, windows_media
 from winlab.supply.images import golden as golden_cache
 
 
@@ -45,11 +45,16 @@ def bundle(path: Path | None) -> str | None:
     return None if path is None else f"sha256:{open_bundle(path).digest}"
 
 
-def golden(plan: Plan) -> list[LockedGolden]:
-    """The golden images that the plan's nodes are clones of, each once."""
+def golden(plan: Plan, *, only_imported: bool = False) -> list[LockedGolden]:
+    """The golden images that the plan's nodes are clones of, each once.
+
+    :param only_imported: only imported images have a digest: of the others the key says what they were made from, and
+        no two that were made from the same have the same bytes.
+    """
     names = {str(node.windows.golden): node.image for node in plan.clones()}
-    there = {one.key: one.image.sha256 for one in golden_cache.entries()} if names else {}
-    return [LockedGolden(name=name, key=key, sha256=there.get(key)) for key, name in names.items()]
+    entries = golden_cache.entries() if names else []
+    digests = {one.key: one.image.sha256 for one in entries if not only_imported or library.is_imported(one.image)}
+    return [LockedGolden(name=name, key=key, sha256=digests.get(key)) for key, name in names.items()]
 
 
 def media(plan: Plan, stock: Stock) -> list[LockedMedium]:

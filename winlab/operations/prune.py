@@ -11,7 +11,7 @@ from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import CLAIM, MARKER, StoragePool
 from winlab.design.catalog.recipes import Recipe, has_builder
 from winlab.design.plan import golden
-from winlab.errors import ConflictError, HostError
+from winlab.errors import ConflictError, HostError, NotFoundError
 from winlab.site import Site
 from winlab.supply.images import cache
 from winlab.supply.images import golden as golden_cache
@@ -128,6 +128,7 @@ def _standing(pool: StoragePool) -> dict[str, list[str]]:
     """The volumes that are based on others, by the paths of those others."""
     found: dict[str, list[str]] = {}
     for name in pool.names():
-        if path := pool.backing(name):
-            found.setdefault(str(path), []).append(name)
+        with suppress(NotFoundError):  # removed meanwhile
+            if path := pool.backing(name):
+                found.setdefault(str(path), []).append(name)
     return found

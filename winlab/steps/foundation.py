@@ -16,7 +16,7 @@ from winlab.events import Progress
 from winlab.host import fabric
 from winlab.steps.states import CREDENTIALS, NETWORK
 
-FOLLOW_SECONDS = 10.0  # that OVN's daemons may take on hardware; they usually take well under one
+FOLLOW_SECONDS = 60.0  # that OVN's daemons may take on a busy host; they usually take well under one
 
 
 def steps(run: Run) -> list[Step]:

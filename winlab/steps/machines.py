@@ -51,6 +51,9 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
         require_writable_disk(run, node)
         if domains.find(run.conn, node.domain) is None:
             _forget_serial_log(run, node)
+            if node == next((one for one in run.plan.nodes if one.role == "controller"), None):
+                # its CA will be another one. No answer of a guest may end in this: its CA is then the one that counts
+                run.folder.kubeconfig.unlink(missing_ok=True)
         progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
         domains.define_and_start(run.conn, node.domain, domain_file.domain_xml(run.plan, node, vnc, run.pool.folder))
 

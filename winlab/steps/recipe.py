@@ -48,10 +48,11 @@ def golden_upload(run: Run, built: Sequence[Plan] = ()) -> list[Step]:
 
     :param built: the builders of images that are not in the cache, which :func:`golden_build` makes.
     """
+    made = {builder.lab for builder in built}  # not the plans: a builder may have moved to other addresses
     return [
         golden.upload_step(run, _volume(run, builder), str(builder.golden))
         for builder in run.plan.builders
-        if builder not in built
+        if builder.lab not in made
     ]
 
 

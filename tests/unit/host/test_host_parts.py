@@ -50,10 +50,10 @@ table inet winlab {
 
 	chain forward {
 		type filter hook forward priority filter; policy accept;
+		iifname "br-winlab" meta l4proto { tcp, udp } th dport 53 counter accept comment "name servers"
 		iifname "br-winlab" ip daddr 169.254.0.0/16 counter drop comment "labs reach no metadata service"
 		iifname "br-winlab" ether saddr & ff:ff:ff:00:00:00 == 52:54:01:00:00:00 counter accept \
 comment "containers, for labs whose network.reach is all"
-		iifname "br-winlab" meta l4proto { tcp, udp } th dport 53 counter accept comment "a name server in a container"
 		iifname "br-winlab" ct direction original ct status dnat counter drop comment "labs reach no container's port"
 		iifname "br-winlab" counter accept
 		oifname "br-winlab" ct state established,related counter accept

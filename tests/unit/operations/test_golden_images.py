@@ -209,6 +209,8 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
     assert [step.reaches for step in built].count(PAYLOAD(of="windows")) == 1
     assert len(recipe.golden_upload(runs.run(plan), [first])) == 1
     assert len(recipe.golden_upload(runs.run(plan))) == 2
+    moved = first.model_copy(update={"network": first.network.model_copy(update={"router_external": "172.31.250.1"})})
+    assert len(recipe.golden_upload(runs.run(plan), [moved])) == 1  # its block was taken
 
 
 def test_media_of_all_pools_are_checked() -> None:

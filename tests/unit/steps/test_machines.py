@@ -46,9 +46,14 @@ class Machine:
             delete=self.volumes.remove,
         )
         credentials = SimpleNamespace(nodes={self.node.name: SimpleNamespace(vnc_password="secret")})
-        folder = SimpleNamespace(credentials=lambda: credentials)
+        self.forgotten = 0
+        folder = SimpleNamespace(credentials=lambda: credentials, kubeconfig=SimpleNamespace(unlink=self._forget))
         run = runs.run(self.plan, conn=conn, pool=pool, folder=folder)
         self.step: Step = runs.titled(machines.steps(run, self.node), f"start {self.node.name}")
+
+    def _forget(self, *, missing_ok: bool) -> None:
+        assert missing_ok
+        self.forgotten += 1
 
 
 @pytest.fixture
@@ -127,7 +132,9 @@ def test_a_new_machine_does_not_hear_what_an_earlier_one_wrote(machine: Machine)
     machine.domain.destroy()
     machine.step.run(Quiet())
     assert len(machine.volumes) == 3  # the same machine, started again
+    assert machine.forgotten == 0
     machine.domain.destroy()
     machine.domain.undefine()
     machine.step.run(Quiet())
     assert machine.volumes == ["lab.x.serial.log"]
+    assert machine.forgotten == 1  # a new first controller has another CA

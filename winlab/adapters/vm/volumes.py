@@ -149,9 +149,13 @@ class StoragePool:
         """
         marker = self.download(name + MARKER)
         was_complete = self.delete(name + MARKER)
-        if is_used():
-            if was_complete:
+        used = True  # unless is_used ends without an error
+        try:
+            used = is_used()
+        finally:
+            if used and was_complete:
                 self._write(name + MARKER, marker)
+        if used:
             return False
         self.delete(name)
         self.delete(name + CLAIM)

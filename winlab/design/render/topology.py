@@ -178,12 +178,21 @@ def _policies(plan: Plan, inside: str) -> tuple[Policy, ...]:
     """
     net = plan.network
     from_nodes = f'inport == "{inside}" && ip4.dst =='
-    never = Policy(300, f"{from_nodes} {LINK_LOCAL}", "drop")
+    servers = [one for one in net.resolvers if ipaddress.ip_address(one) in ipaddress.ip_network(LINK_LOCAL)]
+    never = (
+        # a cloud's name server may have the address of its metadata service
+        *(
+            Policy(310, f"{from_nodes} {one} && {kind}.dst == 53", "allow")
+            for one in servers
+            for kind in ("udp", "tcp")
+        ),
+        Policy(300, f"{from_nodes} {LINK_LOCAL}", "drop"),
+    )
     if net.reach != "internet":
-        return (never,)
+        return never
     own = ", ".join((net.external_gateway, *plan.external_addresses))
     return (
-        never,
+        *never,
         # the host, whose own firewall decides, and the nodes by the addresses that they have outside
         Policy(200, f"{from_nodes} {{{own}}}", "allow"),
         Policy(100, f"{from_nodes} {net.external_cidr}", "drop"),

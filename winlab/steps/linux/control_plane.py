@@ -38,7 +38,6 @@ def steps(run: Run) -> list[Step]:
 
 def _init(run: Run, node: LinuxNode) -> Step:
     def work(progress: Progress) -> None:
-        run.folder.kubeconfig.unlink(missing_ok=True)  # the CA in it will be another one
         with run.node(node) as there:
             run_kubeadm(there, LinuxFiles(run.plan, node).init(tokens.new()), progress)
 

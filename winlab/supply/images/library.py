@@ -150,6 +150,11 @@ def bring(path: Path, progress: Progress) -> Item:
     return Item(image, cache.manifest(image))
 
 
+def is_imported(image: CachedImage) -> bool:
+    """Whether a cached image was made elsewhere, and the catalog knows no digest of it."""
+    return bool(cache.manifest(image).get("imported"))
+
+
 def imported_for(plan: Plan) -> list[Item]:
     """The images of a plan that were made elsewhere, and of which the catalog knows no digest."""
     wanted = {golden_cache.cache_key(str(node.windows.golden)) for node in plan.clones()}

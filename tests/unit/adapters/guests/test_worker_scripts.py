@@ -137,6 +137,6 @@ def test_scripts_that_change_a_worker_wait_for_each_other() -> None:
     looks = re.search(r"if \(@\((.*?)\) -contains .*\) \{ return \}", common)
     assert looks is not None
     harmless = {path.stem for path in WORKER.glob("*.ps1") if "Changes nothing" in path.read_text()}
-    assert set(re.findall(r"'(\w+)'", looks[1])) == harmless
+    assert set(re.findall(r"'(\w+)\.ps1'", looks[1])) == harmless
     step = common.split("function Invoke-Step")[1]
     assert step.index("Enter-Change $MyInvocation.ScriptName") < step.index("& $Work")

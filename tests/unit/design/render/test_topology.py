@@ -41,6 +41,16 @@ def test_other_labs_are_reached_if_the_spec_says_so_and_metadata_never(reach: st
     assert policies(plans.make(plans.KVM, "1-1-1", f"network.reach={reach}")) == [("169.254.0.0/16", "drop")]
 
 
+def test_a_link_local_name_server_is_reached_on_its_port_alone() -> None:
+    """In Google's cloud the name server has the address of the metadata service."""
+    plan = plans.make(plans.KVM, "1-1-1", "network.dns=[169.254.169.254]")
+    assert policies(plan)[:3] == [
+        ("169.254.169.254 && udp.dst == 53", "allow"),
+        ("169.254.169.254 && tcp.dst == 53", "allow"),
+        ("169.254.0.0/16", "drop"),
+    ]
+
+
 def test_the_host_knows_open_labs_by_the_router_s_address() -> None:
     macs = {
         reach: plans.make(plans.KVM, "1-1-1", f"network.reach={reach}").network.router_external_mac
