@@ -157,19 +157,19 @@ def undo_forwarding(record: Record, progress: Progress) -> None:
 
 def found_firewalls() -> list[Firewall]:
     """The other firewalls of this host that currently filter forwarded packets."""
-    found: list[Firewall] = []
+    firewalls: list[Firewall] = []
     if _firewalld_runs():
-        found.append("firewalld")
+        firewalls.append("firewalld")
     if _ufw_active():
-        found.append("ufw")
-        return found  # ufw owns the FORWARD chain's policy
+        firewalls.append("ufw")
+        return firewalls  # ufw owns the FORWARD chain's policy
     if _chain("iptables", "DOCKER-USER"):
-        found.append("docker-user")
+        firewalls.append("docker-user")
     elif "-P FORWARD DROP" in _chain("iptables", "FORWARD"):
-        found.append("forward")
+        firewalls.append("forward")
     if "-P FORWARD DROP" in _chain("iptables-legacy", "FORWARD"):
-        found.append("forward-legacy")
-    return found
+        firewalls.append("forward-legacy")
+    return firewalls
 
 
 def _chain(program: str, chain: str) -> str:
@@ -250,8 +250,8 @@ def entry_there(firewall: Firewall) -> bool:
     if firewall == "ufw":
         return BRIDGE in run(["ufw", "status"], check=False, timeout=30).stdout
     program, chain = _CHAINS[firewall]
-    found = [run([program, "-w", "10", "-C", chain, *rule], check=False, timeout=30) for rule in RULES]
-    return all(done.returncode == 0 for done in found)
+    checks = [run([program, "-w", "10", "-C", chain, *rule], check=False, timeout=30) for rule in RULES]
+    return all(done.returncode == 0 for done in checks)
 
 
 def _enter(firewall: Firewall) -> None:

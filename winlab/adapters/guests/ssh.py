@@ -107,10 +107,10 @@ class SshGuest:
 
         :raises EOFError: it was closed.
         """
-        found = self._client.get_transport()
-        if found is None:
+        transport = self._client.get_transport()
+        if transport is None:
             raise EOFError("the connection is closed")
-        return found
+        return transport
 
     def _lost(self, why: str) -> UnreachableError:
         return UnreachableError(

@@ -98,8 +98,8 @@ class WinRmGuest:
         """
         self._protocol.operation_timeout_sec = OUTPUT_SECONDS
         try:
-            found: tuple[bytes, bytes, int, bool] = self._protocol.get_command_output_raw(self._shell, command_id)
-            return found
+            output: tuple[bytes, bytes, int, bool] = self._protocol.get_command_output_raw(self._shell, command_id)
+            return output
         finally:
             self._protocol.operation_timeout_sec = OPERATION_SECONDS
 

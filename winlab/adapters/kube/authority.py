@@ -31,7 +31,7 @@ def key_hashes(pem: bytes) -> list[str]:
     :raises UsageError: there is no certificate.
     """
     try:
-        keys = [found.public_key() for found in x509.load_pem_x509_certificates(pem)]
+        keys = [certificate.public_key() for certificate in x509.load_pem_x509_certificates(pem)]
     except ValueError as error:
         raise UsageError("The cluster's CA is not a certificate in PEM.", why=str(error)) from error
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo

@@ -180,16 +180,16 @@ def forget(lab: str) -> bool:
     :raises WinlabError: a file can't be changed; the others were.
     """
     folder = LabFolder(lab)
-    found, problems = False, []
+    removed, problems = False, []
     for path in _noted(folder):
         try:
-            found |= unmerge(path, lab)
+            removed |= unmerge(path, lab)
         except WinlabError as error:
             problems.append(error)
     if problems:
         raise together(problems)
     (folder.path / MERGED).unlink(missing_ok=True)
-    return found
+    return removed
 
 
 def _chooser() -> Path | None:
@@ -214,20 +214,20 @@ def _noted(folder: LabFolder) -> list[Path]:
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        found = yaml.safe_load(text)
+        config = yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"The kubeconfig '{path}' can't be read; it was not changed.", why=str(error)) from error
-    if found is None:
-        found = {}
-    fine = isinstance(found, dict) and all(
-        isinstance(found.get(key) or [], list) and all(isinstance(row, dict) for row in found.get(key) or [])
+    if config is None:
+        config = {}
+    fine = isinstance(config, dict) and all(
+        isinstance(config.get(key) or [], list) and all(isinstance(row, dict) for row in config.get(key) or [])
         for key in LISTS
     )
-    if not fine or found.get("kind", "Config") != "Config":
+    if not fine or config.get("kind", "Config") != "Config":
         raise UsageError(
             f"'{path}' is not a kubeconfig; it was not changed.", cure="Name another file in the variable KUBECONFIG."
         )
-    return text, {"apiVersion": "v1", "kind": "Config", **found}
+    return text, {"apiVersion": "v1", "kind": "Config", **config}
 
 
 def _mine(config: dict[str, Any], key: str, lab: str) -> list[dict[str, Any]]:
@@ -240,8 +240,8 @@ def _context(config: dict[str, Any], lab: str) -> dict[str, Any]:
 
 
 def _is_foreign(config: dict[str, Any], lab: str) -> bool:
-    found = _mine(config, "contexts", lab)
-    return any((row.get("context") or {}).get("cluster") != name(lab) for row in found)
+    contexts = _mine(config, "contexts", lab)
+    return any((row.get("context") or {}).get("cluster") != name(lab) for row in contexts)
 
 
 def _refuse_foreign(path: Path, config: dict[str, Any], lab: str) -> None:
@@ -299,16 +299,16 @@ def _break_abandoned(lock: Path) -> bool:
     state = settings.state_dir()
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with locks.briefly(state / "kubeconfig.lock"):  # otherwise a second winlab could remove the first one's new lock
-        found = _content(lock)
-        if not found.startswith(LOCKED_BY) or not locks.is_gone(found.removeprefix(LOCKED_BY)):
+        content = _content(lock)
+        if not content.startswith(LOCKED_BY) or not locks.is_gone(content.removeprefix(LOCKED_BY)):
             return False
         lock.unlink(missing_ok=True)
         return True
 
 
 def _pid(lock: Path) -> int | None:
-    found = _content(lock)
-    return locks.signer(found.removeprefix(LOCKED_BY)) if found.startswith(LOCKED_BY) else None
+    content = _content(lock)
+    return locks.signer(content.removeprefix(LOCKED_BY)) if content.startswith(LOCKED_BY) else None
 
 
 def _content(lock: Path) -> str:

@@ -52,8 +52,8 @@ def identity(admin: str, node: str) -> Identity:
         (cluster,), (user,) = (_rows(whole, key) for key in ("clusters", "users"))
         cluster = _mapping(cluster.get("cluster"), {"server", CA}, "its cluster")
         user = _mapping(user.get("user"), {CERTIFICATE, KEY}, "its user")
-        found = Identity(_pem(cluster, CA), _pem(user, CERTIFICATE), _pem(user, KEY))
-        if not found.keys or not x509.load_pem_x509_certificates(base64.b64decode(found.certificate)):
+        credentials = Identity(_pem(cluster, CA), _pem(user, CERTIFICATE), _pem(user, KEY))
+        if not credentials.keys or not x509.load_pem_x509_certificates(base64.b64decode(credentials.certificate)):
             raise ValueError("it has no certificate")
     except (ValueError, UsageError, RecursionError, yaml.YAMLError) as error:
         raise GuestError(
@@ -62,7 +62,7 @@ def identity(admin: str, node: str) -> Identity:
             cure="Somebody changed it, or took over the node. Look into it; or destroy the lab and create it again.",
             evidence=f"winlab exec {node} -- sudo cat /etc/kubernetes/admin.conf",
         ) from error
-    return found
+    return credentials
 
 
 def harmless(own: str, lab: str) -> str:

@@ -271,20 +271,20 @@ def _pod_routes(api: Any, lab: str) -> list[Any]:
 
 
 def _delete(api: Any, lab: str) -> bool:
-    found = False
+    deleted = False
     for switch in api.tables["Logical_Switch"].rows.values():
         if switch.external_ids.get(tags.KEY) == lab:
             continue  # it is deleted as a whole below
         for port in switch.ports:
             if port.external_ids.get(tags.KEY) == lab:
                 switch.delvalue("ports", port)
-                found = True
+                deleted = True
     for table in _tables(api):
         for row in list(table.rows.values()):
             if row.external_ids.get(tags.KEY) == lab:
                 row.delete()
-                found = True
-    return found
+                deleted = True
+    return deleted
 
 
 def _tables(api: Any) -> list[Any]:

@@ -139,11 +139,11 @@ def _balancer(top: Topology, number: int) -> Row:
 
 
 def _router_ports(top: Topology) -> list[Row]:
-    found = []
+    rows = []
     for port in top.router_ports:
         name = f"{port.name}-{top.chassis}"
         chassis = {"name": name, "chassis_name": top.chassis, "priority": 1, "external_ids": top.external_ids}
-        found.append(
+        rows.append(
             Row(
                 "Logical_Router_Port",
                 {
@@ -155,7 +155,7 @@ def _router_ports(top: Topology) -> list[Row]:
                 },
             )
         )
-    return found
+    return rows
 
 
 def _nats(top: Topology) -> list[Row]:

@@ -45,16 +45,16 @@ class Machine:
 @answering()
 def machines(conn: libvirt.virConnect, lab: str | None = None) -> list[Machine]:
     """All domains that carry winlab's tag, of one lab or of all, sorted."""
-    found = []
+    tagged = []
     for domain in conn.listAllDomains():
         try:
             tag = tags.read(domain.XMLDesc(0))
             if tag is not None and lab in (None, tag.lab):
-                found.append(Machine(domain.name(), STATES.get(domain.state()[0], "unknown"), tag))
+                tagged.append(Machine(domain.name(), STATES.get(domain.state()[0], "unknown"), tag))
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # removed meanwhile
                 raise
-    return sorted(found, key=lambda machine: (machine.tag.lab, machine.tag.role, machine.tag.node))
+    return sorted(tagged, key=lambda machine: (machine.tag.lab, machine.tag.role, machine.tag.node))
 
 
 @answering()
@@ -125,8 +125,8 @@ def was_shut_down(conn: libvirt.virConnect, name: str) -> bool:
 
     libvirt remembers this until it restarts itself.
     """
-    found, reason = get(conn, name).state()
-    return bool(found == libvirt.VIR_DOMAIN_SHUTOFF and reason == libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN)
+    code, reason = get(conn, name).state()
+    return bool(code == libvirt.VIR_DOMAIN_SHUTOFF and reason == libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN)
 
 
 @answering()
@@ -173,7 +173,7 @@ def attach(conn: libvirt.virConnect, name: str, target: str, path: Path) -> None
 @answering()
 def files(conn: libvirt.virConnect) -> set[str]:
     """The paths of all files that are disks or CDs of any domain."""
-    found = set()
+    paths = set()
     for domain in conn.listAllDomains():
         try:
             root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
@@ -181,8 +181,8 @@ def files(conn: libvirt.virConnect) -> set[str]:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # removed meanwhile
                 raise
             continue
-        found |= {str(source.get("file")) for source in root.findall("devices/disk/source")}
-    return found
+        paths |= {str(source.get("file")) for source in root.findall("devices/disk/source")}
+    return paths
 
 
 def insert(conn: libvirt.virConnect, name: str, target: str, bus: str, path: Path) -> None:
@@ -246,8 +246,8 @@ def remove(conn: libvirt.virConnect, name: str) -> bool:
 @answering()
 def free_memory_mib(conn: libvirt.virConnect) -> int:
     """How much memory the hypervisor could give to guests now, in MiB: free memory and caches."""
-    found = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
-    return sum(int(found.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
+    stats = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
+    return sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
 
 
 @contextmanager

@@ -299,17 +299,17 @@ class StoragePool:
         if volume is None:
             return b""
         stream = self._conn.newStream(0)
-        found = bytearray()
+        content = bytearray()
         # an offset past the end, or a log that was rotated meanwhile: there is nothing to read now
         with suppress(libvirt.libvirtError):
             volume.download(stream, offset, 0, 0)
-            while len(found) < most and (chunk := stream.recv(min(CHUNK, most - len(found)))):
-                found += chunk
-            if len(found) < most:
+            while len(content) < most and (chunk := stream.recv(min(CHUNK, most - len(content)))):
+                content += chunk
+            if len(content) < most:
                 stream.finish()
             else:
                 stream.abort()
-        return bytes(found)
+        return bytes(content)
 
     def download_to(self, name: str, target: Path, tell: Callable[[float], None]) -> None:
         """Write the whole content of a volume to a local file; *tell* is called with the progress, 0 to 1.
