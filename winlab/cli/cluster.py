@@ -93,11 +93,11 @@ def load(
     from winlab.cli.progress import shown
 
     with shown(output) as tell:
-        found = Lab(lab).load(image, name=name, listener=tell)
+        loaded = Lab(lab).load(image, name=name, listener=tell)
     if output is Output.JSON:
-        print_json([{"image": reference, "nodes": nodes} for reference, nodes in found.items()])
+        print_json([{"image": reference, "nodes": nodes} for reference, nodes in loaded.items()])
         return
-    for reference, nodes in found.items():
+    for reference, nodes in loaded.items():
         say(f"{reference} is on {', '.join(nodes)}.")
     say("Pods find it with imagePullPolicy IfNotPresent or Never.")
 
@@ -111,11 +111,11 @@ def logs(
     """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'."""
     from winlab import Lab
 
-    found = Lab(lab).logs(node, lines)
+    reports = Lab(lab).logs(node, lines)
     if output is Output.JSON:
-        print_json([dataclasses.asdict(report) for report in found])
+        print_json([dataclasses.asdict(report) for report in reports])
     else:
-        say("\n\n".join(str(report) for report in found))
+        say("\n\n".join(str(report) for report in reports))
 
 
 def lock(

@@ -95,9 +95,9 @@ def verify(
     from winlab.cli.progress import shown
 
     with shown(output) as tell:
-        found = Supplies().verify_images(which, listener=tell)
+        images = Supplies().verify_images(which, listener=tell)
     if output is Output.TABLE:
-        print_table(["WHOLE", "KEY", "SHA-256"], [[one.name, one.key, one.image.sha256] for one in found])
+        print_table(["WHOLE", "KEY", "SHA-256"], [[one.name, one.key, one.image.sha256] for one in images])
 
 
 @app.command()
@@ -179,9 +179,9 @@ def build(
         )
         return
     with shown(output) as tell:
-        found = supplies.build_image(name, mirror=sources.mirror, source=local, listener=tell)
+        image = supplies.build_image(name, mirror=sources.mirror, source=local, listener=tell)
     if output is Output.TABLE:
-        say(found.path)
+        say(image.path)
 
 
 def _build_golden(spec: Spec, origin: Origin, accept_eula: bool, output: Output) -> None:

@@ -73,7 +73,7 @@ def build(
 def _plain(report: Inspection, *, tree: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "path": str(report.path),
         "size": report.size,
         "label": report.label,
@@ -92,8 +92,8 @@ def _plain(report: Inspection, *, tree: bool) -> dict[str, Any]:
         "problems": [asdict(problem) for problem in report.problems],
     }
     if tree:
-        found["tree"] = [{"path": one.path, "size": one.size} for one in report.files]
-    return found
+        facts["tree"] = [{"path": one.path, "size": one.size} for one in report.files]
+    return facts
 
 
 def _image(image: WimImage) -> dict[str, Any]:

@@ -96,16 +96,16 @@ def status(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -
 
 
 def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
-    found = lab.status()
+    statuses = lab.status()
     rows = []
-    for node in found:
+    for node in statuses:
         tag = node.tag
         answers = {True: "yes", False: "no", None: "-"}[node.answers]
         rows.append([tag.node, tag.role, tag.image, node.state, answers, tag.address, tag.floating])
     if output is Output.JSON:
         keys = ("node", "role", "image", "state", "answers", "address", "external")
         nodes = [dict(zip(keys, row, strict=True)) for row in rows]
-        for row, node in zip(nodes, found, strict=True):
+        for row, node in zip(nodes, statuses, strict=True):
             row["answers"] = node.answers  # type: ignore[assignment]
             row["problem"] = node.problem
             row["user"] = node.tag.user
@@ -113,11 +113,11 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
     else:
         hints = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]
         print_table(["NODE", "ROLE", "IMAGE", "STATE", "ANSWERS", "ADDRESS", "FROM OUTSIDE", "REACH IT"], hints)
-        for node in found:
+        for node in statuses:
             if node.problem:
                 say(f"{node.tag.node}: {node.problem}")
-    answering = sum(1 for node in found if node.answers)
-    if answering == len(found):
+    answering = sum(1 for node in statuses if node.answers)
+    if answering == len(statuses):
         return ExitCode.OK
     return ExitCode.PARTLY if answering else ExitCode.STOPPED
 
@@ -130,20 +130,20 @@ def list_labs(output: Format = Output.TABLE) -> None:
     """Show all labs of this host."""
     from winlab import Lab
 
-    found = {lab.name: lab.machines() for lab in Lab.all()}
+    labs = {lab.name: lab.machines() for lab in Lab.all()}
     if output is Output.JSON:
         print_json(
             [
                 {"lab": name, "nodes": [{"node": m.tag.node, "state": m.state} for m in machines]}
-                for name, machines in found.items()
+                for name, machines in labs.items()
             ]
         )
         return
-    if not found:
+    if not labs:
         say("There are no labs.")
         return
     rows = [
-        [name, str(len(machines)), str(sum(m.state == "running" for m in machines))] for name, machines in found.items()
+        [name, str(len(machines)), str(sum(m.state == "running" for m in machines))] for name, machines in labs.items()
     ]
     print_table(["LAB", "NODES", "RUNNING"], rows)
 

@@ -25,12 +25,12 @@ def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
     """
     net, host, cluster = plan.network, plan.host, plan.cluster
     versions = cluster.versions
-    found = "recorded by 'winlab host setup'" if host.recorded else "assumed: this host was not set up"
+    basis = "recorded by 'winlab host setup'" if host.recorded else "assumed: this host was not set up"
     say(f"Lab {plan.lab}, plan {plan.digest}. Nothing was touched.")
     print_table(
         ["", ""],
         [
-            ["host", f"{host.accelerator}, OVS datapath {host.datapath} ({found})"],
+            ["host", f"{host.accelerator}, OVS datapath {host.datapath} ({basis})"],
             ["switch", f"{net.switch}, {net.cidr}, MTU {net.mtu}, domain {net.domain}"],
             ["router", f"{net.router}, inside {net.gateway} {net.gateway_mac}"],
             ["", f"outside {net.router_external} {net.router_external_mac}, next hop {net.external_gateway}"],

@@ -44,13 +44,13 @@ def explain(
     """Explain a field of the spec: its meaning, its valid values, and every way to set it."""
     from winlab.design.spec import Spec, options
 
-    found = options.find(Spec, path)
+    rows = options.find(Spec, path)
     if output is Output.JSON:
-        print_json([asdict(row) for row in found])
-    elif len(found) == 1 and found[0].path == path:
-        say(_explained(found[0]))
+        print_json([asdict(row) for row in rows])
+    elif len(rows) == 1 and rows[0].path == path:
+        say(_explained(rows[0]))
     else:
-        _show(found, options.sections(Spec))
+        _show(rows, options.sections(Spec))
 
 
 @app.command()

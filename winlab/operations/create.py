@@ -79,17 +79,17 @@ def create(
         )
         _check_memory(plan, conn)
         run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
-        found = recipe.guests(run)
+        steps = recipe.guests(run)
         if until == "cluster" or built:
             source, why = payload.choose(plan, origin, settled=not built and payload.has_all(run), check=check)
             if source.bundle is not None and origin.bundle is None:
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
         if until == "cluster":
-            found += [*recipe.cluster(run, source, admin), *addons.steps(run, source)]
-        found += recipe.golden_upload(run, built)
+            steps += [*recipe.cluster(run, source, admin), *addons.steps(run, source)]
+        steps += recipe.golden_upload(run, built)
         if built:
-            found += recipe.golden_build(run, built, source, alone=until != "cluster")
+            steps += recipe.golden_build(run, built, source, alone=until != "cluster")
 
         def listen(event: Event) -> None:
             trouble = folder.record(event)
@@ -98,7 +98,7 @@ def create(
                 tell(Note(lab=plan.lab, text=trouble))
 
         forecast = Forecast(run.pace.known, [plan, *built])
-        engine.run(forecast.steps(recipe.once(found)), listen, plan.lab)
+        engine.run(forecast.steps(recipe.once(steps)), listen, plan.lab)
         for builder in built:
             site.folder(builder.lab).remove()
 

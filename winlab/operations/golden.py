@@ -112,7 +112,7 @@ def lacking(
 
     :param present: whether the image that a builder makes is where it is needed.
     """
-    found: dict[str, Plan] = {}
+    placed: dict[str, Plan] = {}
     for builder in sorted(plan.builders, key=lambda one: one.lab):  # always in the same order, to avoid a deadlock
         if present(builder):
             continue
@@ -121,8 +121,8 @@ def lacking(
         if present(builder):
             continue
         folder.write(folder.path / WANTED_BY, plan.lab)
-        found[builder.lab] = _placed(plan, builder)
-    return tuple(found[builder.lab] for builder in plan.builders if builder.lab in found)
+        placed[builder.lab] = _placed(plan, builder)
+    return tuple(placed[builder.lab] for builder in plan.builders if builder.lab in placed)
 
 
 def _placed(plan: Plan, builder: Plan) -> Plan:

@@ -190,9 +190,9 @@ def look_at(
     :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and the source.
     """
     program = lab_folder.kubectl if lab_folder.kubectl.exists() else None
-    found = shutil.which("kubectl")
-    if program is None and found is not None:
-        program = Path(found)
+    on_path = shutil.which("kubectl")
+    if program is None and on_path is not None:
+        program = Path(on_path)
     if program is None:
         known = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
         program = payload.fetch_kubectl(known, origin, progress)
@@ -236,22 +236,22 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
 def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
     """What the user should know about routes outside the lab, which winlab does not set up. Pure."""
     net, profile = plan.network, plan.cluster.profile
-    found = [
+    lines = [
         f"The cluster at {cluster.external}: Kubernetes {cluster.version}, {cluster.cni_note}.",
         f"Its API server reaches the nodes' kubelets (logs, exec) by a route that you have to set: {net.cidr} via "
         f"{net.router_external}.",
     ]
     if isinstance(cni.get(profile), Routed):
-        found.append(
+        lines.append(
             f"The nodes get the files of '{profile}'. winlab sets nothing outside the lab: other nodes need routes to "
             f"their pods, via {net.router_external}."
         )
     elif profile != cni.ELSEWHERE.name:
-        found.append(
+        lines.append(
             f"{profile}'s parts in pods are that cluster's own, also for Windows. The lab's router translates what "
             "leaves the lab, so pods on both sides of it reach each other only if you provide another way."
         )
-    return found
+    return lines
 
 
 def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
@@ -279,8 +279,8 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
     left = []
     for tag in tags:
         try:
-            found = kubectl.run("get", "node", tag.node, "--ignore-not-found", "--output=yaml")
-            row = yaml.safe_load(found)
+            text = kubectl.run("get", "node", tag.node, "--ignore-not-found", "--output=yaml")
+            row = yaml.safe_load(text)
             if row is None:
                 continue
             if not _is_ours(row, tag):

@@ -162,29 +162,29 @@ def compare(locked: Lock, now: Lock, *, whole: bool = True) -> list[str]:
 
     :param whole: False: *now* is only a part of the lab, and missing inputs are not reported.
     """
-    found = []
+    differences = []
     before, after = locked.versions.model_dump(), now.versions.model_dump()
     for field in before:
         if before[field] != after[field]:
-            found.append(f"versions.{field} is {after[field]}, locked is {before[field]}.")
+            differences.append(f"versions.{field} is {after[field]}, locked is {before[field]}.")
     for name in sorted({**locked.components, **now.components}):
         old, new = (lock.components.get(name, "not there") for lock in (locked, now))
         if old != new and locked.profile == now.profile:
-            found.append(f"components.{name} is {new}, locked is {old}.")
+            differences.append(f"components.{name} is {new}, locked is {old}.")
     if locked.profile != now.profile:
-        found.append(f"The CNI profile is {now.profile}, locked is {locked.profile}.")
+        differences.append(f"The CNI profile is {now.profile}, locked is {locked.profile}.")
     if locked.bundle and now.bundle and locked.bundle != now.bundle:
-        found.append(f"The bundle is {now.bundle}, locked is {locked.bundle}.")
+        differences.append(f"The bundle is {now.bundle}, locked is {locked.bundle}.")
     known, here = dict(_inputs(locked)), dict(_inputs(now))
     for name, row in here.items():
         if name not in known:
             if not (isinstance(row, LockedGolden) and row.sha256 is None):  # its inputs are locked
-                found.append(f"{name} is not in the lock.")
+                differences.append(f"{name} is not in the lock.")
         elif why := _differs(known[name], row):
-            found.append(f"{name} {why}.")
+            differences.append(f"{name} {why}.")
     if whole:
-        found += [f"{name} is locked, but is no longer used." for name in known if name not in here]
-    return found
+        differences += [f"{name} is locked, but is no longer used." for name in known if name not in here]
+    return differences
 
 
 def require(locked: Lock, now: Lock, path: Path, *, whole: bool = True) -> None:

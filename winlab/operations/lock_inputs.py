@@ -18,7 +18,7 @@ from winlab.supply.images import golden as golden_cache
 
 def images(plan: Plan) -> list[LockedImage]:
     """The catalog's images that the plan uses."""
-    found = {}
+    locked = {}
     for node in plan.nodes:
         recipe = recipes.get(node.image)
         if recipe.download is None and recipe.build is None:
@@ -30,14 +30,14 @@ def images(plan: Plan) -> list[LockedImage]:
             kind = "sha256" if recipe.download.sha256 else "sha512"
             published = f"{kind}:{recipe.download.sha256 or recipe.download.sha512}"
         there = cache.lookup(recipe)
-        found[recipe.name] = LockedImage(
+        locked[recipe.name] = LockedImage(
             name=recipe.name,
             key=cache.key(recipe),
             download=published,
             sha256=there.sha256 if there else None,
             packages=cache.manifest(there).get("packages", {}) if there else {},
         )
-    return list(found.values())
+    return list(locked.values())
 
 
 def bundle(path: Path | None) -> str | None:
@@ -62,7 +62,7 @@ def media(plan: Plan, stock: Stock) -> list[LockedMedium]:
 
     Evaluation media and published drivers are among them, whether cached or still to be downloaded.
     """
-    found: dict[tuple[str, str], LockedMedium] = {}
+    locked: dict[tuple[str, str], LockedMedium] = {}
     for node in plan.windows_nodes():
         rows = [(what, sha256, _file(sha256, stock)) for what, sha256 in planned.files(node.windows)]
         if node.windows.template is not None:
@@ -72,8 +72,8 @@ def media(plan: Plan, stock: Stock) -> list[LockedMedium]:
             rows.append(("medium", node.windows.medium, _medium_file(node, stock)))
         for what, sha256, file in rows:
             name = f"{what} of {node.image}"
-            found[name, sha256] = LockedMedium(name=name, file=file, sha256=sha256)
-    return list(found.values())
+            locked[name, sha256] = LockedMedium(name=name, file=file, sha256=sha256)
+    return list(locked.values())
 
 
 def _file(sha256: str, stock: Stock) -> str:
@@ -90,11 +90,11 @@ def _medium_file(node: WindowsNode, stock: Stock) -> str:
 
 def fetched(plan: Plan) -> list[LockedMedium]:
     """The cached Windows media that the plan uses, by their recorded digests. Does not read the media."""
-    found = []
+    locked = []
     for node in plan.windows_nodes():
         recipe = recipes.get(node.image)
         if node.windows.own_medium or not recipe.evaluations:
             continue
         if (image := windows_media.find(recipe)) is not None:
-            found.append(LockedMedium(name=f"medium of {node.image}", file=image.path.name, sha256=image.sha256))
-    return found
+            locked.append(LockedMedium(name=f"medium of {node.image}", file=image.path.name, sha256=image.sha256))
+    return locked

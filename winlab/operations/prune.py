@@ -126,9 +126,9 @@ def _prune_pool(pool: StoragePool, inserted: Callable[[], set[str]], *, waiting:
 
 def _standing(pool: StoragePool) -> dict[str, list[str]]:
     """The volumes that are based on others, by the paths of those others."""
-    found: dict[str, list[str]] = {}
+    by_base: dict[str, list[str]] = {}
     for name in pool.names():
         with suppress(NotFoundError):  # removed meanwhile
             if path := pool.backing(name):
-                found.setdefault(str(path), []).append(name)
-    return found
+                by_base.setdefault(str(path), []).append(name)
+    return by_base

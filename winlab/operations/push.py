@@ -46,20 +46,20 @@ def program(binary: str, os: SystemName) -> str:
 
     :raises UsageError: nodes of this system don't have it; the message says what can be pushed.
     """
-    found, title = Path(binary).name, system.get(os).title
-    file = system.get(os).program_file(found)
+    name, title = Path(binary).name, system.get(os).title
+    file = system.get(os).program_file(name)
     if file in PROGRAMS[os] and not Path(binary).exists():
         return file  # only the name matters
-    if found in PROGRAMS[os]:
-        return found
-    others = [one.title for one in SYSTEMS if one.name != os and found in PROGRAMS[one.name]]
-    if found in IN_PODS:
+    if name in PROGRAMS[os]:
+        return name
+    others = [one.title for one in SYSTEMS if one.name != os and name in PROGRAMS[one.name]]
+    if name in IN_PODS:
         raise UsageError(
-            f"'{found}' is not a program of a {title} node: it runs in a pod.",
+            f"'{name}' is not a program of a {title} node: it runs in a pod.",
             cure="Build an image with it and load that with 'winlab load'.",
         )
     raise UsageError(
-        f"'{found}' is not a program of a {title} node.",
+        f"'{name}' is not a program of a {title} node.",
         why=f"It is a program of {' and '.join(others)} nodes."
         if others
         else "The file's name decides which program it is.",
@@ -180,10 +180,10 @@ def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, 
             renewed = str(json.loads(lease)["spec"].get("renewTime", ""))
             renewals = min(2, renewals + (bool(last) and renewed != last))
             last = renewed
-            found: dict[str, Any] = kubectl.get("node", name)
-            if renewals == 2 and diagnose.is_ready(found):
-                return Met(str(found["status"]["nodeInfo"]["kubeletVersion"]))
-            why, signs = diagnose.brief(found) or "its kubelet has not reported since", diagnose.signs(found)
+            node: dict[str, Any] = kubectl.get("node", name)
+            if renewals == 2 and diagnose.is_ready(node):
+                return Met(str(node["status"]["nodeInfo"]["kubeletVersion"]))
+            why, signs = diagnose.brief(node) or "its kubelet has not reported since", diagnose.signs(node)
         except ClusterError as error:
             why = error.why or error.what
         return Waiting(f"waiting for {name} to be Ready: {why}", (renewals, signs))

@@ -134,8 +134,8 @@ class _Build:
         return True
 
     def _facts(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.note.read_text(encoding="utf-8"))
-        return found
+        facts: dict[str, Any] = json.loads(self.note.read_text(encoding="utf-8"))
+        return facts
 
     def seal(self, progress: Progress) -> None:
         """Have sysprep generalize the machine, and wait until it is off."""
@@ -160,9 +160,9 @@ class _Build:
         """
         restarts = 0
         while True:
-            found = there.run(self._call(begin=False), progress.say)
-            if not found.restart:
-                self.run.folder.write(self.note, json.dumps({**found.model_dump(), "time": time.time()}))
+            facts = there.run(self._call(begin=False), progress.say)
+            if not facts.restart:
+                self.run.folder.write(self.note, json.dumps({**facts.model_dump(), "time": time.time()}))
                 if self._begin(there, progress):
                     return
             if restarts == RESTARTS:
@@ -201,10 +201,10 @@ class _Build:
             if domains.state(self.run.conn, self.node.domain) != "running":
                 return
             try:
-                found = there.run(contract.Sealed())
+                sysprep = there.run(contract.Sealed())
             except WinlabError:
                 return
-            if found.running or found.errors:
+            if sysprep.running or sysprep.errors:
                 return
             there.disconnect()
             progress.say("looking whether sysprep runs")
@@ -261,13 +261,13 @@ class _Build:
         """
         try:
             with self.run.node(self.node) as there:
-                found = there.run(contract.Sealed())
+                sysprep = there.run(contract.Sealed())
         except WinlabError:
             return  # it is shutting down
-        if found.running or not found.errors:
+        if sysprep.running or not sysprep.errors:
             return
         self.note.unlink(missing_ok=True)  # so that the same command tries again
-        text = "\n".join(found.errors)
+        text = "\n".join(sysprep.errors)
         known = known_failures.recognise(text)
         error = GuestError(
             "sysprep could not generalize Windows.",

@@ -147,14 +147,14 @@ def steps(run: Run, supply: Supply) -> list[Step]:
     Without controllers, the host's kubectl gets a step of its own.
     """
     payloads = required.payloads(run.plan)
-    found: list[Step] = []
+    payload_steps: list[Step] = []
     before: list[State] = []
     for payload in payloads:
-        found.append(_system_step(run, supply, payload, before))
+        payload_steps.append(_system_step(run, supply, payload, before))
         before = [PAYLOAD(of=payload.os)]  # builds use the whole machine: the controllers' payload first
     if run.plan.joins:
-        found.append(_kubectl_step(run, supply))
-    return found + [insert_step(run, node) for node in run.plan.nodes]
+        payload_steps.append(_kubectl_step(run, supply))
+    return payload_steps + [insert_step(run, node) for node in run.plan.nodes]
 
 
 def has_all(run: Run) -> bool:

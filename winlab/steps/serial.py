@@ -40,14 +40,14 @@ class SerialLog:
     @property
     def panic(self) -> str | None:
         """Why the kernel panicked, if that is the end of the log; else None."""
-        found = PANIC.search(self._text)
-        return found[1] if found else None
+        match = PANIC.search(self._text)
+        return match[1] if match else None
 
     @property
     def oops(self) -> str:
         """The last oops or bug that the kernel reported; empty if there is none."""
-        found = OOPS.findall(self._text)
-        return str(found[-1]) if found else ""
+        reports = OOPS.findall(self._text)
+        return str(reports[-1]) if reports else ""
 
     @property
     def _text(self) -> str:

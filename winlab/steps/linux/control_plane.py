@@ -28,12 +28,12 @@ API_SILENCE = 180.0  # seconds on hardware without anything new from an API serv
 def steps(run: Run) -> list[Step]:
     """From prepared controllers to a cluster of them."""
     first, *others = [node for node in run.plan.linux_nodes() if node.role == "controller"]
-    found = [_init(run, first), _kubeconfig(run, first)]
+    chain = [_init(run, first), _kubeconfig(run, first)]
     before = API(run.lab)
     for node in others:  # one after the other: etcd takes one new member at a time
-        found.append(_join(run, first, node, before))
+        chain.append(_join(run, first, node, before))
         before = MEMBER(run.lab, node.name)
-    return found
+    return chain
 
 
 def _init(run: Run, node: LinuxNode) -> Step:

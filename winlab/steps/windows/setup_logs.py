@@ -53,12 +53,12 @@ def _files(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> dic
     if (backing := run.pool.backing(volume.name)) is not None:
         base = _base(run.pool, backing.name, folder, progress)
         offline.put_on(disk, base, "qcow2" if backing.suffix == ".qcow2" else "raw")
-    found = offline.read(disk, LOGS, folder)
-    if not found:
+    logs = offline.read(disk, LOGS, folder)
+    if not logs:
         raise WinlabError(
             "The disk has none of Setup's logs.", why="Setup writes them once it has made Windows' partition."
         )
-    return found
+    return logs
 
 
 def _base(pool: StoragePool, volume: str, folder: Path, progress: Progress) -> Path:
