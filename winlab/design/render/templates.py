@@ -87,7 +87,7 @@ def _texts(folder: str) -> dict[str, str]:
 def references(text: str) -> list[str]:
     """The templates in its folder that a user's own template refers to; none if it is not a template."""
     try:
-        found = meta.find_referenced_templates(Environment(autoescape=True).parse(text))
-        return [name for name in found if name is not None and not name.startswith("winlab/")]
+        names = meta.find_referenced_templates(Environment(autoescape=True).parse(text))
+        return [name for name in names if name is not None and not name.startswith("winlab/")]
     except TemplateError:
         return []  # rendering reports the error

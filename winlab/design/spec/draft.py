@@ -192,10 +192,10 @@ def _line(node: yaml.Node, place: Place) -> int | None:
             node = node.value[key]
             line = node.start_mark.line + 1
         elif isinstance(node, yaml.MappingNode) and isinstance(key, str):
-            found = next(((name, value) for name, value in node.value if name.value == key), None)
-            if found is None:
+            entry = next(((name, value) for name, value in node.value if name.value == key), None)
+            if entry is None:
                 break
-            line, node = found[0].start_mark.line + 1, found[1]
+            line, node = entry[0].start_mark.line + 1, entry[1]
         elif not (isinstance(node, yaml.MappingNode) and key == 0):  # a single pool without a list is the first one
             break
     return line

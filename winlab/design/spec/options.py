@@ -69,9 +69,9 @@ def find(spec: type[BaseModel], path: str) -> tuple[Option, ...]:
 
     :raises UsageError: neither exists; the message suggests similar ones.
     """
-    found = tuple(row for row in options(spec) if not path or row.path == path or row.path.startswith(f"{path}."))
-    if found:
-        return found
+    rows = tuple(row for row in options(spec) if not path or row.path == path or row.path.startswith(f"{path}."))
+    if rows:
+        return rows
     similar = difflib.get_close_matches(path, [*sections(spec), *(row.path for row in options(spec))], 3)
     raise UsageError(
         f"A spec has no field '{path}'.",
@@ -205,8 +205,8 @@ def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:
     """The section that a field is, or is a list of; the section of add-ons depends on which are installed."""
-    found = next((one.section for one in field.metadata if hasattr(one, "section")), None)
-    return found or _model_of(field.annotation)
+    section = next((one.section for one in field.metadata if hasattr(one, "section")), None)
+    return section or _model_of(field.annotation)
 
 
 def _depends(field: FieldInfo) -> bool:
