@@ -43,10 +43,10 @@ def check(path: Path, declared: Format, source: str) -> None:
             head = file.read(512)
     except OSError as error:
         raise UsageError(f"'{source}' can't be read.", why=str(error), causes=[error]) from error
-    found = next((name for magic, name in _OTHERS if head.startswith(magic)), "raw")
+    actual_format = next((name for magic, name in _OTHERS if head.startswith(magic)), "raw")
     wanted = "qcow2" if declared == "qcow2" else "raw"
-    if found != wanted:
-        raise _refused(source, f"It is declared as {declared}, and begins like {found}.")
+    if actual_format != wanted:
+        raise _refused(source, f"It is declared as {declared}, and begins like {actual_format}.")
     if wanted == "qcow2":
         _check_header(head, source)
         _ask(path, source)

@@ -131,12 +131,12 @@ class _Digests:
     def problem(self) -> str | None:
         """Why this is not the published file, or None if it is."""
         if self.sha512 is not None:
-            name, wanted, found = "SHA-512", self.download.sha512, self.sha512.hexdigest()
+            name, wanted, digest = "SHA-512", self.download.sha512, self.sha512.hexdigest()
         else:
-            name, wanted, found = "SHA-256", self.download.sha256, self.sha256.hexdigest()
-        if wanted == found:
+            name, wanted, digest = "SHA-256", self.download.sha256, self.sha256.hexdigest()
+        if wanted == digest:
             return None
-        return f"Its {name} is\n    {found}\n  but should be\n    {wanted}\n  ({self.size:,} bytes)."
+        return f"Its {name} is\n    {digest}\n  but should be\n    {wanted}\n  ({self.size:,} bytes)."
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:

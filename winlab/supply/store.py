@@ -279,7 +279,7 @@ def mounted_under(folder: Path, table: str) -> list[str]:
     base = f"{folder.resolve()}/"
     points = [line.split(" ")[1] for line in table.splitlines()]
     # Blanks and the like are written as octal numbers there.
-    clear = [re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), point) for point in points]
+    clear = [re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point) for point in points]
     return [point for point in reversed(clear) if point.startswith(base)]
 
 

@@ -83,13 +83,13 @@ def choose(
     kind = kind or ("bundle" if bundle_path else "mirror" if mirror else None)
     search = _Search(needed, pins, mirror, insecure_mirror, probe)
     if kind in (None, "bundle"):
-        found = search.bundle_named(bundle_path, bundle_digest) if bundle_path else search.bundle_in_cache()
-        if found:
-            return found
-    if kind in (None, "upstream", "mirror") and (found := search.upstream(named=kind is not None)):
-        return found
-    if kind in (None, "build") and (found := search.built(build, named=kind is not None, settled=settled)):
-        return found
+        choice = search.bundle_named(bundle_path, bundle_digest) if bundle_path else search.bundle_in_cache()
+        if choice:
+            return choice
+    if kind in (None, "upstream", "mirror") and (choice := search.upstream(named=kind is not None)):
+        return choice
+    if kind in (None, "build") and (choice := search.built(build, named=kind is not None, settled=settled)):
+        return choice
     raise NotFoundError(
         "No source has everything that the lab needs.",
         why="\n    ".join(["", *search.reasons]),

@@ -48,7 +48,7 @@ def members(archive: Path, wanted: Mapping[str, Path]) -> set[str]:
 
 def _untar(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
     """Read it once from the beginning: seeking in a compressed archive is expensive."""
-    found: set[str] = set()
+    names: set[str] = set()
     with tars.opened(archive, packed=True) as packed:
         for entry in tars.members(packed):
             if _clean(entry.name) not in targets:
@@ -59,22 +59,22 @@ def _untar(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
                 raise TransferError(f"'{name}' in '{archive.name}' is not a plain file.")
             with reader:
                 _save(reader, target, f"'{name}' in '{archive.name}'")
-            found.add(name)
-            if len(found) == len(targets):
+            names.add(name)
+            if len(names) == len(targets):
                 break
-    return found
+    return names
 
 
 def _unzip(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     with zipfile.ZipFile(archive) as packed:
         for entry in packed.infolist():
             if _clean(entry.filename) in targets:
                 name, target = targets[_clean(entry.filename)]
                 with packed.open(entry) as reader:
                     _save(reader, target, f"'{name}' in '{archive.name}'")
-                found.add(name)
-    return found
+                names.add(name)
+    return names
 
 
 def _clean(name: str) -> str:

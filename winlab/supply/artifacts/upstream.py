@@ -299,9 +299,9 @@ def listed_digest(text: str, name: str) -> str | None:
     if text.startswith("{"):
         return _asset_digest(text, name)
     for line in text.splitlines():
-        found = re.fullmatch(r"([0-9a-fA-F]{64}|[0-9a-fA-F]{128})(?:\s+\*?(\S+))?\s*", line)
-        if found and (found[2] is None or PurePosixPath(found[2]).name == name):
-            return found[1].lower()
+        match = re.fullmatch(r"([0-9a-fA-F]{64}|[0-9a-fA-F]{128})(?:\s+\*?(\S+))?\s*", line)
+        if match and (match[2] is None or PurePosixPath(match[2]).name == name):
+            return match[1].lower()
     return None
 
 
@@ -310,8 +310,8 @@ def _asset_digest(text: str, name: str) -> str | None:
         release = _Release.model_validate_json(text)
     except ValidationError:
         return None
-    found = next((asset.digest for asset in release.assets if asset.name == name), None)
-    return found.removeprefix("sha256:") if found is not None else None
+    digest = next((asset.digest for asset in release.assets if asset.name == name), None)
+    return digest.removeprefix("sha256:") if digest is not None else None
 
 
 def _digest(pin: ProgramPin | ImagePin | ManifestPin) -> str | None:
@@ -321,5 +321,5 @@ def _digest(pin: ProgramPin | ImagePin | ManifestPin) -> str | None:
 def _members(archive: Path, rows: list[ProgramPin], work: Path) -> dict[ProgramPin, Path]:
     """Extract the rows' members from the archive; return those that are in it."""
     wanted = {row.member: work / f"{number}.member" for number, row in enumerate(rows) if row.member}
-    found = unpack.members(archive, wanted)
-    return {row: wanted[row.member] for row in rows if row.member in found}
+    members = unpack.members(archive, wanted)
+    return {row: wanted[row.member] for row in rows if row.member in members}

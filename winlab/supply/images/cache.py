@@ -138,8 +138,8 @@ def keep(
 
 def manifest(image: CachedImage) -> dict[str, Any]:
     """The whole manifest of a cached image."""
-    found: dict[str, Any] = json.loads((image.path.parent / "manifest.json").read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads((image.path.parent / "manifest.json").read_text(encoding="utf-8"))
+    return document
 
 
 def verify(image: CachedImage, progress: Progress) -> None:
@@ -147,11 +147,11 @@ def verify(image: CachedImage, progress: Progress) -> None:
 
     :raises TransferError: it has changed since it came into the cache.
     """
-    found = files.sha256(image.path, progress)
-    if found != image.sha256:
+    sha256 = files.sha256(image.path, progress)
+    if sha256 != image.sha256:
         raise TransferError(
             f"The image '{image.recipe.name}' in the cache has changed since it came there.",
-            why=f"Its SHA-256 is {found}, and should be {image.sha256}.",
+            why=f"Its SHA-256 is {sha256}, and should be {image.sha256}.",
             cure=f"Run 'winlab image rm {image.key[:12]}', and then the same command again. Is the disk failing?",
             evidence=str(image.path),
         )

@@ -38,9 +38,9 @@ def sha256(path: Path, progress: Progress) -> str:
     known = _read().get(str(path), [])
     if known[:3] == mark:
         return str(known[3])
-    found = files.sha256(path, progress)
-    _remember(path, [*mark, found])
-    return found
+    digest = files.sha256(path, progress)
+    _remember(path, [*mark, digest])
+    return digest
 
 
 def remembered(path: Path) -> str | None:
@@ -55,8 +55,8 @@ def _file() -> Path:
 
 def _read() -> dict[str, list[int | str]]:
     try:
-        found = json.loads(_file().read_text(encoding="utf-8"))
-        return {str(path): list(row) for path, row in found.items() if len(row) == 4}
+        rows = json.loads(_file().read_text(encoding="utf-8"))
+        return {str(path): list(row) for path, row in rows.items() if len(row) == 4}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 

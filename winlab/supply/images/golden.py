@@ -45,12 +45,12 @@ def cache_key(key: str) -> str:
 
 def entries() -> list[Golden]:
     """All golden images in the cache, by their recipes and age (oldest first)."""
-    found = []
+    images = []
     for image in cache.entries():
         facts = cache.manifest(image).get("golden")
         if facts is not None:
-            found.append(Golden(str(facts["key"]), image, facts))
-    return found
+            images.append(Golden(str(facts["key"]), image, facts))
+    return images
 
 
 def find(key: str) -> Golden | None:

@@ -184,16 +184,16 @@ def _copy(manifest: _Manifest, recipe: Recipe, member: IO[bytes], output: Path, 
                 sha512.update(block)
             file.write(block)
             progress.say(f"{manifest.size >> 20} MiB", 1 - left / manifest.size)
-    found = sha256.hexdigest()
-    if found != manifest.sha256:
+    digest = sha256.hexdigest()
+    if digest != manifest.sha256:
         raise TransferError(
             f"The image in '{path}' is damaged.",
-            why=f"Its SHA-256 is {found}, and its manifest says {manifest.sha256}.",
+            why=f"Its SHA-256 is {digest}, and its manifest says {manifest.sha256}.",
             cure="Export it again.",
         )
     if pin is None:
         return
-    wanted, has = (pin.sha256, found) if pin.sha256 else (pin.sha512, sha512.hexdigest())
+    wanted, has = (pin.sha256, digest) if pin.sha256 else (pin.sha512, sha512.hexdigest())
     if wanted != has:
         raise TransferError(
             f"'{path}' does not hold the published image '{recipe.name}'.",

@@ -66,13 +66,13 @@ class Item:
         return "; ".join(filter(None, ("imported" if self.imported else "", self._stale())))
 
     def _stale(self) -> str:
-        found = self.golden
-        if found is not None:
+        golden = self.golden
+        if golden is not None:
             notes = []
-            if found.days_left is not None:
-                left = f"evaluation ends in {found.days_left} days" if found.days_left >= 0 else "evaluation is over"
+            if golden.days_left is not None:
+                left = f"evaluation ends in {golden.days_left} days" if golden.days_left >= 0 else "evaluation is over"
                 notes.append(left)
-            if found.facts.get("programs") != stock.scripts():
+            if golden.facts.get("programs") != stock.scripts():
                 notes.append("stale: made with other scripts of winlab")
             return "; ".join(notes)
         recipe = self.image.recipe
@@ -102,17 +102,17 @@ def find(what: str) -> Item:
     :raises UsageError: there are several.
     """
     every = items()
-    found = [one for one in every if one.name == what]
-    if not found and KEY.fullmatch(what):
-        found = [one for one in every if one.image.key.startswith(what)]
-    if not found:
+    matches = [one for one in every if one.name == what]
+    if not matches and KEY.fullmatch(what):
+        matches = [one for one in every if one.image.key.startswith(what)]
+    if not matches:
         raise NotFoundError(
             f"There is no image '{what}' in the cache.", cure="'winlab image list' shows what there is."
         )
-    if len(found) > 1:
-        keys = ", ".join(f"{one.key} ({one.kind})" for one in found)
+    if len(matches) > 1:
+        keys = ", ".join(f"{one.key} ({one.kind})" for one in matches)
         raise UsageError(f"'{what}' could be several images.", cure=f"Name one by its key: {keys}.")
-    return found[0]
+    return matches[0]
 
 
 def export(item: Item, to: Path, progress: Progress) -> None:

@@ -52,8 +52,8 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
         templates=templates_,
         paths={
             material.sha256: place
-            for path, found in files.items()
-            for material in found
+            for path, materials in files.items()
+            for material in materials
             if (place := path / material.name if path.is_dir() else path).exists()
         },
         host_files=tuple(_host_files(spec, files, templates_)),
@@ -171,13 +171,13 @@ def _below(folder: Path) -> list[Path]:
             raise _too_much(folder, f"It has more than {MOST_FILES} files and folders.")
         every.append(path)
     try:
-        found = [path for path in every if path.is_file()]
-        size = sum(path.stat().st_size for path in found)
+        plain_files = [path for path in every if path.is_file()]
+        size = sum(path.stat().st_size for path in plain_files)
     except OSError as error:
         raise UsageError(f"The folder '{folder}', which the spec names, can't be read.", why=str(error)) from error
     if size > MOST_BYTES:
         raise _too_much(folder, f"Its files have more than {MOST_BYTES >> 30} GiB.")
-    return found
+    return plain_files
 
 
 def _entries(folder: Path) -> Iterator[Path]:

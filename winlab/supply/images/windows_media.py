@@ -93,15 +93,15 @@ def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> C
         check_release(recipe, path)
     else:
         driver_iso.check(path)
-    found = files.sha256(path, progress)
-    if sha256 is not None and found != sha256.lower():
+    digest = files.sha256(path, progress)
+    if sha256 is not None and digest != sha256.lower():
         raise UsageError(
             f"'{path}' is not the file that you mean.",
-            why=f"Its SHA-256 is {found}, not {sha256.lower()}.",
+            why=f"Its SHA-256 is {digest}, not {sha256.lower()}.",
             cure="Get it again, and compare the SHA-256 with what whoever offers it says.",
         )
 
-    return _keep(recipe, Download(url=f"{NOWHERE}/{path.name}", sha256=found), progress, None, path)
+    return _keep(recipe, Download(url=f"{NOWHERE}/{path.name}", sha256=digest), progress, None, path)
 
 
 def check_release(recipe: Recipe, path: Path) -> None:
@@ -146,10 +146,10 @@ def _keep(recipe: Recipe, wish: Download, progress: Progress, mirror: str | None
     name = key(wish.sha256)
 
     def fill(output: Path) -> tuple[str, str]:
-        found = download.fetch(
+        digest = download.fetch(
             wish, output, progress, part=cache.unfinished(name, f"{recipe.name}.iso"), mirror=mirror, source=source
         )
         disk_format.check(output, recipe.format, str(source or mirror or recipe.name))
-        return found, str(source or download.rewrite(wish.url, mirror))
+        return digest, str(source or download.rewrite(wish.url, mirror))
 
     return cache.keep(recipe, name, fill, progress)

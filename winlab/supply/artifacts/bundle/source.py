@@ -37,14 +37,14 @@ class BundleSource:
 
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
         """The parts of *wanted* that are not in the bundle, or not as they were published."""
-        found = {}
+        reasons = {}
         for artifact in wanted:
             row = self.bundle.row(artifact)
             if row is None:
-                found[artifact] = "it is not in the bundle"
+                reasons[artifact] = "it is not in the bundle"
             elif (pin := self._pin(artifact)) is not None and pin.sha256 not in (None, row.sha256):
-                found[artifact] = "it is not the published one: for a build of your own, give --bundle-digest"
-        return found
+                reasons[artifact] = "it is not the published one: for a build of your own, give --bundle-digest"
+        return reasons
 
     def vouched(self, wanted: Iterable[Artifact]) -> int:
         """How many of *wanted* only the bundle itself vouches for: no digest is known of the file in it."""
@@ -97,9 +97,9 @@ def _check_sha512(file: Path, wanted: str, problem: str) -> None:
     :raises TransferError: they differ.
     """
     with file.open("rb") as reader:
-        found = hashlib.file_digest(reader, "sha512").hexdigest()
-    if found != wanted:
-        raise TransferError(problem, why=f"Its SHA-512 is {found}, and the published one's is {wanted}.")
+        sha512 = hashlib.file_digest(reader, "sha512").hexdigest()
+    if sha512 != wanted:
+        raise TransferError(problem, why=f"Its SHA-512 is {sha512}, and the published one's is {wanted}.")
 
 
 def restore_image(bundle: Bundle, recipe: Recipe, progress: Progress) -> cache.CachedImage:

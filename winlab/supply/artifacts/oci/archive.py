@@ -87,9 +87,9 @@ def verify(path: Path, image: ContainerImage, digest: str | None = None) -> None
     :raises UsageError: it is not an archive of container images, or can't be read.
     """
     archive = _Archive(path)
-    found = archive.images()
-    fit = [one for one in found if (one.os, one.architecture) == (image.os, "amd64")]
-    has = "It has " + ("; ".join(map(str, found)) or "none") + "."
+    images = archive.images()
+    fit = [one for one in images if (one.os, one.architecture) == (image.os, "amd64")]
+    has = "It has " + ("; ".join(map(str, images)) or "none") + "."
     if not fit:
         raise TransferError(f"'{path}' has no image for {image.os}/amd64.", why=has)
     if not archive.is_oci or not any(image.reference in one.references for one in fit):
@@ -134,15 +134,15 @@ def extract(path: Path, os: SystemName, *, work: Path, reference: str = "") -> t
     Parameters and errors are those of :func:`convert`.
     """
     archive = _Archive(path)
-    found = archive.images()
-    fit = [one for one in found if (one.os, one.architecture) == (os, "amd64")]
+    images = archive.images()
+    fit = [one for one in images if (one.os, one.architecture) == (os, "amd64")]
     name = full_name(reference) if reference else ""
     if len(fit) > 1:
         fit = [one for one in fit if name in one.references] or fit
     if len(fit) != 1:
         raise UsageError(
             f"'{path}' has {'several images' if fit else 'no image'} for {os}/amd64.",
-            why="It has " + ("; ".join(map(str, found)) or "none") + ".",
+            why="It has " + ("; ".join(map(str, images)) or "none") + ".",
             cure="Save one image, for that platform, to a file of its own.",
         )
     image = fit[0]
@@ -267,18 +267,18 @@ class _Archive:
         for name, file in self.files.items():
             if name.startswith("blobs/sha256/") and file.digest != _digest(name):
                 raise self._damaged(f"The digest of '{name}' is {file.digest}.")
-        found: dict[str, Found] = {}
+        images: dict[str, Found] = {}
         for entry in self._json("index.json")["manifests"]:
             reference = entry.get("annotations", {}).get(NAME)
             for one in self._resolve(entry, frozenset(), top=True):
                 digest = "sha256:" + hashlib.sha256(one.manifest).hexdigest()
-                before = found.get(digest)
+                before = images.get(digest)
                 names = dict.fromkeys([*(before.references if before else ()), *([reference] if reference else ())])
                 roots = one.roots | (before.roots if before else frozenset())
-                found[digest] = Found(
+                images[digest] = Found(
                     tuple(names), one.os, one.architecture, one.config, one.layers, one.manifest, roots
                 )
-        return list(found.values())
+        return list(images.values())
 
     def _resolve(self, entry: dict[str, Any], roots: frozenset[str], *, top: bool) -> Iterator[Found]:
         """The images that an entry of an index leads to."""
@@ -310,7 +310,7 @@ class _Archive:
         return Blob(file.digest, file.size, str(descriptor["mediaType"]))
 
     def _docker_images(self) -> list[Found]:
-        found = []
+        images = []
         for entry in self._json("manifest.json"):
             names = [posixpath.normpath(name) for name in (entry["Config"], *entry["Layers"])]
             files = [self.files.get(self.links.get(name, name)) for name in names]
@@ -326,8 +326,8 @@ class _Archive:
             }
             content = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
             references = tuple(full_name(name) for name in entry.get("RepoTags") or [])
-            found.append(self._found(config, names[0], tuple(parts[1:]), references, content, frozenset()))
-        return found
+            images.append(self._found(config, names[0], tuple(parts[1:]), references, content, frozenset()))
+        return images
 
     def _found(
         self,

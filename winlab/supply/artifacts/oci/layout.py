@@ -75,11 +75,11 @@ class Blobs:
                     file.write(block)
 
                 yield add
-            found = "sha256:" + sha256.hexdigest()
+            actual_digest = "sha256:" + sha256.hexdigest()
             if have < size:
                 raise WrongBlobError(f"it ended after {have:,} of {size:,} bytes")
-            if found != digest:
-                raise WrongBlobError(f"its digest is {found}")
+            if actual_digest != digest:
+                raise WrongBlobError(f"its digest is {actual_digest}")
             partial.rename(self.path(digest))
         finally:
             partial.unlink(missing_ok=True)

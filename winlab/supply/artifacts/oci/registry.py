@@ -60,14 +60,14 @@ class Reference:
 
         :raises UsageError: it is malformed or does not name its registry.
         """
-        found = _REFERENCE.fullmatch(text)
-        registry = found["registry"] if found else ""
-        if found is None or not ("." in registry or ":" in registry or registry == "localhost"):
+        match = _REFERENCE.fullmatch(text)
+        registry = match["registry"] if match else ""
+        if match is None or not ("." in registry or ":" in registry or registry == "localhost"):
             raise UsageError(
                 f"'{text}' is not a full reference of a container image.",
                 cure="Give it with its registry and tag: docker.io/library/nginx:1.29, registry.k8s.io/pause:3.10.2.",
             )
-        return cls(registry, found["name"], found["tag"] or "latest", found["digest"])
+        return cls(registry, match["name"], match["tag"] or "latest", match["digest"])
 
     def place(self, mirror: str | None) -> tuple[str, str]:
         """Base URL and repository to ask: the registry itself, or the mirror's host.
@@ -184,12 +184,12 @@ class _Pull:
             ) from error
         finally:
             response.close()
-        found = "sha256:" + hashlib.sha256(body).hexdigest()
-        promised = wanted if _DIGEST.fullmatch(wanted) else response.headers.get("docker-content-digest", found)
-        if found != promised:
+        digest = "sha256:" + hashlib.sha256(body).hexdigest()
+        promised = wanted if _DIGEST.fullmatch(wanted) else response.headers.get("docker-content-digest", digest)
+        if digest != promised:
             raise TransferError(
                 f"{self.image}: the registry sent a different manifest than requested.",
-                why=f"Its digest is {found}, but should be {promised}.",
+                why=f"Its digest is {digest}, but should be {promised}.",
                 cure="A proxy or a mirror may have altered it; try another mirror.",
             )
         try:
@@ -200,8 +200,8 @@ class _Pull:
             raise TransferError(
                 f"{self.image}: what the registry sent is not a manifest.", why=web.reason(error), evidence=self.url
             ) from error
-        self.blobs.add(found, bytes(body))
-        return {**document, "mediaType": kind, "digest": found}
+        self.blobs.add(digest, bytes(body))
+        return {**document, "mediaType": kind, "digest": digest}
 
     def _blob(self, part: dict[str, Any]) -> None:
         """Fetch one blob to disk, if it is missing."""
@@ -375,10 +375,10 @@ def _check_platform(image: ContainerImage, config: bytes) -> None:
     """
     try:
         document = json.loads(config)
-        found = (document.get("os"), document.get("architecture"))
+        platform = (document.get("os"), document.get("architecture"))
     except (ValueError, AttributeError) as error:
         raise TransferError(f"{image} is not a container image.", why="Its configuration can't be read.") from error
-    if found != (image.os, "amd64"):
+    if platform != (image.os, "amd64"):
         raise TransferError(
-            f"{image} is for another platform.", why=f"It is for {found[0]}/{found[1]}, not {image.os}/amd64."
+            f"{image} is for another platform.", why=f"It is for {platform[0]}/{platform[1]}, not {image.os}/amd64."
         )
