@@ -19,7 +19,7 @@ from winlab.checks.report import Report
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
-from winlab.design.plan.stock import HostFile, Stock
+from winlab.design.plan.stock import HostFile
 from winlab.design.render import folder as rendered
 from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
@@ -46,6 +46,7 @@ from winlab.operations.join import Joining
 from winlab.operations.lock import Renewed
 from winlab.operations.logs import NodeDiagnostics
 from winlab.operations.look import NodeStatus
+from winlab.operations.planning import Proposal
 from winlab.operations.push import PushedProgram
 from winlab.site import Site, at_site
 from winlab.steps.payload import Origin
@@ -62,7 +63,7 @@ class Lab:
     def __init__(self, name: str = settings.DEFAULT_LAB, site: Site | None = None) -> None:
         self.name = name
         self.site = site or Site()
-        self._stocks: dict[str, Stock] = {}  # by the digest of the plan that was made with each
+        self._proposals: dict[str, Proposal] = {}  # by their plans' digests
 
     @staticmethod
     def all(site: Site | None = None) -> list[Lab]:
@@ -98,16 +99,16 @@ class Lab:
         :param facts: of the host; by default the site's.
         :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
         """
-        planned = planning.make(spec, self.name, facts or self.site.facts, Told(listener, "plan"))
-        self._stocks[planned.plan.digest] = planned.stock
-        return planned.plan
+        proposal = planning.make(spec, self.name, facts or self.site.facts, Told(listener, "plan"))
+        self._proposals[proposal.plan.digest] = proposal
+        return proposal.plan
 
     def host_files(self, plan: Plan) -> tuple[HostFile, ...]:
         """Every file of this host that goes to nodes because the spec names it.
 
         :param plan: what :meth:`plan` of this object returned.
         """
-        return self._stock(plan).host_files
+        return self._proposal(plan).stock.host_files
 
     @at_site
     def render(self, plan: Plan, folder: Path) -> list[Path]:
@@ -157,9 +158,9 @@ class Lab:
         :raises ConflictError: a lab of that name was made from another plan, or another winlab is working on it.
         :raises WinlabError: a step failed; the same call resumes.
         """
-        stock = self._stock(plan)
+        proposal = self._proposal(plan)
         fetch = consent.settle(plan, self.site, accepted=accept_eula)
-        create.create(plan, stock, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
+        create.create(proposal, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
 
     @staticmethod
     def join_spec(
@@ -234,7 +235,7 @@ class Lab:
         :param to: the file; by default in the cache, where :meth:`create` finds it without being told.
         :raises WinlabError: something can't be obtained, or the file can't be written.
         """
-        return bundle.gather(plan, self._stock(plan), to, origin or Origin(), listener)
+        return bundle.gather(plan, self._proposal(plan).stock, to, origin or Origin(), listener)
 
     @at_site
     def build_golden(
@@ -246,7 +247,7 @@ class Lab:
         :raises WinlabError: as :meth:`create`.
         """
         fetch = consent.settle(plan, self.site, accepted=accept_eula)
-        return golden.build(plan, self._stock(plan), self.site, listener, origin or Origin(), consent=fetch)
+        return golden.build(plan, self._proposal(plan).stock, self.site, listener, origin or Origin(), consent=fetch)
 
     @at_site
     def lock(
@@ -267,17 +268,17 @@ class Lab:
         :raises ConflictError: with *check*, something differs; it is named.
         :raises WinlabError: something can't be obtained, or the file can't be read or written.
         """
-        stock = self._stock(plan)
+        stock = self._proposal(plan).stock
         return lock.renew(plan, stock, listener, spec=spec, origin=origin, path=file, check=check)
 
-    def _stock(self, plan: Plan) -> Stock:
-        if plan.lab != self.name or plan.digest not in self._stocks:
+    def _proposal(self, plan: Plan) -> Proposal:
+        if plan.lab != self.name or plan.digest not in self._proposals:
             raise UsageError(
                 f"The plan {plan.digest} was not made by this Lab object.",
                 why="A plan knows files by their content; where they are, only the object knows that made it.",
                 cure="Pass what its own plan() returned.",
             )
-        return self._stocks[plan.digest]
+        return self._proposals[plan.digest]
 
     # -- look
 

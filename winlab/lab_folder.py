@@ -9,6 +9,7 @@
     ├── ca.pem                         the CA to trust over WinRM
     ├── kubeconfig              0600  the cluster's administrator
     ├── kubectl                        a link to the kubectl of the cluster's version, in the cache
+    ├── design.json              0600  the spec and the plan that the lab was made from
     ├── journal.jsonl            0600  what every create did
     └── staging-*                0700  files on their way into the lab; swept when the lab is next changed
     <state>/labs/<lab>.lock            held while the lab is being changed; beside the folder, which destroy removes
@@ -48,6 +49,7 @@ class LabFolder:
         self.ssh_key = self.path / "id_ed25519"
         self.known_hosts = self.path / "known_hosts"
         self.ca = self.path / "ca.pem"
+        self.design = self.path / "design.json"
         self.journal = self.path / "journal.jsonl"
         self.kubeconfig = self.path / "kubeconfig"
         self.kubectl = self.path / "kubectl"

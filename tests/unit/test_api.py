@@ -25,10 +25,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     """What operations were asked for; nothing is done."""
     calls: list[tuple[str, Any]] = []
 
-    def made(plan: Any, stock: Any, site: Any, tell: Any, **options: Any) -> None:
-        assert isinstance(stock, Stock)
+    def made(proposal: Any, site: Any, tell: Any, **options: Any) -> None:
+        assert isinstance(proposal.stock, Stock)
         tell("an event")
-        calls.append(("create", (plan, site, options)))
+        calls.append(("create", (proposal.plan, site, options)))
 
     def pushed(lab: str, site: Any, node: str, binary: str, progress: Any, *, restore: bool) -> str:
         calls.append(("push", (lab, node, binary, restore)))

@@ -19,8 +19,9 @@ from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError
 from winlab.events import Event, Listener, Note, Told
-from winlab.operations import bundle, golden, lock_file, lock_inputs
+from winlab.operations import bundle, golden, lock_file, lock_inputs, recorded
 from winlab.operations.lock_file import LockedMedium
+from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps import payload, recipe
 from winlab.steps.golden import all_made
@@ -31,8 +32,7 @@ Until = Literal["guests", "cluster"]
 
 
 def create(
-    plan: Plan,
-    stock: Stock,
+    proposal: Proposal,
     site: Site,
     tell: Listener,
     *,
@@ -44,7 +44,6 @@ def create(
 ) -> None:
     """Create the lab, or resume it; what already exists is not changed.
 
-    :param stock: what was available when the plan was made.
     :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
     :param origin: where Kubernetes' artifacts and downloaded images come from; by default whatever is available, and
         the images' own sites.
@@ -55,6 +54,7 @@ def create(
     :raises ConflictError: a lab of that name was made from another plan, or another winlab is working on it.
     :raises WinlabError: a step failed.
     """
+    plan, stock = proposal.plan, proposal.stock
     if plan.host.accelerator == "tcg":
         tell(Note(lab=plan.lab, text="KVM can't be used on this host: guests are emulated, which is slow."))
     folder = site.folder(plan.lab)
@@ -78,6 +78,7 @@ def create(
             plan, site, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
         )
         _check_memory(plan, conn)
+        recorded.write(folder, proposal)
         run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
         steps = recipe.guests(run)
         if until == "cluster" or built:

@@ -110,9 +110,7 @@ def join(
     planned = joining.planned
     for note in notes(planned.plan, joining.cluster):
         tell(Note(lab=planned.plan.lab, text=note))
-    create.create(
-        planned.plan, planned.stock, site, tell, until=until, origin=origin, admin=joining.admin, consent=consent
-    )
+    create.create(planned, site, tell, until=until, origin=origin, admin=joining.admin, consent=consent)
 
 
 def make_spec(

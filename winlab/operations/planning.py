@@ -16,8 +16,9 @@ from winlab.supply.images import stock
 
 @dataclass(frozen=True)
 class Proposal:
-    """A plan, and what was available when it was made."""
+    """A plan, what it was made from, and what was available then."""
 
+    spec: Spec
     plan: Plan
     stock: Stock
 
@@ -36,4 +37,4 @@ def make(
     :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
     """
     at_hand = stock.take(spec, progress)
-    return Proposal(plans.make(spec, lab, facts, at_hand, existing), at_hand)
+    return Proposal(spec, plans.make(spec, lab, facts, at_hand, existing), at_hand)

@@ -14,12 +14,14 @@ from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
+from winlab.design.spec.model import Spec
 from winlab.errors import AccessError, ConflictError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.operations import bundle as restoring
 from winlab.operations import create as creating
 from winlab.operations import lock_file, lock_inputs
 from winlab.operations.lock_file import Lock, LockedImage, LockedMedium
+from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps.payload import Origin
 from winlab.supply.artifacts.bundle import file as files
@@ -283,4 +285,6 @@ def test_create_takes_the_locked_bundle_before_anything_of_another(
     lock_file.write(path, lock_file.collect(plan(), [], bundle=f"sha256:{'0' * 64}"))
     monkeypatch.setattr(restoring, "restore_image", lambda *_: pytest.fail("it was taken"))
     with pytest.raises(TransferError, match="is not the bundle that you mean"):
-        creating.create(plan(), Stock(), Site(), lambda _: None, origin=Origin(bundle=bundle.path), locked=path)
+        creating.create(
+            Proposal(Spec(), plan(), Stock()), Site(), lambda _: None, origin=Origin(bundle=bundle.path), locked=path
+        )

@@ -181,6 +181,12 @@ class Spec(Model):
         """The folders, without links, into which links below a folder that the spec names may lead."""
         return self._roots
 
+    def within(self, roots: Iterable[Path]) -> Spec:
+        """The spec with other :attr:`roots`."""
+        other = self.model_copy()
+        other._roots = tuple(roots)
+        return other
+
     def called(self, name: str) -> Spec:
         """The spec with another name for its first pool."""
         first, *others = self.workers
