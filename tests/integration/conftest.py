@@ -35,6 +35,12 @@ MEMBER = "winlab-it"  # a user of the tests' own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.integration)
+    end = next((item for item in items if item.get_closest_marker("ends_labs")), None)
+    if end is not None:  # whatever uses the labs comes before it
+        late = [item for item in items[items.index(end) :] if "labs" in item.fixturenames and item is not end]  # type: ignore[attr-defined]
+        rest = [item for item in items if item not in late]
+        where = rest.index(end)
+        items[:] = [*rest[:where], *late, *rest[where:]]
 
 
 @pytest.fixture(scope="session", autouse=True)

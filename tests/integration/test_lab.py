@@ -351,8 +351,9 @@ def test_another_account_is_told_at_once(labs: Labs, member: Winlab) -> None:
     assert "this account has no credentials" in done.stderr
 
 
+@pytest.mark.ends_labs
 def test_destroy_leaves_the_host_as_it_was(labs: Labs, winlab: Winlab, member: Winlab, state: Path) -> None:
-    """The last of this file: it takes both labs away. The secrets of the one are lost beforehand."""
+    """The last that uses them: it takes both labs away. The secrets of the one are lost beforehand."""
     for path in (state / "labs" / LAB_A).iterdir():
         path.unlink()
     winlab.ok("destroy", "--lab", LAB_A)
