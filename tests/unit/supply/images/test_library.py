@@ -20,11 +20,13 @@ from winlab.adapters.vm.connection import connected
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
+from winlab.design.spec.model import Spec
 from winlab.errors import ConflictError, UsageError
 from winlab.events import Event, Note, Quiet
 from winlab.operations import create as creating
 from winlab.operations import golden as goldens
 from winlab.operations import prune
+from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps.payload import Origin
 from winlab.supply.images import cache, library, windows_media
@@ -123,7 +125,7 @@ def test_an_image_whose_evaluation_is_over_is_not_cloned(monkeypatch: pytest.Mon
     plan = make(REHEARSAL)
     key = keep(plan, days=-1).image.key[: library.SHORT]
     for command in (
-        lambda: creating.create(plan, Stock(), Site(), lambda _: None),
+        lambda: creating.create(Proposal(Spec(), plan, Stock()), Site(), lambda _: None),
         lambda: goldens.build(plan, Stock(), Site(), lambda _: None, Origin()),
     ):
         with pytest.raises(UsageError, match="has expired") as caught:
@@ -131,7 +133,7 @@ def test_an_image_whose_evaluation_is_over_is_not_cloned(monkeypatch: pytest.Mon
         assert f"winlab image rm {key}" in caught.value.cure
     monkeypatch.setattr(creating, "all_made", lambda *_: True)  # a lab that stands clones nothing
     with pytest.raises(Passed):
-        creating.create(plan, Stock(), Site(), lambda _: None)
+        creating.create(Proposal(Spec(), plan, Stock()), Site(), lambda _: None)
 
 
 @pytest.mark.usefixtures("stopped")
@@ -141,7 +143,7 @@ def test_an_evaluation_that_ends_soon_is_told_of(days: int | None, told: int) ->
     keep(plan, days=days)
     events: list[Event] = []
     with pytest.raises(Passed):
-        creating.create(plan, Stock(), Site(), events.append)
+        creating.create(Proposal(Spec(), plan, Stock()), Site(), events.append)
     events = [one for one in events if "KVM" not in str(one)]  # which create tells of first
     assert [f"expires in {days} days" in one.text for one in events if isinstance(one, Note)] == [True] * told
     assert len(events) == told
@@ -154,7 +156,7 @@ def test_an_image_that_is_in_the_pool_alone_is_taken_as_it_is(pool: volumes.Stor
     for name in (base, base + volumes.MARKER):
         pool.create_disk(name, 1)
     with pytest.raises(Passed):
-        creating.create(plan, Stock(), Site(), lambda _: None)
+        creating.create(Proposal(Spec(), plan, Stock()), Site(), lambda _: None)
 
 
 WINDOWS = "workers.os=windows-2022"
