@@ -27,7 +27,7 @@ def steps(run: Run, supply: Supply) -> list[Step]:
         if isinstance(addon, Addon):
             settings = addon.Settings.model_validate(row.settings)
             all_steps += addon.steps(
-                settings, Installation(run, row, lambda wanted, say: supply.obtain(list(wanted), say))
+                settings, Installation(run, row, lambda wanted, say: supply.obtain_intact(list(wanted), say))
             )
     return all_steps
 

@@ -20,7 +20,7 @@ from winlab.files import replacing
 from winlab.operations import consent, one_step, planning
 from winlab.site import Site
 from winlab.steps.windows import first_boot, media
-from winlab.supply.images import requirements
+from winlab.supply.images import cache, requirements
 from winlab.supply.media import export as media_export
 
 COMPUTER = re.compile(r"[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?")  # what DNS and NetBIOS both take
@@ -94,6 +94,7 @@ def export(
 def _export(alone: Alone, made: Export, progress: Progress, mirror: str | None, fetch: bool) -> None:
     requirements.check(alone.plan, alone.stock, consent=fetch, joins=False)
     medium = media.obtain(alone.node, alone.stock, progress, mirror=mirror, consent=fetch)
+    cache.verify_file(medium, progress)
     requirements.check_medium(alone.node, medium)
     node = requirements.with_key(alone.node, medium)
     media.fetch_drivers(alone.plan, progress, mirror=mirror)

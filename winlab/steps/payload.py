@@ -67,6 +67,16 @@ class Supply:
             self.check(obtained)
         return obtained
 
+    def obtain_intact(self, artifacts: list[Artifact], progress: Progress) -> list[Obtained]:
+        """As :meth:`obtain`, for what is read on this host: each file is compared with its digest.
+
+        :raises TransferError: a file in the cache has changed.
+        """
+        obtained = self.obtain(artifacts, progress)
+        for item in obtained:
+            intact.verify(item)
+        return obtained
+
 
 @dataclass(frozen=True)
 class Origin:

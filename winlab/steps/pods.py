@@ -47,7 +47,7 @@ def _objects(run: Run, supply: Supply) -> Step:
         kubectl = Kubectl.of(run.folder)
         for manifest in published:
             progress.say(str(manifest))
-            text = supply.obtain([manifest], progress)[0].path.read_text(encoding="utf-8")
+            text = supply.obtain_intact([manifest], progress)[0].path.read_text(encoding="utf-8")
             apply(kubectl, [row for row in yaml.safe_load_all(text) if row], run.pace, progress)
         if published:  # the profile's own objects may be of the kinds that these define
             _await_kinds(run, kubectl, progress)

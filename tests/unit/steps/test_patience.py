@@ -13,7 +13,7 @@ import pytest
 import runs
 from lab_fakes import Api
 
-from winlab import run
+from winlab import files, run
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.catalog.artifact import Obtained
@@ -151,7 +151,7 @@ def test_new_kinds_are_waited_for_as_long_as_more_are_served(
     file = tmp_path / "crds.yaml"
     file.write_text("kind: CustomResourceDefinition\n")
     source = SimpleNamespace(
-        obtain_all=lambda wanted, _: [Obtained(one, file, "a" * 64, 1, "upstream") for one in wanted]
+        obtain_all=lambda wanted, _: [Obtained(one, file, files.sha256(file), 1, "upstream") for one in wanted]
     )
     crds = Crds(stops_at)
     objects = runs.titled(pods.steps(asking(crds), Supply(cast(Any, source))), "cluster objects")

@@ -13,10 +13,11 @@ from winlab import files
 from winlab.adapters.vm import domains
 from winlab.design.catalog.artifact import Artifact, Obtained
 from winlab.design.system import LINUX, WINDOWS
+from winlab.errors import TransferError
 from winlab.events import Quiet
-from winlab.steps import payload
+from winlab.steps import payload, pods
 from winlab.steps.payload import Disks, Supply
-from winlab.steps.states import PAYLOAD
+from winlab.steps.states import OBJECTS, PAYLOAD
 from winlab.supply.artifacts import store
 from winlab.supply.payload import PayloadCd
 
@@ -97,3 +98,26 @@ def test_the_host_s_kubectl_is_never_built_from_the_lab_s_checkout(
         payload.payload_step(run, supply, system).run(Quiet())
     assert run.folder.kubectl.resolve().name == "published"
     assert asked == [{"k8s.io/kubernetes": tmp_path}, {}]
+
+
+class Stale(Source):
+    """A cache whose file has changed since it was obtained; the size is the same."""
+
+    def obtain_all(self, artifacts: list[Artifact], progress: object) -> list[Obtained]:
+        obtained = super().obtain_all(artifacts, progress)
+        self.file.write_text("other")
+        return obtained
+
+
+def test_a_manifest_that_changed_in_the_cache_is_not_applied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("kind:")
+    plan = plans.make(plans.TCG, "1-1-1", "network.cni=calico-vxlan")
+    monkeypatch.setattr(pods.Kubectl, "of", lambda _: None)
+    monkeypatch.setattr(pods, "apply", lambda *_: pytest.fail("it was applied"))
+    step = next(
+        one
+        for one in pods.steps(runs.run(plan), Supply(cast(Any, Stale(tmp_path / "x"))))
+        if one.reaches.kind is OBJECTS
+    )
+    with pytest.raises(TransferError, match="changed since it was obtained"):
+        step.run(Quiet())

@@ -15,7 +15,7 @@ from winlab.events import Progress
 from winlab.steps import volumes
 from winlab.steps.states import ANSWER, BOOTED, CREDENTIALS, DRIVE_FREE, DRIVERS, IMAGE, MEDIA
 from winlab.steps.windows import media
-from winlab.supply.images import requirements, windows_media
+from winlab.supply.images import cache, requirements, windows_media
 from winlab.supply.media import windows_iso
 
 
@@ -59,6 +59,7 @@ def additions(node: WindowsNode, medium: Path, stock: Stock, progress: Progress)
     files: dict[str, bytes | Path] = {**extras.stage(node.windows, stock)}
     if (iso := windows_media.drivers_file(node.windows, stock)) is not None:
         progress.say("staging drivers")
+        cache.verify_file(iso, progress)
         files |= drivers.stage(iso, node.windows.release, node.bus)
     elif (folder := recipes.get(node.image).virtio_drivers) is not None:
         files |= drivers.stage(medium, node.windows.release, node.bus, folder)
