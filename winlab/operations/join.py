@@ -214,7 +214,8 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
     host, _, port = cluster.external.rpartition(":")
     own_names = plan.network.resolvers != tuple(plan.host.resolvers)  # the lab uses other name servers than this host
     try:
-        socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS) as there:
+            here = there.getsockname()[0] == there.getpeername()[0]
     except socket.gaierror as error:
         if own_names:
             return
@@ -229,6 +230,12 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
             why=f"{error}. Guests reach what this host reaches.",
             cure="Allow the connection, or give another address with --server.",
         ) from error
+    if here and plan.network.reach != "all":  # the kernel sends from the address that it sends to: it is its own
+        raise UsageError(
+            f"The cluster's API server at {cluster.external} is on this host, which the lab's nodes don't reach.",
+            why=f"network.reach is '{plan.network.reach}'.",
+            cure="Allow it with --set network.reach=all.",
+        )
 
 
 def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import socket
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -375,19 +376,20 @@ def test_the_spec_of_workers_that_join() -> None:
 
 
 @pytest.fixture
-def reach(monkeypatch: pytest.MonkeyPatch) -> Callable[[OSError | None], None]:
-    def set_(error: OSError | None) -> None:
+def reach(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def set_(error: OSError | None, own: str = "192.0.2.7") -> None:
         def connect(_where: tuple[str, int], _timeout: float) -> Any:
             if error is not None:
                 raise error
-            return SimpleNamespace(close=lambda: None)
+            ends = SimpleNamespace(getsockname=lambda: (own, 40000), getpeername=lambda: ("192.0.2.1", 6443))
+            return nullcontext(ends)
 
         monkeypatch.setattr(join.socket, "create_connection", connect)
 
     return set_
 
 
-def test_what_fits(reach: Callable[[OSError | None], None]) -> None:
+def test_what_fits(reach: Callable[..., None]) -> None:
     reach(None)
     join.check(make(REHEARSAL), CLUSTER, [])
     # a join that was interrupted goes on
@@ -399,7 +401,15 @@ def test_what_fits(reach: Callable[[OSError | None], None]) -> None:
         join.check(make(source="1-0-1"), CLUSTER, [])
 
 
-def test_the_server_is_asked_first(reach: Callable[[OSError | None], None]) -> None:
+def test_a_control_plane_on_this_host_is_reached_only_if_the_spec_says_so(reach: Callable[..., None]) -> None:
+    reach(None, own="192.0.2.1")
+    with pytest.raises(UsageError, match="is on this host") as caught:
+        join.check(make(REHEARSAL), CLUSTER, [])
+    assert "network.reach=all" in caught.value.cure
+    join.check(make(REHEARSAL, "network.reach=all"), CLUSTER, [])
+
+
+def test_the_server_is_asked_first(reach: Callable[..., None]) -> None:
     reach(socket.gaierror("unknown"))
     named = replace(CLUSTER, advertised="https://cp:6443", server="https://cp:6443")
     with pytest.raises(UsageError, match="no name server knows") as caught:
