@@ -139,6 +139,8 @@ def choose(
     source = OverriddenSource(source, own) if own else source
     # A checkout may come with a spec of somebody else: what is built from it runs in nodes, never on the host
     kubectl = (lambda progress: fetch_kubectl(versions_, origin, progress)) if trees else None
+    if trees and not settled:
+        _kubectl_source(versions_, origin)  # if there is none, say so now, not after the build
     return Supply(source, missing, check=check, own=bool(own), bundle=taken, kubectl=kubectl), why
 
 
@@ -213,8 +215,14 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
     :raises NotFoundError: no source has it.
     """
     kubectl = required.kubectl(versions_)
+    (program,) = _kubectl_source(versions_, origin).obtain_all([kubectl], progress)
+    intact.verify(program)
+    return program.path
+
+
+def _kubectl_source(versions_: versions.Versions, origin: Origin) -> Source:
     source, _ = select.choose(
-        [kubectl],
+        [required.kubectl(versions_)],
         pins=versions.load().pins,
         build=lambda: BuildSource(versions_.kubernetes),
         kind=origin.kind,
@@ -223,9 +231,7 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
         mirror=origin.mirror,
         insecure_mirror=origin.insecure_mirror,
     )
-    (program,) = source.obtain_all([kubectl], progress)
-    intact.verify(program)
-    return program.path
+    return source
 
 
 def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, after: Iterable[State]) -> Step:

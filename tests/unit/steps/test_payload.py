@@ -13,7 +13,7 @@ from winlab import files
 from winlab.adapters.vm import domains
 from winlab.design.catalog.artifact import Artifact, Obtained
 from winlab.design.system import LINUX, WINDOWS
-from winlab.errors import TransferError
+from winlab.errors import NotFoundError, TransferError
 from winlab.events import Quiet
 from winlab.steps import payload, pods
 from winlab.steps.payload import Disks, Supply
@@ -97,7 +97,27 @@ def test_the_host_s_kubectl_is_never_built_from_the_lab_s_checkout(
     for system in (LINUX, WINDOWS):
         payload.payload_step(run, supply, system).run(Quiet())
     assert run.folder.kubectl.resolve().name == "published"
-    assert asked == [{"k8s.io/kubernetes": tmp_path}, {}]
+    assert asked == [{"k8s.io/kubernetes": tmp_path}, {}, {}]  # to see that there is one, and to take it
+
+
+def test_a_checkout_without_a_published_kubectl_is_refused_before_it_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Building(Source):
+        def __init__(self, _version: str, trees: dict[str, Path] | None = None, _builds: object = ()) -> None:
+            self.own = bool(trees)
+
+        def cannot(self, wanted: list[Artifact]) -> dict[Artifact, str]:
+            return {} if self.own else dict.fromkeys(wanted, "is not published")
+
+        def unready(self, _wanted: object) -> None:
+            return None
+
+    monkeypatch.setattr(payload, "BuildSource", Building)
+    plan = plans.make(plans.KVM, "1-1-1", f"kubernetes.source={tmp_path}")
+    with pytest.raises(NotFoundError, match="kubectl"):
+        payload.choose(plan, payload.Origin(kind="build"))
+    payload.choose(plan, payload.Origin(kind="build"), settled=True)  # the lab has one
 
 
 class Stale(Source):
