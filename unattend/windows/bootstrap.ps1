@@ -1,7 +1,8 @@
 # winlab bootstrap: makes a fresh Windows Server reachable. Runs at the first logon, from the answer ISO, as
 # Administrator. The same bytes for every node: what differs is in node.json beside it. It can be run again.
 # Windows PowerShell 5.1. Progress goes to the first serial port, the whole story to C:\winlab\bootstrap.log.
-$ErrorActionPreference = 'Stop'
+# global: functions of modules, such as New-NetFirewallRule, don't see the preference of a script that '&' calls
+$global:ErrorActionPreference = 'Stop'
 $here = Split-Path -Parent $PSCommandPath
 
 function Write-Phase([string]$Text) {
@@ -172,6 +173,7 @@ try {
     Write-Phase 'phase=ready'
 } catch {
     Write-Phase "error=bootstrap: $($_.Exception.Message -replace '\s+', ' ')"
+    "$_" | Out-Host # the transcript is closed before PowerShell shows the error
     throw
 } finally {
     # Whatever happened, the password does not stay behind. Automatic logon ends here: Windows counts one more than the
@@ -182,5 +184,6 @@ try {
     Remove-ItemProperty -Path $winlogon -Name 'DefaultPassword' -ErrorAction SilentlyContinue
     Remove-Item -Force -ErrorAction SilentlyContinue `
         -Path 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml'
-    Stop-Transcript -ErrorAction SilentlyContinue | Out-Null
+    # it throws where Start-Transcript failed, whatever -ErrorAction says, and would take the place of the first error
+    try { Stop-Transcript | Out-Null } catch { $null = $_ }
 }

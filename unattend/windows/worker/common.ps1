@@ -73,10 +73,10 @@ function Enter-Change([string]$Script) {
 }
 
 # Runs a script's work. [Console]::Error, since Write-Error would wrap and colour the message
-function Invoke-Step([scriptblock]$Work) {
+function Invoke-Step([scriptblock]$StepBody) {
     try {
         $mutex = Enter-Change $MyInvocation.ScriptName
-        $result = @(& $Work)[-1]
+        $result = @(& $StepBody)[-1]
         Write-Result $result
     } catch {
         $message = $_.Exception.Message
@@ -94,12 +94,12 @@ function Invoke-Step([scriptblock]$Work) {
 # -- native programs
 
 # A native program's failure is no error to PowerShell; here it is one. What it writes to its standard error is a line
-# like any other: with 'Stop' PowerShell would end at the first one
+# like any other: with 'Stop' PowerShell would end at the first one. Of a line that $Heard is given, only what it returns
+# is kept and told in the error: a secret may be in it
 function Invoke-Native([string]$Program, [string[]]$Arguments, [scriptblock]$Heard) {
     $ErrorActionPreference = 'Continue'
     $lines = @(& $Program $Arguments 2>&1 | ForEach-Object {
-        if ($Heard) { & $Heard "$_" }
-        "$_"
+        if ($Heard) { & $Heard "$_" } else { "$_" }
     })
     if ($LASTEXITCODE -ne 0) {
         $told = ($lines | Select-Object -Last 8) -join "`n"

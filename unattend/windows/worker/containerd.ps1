@@ -15,7 +15,7 @@ function Wait-Containerd {
         }
         Start-Sleep -Seconds 1
     }
-    $last = @(Get-Content -LiteralPath $ContainerdLog -Tail 5 -ErrorAction SilentlyContinue) -join "`n"
+    $last = @(Get-Content -LiteralPath $ContainerdLog -Encoding UTF8 -Tail 5 -ErrorAction SilentlyContinue) -join "`n"
     $state = Get-ServiceState 'containerd'
     throw "containerd does not answer after 90 tries (the service is $state). Its log ends with: $last"
 }

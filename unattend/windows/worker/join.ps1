@@ -67,6 +67,7 @@ Invoke-Step {
             $line = $line -replace '\b[a-z0-9]{6}\.[a-z0-9]{16}\b', '<token>'
             [Console]::Out.WriteLine($line)
             $log.WriteLine($line)
+            $line
         } | Out-Null
     } finally {
         $log.Dispose()

@@ -106,7 +106,8 @@ try {
 } catch {
     $failure = ConvertTo-Json -InputObject @{ state = 'failed'; error = $_.Exception.Message } -Compress
     Write-Text $outcome $failure | Out-Null
+    "$_" | Out-Host # the transcript is closed before PowerShell shows the error
     throw
 } finally {
-    Stop-Transcript | Out-Null
+    try { Stop-Transcript | Out-Null } catch { $null = $_ }
 }

@@ -4,6 +4,7 @@
 # says "restart", nothing was done: Windows must be restarted and this script run again. Else the result comes before
 # sysprep is done: then the machine is off. sealed.ps1 says how far it is.
 . (Join-Path $PSScriptRoot 'common.ps1')
+$settings = Read-Settings @($input)
 
 $Sysprep = 'C:\Windows\System32\Sysprep'
 $Answers = 'C:\winlab\generalize.xml'
@@ -48,6 +49,7 @@ function Start-Sysprep($Text, $Superseded) {
         Invoke-Native 'dism.exe' @('/Online', '/Cleanup-Image', '/StartComponentCleanup', '/ResetBase') {
             param($line)
             if ($line -match '\d%') { Write-Progressing "removing what updates have replaced: $($line.Trim(' =[]'))" }
+            $line
         } | Out-Null
     }
     # Neither answers before a clone's own bootstrap has given them keys
@@ -71,7 +73,6 @@ function Start-Sysprep($Text, $Superseded) {
 }
 
 Invoke-Step {
-    $settings = Read-Settings @($input)
     $text = "$($settings.generalize)"
     if (-not $text) { throw 'settings.generalize is empty: it must be the text of an answer file.' }
     if (Test-Joined) { throw 'This node has joined a cluster: what is made of it would carry its identity.' }

@@ -9,7 +9,7 @@ $Log = "$WinlabFolder\updates.log"
 $Outcome = "$WinlabFolder\updates.json"
 
 # What the task runs. Result code 2: it went well (OperationResultCode of the Windows Update Agent)
-$Work = @'
+$TaskScript = @'
 $ErrorActionPreference = 'Stop'
 function Write-Line([string]$Text) { Add-Content -LiteralPath 'C:\winlab\updates.log' -Value $Text -Encoding ASCII }
 $result = @{ installed = @(); failed = @(); restart = $false; error = '' }
@@ -45,28 +45,33 @@ try {
 } catch {
     $result.error = "$($_.Exception.Message)"
 }
-ConvertTo-Json -InputObject $result | Set-Content -LiteralPath 'C:\winlab\updates.json' -Encoding ASCII
+# under another name first: half a file is no JSON
+ConvertTo-Json -InputObject $result | Set-Content -LiteralPath 'C:\winlab\updates.json.new' -Encoding ASCII
+Move-Item -LiteralPath 'C:\winlab\updates.json.new' -Destination 'C:\winlab\updates.json' -Force
 '@
 
 Invoke-Step {
     New-Folder $WinlabFolder
     Remove-Item -Force -ErrorAction SilentlyContinue -Path $Log, $Outcome
-    Write-Text $Script $Work | Out-Null
+    Write-Text $Script $TaskScript | Out-Null
     $action = New-ScheduledTaskAction -Execute 'powershell.exe' `
         -Argument "-NoProfile -NonInteractive -ExecutionPolicy Bypass -File $Script"
     Register-ScheduledTask -TaskName $Task -Action $action -User 'SYSTEM' -RunLevel Highest -Force | Out-Null
     Start-ScheduledTask -TaskName $Task
     $told = 0
+    $queued = 0
     while (-not (Test-Path -LiteralPath $Outcome)) {
         Start-Sleep -Seconds 5
-        $lines = @(Get-Content -LiteralPath $Log -ErrorAction SilentlyContinue)
+        $lines = @(Get-Content -LiteralPath $Log -Encoding UTF8 -ErrorAction SilentlyContinue)
         foreach ($line in $lines | Select-Object -Skip $told) { Write-Progressing $line }
         $told = $lines.Count
+        $state = "$((Get-ScheduledTask -TaskName $Task).State)"
+        if ($state -eq 'Running') { continue }
+        # right after Windows' first start a task may wait for a while
+        if ($state -eq 'Queued' -and $queued -lt 60) { $queued += 5; continue }
         # between its end and a look at the result there may be a moment
-        if ("$((Get-ScheduledTask -TaskName $Task).State)" -ne 'Running') {
-            Start-Sleep -Seconds 5
-            if (-not (Test-Path -LiteralPath $Outcome)) { throw 'The task for updates ended without a result.' }
-        }
+        Start-Sleep -Seconds 5
+        if (-not (Test-Path -LiteralPath $Outcome)) { throw "The task for updates ended without a result ($state)." }
     }
     Unregister-ScheduledTask -TaskName $Task -Confirm:$false
     $result = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Outcome))
