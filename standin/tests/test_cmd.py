@@ -27,6 +27,13 @@ class Fake(World):
     port: list[str] = field(default_factory=list)
     wishes: list[tuple[str, float]] = field(default_factory=list)
     settled: int = 0
+    user: bool = False
+
+    def logged_on(self) -> bool:
+        return self.user
+
+    def log_off(self) -> None:
+        self.user = False
 
     def settle(self) -> None:
         self.settled += 1
@@ -227,6 +234,17 @@ def test_dns_answer() -> None:
 def test_shutdown(world: Fake, line: str, wish: tuple[str, float]) -> None:
     assert run(world, line)[0] == 0
     assert world.wishes == [wish]
+
+
+def test_a_session_on_the_screen_stands_in_the_way_of_a_restart(world: Fake) -> None:
+    world.user = True
+    code, _, err = run(world, "shutdown /r /t 0")
+    assert (code, world.wishes) == (1191, [])
+    assert "other users are logged on" in err
+    assert run(world, "shutdown /r /f /t 0")[0] == run(world, "shutdown /r /t 5")[0] == 0
+    assert run(world, "logoff")[0] == 0
+    assert run(world, "shutdown /r /t 0")[0] == 0
+    assert world.wishes == [("reboot", 1.0), ("reboot", 5.0), ("reboot", 1.0)]
 
 
 def test_shutdown_unknown(world: Fake) -> None:

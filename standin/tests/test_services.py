@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from winlab_standin.guest import bootstrap, installed, report, services
+from winlab_standin.guest import world as worlds
 from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.registry import Registry
@@ -38,6 +39,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     for module in (bootstrap, services):
         monkeypatch.setattr(module, "STATE", folder)
+    monkeypatch.setattr(worlds, "LOGGED_ON", folder / "logged-on")
     monkeypatch.setattr(services, "PID", folder / "sshd.pid")
     monkeypatch.setattr(services, "SSHD_LOG", folder / "sshd.log")
     monkeypatch.setattr(services, "C", tmp_path / "c")
@@ -97,8 +99,10 @@ def test_ready_when_the_services_run(state: Path, world: Quiet, folder: Path, mo
         path.touch()
     monkeypatch.setattr(one, "start_winrm", lambda: None)
     monkeypatch.setattr(one, "start_sshd", lambda: None)
+    world.log_on()
     play(one, folder, world)
     assert PORT[-1] == "winlab: phase=ready\r\n"
+    assert not world.logged_on()
     assert not any(path.exists() for path in answers)
 
 

@@ -76,10 +76,18 @@ def test_folder_and_variables(client: Protocol) -> None:
 
 def test_input(client: Protocol) -> None:
     shell = client.open_shell()
-    command = client.run_command(shell, "findstr x")
+    command = client.run_command(shell, "findstr x", console_mode_stdin=False)
     client.send_command_input(shell, command, b"axb\r\n")
     client.send_command_input(shell, command, b"c\r\n", end=True)
     assert client.get_command_output(shell, command) == (b"axb\r\n", b"", 0)
+
+
+def test_the_console_s_input_has_no_end(client: Protocol) -> None:
+    shell = client.open_shell()
+    command = client.run_command(shell, "findstr x")  # pywinrm's usual mode
+    client.send_command_input(shell, command, b"axb\r\n", end=True)
+    with pytest.raises(WinRMOperationTimeoutError):
+        client.get_command_output_raw(shell, command)
 
 
 def test_several_commands_in_one_shell(client: Protocol, service: standin.Service) -> None:

@@ -186,4 +186,6 @@ try {
         -Path 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml'
     # it throws where Start-Transcript failed, whatever -ErrorAction says, and would take the place of the first error
     try { Stop-Transcript | Out-Null } catch { $null = $_ }
+    # The session that automatic logon left on the screen would stand in the way of restarts (error 1191)
+    & logoff.exe
 }

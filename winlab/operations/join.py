@@ -214,8 +214,8 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
     host, _, port = cluster.external.rpartition(":")
     own_names = plan.network.resolvers != tuple(plan.host.resolvers)  # the lab uses other name servers than this host
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS) as there:
-            here = there.getsockname()[0] == there.getpeername()[0]
+        with socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS) as connection:
+            here = connection.getsockname()[0] == connection.getpeername()[0]
     except socket.gaierror as error:
         if own_names:
             return

@@ -81,6 +81,7 @@ def play(folder: Path, world: World, root: Path = C) -> None:
         finally:
             _tidy(world, root)
             transcript.write("Windows PowerShell transcript end\r\n")
+            world.log_off()
 
 
 def _play(folder: Path, world: World, root: Path) -> None:

@@ -233,6 +233,7 @@ def _oobe(root: answer.Node, state: State, world: World, log: Log) -> None:
     commands = answer.commands(shell, "FirstLogonCommands/SynchronousCommand", "CommandLine")
     if _logs_on(shell, password, log):
         log.say("Administrator logs on: the first logon's commands")
+        world.log_on()
         for command in commands:
             execute(log, world, command)
     elif commands:

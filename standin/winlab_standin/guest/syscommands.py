@@ -154,7 +154,11 @@ def sc(shell: Shell, rest: str, streams: Streams) -> int:
 
 
 def shutdown(shell: Shell, rest: str, streams: Streams) -> int:
-    """``shutdown /r|/s [/f] [/t SECONDS] [/c TEXT]``."""
+    """``shutdown /r|/s [/f] [/t SECONDS] [/c TEXT]``.
+
+    While somebody is logged on at the screen, InitiateSystemShutdownEx refuses without force:
+    ERROR_SHUTDOWN_USERS_LOGGED_ON.
+    """
     words = [re.sub("^-", "/", word) for word in cmdline.split(rest)]
     flags = {word.lower() for word in words}
     action = "reboot" if "/r" in flags else "poweroff" if "/s" in flags or "/p" in flags else ""
@@ -173,8 +177,20 @@ def shutdown(shell: Shell, rest: str, streams: Streams) -> int:
     if not action:
         streams.err("Usage: shutdown /r | /s [/f] [/t xxx]   (the stand-in knows no other)\r\n")
         return 1
+    if shell.world.logged_on() and "/f" not in flags and delay == 0:  # /t over 0 implies /f
+        streams.err("The system shutdown cannot be initiated because other users are logged on to it.(1191)\r\n")
+        return 1191
     # The answer must still reach whoever asked
     shell.world.power(action, max(delay, 1.0))
+    return 0
+
+
+def logoff(shell: Shell, rest: str, streams: Streams) -> int:
+    """``logoff``: ends the session on the screen."""
+    if rest.strip():
+        streams.err("Invalid parameter(s)\r\n")
+        return 1
+    shell.world.log_off()
     return 0
 
 
@@ -216,6 +232,7 @@ PROGRAMS: dict[str, Callable[[Shell, str, Streams], int]] = {
     "net": net,
     "sc": sc,
     "shutdown": shutdown,
+    "logoff": logoff,
     "systeminfo": systeminfo,
     "tasklist": tasklist,
 }

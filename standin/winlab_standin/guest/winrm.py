@@ -57,6 +57,7 @@ class Command:
     code: int | None = None
     input: bytearray = field(default_factory=bytearray)
     input_ended: bool = False
+    console: bool = False  # its input is the console's, which has no end
     ended: bool = False  # by a signal
 
     def write(self, stream: str) -> Callable[[str], None]:
@@ -227,6 +228,7 @@ class Service:
         command = Command(str(uuid.uuid4()).upper(), shell)
         shell.cancelled = lambda: command.ended
         session.commands[command.identity] = command
+        command.console = options.get("WINRS_CONSOLEMODE_STDIN", "TRUE").upper() == "TRUE"
         direct = options.get("WINRS_SKIP_CMD_SHELL", "FALSE").upper() == "TRUE"
         threading.Thread(target=command.run, args=(" ".join(words), direct), daemon=True).start()
         return f"<rsp:CommandResponse><rsp:CommandId>{command.identity}</rsp:CommandId></rsp:CommandResponse>"
@@ -265,7 +267,8 @@ class Service:
             command = self._find(session, stream.get("CommandId"))
             with command.condition:
                 command.input += base64.b64decode(_text(stream))
-                command.input_ended = command.input_ended or stream.get("End", "false").lower() in ("true", "1")
+                ended = stream.get("End", "false").lower() in ("true", "1")
+                command.input_ended = command.input_ended or (ended and not command.console)
                 command.condition.notify_all()
         return "<rsp:SendResponse/>"
 

@@ -16,6 +16,8 @@ from winlab_standin.guest.registry import Registry
 from winlab_standin.guest.report import write_port
 from winlab_standin.guest.winservices import Manager
 
+LOGGED_ON = STATE / "logged-on"
+
 
 @dataclass(frozen=True)
 class Adapter:
@@ -117,6 +119,18 @@ class World:
     def power(self, action: str, delay: float) -> None:
         """Restart (``reboot``) or switch off (``poweroff``) after *delay* seconds."""
         ask_power(action, delay)
+
+    def logged_on(self) -> bool:
+        """Whether somebody is logged on at the screen."""
+        return LOGGED_ON.exists()
+
+    def log_on(self) -> None:
+        """Administrator logs on at the screen, until the next start or :meth:`log_off`."""
+        LOGGED_ON.touch()
+
+    def log_off(self) -> None:
+        """Nobody is logged on at the screen any more."""
+        LOGGED_ON.unlink(missing_ok=True)
 
     def services(self) -> dict[str, bool]:
         """The services and whether they run."""

@@ -35,7 +35,7 @@ class There:
         return answers.result(call, {"restart": self.starts < self.restarts})
 
     def execute(self, command: list[str]) -> str:
-        assert command == ["shutdown.exe /r /t 0"]
+        assert command[0].startswith("shutdown.exe /r /f ")
         self.asked.append("restart")
         self.starts += 1
         return ""

@@ -94,8 +94,8 @@ function Invoke-Step([scriptblock]$StepBody) {
 # -- native programs
 
 # A native program's failure is no error to PowerShell; here it is one. What it writes to its standard error is a line
-# like any other: with 'Stop' PowerShell would end at the first one. Of a line that $Heard is given, only what it returns
-# is kept and told in the error: a secret may be in it
+# like any other: with 'Stop' PowerShell would end at the first one. Of a line that $Heard is given, only what $Heard
+# returns is kept and told in the error: a secret may be in it
 function Invoke-Native([string]$Program, [string[]]$Arguments, [scriptblock]$Heard) {
     $ErrorActionPreference = 'Continue'
     $lines = @(& $Program $Arguments 2>&1 | ForEach-Object {

@@ -16,7 +16,9 @@ Invoke-Step {
     $logs = @{}
     foreach ($name in $files.Keys) {
         $lines = @()
-        if (Test-Path -LiteralPath $files[$name]) { $lines = @(Get-Content -LiteralPath $files[$name] -Encoding UTF8 -Tail $count) }
+        if (Test-Path -LiteralPath $files[$name]) {
+            $lines = @(Get-Content -LiteralPath $files[$name] -Encoding UTF8 -Tail $count)
+        }
         $logs[$name] = $lines -join "`n"
     }
     $logs['services'] = @('containerd', 'kubelet', 'kube-proxy', 'hns' |

@@ -63,7 +63,9 @@ class WinRmGuest:
 
         def run() -> int:
             patience = stopping.Patience()
-            command_id = self._ask(lambda: str(self._protocol.run_command(self._shell, line)))
+            # a program that is given the console's input in place of a pipe may never see the end of it
+            start_command = partial(self._protocol.run_command, self._shell, line, console_mode_stdin=not stdin)
+            command_id = self._ask(lambda: str(start_command()))
             try:
                 for start in range(0, len(stdin), BLOCK):
                     block, last = stdin[start : start + BLOCK], start + BLOCK >= len(stdin)

@@ -48,6 +48,9 @@ SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
 # kubeadm's preflight check gives containerd two seconds for each answer; when it fails, nothing was changed
 TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
 TRIES = 4
+EXIT_CODE = re.compile(r"exit code (\d+)")
+# Of shutdown.exe: Windows shuts down (ERROR_SHUTDOWN_IN_PROGRESS), or is about to (ERROR_SHUTDOWN_IS_SCHEDULED)
+UNDER_WAY = (1115, 1190)
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
 
 
@@ -136,7 +139,7 @@ class _Worker:
     def restart(self, there: NodeScripts, progress: Progress) -> None:
         before = there.run(contract.WindowsStatus())
         progress.say("restarting Windows")
-        there.execute(["shutdown.exe /r /t 0"])
+        _ask_restart(there)
         there.disconnect()
         # correcting the clock changes the boot time, too; the boot's number changes only with a start
         self._await(there, progress, "to restart", partial(_restarted, before))
@@ -244,6 +247,23 @@ class _Worker:
 def _outdated(facts: WindowsFacts) -> bool:
     """Whether the programs came from another CD than the one in the drive: a golden image may be older."""
     return bool(facts.installed_from) and facts.installed_from != facts.cd
+
+
+def _ask_restart(there: NodeScripts) -> None:
+    """Have Windows restart. Whether it does shows later: its answer may be cut off, or be that of a system going down.
+
+    /f: with Administrator logged on at the screen Windows refuses (1191). /t 5: the answer comes first.
+
+    :raises GuestError: shutdown.exe refused.
+    """
+    try:
+        there.execute(["shutdown.exe /r /f /t 5 /d p:4:1 /c winlab"])
+    except UnreachableError:
+        return
+    except GuestError as error:
+        refused = EXIT_CODE.search(error.what)
+        if refused and int(refused[1]) not in UNDER_WAY:
+            raise
 
 
 def _restarted(before: WindowsFacts, facts: WindowsFacts) -> bool:

@@ -30,7 +30,7 @@ class Protocol:
     def open_shell(self, codepage: int) -> str:
         return "shell"
 
-    def run_command(self, shell: str, line: str) -> str:
+    def run_command(self, shell: str, line: str, *, console_mode_stdin: bool) -> str:
         return "command"
 
     def get_command_output_raw(self, shell: str, command: str) -> tuple[bytes, bytes, int, bool]:

@@ -139,4 +139,4 @@ def test_scripts_that_change_a_worker_wait_for_each_other() -> None:
     harmless = {path.stem for path in WORKER.glob("*.ps1") if "Changes nothing" in path.read_text()}
     assert set(re.findall(r"'(\w+)\.ps1'", looks[1])) == harmless
     step = common.split("function Invoke-Step")[1]
-    assert step.index("Enter-Change $MyInvocation.ScriptName") < step.index("& $Work")
+    assert step.index("Enter-Change $MyInvocation.ScriptName") < step.index("& $StepBody")

@@ -1,0 +1,66 @@
+"""Windows is restarted also where somebody is logged on, and where its answer is cut off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import answers
+import plans
+import pytest
+import runs
+
+from winlab.design.contract import Call, R
+from winlab.errors import GuestError, UnreachableError
+from winlab.events import Quiet
+from winlab.steps.windows import node as windows_node
+
+
+class Node:
+    """Restarts when it is asked to, and answers with *error* then."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+        self.starts = 0
+
+    def run(self, call: Call[R], *_: Any) -> R:
+        if call.script == "features":
+            return answers.result(call, {"restart": self.starts == 0})
+        return answers.result(call, {"boot_time": str(self.starts), "boot_id": str(self.starts)})
+
+    def execute(self, command: list[str]) -> str:
+        (line,) = command
+        assert {"/r", "/f"} <= set(line.split())  # else error 1191 while Administrator is logged on
+        self.starts += 1
+        if self.error is not None:
+            raise self.error
+        return ""
+
+    def disconnect(self) -> None:
+        pass
+
+
+def restarted(error: Exception | None) -> Node:
+    node = Node(error)
+    plan = plans.make(plans.KVM, "1-1-1")
+    steps = windows_node.steps(runs.run(plan, guest=node), plan.node("node-1"))
+    runs.titled(steps, "features node-1").run(Quiet())
+    return node
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        UnreachableError("'node-1' does not answer WinRM.", why="cut off"),
+        GuestError("WinRM on 'node-1' refuses the request.", why="the shell was not found"),
+        GuestError("A command in 'node-1' ended with exit code 1115.", why="A system shutdown is in progress."),
+        GuestError("A command in 'node-1' ended with exit code 1190.", why="A system shutdown has been scheduled."),
+    ],
+)
+def test_whatever_the_answer_the_start_is_what_counts(error: Exception | None) -> None:
+    assert restarted(error).starts == 1
+
+
+def test_a_refusal_is_told() -> None:
+    with pytest.raises(GuestError, match="exit code 5"):
+        restarted(GuestError("A command in 'node-1' ended with exit code 5.", why="Access is denied."))
