@@ -12,9 +12,29 @@ from winlab.steps.interface import KnownFailure
 
 KNOWN = (
     KnownFailure(
-        r"0x80070103-0x40031",
-        "The same driver is reachable on two media.",
-        "Remove the driver from workers.extra_drivers or from workers.drivers.",
+        r"ExecuteUnattendDriverInstall|0x80070103|0xD000A000|0x40031",
+        "A driver does not install in Windows PE, and Setup of Windows Server 2025 ends at the first one.",
+        "Leave out workers.extra_drivers, or use --set workers.bus=sata, which needs no driver in Windows PE.",
+    ),
+    KnownFailure(
+        r"0x80070001 *- *0x40030",
+        "A command of the windowsPE pass failed, and Setup of Windows Server 2025 ends at the first one.",
+        "Let the commands in your own template (workers.template) end with '& exit /b 0'.",
+    ),
+    KnownFailure(
+        r"0x80220005",
+        "A value in the answer file is too long: the Path of a command over 259 characters, or a computer name over 15.",
+        "Shorten it in your own template (workers.template).",
+    ),
+    KnownFailure(
+        r"0x80070002 *- *0x40030",
+        "Setup could not lay out the disk as the answer file says.",
+        "Leave DiskConfiguration in your own template (workers.template) as it is in winlab's; attach no USB disk.",
+    ),
+    KnownFailure(
+        r"0x8007000D",
+        "A value in the answer file is invalid, such as an Order with gaps; or the medium is damaged.",
+        "Check your own template (workers.template), and the medium with 'winlab iso inspect FILE --sha256'.",
     ),
     KnownFailure(
         r"invalid product key|ProductKey>? setting|No images are available",
@@ -47,7 +67,7 @@ KNOWN = (
         "Remove other media with an Autounattend.xml from the machine.",
     ),
     KnownFailure(
-        r"0x80070570|0x8007000D|0x80070017|file is corrupt",
+        r"0x80070570|0x80070017|file is corrupt",
         "The medium is damaged.",
         "Check its SHA-256 with 'winlab iso inspect FILE --sha256', and download it again.",
     ),

@@ -67,7 +67,13 @@ def test_logs_in_windows_encodings(how: str) -> None:
 @pytest.mark.parametrize(
     ("log", "cure"),
     [
-        ("Error 0x80070103-0x40031 occurred", "workers.extra_drivers"),
+        ("Error 0x80070103 - 0x40031 occurred", "workers.extra_drivers"),
+        ("CDlpActionDriverInstallation::ExecuteUnattendDriverInstall(1): Result = 0x80070103", "workers.bus=sata"),
+        ("0xD000A000-0x40031", "workers.bus=sata"),
+        ("0x80070001 - 0x40030", "exit /b 0"),
+        ("Result = 0x80220005", "Shorten"),
+        ("0x80070002 - 0x40030", "DiskConfiguration"),
+        ("0x8007000D", "workers.template"),
         ("the unattend answer file contains an invalid product key", "take none"),
         ("while applying the unattend answer file's <ImageInstall> setting", "iso inspect"),
         ("the <DiskConfiguration> setting. Error code: 0x80042565", "workers.firmware"),
