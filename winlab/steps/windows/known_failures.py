@@ -23,7 +23,7 @@ KNOWN = (
     ),
     KnownFailure(
         r"0x80220005",
-        "A value in the answer file is too long: the Path of a command over 259 characters, or a computer name over 15.",
+        "A value in the answer file is too long: a Path over 259 characters, or a computer name over 15.",
         "Shorten it in your own template (workers.template).",
     ),
     KnownFailure(
