@@ -33,6 +33,7 @@ from winlab.steps.states import BOOTED, STARTED
 POLL = 2.0
 MOST_READY = 1 << 20  # bytes of a first boot's result
 LOOK = 30.0  # seconds between two looks at the screen
+ASK = 60.0  # seconds between two logins before the last phase: a guest may be ready that can't write to its serial port
 RESETS = 2  # of an emulated machine
 PRESSES, PAUSE = 6, 0.25  # seconds
 REFUSED_SECONDS = 240.0  # a guest may refuse the login for a while: its server starts before its accounts exist
@@ -106,6 +107,7 @@ class _Wait:
         self._refused_since = time.monotonic()
         self._resets = 0
         self._looked, self._screen = 0.0, b""
+        self._asked = time.monotonic()
 
     def run(self) -> None:
         """Wait and report the phase that the serial port shows; keep the evidence of a failure."""
@@ -129,13 +131,23 @@ class _Wait:
         self._require_no_failure()
         if self._serial.panic is not None:
             self._revive(self._serial.panic)
-        if (self._own.last_phase is None or self._is_in_last_phase) and self._login.answers():
+        if self._answers():
             return Met(None)
         self._require_no_lasting_refusal()
         if self._needs_key and not self._serial.phase and self._serial.starts_cd:
             self._press()
         written = domains.written_bytes(self._run.conn, self._node.domain)
         return Waiting(self._says(), (self._serial.size, written), alive=self._screen_moved())
+
+    def _answers(self) -> bool:
+        if self._own.last_phase is None or self._is_in_last_phase:
+            return self._login.answers()
+        if time.monotonic() - self._asked < ASK:
+            return False
+        answers = self._login.answers()
+        self._login.refusal = None  # so early it means nothing
+        self._asked = time.monotonic()
+        return answers
 
     def _says(self) -> str:
         usual = 0.0 if self._own.last_phase is None else self._clock.usual(self._phase)
