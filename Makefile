@@ -2,6 +2,7 @@
 # make test              all tests, with their own set-up
 # make check             formatting, linting, types, and import layers
 # make test-unit         a minute; no root, no network
+# make test-powershell   the scripts for Windows in a real PowerShell engine; a minute
 # make test-integration  real libvirt, OVN and guests; needs root
 # make setup             the virtual environment and the host's services alone
 # make clean             labs, host services and the virtual environment go; packages and cached images stay
@@ -19,7 +20,7 @@ UNTIL ?= cluster
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-unit test-integration check setup clean
+.PHONY: help lab test test-unit test-powershell test-integration check setup clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' $(firstword $(MAKEFILE_LIST))
@@ -44,10 +45,13 @@ check: $(VENV)/.installed
 test-unit: $(VENV)/.installed
 	$(BIN)/pytest --timeout 60 tests/unit standin/tests
 
+test-powershell: $(VENV)/.installed
+	$(BIN)/pytest --timeout 300 tests/powershell
+
 test-integration: $(VENV)/.installed
 	$(SUDO) env CI="$(CI)" $(BIN)/pytest --durations=25 tests/integration
 
-test: check test-unit test-integration
+test: check test-unit test-powershell test-integration
 
 clean:
 	-[ ! -x "$(WINLAB)" ] || $(SUDO) "$(WINLAB)" host teardown --force

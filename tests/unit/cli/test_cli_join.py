@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,7 +44,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
     monkeypatch.setattr(joining, "look_at", lambda *_args: FOUND)
-    monkeypatch.setattr(joining.socket, "create_connection", lambda *_args: SimpleNamespace(close=lambda: None))
+    ends = SimpleNamespace(getsockname=lambda: ("192.0.2.7", 40000), getpeername=lambda: ("192.0.2.1", 6443))
+    monkeypatch.setattr(joining.socket, "create_connection", lambda *_args: nullcontext(ends))
     monkeypatch.setattr(look, "machines", lambda _lab, _site: [])
     monkeypatch.setattr(creating, "create", create)
     kubectl = SimpleNamespace(run=lambda *_words: "win-1 Ready\n")

@@ -1,0 +1,62 @@
+"""Settings of the worker scripts, and what their answers are compared with. docs/worker-scripts.md has the contract."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from powershell.doubles.machine import Told
+
+TOKEN = "abcdef.0123456789abcdef"
+FEATURES = {"release": "2022", "features": ["Containers", "Routing", "RSAT-RemoteAccess-PowerShell", "RemoteAccess"]}
+CONFIG = {"config": "version = 2\n"}
+COMMAND = {"command": r"C:\k\kube-log-runner.exe --log-file=C:/var/log/kubelet/kubelet.log C:\k\kubelet.exe --v=1"}
+JOIN = {
+    "name": "node-1",
+    "configuration": "kind: JoinConfiguration\ndiscovery:\n  bootstrapToken:\n"
+    f'    apiServerEndpoint: "10.77.0.10:6443"\n    token: "{TOKEN}"\n',
+}
+NETWORK = {
+    "type": "L2Bridge",
+    "name": "cbr0",
+    "subnet": "10.244.2.0/24",
+    "gateway": "10.244.2.1",
+    "node_address": "10.77.0.12",
+    "endpoint": {"name": "cbr0_ep", "address": "10.244.2.2"},
+}
+CNI = {"files": {"10-winlab.conflist": '{"name":"cbr0","plugins":[]}'}, "network": NETWORK}
+PROXY = {
+    "command": r"C:\k\kube-proxy.exe --config=C:/var/lib/kube-proxy/config.yaml",
+    "kubeconfig": "apiVersion: v1\n",
+    "config": "kind: X\nwinkernel:\n  enableDSR: false\n",
+    "source_endpoint": "cbr0_ep",
+}
+ROUTES = [{"to": "10.244.1.0/24", "via": "10.77.0.11"}, {"to": "10.244.3.0/25", "via": "10.77.0.13"}]
+
+
+def done(told: Told, **wanted: Any) -> Any:
+    """The result of a script that succeeded, with at least these values."""
+    assert told.code == 0, (told.out, told.err)
+    assert isinstance(told.result, dict), told.out
+    assert {name: told.result.get(name) for name in wanted} == wanted
+    return told.result
+
+
+def refused(told: Told, text: str) -> None:
+    """A script that refuses: exit code 1, the reason on the standard error alone, no result."""
+    assert told.code == 1, (told.out, told.err)
+    assert told.result is None
+    assert text in "\n".join(told.err), told.err
+
+
+def image(path: Path, name: str) -> None:
+    """An archive of a container image, as far as ``ctr images import`` here looks at it."""
+    row = {"digest": "sha256:" + "a" * 64, "annotations": {"io.containerd.image.name": name}}
+    index = json.dumps({"manifests": [row]}).encode()
+    with tarfile.open(path, "w") as archive:
+        entry = tarfile.TarInfo("index.json")
+        entry.size = len(index)
+        archive.addfile(entry, io.BytesIO(index))

@@ -1,0 +1,91 @@
+"""bootstrap.ps1, by the very command of the answer file."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+from powershell.conftest import SCRIPTS
+from powershell.doubles.machine import Machine, Told
+
+
+@pytest.fixture
+def fresh(machine: Machine) -> Machine:
+    """A machine at its first logon, with the answer CD in its drive."""
+    home = machine.d / "winlab"
+    (home / "scripts").mkdir(parents=True)
+    (home / "files/Tools").mkdir(parents=True)
+    (home / "bootstrap.ps1").write_bytes((SCRIPTS / "bootstrap.ps1").read_bytes())
+    (home / "node.json").write_text('{"node": "node-1", "mtu": 1450, "pfx_password": "p"}')
+    keys = ("ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "administrators_authorized_keys")
+    for name in ("winrm.pfx", *keys, "files/Tools/x.txt"):
+        (home / name).write_text(name)
+    (home / "scripts/10-one.ps1").write_text("Set-Content -Path 'C:\\one.txt' -Value 1")
+    return machine
+
+
+def bootstrap(machine: Machine) -> Told:
+    template = (SCRIPTS / "Autounattend.xml.j2").read_text()
+    found = re.search(r"<CommandLine>powershell.exe (.*?)</CommandLine>", template)
+    assert found is not None
+    flags, command = html.unescape(found[1]).split(' -Command "')
+    return machine.execute([*flags.split(), "-Command", command.rstrip('"')])
+
+
+def serial(machine: Machine) -> str:
+    return (machine.folder / "com1.txt").read_text()
+
+
+def test_it_makes_the_machine_reachable_and_can_be_run_again(fresh: Machine) -> None:
+    for _ in range(2):
+        told = bootstrap(fresh)
+        assert told.code == 0, (told.out, told.err)
+        assert serial(fresh).endswith("phase=ready\n")
+    assert (fresh.c / "winlab/ready.txt").read_text().strip() == "node-1"
+    assert (fresh.c / "Tools/x.txt").exists()
+    assert (fresh.c / "one.txt").exists()
+    registry = (fresh.folder / "registry.json").read_text()
+    assert "DefaultPassword" not in registry
+    assert fresh.notes().rstrip().endswith("run logoff.exe")
+
+
+def test_a_script_of_the_person_that_throws(fresh: Machine) -> None:
+    (fresh.d / "winlab/scripts/20-two.ps1").write_text("throw 'two is broken'")
+    assert bootstrap(fresh).code == 1
+    assert serial(fresh).endswith("error=bootstrap: two is broken\n")
+    assert not (fresh.c / "winlab/ready.txt").exists()
+    assert "two is broken" in (fresh.c / "winlab/bootstrap.log").read_text(errors="replace")
+    assert "DefaultPassword" not in (fresh.folder / "registry.json").read_text()
+
+
+def test_an_error_of_a_module_s_function_ends_it(fresh: Machine) -> None:
+    """Functions of modules, such as New-NetFirewallRule, don't see the preference of a script that '&' calls."""
+    refusing = fresh.folder / "refusing.psm1"
+    refusing.write_text(
+        "function New-NetFirewallRule { [CmdletBinding()] param([Parameter(ValueFromRemainingArguments)]$All)\n"
+        "  Write-Error 'Access is denied.' }\nExport-ModuleMember -Function New-NetFirewallRule\n"
+    )
+    (fresh.d / "winlab/bootstrap.ps1").write_text(
+        f"Remove-Item -Path Function:New-NetFirewallRule; Import-Module '{refusing}' -Force -Global\n"
+        + (SCRIPTS / "bootstrap.ps1").read_text()
+    )
+    assert bootstrap(fresh).code == 1
+    assert "error=bootstrap: Access is denied." in serial(fresh)
+    assert "phase=ready" not in serial(fresh)
+
+
+def test_a_profile_that_takes_no_inbound_rules(fresh: Machine) -> None:
+    state = fresh.state()
+    state["closed"] = ["Public"]
+    fresh.state(state)
+    assert bootstrap(fresh).code == 1
+    assert "takes no inbound rules in the profile Public" in serial(fresh)
+
+
+def test_without_an_adapter(fresh: Machine) -> None:
+    state = fresh.state()
+    state["adapters"] = []
+    fresh.state(state)
+    assert bootstrap(fresh).code == 1
+    assert serial(fresh).endswith("error=bootstrap: Windows has no network adapter: its driver is missing\n")
