@@ -99,6 +99,7 @@ def test_profiles_that_take_no_rules_stop_the_bootstrap(
     monkeypatch.setattr(bootstrap, "run", lambda *_: None)
     monkeypatch.setattr(bootstrap, "_reload", lambda _: None)
     told: list[str] = []
+    monkeypatch.setattr(World, "log_off", lambda _: None)
     monkeypatch.setattr(World, "serial", lambda _, text: told.append(text))
     execute(world, "netsh advfirewall set publicprofile firewallpolicy blockinboundalways,allowoutbound")
 

@@ -39,8 +39,8 @@ class Made:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     told = Made()
 
-    def create(plan: Any, _stock: object, _site: object, _tell: object, **options: Any) -> None:
-        told.plan, told.options = plan, options
+    def create(proposal: Any, _site: object, _tell: object, **options: Any) -> None:
+        told.plan, told.options = proposal.plan, options
 
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
     monkeypatch.setattr(joining, "look_at", lambda *_args: FOUND)
