@@ -217,7 +217,7 @@ class Follower:
         made: list[Event] = []
         while chunk := file.read(1 << 20):
             *lines, self._rest = (self._rest + chunk).split(b"\n")
-            made += [event for line in lines if (event := _event(line)) is not None]
+            made += [event for line in lines if len(line) < LONGEST_LINE and (event := _event(line)) is not None]
             if len(self._rest) > LONGEST_LINE:
                 self._rest = b"\0"  # no event begins with it: the rest of the line goes, too
         return made

@@ -75,6 +75,7 @@ class Script:
 def whole() -> Script:
     """A run in which b's disk waited for its turn and a's boot took longest: 100 s."""
     script = Script().did(1, 0, 2).did(2, 2, 3).did(4, 5, 6).did(3, 3, 70).did(5, 71, 100)
+    script.events.sort(key=lambda event: event.elapsed)
     return script.end(100)
 
 

@@ -15,7 +15,8 @@ from winlab.history.runs import RunRecord, RunState, StepRecord, StepState
 
 ROW = 20  # pixels
 LABEL, CHART, NUMBERS = 190, 720, 150  # widths: titles, bars, how long the steps took
-LONGEST = 200  # characters of a text that are shown
+LONGEST = 200  # characters of a text that are shown in one line
+MOST = 4000  # characters of a failure's reason that are shown
 NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)  # seconds between ticks
 
 STYLE = """
@@ -114,7 +115,7 @@ def _run(run: RunRecord) -> str:
     facts = f"Began at {moment(run.began)}. {run.done} of {len(run.steps)} steps are done."
     parts = [f"<h2>{escape(short(head))}</h2>", f'<p class="faint">{escape(facts)} {escape(short(runner(run)))}</p>']
     parts += [
-        f'<p class="failure">{escape(step.planned.step)}: {escape(step.failure)}</p>'
+        f'<p class="failure">{escape(short(step.planned.step))}: {escape(step.failure[:MOST])}</p>'
         for step in run.begun
         if step.failure
     ]
@@ -179,7 +180,7 @@ def _bar(step: StepRecord, top: int, span: float, on_path: bool) -> str:
     left, width = _x(begun, span), max(1.5, step.seconds / span * CHART)
     kind = CLASSES[step.state] + (" critical" if on_path else "")
     usual = f", usually {clock(step.planned.usual)}" if step.planned.usual else ""
-    hint = f"{step.planned.step}: {step.state}. Began at {clock(begun)}, took {step.seconds:.1f} s{usual}."
+    hint = f"{short(step.planned.step)}: {step.state}. Began at {clock(begun)}, took {step.seconds:.1f} s{usual}."
     hint += f" {short(step.failure or step.text)}" if step.failure or step.text else ""
     title = step.planned.step if len(step.planned.step) <= 30 else f"{step.planned.step[:28]} …"
     line = ""

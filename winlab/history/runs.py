@@ -150,7 +150,7 @@ class History:
             run.elapsed += max(0.0, event.time - run.last)
         run.last = event.time
         if isinstance(event, StepEvent):
-            _take(_step(run, event), event, run.elapsed)
+            _take(_step(run, event), event, event.elapsed if event.run else run.elapsed)
         elif isinstance(event, RunEnded):
             run.exit_code = event.exit_code
             states = {0: RunState.DONE, INTERRUPTED: RunState.INTERRUPTED}
