@@ -14,7 +14,7 @@ from winlab.history.critical import Link
 from winlab.history.runs import RunRecord, RunState, StepRecord, StepState
 
 ROW = 20  # pixels
-LABEL, CHART, NUMBERS = 190, 720, 150  # widths: titles, bars, how long the steps took
+LABEL, CHART, NUMBERS = 210, 720, 150  # widths: titles, bars, how long the steps took
 LONGEST = 200  # characters of a text that are shown in one line
 MOST = 4000  # characters of a failure's reason that are shown
 NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)  # seconds between ticks
