@@ -43,8 +43,10 @@ if TYPE_CHECKING:
         StepSkipped,
         StepStarted,
     )
+    from winlab.history.timeline import Timeline
     from winlab.lab import Lab
     from winlab.node import Node
+    from winlab.operations.watch import View
     from winlab.site import Site
     from winlab.steps.payload import Origin
     from winlab.supplies import Supplies
@@ -81,9 +83,11 @@ __all__ = [
     "StepSkipped",
     "StepStarted",
     "Supplies",
+    "Timeline",
     "TransferError",
     "UnreachableError",
     "UsageError",
+    "View",
     "WinlabError",
     "__version__",
 ]
@@ -96,6 +100,8 @@ _HOMES = {
     "Site": "winlab.site",
     "Spec": "winlab.design.spec.model",
     "Supplies": "winlab.supplies",
+    "Timeline": "winlab.history.timeline",
+    "View": "winlab.operations.watch",
     **dict.fromkeys(
         (
             "AccessError",

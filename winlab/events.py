@@ -7,13 +7,15 @@ changing its meaning, does.
 
 from __future__ import annotations
 
+import functools
+import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from typing import Any, Protocol, get_args, get_origin, get_type_hints
 
 from winlab.errors import Failure
-from winlab.printable import printable
+from winlab.printable import printable, within
 
 SCHEMA = 1
 
@@ -30,6 +32,8 @@ class Event:
     schema: int = _field("the version of this description", SCHEMA)
     time: float = field(default_factory=time.time, metadata={"words": "seconds since 1970, UTC"})
     lab: str = _field("the lab; empty if there is none", "")
+    run: str = _field("the run that it belongs to; empty outside a run", "")
+    elapsed: float = _field("seconds since the run began, whatever happens to the clock; 0 outside a run", 0.0)
     done: int = _field("how many steps of the run are done, in this run or an earlier one", 0)
     total: int = _field("how many steps the run has; 0 outside a run", 0)
 
@@ -49,6 +53,7 @@ class Planned:
     lab: str = _field("the lab that it belongs to; empty for what labs share", "")
     node: str = _field("the node that it belongs to; empty if there is none", "")
     usual: float = _field("how long it usually takes, in seconds; 0 if unknown", 0.0)
+    after: tuple[int, ...] = _field("the steps that it comes after, by their places in this list; the first is 1", ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +61,10 @@ class RunStarted(Event):
     """A run has started; its steps are known."""
 
     steps: tuple[Planned, ...] = _field("all steps of the run, see below", ())
+    command: str = _field("what the run is for, such as `create` or `push node-1`", "")
+    pid: int = _field("the process that runs it; 0 if unknown", 0)
+    user: str = _field("that process's user", "")
+    version: str = _field("that process's version of winlab", "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +79,7 @@ class RunEnded(Event):
 class StepEvent(Event):
     """Something that happened to a step."""
 
+    number: int = _field("its place in the `steps` of `RunStarted`; the first is 1; 0 for work outside a run", 0)
     step: str = _field("its title, for display", "")
     reaches: str = _field("the kind of state that it reaches; empty for work outside a run", "")
     node: str = _field("the node that it belongs to; empty if there is none", "")
@@ -129,6 +139,62 @@ def ignore(_event: Event) -> None:
 def record(event: Event) -> dict[str, Any]:
     """An event as one JSON object."""
     return {"event": type(event).__name__, **asdict(event)}
+
+
+MOST = 1e11  # no number of an event is larger: seconds since 1970 until the year 5138
+
+
+def parse(row: object) -> Event | None:
+    """The event that a JSON object describes (the inverse of :func:`record`); its texts are made printable.
+
+    None: it is not one, or one of another version of this description. Unknown fields are ignored.
+    """
+    if not isinstance(row, dict) or row.get("schema") != SCHEMA:
+        return None
+    kind = _kinds().get(str(row.get("event")))
+    if kind is None:
+        return None
+    try:
+        made = _value(within(row), kind)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    assert isinstance(made, Event)
+    return made
+
+
+@functools.cache
+def _kinds() -> dict[str, type[Event]]:
+    steps = StepEvent.__subclasses__()
+    return {kind.__name__: kind for kind in (*Event.__subclasses__(), *steps) if kind is not StepEvent}
+
+
+@functools.cache
+def _types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _value(value: Any, kind: Any) -> Any:
+    """A value of JSON as a value of the type *kind*.
+
+    :raises ValueError: it can't be one.
+    """
+    if get_origin(kind) is tuple and isinstance(value, list):
+        return tuple(_value(one, get_args(kind)[0]) for one in value)
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
+        types = _types(kind)
+        known = {one.name: _value(value[one.name], types[one.name]) for one in fields(kind) if one.name in value}
+        if any(one.name not in known for one in fields(kind) if one.default is one.default_factory is MISSING):
+            raise ValueError(f"a field of {kind.__name__} is missing")
+        return kind(**known)
+    if kind is str and isinstance(value, str):
+        return value
+    if kind is int and type(value) is int and abs(value) <= MOST:
+        return value
+    if kind in (float, float | None) and type(value) in (int, float) and math.isfinite(value) and abs(value) <= MOST:
+        return float(value)
+    if kind == float | None and value is None:
+        return None
+    raise ValueError(f"{value!r:.40} is not a value of type {kind}")
 
 
 class Progress(Protocol):

@@ -6,7 +6,7 @@ To see progress, pass a *listener*, which receives events (:mod:`winlab.events`)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,7 +23,8 @@ from winlab.design.plan.stock import HostFile
 from winlab.design.render import folder as rendered
 from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
-from winlab.events import Listener, Told, ignore
+from winlab.events import Event, Listener, Told, ignore
+from winlab.history.timeline import Timeline, Which
 from winlab.node import Node
 from winlab.operations import (
     bundle,
@@ -37,9 +38,10 @@ from winlab.operations import (
     lock_file,
     logs,
     look,
-    one_step,
     planning,
     push,
+    timeline,
+    watch,
 )
 from winlab.operations.create import Until
 from winlab.operations.join import Joining
@@ -48,6 +50,7 @@ from winlab.operations.logs import NodeDiagnostics
 from winlab.operations.look import NodeStatus
 from winlab.operations.planning import Proposal
 from winlab.operations.push import PushedProgram
+from winlab.operations.watch import View
 from winlab.site import Site, at_site
 from winlab.steps.payload import Origin
 from winlab.supply.artifacts.bundle.file import Bundle
@@ -308,6 +311,38 @@ class Lab:
         """
         return logs.reports(self.name, self.site, node, lines)
 
+    @at_site
+    def events(self, run: Which = "all", *, follow: bool = False) -> Generator[Event, None, None]:
+        """The events of the lab's journal: what the commands did that changed it.
+
+        :param run: ``last``, ``all``, or a run's number; the oldest that the journal still has is 1. Events that belong
+            to no run are among ``all`` only.
+        :param follow: go on with those that come, without an end.
+        :raises NotFoundError: this account has no journal of the lab, or there is no run in it.
+        :raises UsageError: there is no such run.
+        """
+        return timeline.events(self.name, self.site, run, follow=follow)
+
+    @at_site
+    def timeline(self, run: Which = "last") -> Timeline:
+        """When the steps of runs began and ended, and which of them the runs took as long as.
+
+        :param run: as :meth:`events` takes it.
+        :raises NotFoundError: this account has no journal of the lab, or there is no run in it.
+        :raises UsageError: there is no such run.
+        """
+        return timeline.timeline(self.name, self.site, run)
+
+    @at_site
+    def watch(self) -> Generator[View, None, None]:
+        """The lab as it is now, again every second, without an end: its run, who runs it, what each node is at.
+
+        Nodes are asked in the background, every 30 s. Close the iterator to end that.
+
+        :raises NotFoundError: there is no trace of such a lab.
+        """
+        return watch.watch(self.name, self.site)
+
     # -- the cluster
 
     @at_site
@@ -352,12 +387,7 @@ class Lab:
         :raises UsageError: the file is not a program of this node; nothing was touched.
         :raises WinlabError: the node or the cluster refused.
         """
-        return one_step.perform(
-            f"push {node}",
-            lambda progress: push.to_node(self.name, self.site, node, binary, progress, restore=restore),
-            listener,
-            usual=60,
-        )
+        return push.to_node(self.name, self.site, node, binary, listener, restore=restore)
 
     @at_site
     def load(self, image: str, *, name: str = "", listener: Listener = ignore) -> dict[str, list[str]]:

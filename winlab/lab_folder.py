@@ -18,8 +18,6 @@
 from __future__ import annotations
 
 import errno
-import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -28,12 +26,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from winlab import events, files, locks, settings
+from winlab import files, journal, locks, settings
 from winlab.design.plan import credentials
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan
 from winlab.errors import AccessError, ConflictError, HostError, NotFoundError, WinlabError
-from winlab.events import Event, Progress, StepChecking, StepProgress
+from winlab.events import Event, Listener, Progress
 
 CURE = "Give yourself that folder (it may be root's, from 'sudo winlab'), or name another in WINLAB_STATE."
 
@@ -54,7 +52,7 @@ class LabFolder:
         self.kubeconfig = self.path / "kubeconfig"
         self.kubectl = self.path / "kubectl"
         self.lock = self.path.with_name(f"{lab}.lock")
-        self._journal_failed = False
+        self._writer = journal.Writer(self.journal, self.make)
 
     def make(self) -> None:
         """Make the folder, for its owner alone.
@@ -181,22 +179,16 @@ class LabFolder:
             yield
 
     def record(self, event: Event) -> str:
-        """Add an event to the journal, unless it only reports a step's progress. Never fails: work goes on without it.
+        """Add an event to the journal, as :meth:`winlab.journal.Writer.record` does; it never fails."""
+        return self._writer.record(event)
 
-        :returns: why it can't be written, the first time that it can't; else empty.
-        """
-        if isinstance(event, (StepChecking, StepProgress)):
-            return ""
-        try:
-            self.make()
-            handle = os.open(self.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(handle, "a") as file:
-                file.write(json.dumps(events.record(event)) + "\n")
-        except (OSError, WinlabError) as error:
-            if not self._journal_failed:
-                self._journal_failed = True
-                return f"The journal '{self.journal}' can't be written: {str(error).splitlines()[0]}"
-        return ""
+    def journaled(self, tell: Listener) -> Listener:
+        """A listener that also adds what it is told to the journal; for whoever holds the lab's lock."""
+        return journal.journaled(self._writer.record, tell, self.lab)
+
+    def worker(self) -> int | None:
+        """The process that is changing the lab now; None if there is none, or it can't be known."""
+        return locks.holding(self.lock)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -40,8 +40,19 @@ class Winlab:
 
     def interrupted(self, step: str, *args: str) -> int:
         """Start the command, press Ctrl-C when *step* is done; its exit code."""
-        process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-m", "winlab", *args, "--output", "json"],
+        process = self.start(*args, "--output", "json")
+        assert process.stdout is not None
+        with process:
+            for line in process.stdout:
+                event = json.loads(line)
+                if (event["event"], event.get("step")) == ("StepDone", step):
+                    process.send_signal(signal.SIGINT)
+        return process.returncode
+
+    def start(self, *args: str) -> subprocess.Popen[str]:
+        """Start the command, whose standard output can be read and which Ctrl-C reaches."""
+        return subprocess.Popen(
+            [*self.prefix, sys.executable, "-m", "winlab", *args],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
@@ -50,13 +61,6 @@ class Winlab:
             # whoever started the tests in the background has made their children deaf to it
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-        assert process.stdout is not None
-        with process:
-            for line in process.stdout:
-                event = json.loads(line)
-                if (event["event"], event.get("step")) == ("StepDone", step):
-                    process.send_signal(signal.SIGINT)
-        return process.returncode
 
     def ok(self, *args: str) -> str:
         done = self(*args)

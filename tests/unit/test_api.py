@@ -30,7 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
         tell("an event")
         calls.append(("create", (proposal.plan, site, options)))
 
-    def pushed(lab: str, site: Any, node: str, binary: str, progress: Any, *, restore: bool) -> str:
+    def pushed(lab: str, site: Any, node: str, binary: str, tell: Any, *, restore: bool) -> str:
         calls.append(("push", (lab, node, binary, restore)))
         return "pushed"
 

@@ -20,8 +20,9 @@ HEAD = """\
 
 Long-running commands report progress as events. With `--output json` each event is one JSON object, on a line of the
 standard output. `RunEnded` is the last event, also if the command fails; a command with a result prints it after that.
-A lab's journal (`<state>/labs/<lab>/journal.jsonl`) has all events except `StepChecking` and `StepProgress`;
-if it can't be written, a `Note` says so once.
+A lab's journal (`<state>/labs/<lab>/journal.jsonl`) has the events of every command that changed the lab, with
+`StepProgress` at most every 3 s for each step; if it can't be written, a `Note` says so once.
+[watching.md](watching.md) describes the commands that read it.
 In Python a listener is any function that takes an event of `winlab.events`.
 
 The field `event` names the class. Fields may be added at any time; if a field is removed or changes its meaning,
@@ -31,6 +32,7 @@ This page is generated from `winlab/events.py`: run `pytest tests/unit/test_even
 
 """
 TYPES = {"str": "text", "int": "whole number", "float": "number", "float | None": "number or null"}
+LISTED = {"int": "whole numbers"}
 
 
 Row = tuple[str, str, str]
@@ -52,7 +54,7 @@ def fields(kind: type, beyond: type | None = None) -> list[Row]:
             shape = str(one.type).replace("ExitCode", "int")
             listed = shape.startswith("tuple[")
             name = shape.removeprefix("tuple[").removesuffix(", ...]")
-            text = f"list of {name}" if listed else TYPES.get(name, name)
+            text = f"list of {LISTED.get(name, name)}" if listed else TYPES.get(name, name)
             found.append((one.name, text, one.metadata.get("words", "")))
     return found
 

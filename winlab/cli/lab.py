@@ -88,10 +88,21 @@ def plan(
     show(made, own.host_files(made))
 
 
-def status(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def status(
+    lab: LabName = settings.DEFAULT_LAB,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow what changes the lab, and what each node is at, until Ctrl-C.")
+    ] = False,
+    output: Format = Output.TABLE,
+) -> None:
     """Show a lab's nodes. Exit code 0: all answer; 20: some don't; 21: none do."""
     from winlab import Lab
 
+    if watch:
+        from winlab.cli.watch import follow
+
+        follow(Lab(lab), output)
+        return
     raise typer.Exit(_show_status(Lab(lab), output))
 
 

@@ -100,7 +100,7 @@ def end(error: BaseException) -> None:
     _print_json(RunEnded(exit_code=int(code), failures=Failure.each(error)))
 
 
-def _finished(event: Event) -> str | None:
+def finished(event: Event) -> str | None:
     """The line that stays on the screen for an event; None if there is none."""
     if isinstance(event, StepDone):
         return f"✓ {event.step} ({clock(event.seconds)})" if event.seconds >= 1 else f"✓ {event.step}"
@@ -139,7 +139,7 @@ class _LiveView:
         self._count = ""
 
     def tell(self, event: Event) -> None:
-        line = _finished(event)
+        line = finished(event)
         with self._lock:
             self._count = f"{event.done} of {event.total} steps are done" if event.total else ""
             if isinstance(event, StepEvent):
@@ -173,7 +173,7 @@ def _plain_listener() -> Listener:
     last: dict[tuple[str, str], tuple[float, str]] = {}
 
     def tell(event: Event) -> None:
-        line = _finished(event)
+        line = finished(event)
         if isinstance(event, StepProgress):
             key = (event.lab, event.step)
             when, text = last.get(key, (0.0, ""))

@@ -6,14 +6,17 @@ the user interrupts: the same command resumes.
 
 from __future__ import annotations
 
+import os
+import pwd
+import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 
-from winlab import stopping
+from winlab import __version__, stopping
 from winlab.engine.state import State
 from winlab.engine.step import Load, Step, compose
 from winlab.errors import ExitCode, Failure, WinlabError, together
@@ -45,19 +48,23 @@ class _Teller:
         self._lab = lab
         self._total = total
         self._done = 0
+        self._run = secrets.token_hex(4)
+        self._begun = time.monotonic()
         self._lock = threading.Lock()
 
     def tell(self, event: Event) -> None:
         with self._lock:
             self._done += isinstance(event, (StepDone, StepSkipped))
-            self._listener(replace(event, lab=event.lab or self._lab, done=self._done, total=self._total))
+            own = replace(event, lab=event.lab or self._lab, run=self._run, elapsed=time.monotonic() - self._begun)
+            self._listener(replace(own, done=self._done, total=self._total))
 
 
 class _Voice:
     """How a step reports its progress, and how a running step learns that it should stop."""
 
-    def __init__(self, step: Step, teller: _Teller, stop: threading.Event) -> None:
+    def __init__(self, step: Step, number: int, teller: _Teller, stop: threading.Event) -> None:
         self._step = step
+        self._number = number
         self._teller = teller
         self._stop = stop
         self._begun = time.monotonic()
@@ -84,6 +91,7 @@ class _Voice:
         self._teller.tell(
             replace(
                 event,
+                number=self._number,
                 step=self._step.title,
                 reaches=state.kind.name,
                 lab=state.lab,
@@ -94,10 +102,11 @@ class _Voice:
         )
 
 
-def run(steps: Iterable[Step], tell: Listener, lab: str = "") -> None:
+def run(steps: Iterable[Step], tell: Listener, lab: str = "", command: str = "") -> None:
     """Run the steps, each after those that reach what it needs.
 
     :param lab: the lab that the run is for; events of shared steps carry it, too.
+    :param command: what the run is for, for those who watch it from elsewhere.
     :raises SequenceError: the steps don't fit together; none was started.
     :raises WinlabError: a step failed. Running steps are asked to stop; those not started stay
         undone. If several failed, a :class:`winlab.errors.LabError` has all.
@@ -105,8 +114,7 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "") -> None:
     """
     order = compose(steps)
     teller = _Teller(tell, lab, len(order))
-    planned = (Planned(s.title, s.reaches.kind.name, s.reaches.lab, s.reaches.node, s.usual) for s in order)
-    teller.tell(RunStarted(steps=tuple(planned)))
+    teller.tell(RunStarted(steps=_planned(order), command=command, pid=os.getpid(), user=_user(), version=__version__))
     try:
         failures = _Run(order, teller).all()
     except KeyboardInterrupt:
@@ -124,11 +132,34 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "") -> None:
     raise error
 
 
+def _planned(order: Sequence[Step]) -> tuple[Planned, ...]:
+    by_state = {state: number for number, step in enumerate(order, 1) for state in step.states}
+    return tuple(
+        Planned(
+            step.title,
+            step.reaches.kind.name,
+            step.reaches.lab,
+            step.reaches.node,
+            step.usual,
+            tuple(sorted({by_state[state] for state in step.needs})),
+        )
+        for step in order
+    )
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
 class _Run:
     """The steps of one run in progress."""
 
     def __init__(self, steps: Iterable[Step], teller: _Teller) -> None:
         self._waiting = list(steps)
+        self._numbers = {step.reaches: number for number, step in enumerate(self._waiting, 1)}
         self._teller = teller
         self._reached: set[State] = set()
         self._running: dict[Future[None], Step] = {}
@@ -177,7 +208,7 @@ class _Run:
             raise error
 
     def _perform(self, step: Step) -> None:
-        voice = _Voice(step, self._teller, self._stop)
+        voice = _Voice(step, self._numbers[step.reaches], self._teller, self._stop)
         try:
             with stopping.by(self._stop):
                 voice.tell(StepChecking())

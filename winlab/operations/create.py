@@ -18,7 +18,7 @@ from winlab.engine import engine
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError
-from winlab.events import Event, Listener, Note, Told
+from winlab.events import Listener, Note, Told
 from winlab.operations import bundle, golden, lock_file, lock_inputs, recorded
 from winlab.operations.lock_file import LockedMedium
 from winlab.operations.planning import Proposal
@@ -69,6 +69,7 @@ def create(
         _check_lock(plan, stock, locked, lock_inputs.bundle(origin.bundle)) if locked is not None else (None, None)
     )
     with site.storage() as (conn, pool), folder.locked(), ExitStack() as held:
+        tell = folder.journaled(tell)
         _refuse_other_plan(plan, conn)
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
@@ -92,14 +93,8 @@ def create(
         if built:
             steps += recipe.golden_build(run, built, source, alone=until != "cluster")
 
-        def listen(event: Event) -> None:
-            trouble = folder.record(event)
-            tell(event)
-            if trouble:
-                tell(Note(lab=plan.lab, text=trouble))
-
         forecast = Forecast(run.pace.known, [plan, *built])
-        engine.run(forecast.steps(recipe.once(steps)), listen, plan.lab)
+        engine.run(forecast.steps(recipe.once(steps)), tell, plan.lab, "join" if admin else "create")
         for builder in built:
             site.folder(builder.lab).remove()
 

@@ -21,9 +21,11 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
     removed: list[str] = []
     folder = site.folder(lab)
 
-    def gone(kind: Literal["node", "domain", "volume", "network", "folder", "context"], name: str) -> None:
+    record = folder.journaled(tell) if folder.journal.exists() else tell
+
+    def gone(kind: Literal["node", "domain", "volume", "network", "context"], name: str) -> None:
         removed.append(f"{kind} {name}")
-        tell(StepDone(lab=lab, step=f"remove {kind} {name}"))
+        record(StepDone(lab=lab, step=f"remove {kind} {name}"))
 
     golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell)))
     with site.connected() as conn, folder.locked():
@@ -33,7 +35,7 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
         for name in removed_nodes:
             gone("node", name)
         if left:
-            tell(Note(lab=lab, text=left))
+            record(Note(lab=lab, text=left))
         problems = traces.remove(lab, conn, site.overlay, lambda: site.pool(conn), gone)
         try:
             if kubeconfig.forget(lab):
@@ -45,5 +47,6 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
         had_secrets = any(path.name != "lock" for path in folder.path.iterdir())  # earlier versions had theirs there
         folder.remove()
         if had_secrets:
-            gone("folder", str(folder.path))
+            removed.append(f"folder {folder.path}")
+            tell(StepDone(lab=lab, step=f"remove folder {folder.path}"))  # the journal went with it
     return removed

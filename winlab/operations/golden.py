@@ -166,8 +166,9 @@ def build(
             run = Run.start(plan, stock, site, conn, Sources(origin.mirror, fetch))
             forecast = Forecast(run.pace.known, [builder])
             steps = recipe.once(recipe.golden_build(run, [builder], source, alone=True))
-            engine.run(forecast.steps(steps), tell, builder.lab)
-            site.folder(builder.lab).remove()
+            folder = site.folder(builder.lab)
+            engine.run(forecast.steps(steps), folder.journaled(tell), builder.lab, "image build")
+            folder.remove()
     image = golden_cache.find(key)
     assert image is not None
     return image

@@ -61,12 +61,12 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
         def work(progress: Progress) -> None:
             prepared.extend(prepare(image, folder, name=name, progress=progress))
 
-        engine.run([Step(LOAD_READY(lab), work, lambda: False, usual=5)], tell, lab)
+        engine.run([Step(LOAD_READY(lab), work, lambda: False, usual=5)], tell, lab, "load")
         nodes = nodes_for(prepared, machines)
         with lab_folder.locked():
             drives = Drives(conn, site.pool(conn), lab_folder)
             try:
-                engine.run(steps(prepared, nodes, drives), tell, lab)
+                engine.run(steps(prepared, nodes, drives), lab_folder.journaled(tell), lab, "load")
             finally:
                 clean(lab, drives)
     nodes_by_image: dict[str, list[str]] = {}

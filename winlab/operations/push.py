@@ -17,9 +17,9 @@ from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError
-from winlab.events import Progress
+from winlab.events import Listener, Progress
 from winlab.operations import drives as drive
-from winlab.operations import look
+from winlab.operations import look, one_step
 from winlab.operations.drives import Drives
 from winlab.site import Site
 from winlab.supply.artifacts import executable
@@ -81,9 +81,7 @@ def check(binary: Path, os: SystemName) -> str:
     raise UsageError(f"'{binary}' can't be pushed.", why=why, cure=f"Build it with GOOS={os} GOARCH=amd64.")
 
 
-def to_node(
-    lab: str, site: Site, node: str, binary: str, progress: Progress, *, restore: bool = False
-) -> PushedProgram:
+def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, restore: bool = False) -> PushedProgram:
     """Replace a program on a node with the file *binary*, or restore the original (then *binary* is only its name).
 
     :raises NotFoundError: there is no such lab or node, or it has no cluster.
@@ -97,7 +95,14 @@ def to_node(
         with folder.locked():
             drives = Drives(conn, site.pool(conn), folder)
             work = bring_back if restore else push
-            return work(machine, binary, drives, kubectl, progress, scale=site.facts.scale)
+            return one_step.perform(
+                f"push {node}",
+                lambda progress: work(machine, binary, drives, kubectl, progress, scale=site.facts.scale),
+                folder.journaled(tell),
+                usual=60,
+                lab=lab,
+                node=node,
+            )
 
 
 def push(

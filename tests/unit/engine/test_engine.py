@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+import winlab
 from winlab import stopping
 from winlab.engine import engine, step
 from winlab.engine.state import Kind, State
@@ -76,6 +78,26 @@ def test_order_and_events() -> None:
     done = [(one.done, one.total) for one in tell.events if isinstance(one, StepDone)]
     assert done == [(1, 3), (2, 3), (3, 3)]
     assert (tell.ended.exit_code, tell.ended.failures, tell.ended.lab) == (0, (), "lab")
+
+
+def test_whoever_watches_knows_run_order_and_runner() -> None:
+    tell = Recorder()
+    engine.run([make("c", after="b"), make("b", after="a"), make("a")], tell, "lab", "create")
+    first = tell.events[0]
+    assert isinstance(first, RunStarted)
+    assert (first.command, first.pid, first.version) == ("create", os.getpid(), winlab.__version__)
+    assert first.user
+    assert [(one.step, one.after) for one in first.steps] == [("a", ()), ("b", (1,)), ("c", (2,))]
+    assert {event.run for event in tell.events} == {first.run}
+    assert first.run
+    times = [event.elapsed for event in tell.events]
+    assert times == sorted(times)
+    for event in tell.events:
+        if isinstance(event, StepEvent):
+            assert first.steps[event.number - 1].step == event.step
+    other = Recorder()
+    engine.run([make("a")], other)
+    assert other.events[0].run != first.run
 
 
 def test_what_is_done_is_not_run() -> None:

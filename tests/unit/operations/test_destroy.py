@@ -7,11 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from winlab import journal
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.vm import connection, domains
 from winlab.errors import HostError, LabError, WinlabError
-from winlab.events import Event
+from winlab.events import Event, StepDone
 from winlab.operations import destroy
 from winlab.site import Site
 
@@ -57,4 +58,5 @@ def test_what_can_t_be_removed_is_told_and_the_folder_stays(
     with pytest.raises(LabError) as failed:
         destroy.destroy("ci", site, lambda _event: None)
     assert [str(one) for one in failed.value.exceptions] == ["OVN does not answer", "the kubeconfig is locked"]
-    assert site.folder("ci").journal.exists()
+    told = journal.read(site.folder("ci").journal)
+    assert [event.step for event in told if isinstance(event, StepDone)] == ["remove network ci"]

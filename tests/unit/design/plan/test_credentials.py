@@ -105,9 +105,10 @@ def test_one_winlab_at_a_time() -> None:
 def test_journal_and_list() -> None:
     folder = LabFolder("lab")
     folder.record(StepDone(step="a"))
-    folder.record(StepProgress(step="a", text="is not kept"))
+    folder.record(StepProgress(step="b", text="x"))
+    folder.record(StepProgress(step="b", text="comes too soon after it"))
     folder.record(StepDone(step="b"))
-    assert [line.count('"step"') for line in folder.journal.read_text().splitlines()] == [1, 1]
+    assert [line.count('"step"') for line in folder.journal.read_text().splitlines()] == [1, 1, 1]
     assert labs() == ["lab"]
     folder.remove()
     assert labs() == []

@@ -1,0 +1,51 @@
+"""What another terminal sees of the shared lab: its events, its timeline, and status --watch until Ctrl-C."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+from pathlib import Path
+
+from harness import LAB_A, Labs, Winlab, text
+
+
+def test_the_create_that_made_the_lab(labs: Labs, tmp_path: Path) -> None:
+    page, trace = tmp_path / "run.html", tmp_path / "run.json"
+    text(labs.a("timeline", "--run", "1", "--html", str(page), "--trace", str(trace)))
+    (run,) = json.loads(text(labs.a("timeline", "--run", "1", "--output", "json")))["runs"]
+    assert (run["command"], run["state"], run["done"]) == ("create", "done", run["total"])
+    path = [run["steps"][link["number"] - 1] for link in run["critical_path"]]
+    assert {"boot controller-1", "init controller-1"} & {step["step"] for step in path}
+    for before, step in itertools.pairwise(path):
+        assert before["number"] in step["after"]
+        assert before["begun"] + before["seconds"] <= step["begun"] + 1
+    assert path[-1]["begun"] + path[-1]["seconds"] > run["seconds"] - 5
+    assert "join node-1" in page.read_text()
+    names = {event["name"] for event in json.loads(trace.read_text())["traceEvents"]}
+    assert {"boot node-1", "ready node-1", "thread_name"} <= names
+
+
+def test_an_interrupted_create_and_the_one_that_resumed_it(labs: Labs) -> None:
+    runs = json.loads(text(labs.b("timeline", "--run", "all", "--output", "json")))["runs"]
+    assert [run["state"] for run in runs[:2]] == ["interrupted", "done"]
+    kinds = [
+        json.loads(line)["event"] for line in text(labs.b("events", "--run", "2", "--output", "json")).splitlines()
+    ]
+    assert (kinds[0], kinds[-1]) == ("RunStarted", "RunEnded")
+    assert "StepProgress" in kinds
+
+
+def test_a_lab_is_watched_until_ctrl_c(labs: Labs, winlab: Winlab) -> None:
+    watching = winlab.start("status", "--watch", "--lab", LAB_A, "--output", "json")
+    with watching:
+        assert watching.stdout is not None
+        for line in watching.stdout:
+            view = json.loads(line)
+            if [node["state"] for node in view["nodes"]][:2] == ["running", "running"]:
+                break
+        watching.send_signal(signal.SIGINT)
+        watching.communicate(timeout=60)
+    assert watching.returncode == 0
+    assert (view["lab"], view["worker"]) == (LAB_A, None)
+    assert view["run"]["state"] != "running"

@@ -1,0 +1,277 @@
+"""Commands that show what a lab's commands do and did: events, timeline; and ``status --watch``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from winlab import settings
+from winlab.cli.common import Format, LabName, Output, print_json, print_table, say
+from winlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from winlab import Event, Lab, View
+    from winlab.history.runs import RunRecord, StepRecord
+
+BAR = 32  # characters of a bar on a terminal
+
+Run = Annotated[
+    str, typer.Option("--run", help="Which run: last, all, or a number; the oldest is 1.", metavar="last|all|N")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to *app*."""
+    app.command()(events)
+    app.command()(timeline)
+
+
+def events(
+    lab: LabName = settings.DEFAULT_LAB,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that come, until Ctrl-C.")] = False,
+    run: Run = "all",
+    output: Format = Output.TABLE,
+) -> None:
+    """Show what the commands did that changed a lab, from its journal. With --output json, one event a line."""
+    from winlab import Lab, events
+
+    with _until_interrupted(follow):
+        for event in Lab(lab).events(_which(run), follow=follow):
+            if output is Output.JSON:
+                say(json.dumps(events.record(event)))
+            elif (line := _line(event)) is not None:
+                say(line)
+            if follow:
+                sys.stdout.flush()
+
+
+def timeline(
+    lab: LabName = settings.DEFAULT_LAB,
+    run: Run = "last",
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write one self-contained HTML page.", metavar="FILE")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write a trace file that Perfetto opens.", metavar="FILE")
+    ] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show when the steps of a run began and ended, and its critical path."""
+    from winlab import Lab
+
+    made = Lab(lab).timeline(_which(run))
+    if html is not None:
+        _write(html, made.html())
+    if trace is not None:
+        _write(trace, json.dumps(made.trace(), indent=1))
+    if output is Output.JSON:
+        print_json(made.document())
+    elif html is None and trace is None:
+        for one in made.runs:
+            _show_run(one)
+
+
+def follow(lab: Lab, output: Output) -> None:
+    """Show a lab as it changes, until Ctrl-C: a table on a terminal, else a block or a line of JSON a change."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    with _until_interrupted(True), closing(lab.watch()) as views:
+        if output is Output.TABLE and console.is_terminal:
+            with Live(console=console, auto_refresh=False) as live:
+                for view in views:
+                    live.update(_table(view), refresh=True)
+        last = None
+        for view in views:
+            document = view.document()
+            sign = _json_sign(document) if output is Output.JSON else _sign(view)
+            if sign != last:
+                say(json.dumps(document) if output is Output.JSON else _block(view))
+                sys.stdout.flush()
+            last = sign
+
+
+@contextmanager
+def _until_interrupted(endless: bool) -> Iterator[None]:
+    """Let Ctrl-C end a command that is *endless* as it is meant to end, and so a reader that has seen enough."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not endless:
+            raise
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed goes nowhere
+
+
+def _which(text: str) -> int | Literal["last", "all"]:
+    if text in ("last", "all"):
+        return text  # type: ignore[return-value]
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    raise UsageError(f"--run {text} names no run.", cure="Give 'last', 'all', or the number of a run.")
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"'{file}' can't be written.", why=str(error)) from error
+    say(f"{file} is written.", error=True)
+
+
+def _line(event: Event) -> str | None:
+    """An event as a line for people; None if the next one says all."""
+    from winlab import events as known
+    from winlab.cli.progress import describe, finished
+    from winlab.history.page import moment
+
+    match event:
+        case known.RunStarted():
+            by = ", ".join(filter(None, (event.user, f"process {event.pid}" if event.pid else "", event.version)))
+            text = f"== {event.command or 'a run'} of {len(event.steps)} steps" + (f" ({by})" if by else "")
+        case known.RunEnded():
+            text = "== done" if event.exit_code == 0 else f"== ended with exit code {event.exit_code}"
+        case known.StepChecking():
+            return None
+        case known.StepStarted():
+            text = f"> {event.step}"
+        case known.StepSkipped():
+            text = f"= {event.step}: done already"
+        case known.StepProgress():
+            text = f"… {describe(event)}"
+        case _:
+            text = finished(event) or type(event).__name__
+    return f"{moment(event.time)[:19]}  {text}"
+
+
+def _show_run(run: RunRecord) -> None:
+    from winlab.history import critical, page
+
+    links = critical.path(run)
+    on_path = {link.step.number for link in links}
+    by = f" ({page.runner(run)})" if page.runner(run) else ""
+    say(f"Run {run.number} of {run.lab}: {run.command or 'a run'}{by}, began at {page.moment(run.began)}, ", end="")
+    say(f"{page.ending(run)}. {run.done} of {len(run.steps)} steps are done.")
+    rows = [_row(run, step, "*" if step.number in on_path else "") for step in run.begun]
+    if rows:
+        print_table(["", "STEP", "NODE", "BEGAN", "TOOK", "USUALLY", "", ""], rows)
+    for step in run.begun:
+        if step.failure:
+            say(f"✗ {step.planned.step}: {page.short(step.failure)}")
+    if links:
+        worked, waited = sum(link.step.seconds for link in links), sum(link.waited for link in links)
+        between = f", and {page.clock(waited)} between them" if waited >= 1 else ""
+        say(f"* The critical path: {len(links)} steps, which took {page.clock(worked)}{between}.")
+
+
+def _row(run: RunRecord, step: StepRecord, mark: str) -> list[str]:
+    from winlab.history.page import clock, short
+    from winlab.history.runs import StepState
+
+    begun, usual = step.begun or 0.0, step.planned.usual
+    state = "" if step.state is StepState.DONE else str(step.state)
+    cells = [mark, short(step.planned.step)[:40], short(run.group(step)), clock(begun), clock(step.seconds)]
+    return [*cells, clock(usual) if usual else "", _bar(begun, step.ended, run.elapsed), state]
+
+
+def _bar(begun: float, ended: float, span: float) -> str:
+    first = min(BAR - 1, int(begun / max(span, 1e-9) * BAR))
+    last = max(first + 1, min(BAR, round(ended / max(span, 1e-9) * BAR)))
+    return "·" * first + "█" * (last - first) + "·" * (BAR - last)
+
+
+def _headline(view: View) -> list[str]:
+    from winlab.cli.progress import clock
+    from winlab.history import page
+    from winlab.history.runs import RunState
+
+    run, worker = view.run, view.worker
+    lines = []
+    if run is not None and run.state is RunState.RUNNING:
+        by = f" by {worker.user} (process {worker.pid})" if worker else ""
+        left = "" if view.left is None else f", about {clock(view.left)} left"
+        done = f"{run.done} of {len(run.steps)} steps are done"
+        lines.append(f"{view.lab}: {run.command or 'a run'}{by}: {done}, {clock(view.elapsed)} so far{left}")
+    else:
+        lines.append(f"{view.lab}: " + ("nobody is changing it" if worker is None else "it is being changed"))
+        if worker is not None:
+            lines[-1] += f" by {worker.user} (process {worker.pid})"
+            lines += [f"  {text}" for text in (view.outside and _line(view.outside),) if text]
+        if run is not None:
+            lines.append(f"  last run: {run.command or 'a run'}, {page.ending(run)}")
+            lines += [f"  ✗ {step.planned.step}: {page.short(step.failure)}" for step in run.begun if step.failure]
+    return [*lines, *([f"  {view.trouble}"] if view.trouble else [])]
+
+
+HEADS = ("NODE", "STATE", "ANSWERS", "STEPS", "AT")
+
+
+def _cells(view: View) -> list[list[str]]:
+    rows = []
+    for node in view.nodes:
+        answers = {True: "yes", False: "no", None: "-"}[node.answers]
+        steps = f"{node.done} of {node.total}" if node.total else ""
+        at = "; ".join(_at(view, step) for step in node.steps)
+        rows.append([node.name, node.state or "-", answers, steps, at or node.problem])
+    return rows
+
+
+def _at(view: View, step: StepRecord) -> str:
+    from winlab.cli.progress import clock
+    from winlab.history.page import short
+    from winlab.history.runs import StepState
+
+    text = "looking whether it is done" if step.state is StepState.CHECKING else step.text
+    line = short(f"{step.planned.step}: {text}" if text else step.planned.step)
+    line += "" if step.fraction is None else f" {step.fraction:.0%}"
+    usually = f", usually {clock(step.planned.usual)}" if step.planned.usual else ""
+    return f"{line} ({clock(view.spent(step))}{usually})"
+
+
+def _table(view: View) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from winlab.printable import printable
+
+    table = Table(*HEADS, box=SIMPLE_HEAD)
+    for row in _cells(view):
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    lines = [Text(printable(line)) for line in _headline(view)]
+    return Group(*lines, table, Text("Ctrl-C ends this view, and nothing else.", style="dim"))
+
+
+def _block(view: View) -> str:
+    from winlab.history.page import moment
+
+    first, *others = _headline(view)
+    rows = ["  " + "  ".join(cell for cell in (row[0], *row[1:]) if cell) for row in _cells(view)]
+    return "\n".join([f"{moment(view.time)[:19]} {first}", *others, *rows])
+
+
+def _sign(view: View) -> object:
+    """What has to change for another block."""
+    run = view.run
+    about = run and (run.number, run.id, run.state, run.done)
+    nodes = [
+        (node.name, node.state, node.answers, node.done, [(step.number, step.state) for step in node.steps])
+        for node in view.nodes
+    ]
+    return (about, nodes, view.worker, view.outside, view.trouble)
+
+
+def _json_sign(document: dict[str, Any]) -> object:
+    """What has to change for another line: all but the times that pass by themselves."""
+    nodes = [{**node, "steps": [{**step, "seconds": 0} for step in node["steps"]]} for node in document["nodes"]]
+    run = document["run"] and {**document["run"], "seconds": 0, "left": 0}
+    return {**document, "time": 0, "run": run, "nodes": nodes}
