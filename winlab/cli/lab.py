@@ -108,6 +108,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
         for row, node in zip(nodes, statuses, strict=True):
             row["answers"] = node.answers  # type: ignore[assignment]
             row["problem"] = node.problem
+            row["autostart"] = node.autostart  # type: ignore[assignment]
             row["user"] = node.tag.user
         print_json({"lab": lab.name, "nodes": nodes})
     else:
@@ -116,6 +117,13 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
         for node in statuses:
             if node.problem:
                 say(f"{node.tag.node}: {node.problem}")
+        if starting := [node.tag.node for node in statuses if node.autostart]:
+            which = (
+                "The lab starts"
+                if len(starting) == len(statuses)
+                else f"Of its nodes these start: {', '.join(starting)},"
+            )
+            say(f"{which} with the host.")
     answering = sum(1 for node in statuses if node.answers)
     if answering == len(statuses):
         return ExitCode.OK
@@ -134,7 +142,10 @@ def list_labs(output: Format = Output.TABLE) -> None:
     if output is Output.JSON:
         print_json(
             [
-                {"lab": name, "nodes": [{"node": m.tag.node, "state": m.state} for m in machines]}
+                {
+                    "lab": name,
+                    "nodes": [{"node": m.tag.node, "state": m.state, "autostart": m.autostart} for m in machines],
+                }
                 for name, machines in labs.items()
             ]
         )
@@ -143,9 +154,15 @@ def list_labs(output: Format = Output.TABLE) -> None:
         say("There are no labs.")
         return
     rows = [
-        [name, str(len(machines)), str(sum(m.state == "running" for m in machines))] for name, machines in labs.items()
+        [
+            name,
+            str(len(machines)),
+            str(sum(m.state == "running" for m in machines)),
+            "yes" if any(m.autostart for m in machines) else "no",
+        ]
+        for name, machines in labs.items()
     ]
-    print_table(["LAB", "NODES", "RUNNING"], rows)
+    print_table(["LAB", "NODES", "RUNNING", "AUTOSTART"], rows)
 
 
 def destroy(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
