@@ -19,7 +19,7 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import connected
 from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
-from winlab.errors import GuestError, UnreachableError
+from winlab.errors import UnreachableError, WinlabError
 from winlab.lab_folder import LabFolder
 from winlab.steps.power import answer, clock, ready, shutdown, switch
 from winlab.steps.power.subject import StandingLab, Subject
@@ -57,7 +57,7 @@ class Played:
     behind: dict[str, float] = field(default_factory=dict)  # seconds, by node
     obeys: bool = True  # a shutdown
     stuck: bool = False  # a clock
-    problem: Callable[[], GuestError | None] = lambda: None
+    problem: Callable[[], WinlabError | None] = lambda: None
 
     def subject(self, node: str) -> Subject:
         there = {one.tag.node: one for one in domains.machines(self.lab.conn, self.lab.name)}

@@ -118,12 +118,8 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             if node.problem:
                 say(f"{node.tag.node}: {node.problem}")
         if starting := [node.tag.node for node in statuses if node.autostart]:
-            which = (
-                "The lab starts"
-                if len(starting) == len(statuses)
-                else f"Of its nodes these start: {', '.join(starting)},"
-            )
-            say(f"{which} with the host.")
+            some = f"Of its nodes these start with the host: {', '.join(starting)}."
+            say("The lab starts with the host." if len(starting) == len(statuses) else some)
     answering = sum(1 for node in statuses if node.answers)
     if answering == len(statuses):
         return ExitCode.OK

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from winlab.adapters.kube import expiry, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
@@ -171,7 +171,7 @@ def _go_on(subjects: Sequence[Subject], tell: Listener, run: Runs, before: Seque
         steps += [switch.start(one, [*stopped, *first]), answer.step(one)]
     kubectl = _kubectl(lab.folder)
     expires = expiry.of(kubeconfig.read(lab.folder)) if kubectl else None
-    expired = expires is not None and expires <= datetime.now(UTC)
+    expired = expires is not None and expires.timestamp() <= time.time()
     if kubectl is not None and not expired:
         if idle := _idle_controllers(subjects, lab):
             text = f"Not waiting until the nodes are Ready: {', '.join(idle)} must run for that."
