@@ -24,6 +24,7 @@ from winlab.lab_folder import LabFolder
 from winlab.steps.power import answer, clock, ready, shutdown, switch
 from winlab.steps.power.subject import StandingLab, Subject
 
+LINUX_OFF, WINDOWS_OFF = "sudo systemctl --no-block poweroff", "shutdown.exe /s /f /t 0"
 NOW = 1_800_000_000.0
 
 
@@ -101,7 +102,7 @@ class Guest:
                 return 1
             digits = line.split("(")[-1].rstrip('")') if "Set-Date" in line else line.split("'")[1].split()[0]
             self.played.behind[node] = behind - float(digits) / (1000 if "Set-Date" in line else 1)
-        elif self.played.obeys:
+        elif line in (LINUX_OFF, WINDOWS_OFF) and self.played.obeys:
             self.played.domain(node).destroy()
         return 0
 

@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import example
 import plans
 import pytest
 from lab_fakes import Api
 from switched import NOW, Played, lab
 
+from winlab import Lab
 from winlab.adapters.kube import expiry, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
@@ -276,3 +278,10 @@ def test_the_commands(played: Played, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert winlab(monkeypatch, "stop", "node-1") == 0
     assert winlab(monkeypatch, "status") == 20
     assert "Of its nodes these start with the host: controller-1." in capsys.readouterr().out
+
+
+def test_the_example(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(example.code("Off and on"), {"lab": Lab("lab")})
+    assert capsys.readouterr().out == "controller-1 running running 0.0\nnode-1 off running 0.0\n"
+    assert states(played) == ["running", "running"]
+    assert all(one.autostart for one in domains.machines(played.lab.conn, "lab"))
