@@ -27,6 +27,7 @@ from winlab.events import Event, Listener, Told, ignore
 from winlab.history.timeline import Timeline, Which
 from winlab.node import Node
 from winlab.operations import (
+    autostart,
     bundle,
     consent,
     create,
@@ -39,16 +40,19 @@ from winlab.operations import (
     logs,
     look,
     planning,
+    power,
     push,
     timeline,
     watch,
 )
+from winlab.operations.autostart import Autostart
 from winlab.operations.create import Until
 from winlab.operations.join import Joining
 from winlab.operations.lock import Renewed
 from winlab.operations.logs import NodeDiagnostics
 from winlab.operations.look import NodeStatus
 from winlab.operations.planning import Proposal
+from winlab.operations.power import Switched
 from winlab.operations.push import PushedProgram
 from winlab.operations.watch import View
 from winlab.site import Site, at_site
@@ -423,6 +427,70 @@ class Lab:
         :raises ClusterError: the API server does not answer, or refuses the pods.
         """
         return suites.smoke(self.name, self.site, listener, only=only, keep=keep)
+
+    # -- off and on
+
+    @at_site
+    def stop(self, nodes: Sequence[str] = (), *, force: bool = False, listener: Listener = ignore) -> list[Switched]:
+        """Shut down nodes, workers before controllers; those that are off are skipped.
+
+        :param nodes: their names; none: the whole lab.
+        :param force: cut their power instead.
+        :raises NotFoundError: there is no such lab or node; nothing was touched.
+        :raises StalledError: a node does not shut down.
+        """
+        return power.stop(self.name, self.site, nodes, listener, force=force)
+
+    @at_site
+    def start(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+        """Start nodes that are off, and resume those that are suspended; wait until they answer and are Ready.
+
+        Their clocks are set by the host's.
+
+        :param nodes: their names; none: the whole lab.
+        :raises NotFoundError: there is no such lab or node, or it was made from another account; nothing was touched.
+        :raises WinlabError: a node can't be started, does not answer, or does not become Ready.
+        """
+        return power.start(self.name, self.site, nodes, listener)
+
+    @at_site
+    def restart(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+        """Shut nodes down, switch them off, and start them, as :meth:`stop` and :meth:`start` do.
+
+        :param nodes: their names; none: the whole lab.
+        :raises WinlabError: as those two.
+        """
+        return power.restart(self.name, self.site, nodes, listener)
+
+    @at_site
+    def suspend(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+        """Suspend running nodes in memory.
+
+        :param nodes: their names; none: the whole lab, of which nodes that are off stay off.
+        :raises NotFoundError: there is no such lab or node; nothing was touched.
+        :raises GuestError: a node that was named is off; nothing was touched.
+        """
+        return power.suspend(self.name, self.site, nodes, listener)
+
+    @at_site
+    def resume(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+        """Resume nodes that are suspended or paused, set their clocks, wait until they answer and are Ready.
+
+        :param nodes: their names; none: the whole lab, of which nodes that are off stay off.
+        :raises NotFoundError: there is no such lab or node, or it was made from another account; nothing was touched.
+        :raises GuestError: a node that was named is off; nothing was touched.
+        :raises WinlabError: a node can't be resumed, does not answer, or does not become Ready.
+        """
+        return power.resume(self.name, self.site, nodes, listener)
+
+    @at_site
+    def autostart(self, *, wanted: bool) -> Autostart:
+        """Have the lab's nodes start with the host, or not.
+
+        :raises NotFoundError: there is no such lab.
+        :raises ConflictError: another winlab is changing the lab.
+        """
+        return autostart.change(self.name, self.site, wanted=wanted)
 
     # -- the end
 

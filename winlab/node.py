@@ -58,6 +58,7 @@ class Node:
         """The command line that opens an ssh session on the node. Its host key is already known.
 
         :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+        :raises GuestError: the node does not run.
         """
         return reach.ssh(self.lab, self.name, self.site)
 

@@ -28,6 +28,7 @@ class Fake(World):
     wishes: list[tuple[str, float]] = field(default_factory=list)
     settled: int = 0
     user: bool = False
+    time: float = 1_000_000.25
 
     def logged_on(self) -> bool:
         return self.user
@@ -37,6 +38,12 @@ class Fake(World):
 
     def settle(self) -> None:
         self.settled += 1
+
+    def clock(self) -> float:
+        return self.time
+
+    def set_clock(self, seconds: float) -> None:
+        self.time = seconds
 
     def name(self) -> str:
         return "W1"
@@ -245,6 +252,16 @@ def test_a_session_on_the_screen_stands_in_the_way_of_a_restart(world: Fake) -> 
     assert run(world, "logoff")[0] == 0
     assert run(world, "shutdown /r /t 0")[0] == 0
     assert world.wishes == [("reboot", 1.0), ("reboot", 5.0), ("reboot", 1.0)]
+
+
+def test_the_clock_is_told_and_set(world: Fake) -> None:
+    """As winlab/adapters/guests/windows.py asks for it."""
+    flags = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -Command"
+    tell = f'{flags} "[DateTimeOffset]::UtcNow.ToUnixTimeMilliseconds()"'
+    assert run(world, tell) == (0, "1000000250\r\n", "")
+    code, said, _ = run(world, f'{flags} "Set-Date -Adjust ([TimeSpan]::FromMilliseconds(-86400500))"')
+    assert (code, said) == (0, "\r\nSunday, January 11, 1970 13:46:39\r\n\r\n")
+    assert run(world, tell)[1] == "913599750\r\n"
 
 
 def test_shutdown_unknown(world: Fake) -> None:

@@ -10,10 +10,11 @@ import subprocess  # noqa: TID251 - test hosts in network namespaces
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from harness import LAB_A, LAB_B, Golden, Labs, Winlab, text, traces, worked
+from harness import LAB_A, LAB_B, Golden, Labs, Winlab, is_ready, nodes, text, traces, worked
 
 
 def test_create_ends_with_a_table(labs: Labs) -> None:
@@ -298,21 +299,48 @@ def evidence(labs: Labs, node: str) -> str:
     return f"{state}\n{serial}\n{registers}\n{flows}"
 
 
-def test_reboot_of_both_nodes_is_survived(labs: Labs, winlab: Winlab) -> None:
+def test_a_restart_of_the_lab_is_survived(labs: Labs) -> None:
+    """Both nodes are switched off and come back: another boot, the same addresses and names, Ready by a new report."""
     booted = text(labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt"))
     starts = {node: _starts(labs, node) for node in ("node-1", "controller-1")}
-    text(labs.a("exec", "node-1", "--", "shutdown /r /t 0"))
-    labs.a("exec", "controller-1", "--", "sudo systemctl reboot")
-    deadline = time.monotonic() + 900  # a bound for a test that hangs, no expectation
-    while any(_starts(labs, node) == before for node, before in starts.items()):
-        assert time.monotonic() < deadline, "they do not restart"
-        time.sleep(1)
-    # create waits for both, as a person would have it do (and resets what an emulated kernel's panic has stopped)
-    winlab.ok("create", *labs.spec_a, "--lab", LAB_A)
+    before = json.loads(text(labs.a("status", "--output", "json")))["nodes"]
+    began = time.time()
+    text(labs.a("restart"))
+    assert min(_reported(labs).values()) >= began
+    assert all(_starts(labs, node) > count for node, count in starts.items())
+    after = json.loads(text(labs.a("status", "--output", "json")))["nodes"]
+    assert [(row["address"], row["external"]) for row in after] == [(row["address"], row["external"]) for row in before]
+    assert "10.77.0.11/24" in text(labs.a("exec", "controller-1", "--", "ip -4 -br addr show eth0"))
     again = text(labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt"))
     assert again == booted, evidence(labs, "node-1")
     log = text(labs.a("serial", "node-1", "--log"))
     assert log.count("winlab: phase=firstLogon") == 1  # a second boot is no second installation
+
+
+def test_a_suspended_node_is_resumed_with_the_right_time(labs: Labs) -> None:
+    """Its clock stood still while it was suspended. What runs in it is the same as before."""
+    starts = _starts(labs, "node-1")
+    assert text(labs.a("suspend", "node-1")).startswith("node-1: suspended")
+    asked = labs.a("exec", "node-1", "--", "hostname")
+    assert asked.returncode == 9
+    assert "winlab resume node-1 --lab it-a" in asked.stderr
+    assert labs.a("status").returncode == 20
+    printed = text(labs.a("resume", "node-1", "--output", "json"))
+    (resumed,) = json.loads(printed[printed.index('{\n  "lab"') :])["nodes"]
+    assert (resumed["before"], resumed["state"]) == ("suspended", "running")
+    assert resumed["clock"] > 2, printed
+    assert _starts(labs, "node-1") == starts
+    _reported(labs)
+
+
+def _reported(labs: Labs) -> dict[str, float]:
+    """When each node last reported whether it is Ready, by its own clock; all must be."""
+    said = {}
+    for name, node in nodes(labs).items():
+        assert is_ready(node), evidence(labs, name)
+        (row,) = [row for row in node["status"]["conditions"] if row["type"] == "Ready"]
+        said[name] = datetime.fromisoformat(row["lastHeartbeatTime"]).timestamp()
+    return said
 
 
 def _starts(labs: Labs, node: str) -> int:

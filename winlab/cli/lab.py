@@ -119,6 +119,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
         for row, node in zip(nodes, statuses, strict=True):
             row["answers"] = node.answers  # type: ignore[assignment]
             row["problem"] = node.problem
+            row["autostart"] = node.autostart  # type: ignore[assignment]
             row["user"] = node.tag.user
         print_json({"lab": lab.name, "nodes": nodes})
     else:
@@ -127,6 +128,9 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
         for node in statuses:
             if node.problem:
                 say(f"{node.tag.node}: {node.problem}")
+        if starting := [node.tag.node for node in statuses if node.autostart]:
+            some = f"Of its nodes these start with the host: {', '.join(starting)}."
+            say("The lab starts with the host." if len(starting) == len(statuses) else some)
     answering = sum(1 for node in statuses if node.answers)
     if answering == len(statuses):
         return ExitCode.OK
@@ -145,7 +149,10 @@ def list_labs(output: Format = Output.TABLE) -> None:
     if output is Output.JSON:
         print_json(
             [
-                {"lab": name, "nodes": [{"node": m.tag.node, "state": m.state} for m in machines]}
+                {
+                    "lab": name,
+                    "nodes": [{"node": m.tag.node, "state": m.state, "autostart": m.autostart} for m in machines],
+                }
                 for name, machines in labs.items()
             ]
         )
@@ -154,9 +161,15 @@ def list_labs(output: Format = Output.TABLE) -> None:
         say("There are no labs.")
         return
     rows = [
-        [name, str(len(machines)), str(sum(m.state == "running" for m in machines))] for name, machines in labs.items()
+        [
+            name,
+            str(len(machines)),
+            str(sum(m.state == "running" for m in machines)),
+            "yes" if any(m.autostart for m in machines) else "no",
+        ]
+        for name, machines in labs.items()
     ]
-    print_table(["LAB", "NODES", "RUNNING"], rows)
+    print_table(["LAB", "NODES", "RUNNING", "AUTOSTART"], rows)
 
 
 def destroy(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:

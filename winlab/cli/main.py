@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import __version__
-from winlab.cli import bundle, cluster, common, host, image, iso, lab, node, signals, spec, test, watch
+from winlab.cli import bundle, cluster, common, host, image, iso, lab, node, power, signals, spec, test, watch
 from winlab.errors import ExitCode, LabError, WinlabError
 
 
@@ -36,6 +36,7 @@ app = typer.Typer(
 )
 lab.register(app)
 node.register(app)
+power.register(app)
 cluster.register(app)
 watch.register(app)
 host.register(app)

@@ -138,7 +138,7 @@ def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
 
 def _check_memory(plan: Plan, conn: Connection) -> None:
     """Check that guests not yet started fit into the hypervisor's memory; otherwise it kills one without warning."""
-    started = {machine.domain for machine in domains.machines(conn, plan.lab) if machine.state in ("running", "paused")}
+    started = {machine.domain for machine in domains.machines(conn, plan.lab) if machine.state not in domains.OFF}
     needed = sum(node.memory_mib for node in plan.nodes if node.domain not in started)
     free = domains.free_memory_mib(conn)
     if needed > free:

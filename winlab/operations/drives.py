@@ -137,15 +137,3 @@ def _notices(node: NodeScripts, file: str, progress: Progress, *, there: bool) -
     except _UnnoticedError:
         return False
     return True
-
-
-def require_running(machine: Machine) -> None:
-    """Make sure that a node runs, so that it can be asked for something.
-
-    :raises GuestError: it does not run.
-    """
-    if machine.state != "running":
-        raise GuestError(
-            f"'{machine.tag.node}' is {machine.state}.",
-            cure="Run the lab's create command again; it starts or resumes nodes.",
-        )

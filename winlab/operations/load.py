@@ -165,7 +165,7 @@ def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[Syst
             cure="Build it for the system of the nodes: 'winlab status' shows them.",
         )
     for machine in (machine for selected in by_system.values() for machine in selected):
-        drive.require_running(machine)
+        look.require_running(machine)
     return by_system
 
 

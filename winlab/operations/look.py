@@ -11,7 +11,7 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.design.plan.tags import Tag
-from winlab.errors import NotFoundError, WinlabError
+from winlab.errors import GuestError, NotFoundError, WinlabError
 from winlab.lab_folder import LabFolder
 from winlab.site import Site
 from winlab.threads import Threads
@@ -19,12 +19,13 @@ from winlab.threads import Threads
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """A node as it is now. ``answers`` is None if it was not asked."""
+    """A node as it is now. ``answers`` is None if it was not asked, ``autostart`` whether it starts with the host."""
 
     tag: Tag
     state: str
     answers: bool | None
     problem: str = ""
+    autostart: bool = False
 
 
 def all_labs(site: Site) -> dict[str, list[Machine]]:
@@ -71,6 +72,20 @@ def find_node(lab: str, node: str, conn: Connection) -> Machine:
     )
 
 
+def require_running(machine: Machine) -> None:
+    """Check that a node runs.
+
+    :raises GuestError: it doesn't; the cure says what changes that.
+    """
+    if machine.state == "running":
+        return
+    verb = "resume" if machine.state in domains.PAUSED else "start"
+    raise GuestError(
+        f"'{machine.tag.node}' is {machine.state}.",
+        cure=f"Run 'winlab {verb} {machine.tag.node} --lab {machine.tag.lab}'.",
+    )
+
+
 def machines(lab: str, site: Site) -> list[Machine]:
     """A lab's machines; empty if there are none."""
     with site.connected() as conn:
@@ -91,7 +106,7 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
 
 def _ask(machine: Machine, folder: LabFolder) -> NodeStatus:
     if machine.state != "running":
-        return NodeStatus(machine.tag, machine.state, None)
+        return NodeStatus(machine.tag, machine.state, None, autostart=machine.autostart)
     try:
         guest = connect(machine.tag, folder, timeout=15)
         try:
@@ -99,5 +114,5 @@ def _ask(machine: Machine, folder: LabFolder) -> NodeStatus:
         finally:
             guest.close()
     except WinlabError as error:
-        return NodeStatus(machine.tag, machine.state, False, error.what)
-    return NodeStatus(machine.tag, machine.state, True)
+        return NodeStatus(machine.tag, machine.state, False, error.what, machine.autostart)
+    return NodeStatus(machine.tag, machine.state, True, autostart=machine.autostart)

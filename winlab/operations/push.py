@@ -118,7 +118,7 @@ def push(
     os = machine.tag.os
     name, path = program(binary, os), Path(binary)
     digest = check(path, os)
-    drive.require_running(machine)
+    look.require_running(machine)
     drives.mended(machine)
     place = f"push/{name}"
     listed = {"programs": {}, "cni": {}, "images": {}, "push": {name: {"sha256": digest}}}
@@ -147,7 +147,7 @@ def bring_back(
     :raises WinlabError: as :func:`push`.
     """
     name = program(Path(binary).name, machine.tag.os)
-    drive.require_running(machine)
+    look.require_running(machine)
     drives.mended(machine)
     return _swap(machine, drives, name, kubectl, progress, scale, "")
 

@@ -13,7 +13,6 @@ from winlab.adapters.vm import console as consoles
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
 from winlab.design.render.domain import serial_log as log_volume
-from winlab.errors import GuestError
 from winlab.operations import look
 from winlab.site import Site
 
@@ -35,10 +34,7 @@ def login(lab: str, node: str, site: Site, via: str | None = None) -> Guest:
     :raises GuestError: the node does not run, or can't be reached.
     """
     machine = _machine(lab, node, site)
-    if machine.state != "running":
-        raise GuestError(
-            f"'{node}' is {machine.state}.", cure="Run the lab's create command again; it starts or resumes nodes."
-        )
+    look.require_running(machine)
     return connect(machine.tag, site.folder(lab), via)
 
 
@@ -61,8 +57,10 @@ def ssh(lab: str, node: str, site: Site) -> list[str | Path]:
     """The command line that opens an ssh session on a node. Its host key is already known.
 
     :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+    :raises GuestError: the node does not run.
     """
     machine, folder = _machine(lab, node, site), site.folder(lab)
+    look.require_running(machine)
     folder.credentials()  # raises if this account has none
     return list(arguments(machine.tag, folder))
 

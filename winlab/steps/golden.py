@@ -139,7 +139,7 @@ class _Build:
 
     def seal(self, progress: Progress) -> None:
         """Have sysprep generalize the machine, and wait until it is off."""
-        if domains.state(self.run.conn, self.node.domain) == "paused":  # winlab was killed while it read evidence
+        if domains.state(self.run.conn, self.node.domain) in domains.PAUSED:  # winlab was killed while it read evidence
             require_writable_disk(self.run, self.node)
             domains.resume(self.run.conn, self.node.domain)
         with self.run.node(self.node) as there:

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from winlab.adapters.vm import domains
-from winlab.design.plan.model import NodePlan
-from winlab.engine.run import Run
+from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.errors import HostError
 
 ROOM = 1 << 30  # bytes that must be free: with less, a resumed machine would be paused again at once
 
 
-def require_writable_disk(run: Run, node: NodePlan) -> None:
+class Hypervisor(Protocol):
+    """A run, or anything else that has a hypervisor and its storage pool."""
+
+    @property
+    def conn(self) -> Connection:
+        """The connection to the hypervisor."""
+
+    @property
+    def pool(self) -> StoragePool:
+        """The storage pool."""
+
+
+class Named(Protocol):
+    """A node with a domain."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    @property
+    def domain(self) -> str:
+        """Its domain's name."""
+
+
+def require_writable_disk(run: Hypervisor, node: Named) -> None:
     """Check that a machine was not paused by a disk that can't be written; else resuming it would do no good.
 
     :raises HostError: it was. A full pool is no obstacle any more once it has room.

@@ -68,6 +68,12 @@ ROUTES = Kind("pod-routes", _lab("pod routes"))
 READY = Kind("ready", _node("ready"))
 DNS = Kind("cluster-dns", _lab("cluster DNS"))
 
+# A standing lab that is switched off or on
+STOPPED = Kind("stopped", _node("stop"))
+SUSPENDED = Kind("suspended", _node("suspend"))
+ANSWERING = Kind("answering", _node("answer"))  # a verified login, and the host's time
+READY_AGAIN = Kind("ready-again", _node("ready"))  # by a report from after the start
+
 # A golden image
 SEALED = Kind("sealed", _node("seal"))
 REMOVED = Kind("removed", _node("remove"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import time
 from collections.abc import Callable
 
 from winlab_standin.guest import cmdline
@@ -75,6 +76,19 @@ def _power(action: str) -> Callable[[Shell, re.Match[str], Streams], int]:
     return play
 
 
+def _clock(shell: Shell, match: re.Match[str], streams: Streams) -> int:
+    del match
+    streams.out(f"{round(shell.world.clock() * 1000)}\r\n")
+    return 0
+
+
+def _step_clock(shell: Shell, match: re.Match[str], streams: Streams) -> int:
+    """Set the clock as Set-Date does, which prints the new time."""
+    shell.world.set_clock(shell.world.clock() + int(match["by"]) / 1000)
+    streams.out(time.strftime("\r\n%A, %B %d, %Y %H:%M:%S\r\n\r\n", time.gmtime(shell.world.clock())))
+    return 0
+
+
 def _bootstrap(shell: Shell, match: re.Match[str], streams: Streams) -> int:
     """Run winlab\\bootstrap.ps1 of every drive that has one."""
     del match
@@ -101,6 +115,8 @@ _SCRIPTS: tuple[tuple[str, Callable[[Shell, re.Match[str], Streams], int]], ...]
     (r"\$env:COMPUTERNAME", _say("@NAME@")),
     (r"hostname(\.exe)?", _say("@NAME@")),
     (r"Get-Content (-Raw )?(-Path )?'?(?P<path>[A-Z]:\\[^'\s]+)'?", _content),
+    (r"\[DateTimeOffset\]::UtcNow\.ToUnixTimeMilliseconds\(\)", _clock),
+    (r"Set-Date -Adjust \(\[TimeSpan\]::FromMilliseconds\((?P<by>-?\d+)\)\)", _step_clock),
     (r"Restart-Computer -Force", _power("reboot")),
     (r"Stop-Computer -Force", _power("poweroff")),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,6 +132,14 @@ class World:
     def log_off(self) -> None:
         """Nobody is logged on at the screen any more."""
         LOGGED_ON.unlink(missing_ok=True)
+
+    def clock(self) -> float:
+        """The clock: seconds since 1970, UTC."""
+        return time.time()
+
+    def set_clock(self, seconds: float) -> None:
+        """Set the clock."""
+        time.clock_settime(time.CLOCK_REALTIME, seconds)
 
     def services(self) -> dict[str, bool]:
         """The services and whether they run."""

@@ -88,3 +88,14 @@ class Ways(Protocol):
         :param file: its path on the CD: ``push/kubelet.exe``.
         :raises GuestError: a command failed.
         """
+
+    @property
+    def shut_down(self) -> str:
+        """The command line that asks the guest to shut down and switch off; it does not wait for that."""
+
+    @property
+    def clock(self) -> str:
+        """The command line that prints the guest's clock: milliseconds since 1970, UTC."""
+
+    def step_clock(self, milliseconds: int) -> str:
+        """The command line that sets the guest's clock forward, or back if the number is negative."""

@@ -35,6 +35,26 @@ class WindowsWays:
         """Look for the file: Windows keeps showing the old CD for some seconds."""
         return bool(_drive(execute, file)) == there
 
+    @property
+    def shut_down(self) -> str:
+        """Programs that don't end are closed (``/f``). The power button does less: Windows Server may ignore it
+        while nobody is logged on (policy "Shutdown: Allow system to be shut down without having to log on").
+        """
+        return "shutdown.exe /s /f /t 0"
+
+    @property
+    def clock(self) -> str:
+        """See the interface."""
+        return _script("[DateTimeOffset]::UtcNow.ToUnixTimeMilliseconds()")
+
+    def step_clock(self, milliseconds: int) -> str:
+        """Without a time server: a lab may reach none, as ``w32tm /resync`` would need."""
+        return _script(f"Set-Date -Adjust ([TimeSpan]::FromMilliseconds({milliseconds}))")
+
+
+def _script(text: str) -> str:
+    return f'powershell.exe {" ".join(FLAGS)} -Command "{text}"'
+
 
 def _drive(execute: Execute, file: str) -> str:
     """The first drive that has a file; empty if none has."""

@@ -27,19 +27,22 @@ STATES = {
     libvirt.VIR_DOMAIN_SHUTDOWN: "shutting down",
     libvirt.VIR_DOMAIN_SHUTOFF: "off",
     libvirt.VIR_DOMAIN_CRASHED: "crashed",
-    libvirt.VIR_DOMAIN_PMSUSPENDED: "suspended",
+    libvirt.VIR_DOMAIN_PMSUSPENDED: "asleep",
 }
+OFF = ("off", "crashed")  # states without a process
+PAUSED = ("paused", "suspended")  # states in which a resume has the guest go on
 
 KEY_ENTER = 28  # linux/input-event-codes.h
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A domain that winlab made: its name, state (a word) and tag."""
+    """A domain that winlab made: its name, state (a word) and tag, and whether libvirt starts it with the host."""
 
     domain: str
     state: str
     tag: Tag
+    autostart: bool = False
 
 
 @answering()
@@ -50,7 +53,7 @@ def machines(conn: libvirt.virConnect, lab: str | None = None) -> list[Machine]:
         try:
             tag = tags.read(domain.XMLDesc(0))
             if tag is not None and lab in (None, tag.lab):
-                tagged.append(Machine(domain.name(), STATES.get(domain.state()[0], "unknown"), tag))
+                tagged.append(Machine(domain.name(), _state(domain), tag, bool(domain.autostart())))
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # removed meanwhile
                 raise
@@ -106,7 +109,15 @@ def is_running(conn: libvirt.virConnect, name: str) -> bool:
 def state(conn: libvirt.virConnect, name: str) -> str:
     """The domain's state in a word; ``gone`` if there is none."""
     domain = find(conn, name)
-    return "gone" if domain is None else STATES.get(domain.state()[0], "unknown")
+    return "gone" if domain is None else _state(domain)
+
+
+def _state(domain: libvirt.virDomain) -> str:
+    """The state in a word. One that somebody suspended is told from one that QEMU paused itself."""
+    code, reason = domain.state()
+    if (code, reason) == (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER):
+        return "suspended"
+    return STATES.get(code, "unknown")
 
 
 @answering()
@@ -211,10 +222,62 @@ def _change(conn: libvirt.virConnect, name: str, target: str, bus: str, source: 
 def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
     """Define the domain and start it; one that is paused is resumed. Safe to repeat."""
     with explained(f"The domain '{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
-        domain = find(conn, name) or conn.defineXML(xml)
+        if find(conn, name) is None:
+            conn.defineXML(xml)
+    start(conn, name)
+
+
+def start(conn: libvirt.virConnect, name: str) -> None:
+    """Start the domain; one that is paused is resumed. Safe to repeat."""
+    domain = get(conn, name)
+    with explained(
+        f"The domain '{name}' can't be started.",
+        cure="'winlab doctor' says whether the host is ready for labs.",
+        evidence=f"/var/log/libvirt/qemu/{name}.log",
+    ):
         if not domain.isActive():
             domain.create()
     resume(conn, name)
+
+
+def suspend(conn: libvirt.virConnect, name: str) -> None:
+    """Stop a running domain's processors; its memory stays as it is. Safe to repeat."""
+    domain = get(conn, name)
+    with explained(f"The domain '{name}' can't be suspended."):
+        if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
+            domain.suspend()
+
+
+def press_power(conn: libvirt.virConnect, name: str) -> None:
+    """Press the power button (ACPI). The guest decides what it does then; nothing happens if it is off by now."""
+    domain = get(conn, name)
+    with explained(f"The power button of '{name}' can't be pressed."):
+        if domain.isActive():
+            domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+
+
+def cut_power(conn: libvirt.virConnect, name: str) -> None:
+    """Switch the domain off at once, as by its plug. Safe to repeat."""
+    domain = get(conn, name)
+    with explained(f"The power of '{name}' can't be cut."):
+        if domain.isActive():
+            domain.destroy()
+
+
+def set_autostart(conn: libvirt.virConnect, name: str, *, wanted: bool) -> bool:
+    """Have libvirt start the domain when libvirt itself starts with the host, or not; whether that changed."""
+    domain = get(conn, name)
+    with explained(f"Whether '{name}' starts with the host can't be changed."):
+        if bool(domain.autostart()) == wanted:
+            return False
+        domain.setAutostart(int(wanted))
+        return True
+
+
+@answering()
+def memory_mib(conn: libvirt.virConnect, name: str) -> int:
+    """The domain's memory, in MiB."""
+    return int(get(conn, name).maxMemory()) >> 10
 
 
 def resume(conn: libvirt.virConnect, name: str) -> None:

@@ -1,0 +1,115 @@
+"""Commands that switch labs and nodes: stop, start, restart, suspend, resume, autostart."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+
+from winlab import settings
+from winlab.cli.common import Format, LabName, Output, print_json, say
+from winlab.cli.complete import complete_nodes
+
+NodeNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Names of nodes; none: the whole lab.",
+        autocompletion=complete_nodes,
+        metavar="[NODE]...",
+        show_default=False,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to *app*."""
+    app.command()(stop)
+    app.command()(start)
+    app.command()(restart)
+    app.command()(suspend)
+    app.command()(resume)
+    app.command()(autostart)
+
+
+def stop(
+    nodes: NodeNames = None,
+    force: Annotated[bool, typer.Option("--force", help="Cut the power, without a shutdown.")] = False,
+    lab: LabName = settings.DEFAULT_LAB,
+    output: Format = Output.TABLE,
+) -> None:
+    """Shut down a lab or nodes of it, workers before controllers."""
+    from winlab import Lab
+    from winlab.cli.progress import shown
+
+    with shown(output) as tell:
+        switched = Lab(lab).stop(nodes or (), force=force, listener=tell)
+    _show(lab, switched, output)
+
+
+def start(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+    """Start a lab or nodes of it, controllers first; ends when they are Ready."""
+    from winlab import Lab
+    from winlab.cli.progress import shown
+
+    with shown(output) as tell:
+        switched = Lab(lab).start(nodes or (), listener=tell)
+    _show(lab, switched, output)
+
+
+def restart(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+    """Shut down and start a lab or nodes of it; ends when they are Ready."""
+    from winlab import Lab
+    from winlab.cli.progress import shown
+
+    with shown(output) as tell:
+        switched = Lab(lab).restart(nodes or (), listener=tell)
+    _show(lab, switched, output)
+
+
+def suspend(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+    """Suspend a lab or nodes of it in memory, until 'resume'."""
+    from winlab import Lab
+    from winlab.cli.progress import shown
+
+    with shown(output) as tell:
+        switched = Lab(lab).suspend(nodes or (), listener=tell)
+    _show(lab, switched, output)
+
+
+def resume(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+    """Resume what is suspended or paused, and set the clocks; ends when the nodes are Ready."""
+    from winlab import Lab
+    from winlab.cli.progress import shown
+
+    with shown(output) as tell:
+        switched = Lab(lab).resume(nodes or (), listener=tell)
+    _show(lab, switched, output)
+
+
+def _show(lab: str, switched: Sequence[Any], output: Output) -> None:
+    if output is Output.JSON:
+        print_json({"lab": lab, "nodes": [dataclasses.asdict(one) for one in switched]})
+        return
+    for one in switched:
+        before = "" if one.before == one.state else f", was {one.before}"
+        clock = f"; its clock was set by {one.clock:+.1f} s" if one.clock else ""
+        say(f"{one.node}: {one.state}{before}{clock}")
+
+
+def autostart(
+    when: Annotated[Literal["on", "off"], typer.Argument(help="Whether the lab starts with the host.")],
+    lab: LabName = settings.DEFAULT_LAB,
+    output: Format = Output.TABLE,
+) -> None:
+    """Have a lab start with the host, or not."""
+    from winlab import Lab
+
+    done = Lab(lab).autostart(wanted=when == "on")
+    if output is Output.JSON:
+        print_json({"lab": lab, "autostart": done.wanted, "nodes": list(done.nodes), "hint": done.hint})
+        return
+    say(f"The lab '{lab}' {'starts' if done.wanted else 'does not start'} with the host.")
+    if done.hint:
+        say(done.hint, error=True)

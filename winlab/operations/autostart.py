@@ -1,0 +1,49 @@
+"""Have a lab's machines start with the host, or not: libvirt's own flag, which goes with the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from winlab.adapters.vm import domains
+from winlab.host import daemons
+from winlab.operations import look
+from winlab.site import Site
+
+
+@dataclass(frozen=True)
+class Autostart:
+    """Whether a lab's nodes start with the host now.
+
+    ``hint`` says what this host lacks for that, in words; else it is empty.
+    """
+
+    wanted: bool
+    nodes: tuple[str, ...]
+    hint: str = ""
+
+
+def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
+    """Have all of the lab's machines start with the host, or none. Safe to repeat.
+
+    :raises NotFoundError: there is no such lab.
+    :raises ConflictError: another winlab is changing the lab.
+    """
+    folder = site.folder(lab)
+    with site.connected() as conn:
+        look.find(lab, conn)
+        new = not folder.path.exists()  # another account made the lab
+        with folder.locked():
+            machines = look.find(lab, conn)
+            try:
+                for machine in machines:
+                    domains.set_autostart(conn, machine.domain, wanted=wanted)
+            finally:
+                if new:
+                    folder.remove()
+    hint = ""
+    if wanted and not daemons.has_systemd():
+        hint = (
+            "This host has no systemd, so nothing starts with it. After a boot run 'sudo winlab host setup', "
+            f"then 'winlab start --lab {lab}'."
+        )
+    return Autostart(wanted, tuple(machine.tag.node for machine in machines), hint)

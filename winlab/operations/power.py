@@ -1,0 +1,253 @@
+"""Stop, start, restart, suspend and resume a lab or nodes of it, by its tags: no plan is needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from winlab.adapters.kube import expiry, kubeconfig
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm import domains
+from winlab.engine import engine
+from winlab.engine.durations import Forecast
+from winlab.engine.step import Step
+from winlab.errors import ClusterError, GuestError, HostError, NotFoundError, WinlabError
+from winlab.events import Event, Listener, Note
+from winlab.lab_folder import LabFolder
+from winlab.operations import look, recorded
+from winlab.site import Site
+from winlab.steps.power import answer, ready, shutdown, switch
+from winlab.steps.power.subject import StandingLab, Subject
+from winlab.steps.states import ANSWERING, STARTED, STOPPED
+
+DAY = 86400.0
+SOON = 30 * DAY  # before certificates expire, a start says so
+
+
+@dataclass(frozen=True)
+class Switched:
+    """A node that was switched: its states before and now, in words.
+
+    ``clock`` is by how many seconds its clock was set forward, or back if negative.
+    """
+
+    node: str
+    before: str
+    state: str
+    clock: float = 0.0
+
+
+def stop(lab: str, site: Site, nodes: Sequence[str], tell: Listener, *, force: bool = False) -> list[Switched]:
+    """Shut nodes down, workers before controllers; those that are off are skipped.
+
+    :param nodes: their names; none: the whole lab.
+    :param force: cut their power.
+    :raises NotFoundError: there is no such lab or node; nothing was touched.
+    :raises StalledError: a node does not shut down.
+    """
+    with _standing(lab, site, nodes, tell) as (subjects, run):
+        run(_stops(subjects, force=force))
+        return _result(subjects)
+
+
+def start(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
+    """Start nodes, controllers first, and resume those that are suspended; wait until they answer and are Ready.
+
+    :param nodes: their names; none: the whole lab.
+    :raises NotFoundError: there is no such lab or node, or this account can't log in to it; nothing was touched.
+    :raises HostError: there is not enough memory, or no room for a disk.
+    :raises WinlabError: a node does not answer, or does not become Ready.
+    """
+    site.folder(lab).credentials()
+    with _standing(lab, site, nodes, tell) as (subjects, run):
+        _check_memory(subjects)
+        _go_on(subjects, tell, run, [])
+        return _result(subjects)
+
+
+def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
+    """Shut nodes down and start them again, as :func:`stop` and :func:`start` do; those that are off are started.
+
+    The machine is switched off in between: that is a new boot for certain, and changed hardware takes effect.
+
+    :raises WinlabError: as those two.
+    """
+    site.folder(lab).credentials()
+    with _standing(lab, site, nodes, tell) as (subjects, run):
+        _check_memory(subjects)
+        _go_on(subjects, tell, run, _stops(subjects))
+        return _result(subjects)
+
+
+def suspend(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
+    """Suspend running nodes: their memory stays, their processors stand still. Nodes that are off stay off.
+
+    :raises NotFoundError: there is no such lab or node; nothing was touched.
+    :raises GuestError: a node that was named is off; nothing was touched.
+    """
+    with _standing(lab, site, nodes, tell) as (subjects, run):
+        chosen = _active(subjects, nodes, tell, "suspended")
+        run([switch.suspend(one) for one in chosen])
+        return _result(subjects)
+
+
+def resume(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
+    """Resume nodes that are suspended or paused; wait until they answer, set their clocks, wait until they are Ready.
+
+    :raises NotFoundError: there is no such lab or node, or this account can't log in to it; nothing was touched.
+    :raises GuestError: a node that was named is off; nothing was touched.
+    :raises HostError: there is no room for a disk.
+    :raises WinlabError: a node does not answer, or does not become Ready.
+    """
+    site.folder(lab).credentials()
+    with _standing(lab, site, nodes, tell) as (subjects, run):
+        _go_on(_active(subjects, nodes, tell, "resumed"), tell, run, [])
+        return _result(subjects)
+
+
+Runs = Callable[[Sequence[Step]], None]
+
+
+@contextmanager
+def _standing(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> Iterator[tuple[list[Subject], Runs]]:
+    """The named machines of a lab, or all of them, and what runs steps; the lab is locked, and its journal kept."""
+    folder = site.folder(lab)
+    with site.storage() as (conn, pool):
+        look.find(lab, conn)
+        for node in nodes:
+            look.find_node(lab, node, conn)
+        new = not folder.path.exists()  # another account made the lab
+        with folder.locked():
+            standing = StandingLab(folder, conn, pool, site.facts)
+            there = [one for one in look.find(lab, conn) if not nodes or one.tag.node in nodes]
+
+            def listen(event: Event) -> None:
+                trouble = "" if new else folder.record(event)
+                tell(event)
+                if trouble:
+                    tell(Note(lab=lab, text=trouble))
+
+            def run(steps: Sequence[Step]) -> None:
+                engine.run(_forecast(standing).steps(steps), listen, lab)
+
+            try:
+                yield [Subject(standing, one) for one in there], run
+            finally:
+                if new:
+                    folder.remove()
+
+
+def _forecast(standing: StandingLab) -> Forecast:
+    """How long the steps usually take; without a record of the lab's plan, for any machine."""
+    try:
+        plans = [recorded.read(standing.folder).plan]
+    except WinlabError:
+        plans = []
+    return Forecast(standing.pace.known, plans)
+
+
+def _stops(subjects: Sequence[Subject], *, force: bool = False) -> list[Step]:
+    """The steps that shut machines down; a controller waits for the workers."""
+    workers = [one.at(STOPPED) for one in subjects if not one.is_controller]
+    return [shutdown.step(one, workers if one.is_controller else (), force=force) for one in subjects]
+
+
+def _go_on(subjects: Sequence[Subject], tell: Listener, run: Runs, before: Sequence[Step]) -> None:
+    """Have machines go on, controllers first, after the steps *before*; wait for them, and for their cluster's nodes.
+
+    :raises ClusterError: the cluster's certificates have expired; the machines run.
+    """
+    if not subjects:
+        return
+    lab = subjects[0].lab
+    stopped = [step.reaches for step in before]
+    controllers = [one for one in subjects if one.is_controller]
+    steps = list(before)
+    for one in subjects:
+        first = [] if one.is_controller else [other.at(STARTED) for other in controllers]
+        steps += [switch.start(one, [*stopped, *first]), answer.step(one)]
+    kubectl = _kubectl(lab.folder)
+    expires = expiry.of(kubeconfig.read(lab.folder)) if kubectl else None
+    expired = expires is not None and expires.timestamp() <= time.time()
+    if kubectl is not None and not expired:
+        if idle := _idle_controllers(subjects, lab):
+            text = f"Not waiting until the nodes are Ready: {', '.join(idle)} must run for that."
+            tell(Note(lab=lab.name, text=text))
+        else:
+            answering = [other.at(ANSWERING) for other in controllers]
+            steps += [ready.step(one, kubectl, answering) for one in subjects]
+    run(steps)
+    if expires is not None:
+        _tell_expiry(lab.name, expires, max(abs(one.stepped) for one in subjects), tell)
+
+
+def _kubectl(folder: LabFolder) -> Kubectl | None:
+    """kubectl of the lab's cluster; None if there is none, or this account has no credentials for it."""
+    try:
+        return Kubectl.of(folder)
+    except NotFoundError:
+        return None
+
+
+def _idle_controllers(subjects: Sequence[Subject], lab: StandingLab) -> list[str]:
+    """The lab's controllers, if none of them runs or is about to; a cluster made elsewhere has none here."""
+    controllers = [one for one in domains.machines(lab.conn, lab.name) if one.tag.role == "controller"]
+    switched = {one.domain for one in subjects}
+    idle = [one.tag.node for one in controllers if one.state != "running" and one.domain not in switched]
+    return idle if len(idle) == len(controllers) else []
+
+
+def _tell_expiry(lab: str, expires: datetime, stepped: float, tell: Listener) -> None:
+    """Say until when the cluster's certificates are valid, if that is soon or the guests' clocks jumped by days.
+
+    :raises ClusterError: they have expired.
+    """
+    left = expires.timestamp() - time.time()
+    if left <= 0:
+        raise ClusterError(
+            f"The nodes of the lab '{lab}' run, but the certificates of its cluster expired on {expires:%Y-%m-%d}.",
+            why="kubeadm's certificates are valid for a year, and nothing renewed them.",
+            cure="Destroy the lab and create it again; or run 'sudo kubeadm certs renew all' on its controllers.",
+        )
+    if left < SOON or stepped >= DAY:
+        text = f"The certificates of the cluster are valid until {expires:%Y-%m-%d} ({left / DAY:.0f} days)."
+        tell(Note(lab=lab, text=text))
+
+
+def _active(subjects: list[Subject], nodes: Sequence[str], tell: Listener, what: str) -> list[Subject]:
+    """Those that are not off.
+
+    :raises GuestError: one that was named is.
+    """
+    off = [one for one in subjects if one.machine.state in domains.OFF]
+    if off:
+        lab, names = off[0].lab.name, ", ".join(one.name for one in off)
+        if nodes:
+            raise GuestError(
+                f"{names} can't be {what}: off.",
+                cure=f"Start with 'winlab start {' '.join(one.name for one in off)} --lab {lab}'.",
+            )
+        tell(Note(lab=lab, text=f"Off, and left so: {names}. 'winlab start --lab {lab}' starts what is off."))
+    return [one for one in subjects if one not in off]
+
+
+def _check_memory(subjects: Sequence[Subject]) -> None:
+    """Check that the machines that are off fit into the hypervisor's memory; else it kills one without warning.
+
+    :raises HostError: they don't.
+    """
+    conn = subjects[0].lab.conn
+    off = [one for one in subjects if one.machine.state in domains.OFF]
+    needed, free = sum(domains.memory_mib(conn, one.domain) for one in off), domains.free_memory_mib(conn)
+    if needed > free:
+        raise HostError(
+            f"The nodes need {needed} MiB of memory, but the hypervisor has only {free} MiB free.",
+            cure="Stop another lab with 'winlab stop --lab NAME', or start fewer nodes.",
+        )
+
+
+def _result(subjects: Sequence[Subject]) -> list[Switched]:
+    return [Switched(one.name, one.machine.state, one.state, round(one.stepped, 1)) for one in subjects]

@@ -1,0 +1,68 @@
+"""A guest's clock, compared with the host's and set by it.
+
+A suspended guest's clock stands still, and nodes need not reach a time server: without this, every report of a node is
+hours old, and its tokens are not valid yet.
+"""
+
+from __future__ import annotations
+
+import time
+
+from winlab.adapters.guests import base
+from winlab.adapters.guests.base import Guest
+from winlab.adapters.guests.systems import ways
+from winlab.design.plan.tags import Tag
+from winlab.errors import GuestError
+from winlab.events import Progress
+
+TOLERANCE = 2.0  # seconds
+TRIES = 3  # Windows sets its local time, which a change to summer time in between shifts by an hour
+MOST = 1 << 10  # bytes of an answer
+
+
+def difference(guest: Guest, tag: Tag) -> float:
+    """How many seconds the guest's clock is ahead of the host's; negative if it is behind.
+
+    0 if it is right as far as can be told: the guest read its clock some time between the question and the answer.
+
+    :raises GuestError: it can't be asked, or its answer is no time.
+    """
+    heard, arrived = base.Kept(MOST), 0.0
+
+    def hear(chunk: bytes) -> None:
+        nonlocal arrived
+        arrived = arrived or time.time()
+        heard(chunk)
+
+    asked = time.time()
+    code = guest.execute([ways(tag.system).clock], hear)
+    try:
+        told = int(str(heard)) / 1000
+    except ValueError as error:
+        raise GuestError(
+            f"The clock of '{tag.node}' can't be read.",
+            why=f"Its answer was {str(heard)[:80]!r}, the exit code {code}.",
+            cure="Run the same command again.",
+        ) from error
+    return 0.0 if asked - TOLERANCE <= told <= arrived + TOLERANCE else told - arrived
+
+
+def settle(guest: Guest, tag: Tag, progress: Progress) -> float:
+    """Set the guest's clock by the host's, unless it is right; returns the seconds by which it was set forward.
+
+    :raises GuestError: it can't be set.
+    """
+    stepped = 0.0
+    for _ in range(TRIES):
+        off = difference(guest, tag)
+        if not off:
+            return stepped
+        progress.say(f"the clock of {tag.node} is {abs(off):.0f} s {'ahead' if off > 0 else 'behind'}: setting it")
+        if guest.execute([ways(tag.system).step_clock(round(-off * 1000))]) != 0:
+            break
+        stepped -= off
+    raise GuestError(
+        f"The clock of '{tag.node}' can't be set.",
+        why=f"It is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} the host's.",
+        cure="Set it yourself with 'winlab exec', then run the same command again.",
+    )
