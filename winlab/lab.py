@@ -40,6 +40,7 @@ from winlab.operations import (
     one_step,
     planning,
     push,
+    support,
 )
 from winlab.operations.create import Until
 from winlab.operations.join import Joining
@@ -307,6 +308,22 @@ class Lab:
         :raises NotFoundError: there is no such lab or node.
         """
         return logs.reports(self.name, self.site, node, lines)
+
+    @at_site
+    def support(
+        self, to: Path | None = None, *, failed: BaseException | None = None, listener: Listener = ignore
+    ) -> Path:
+        """Write an archive with everything about the lab that helps to find out what went wrong; returns its path.
+
+        Secrets are masked. It needs no lock and changes nothing; what can't be collected is listed in it.
+
+        :param to: the file; by default one in ``support`` in the state folder, which keeps the last ones of each lab.
+        :param failed: what failed just before: it goes into the archive, and collecting takes less time.
+        :raises UsageError: no lab can have this name, or *to* can't be written.
+        :raises AccessError: the state folder can't be written.
+        """
+        check_lab_name(self.name, own=True)
+        return support.collect(self.name, self.site, listener, to=to, failed=failed)
 
     # -- the cluster
 
