@@ -41,7 +41,7 @@ def support(
 
         def listen(event: Event) -> None:
             if isinstance(event, Note):
-                missing.append(event.text)
+                missing.append(event.text.removeprefix("not in the archive: "))
             tell(event)
 
         path = own.support(to, listener=listen)

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 import tarfile
 import threading
 import time
@@ -35,6 +36,7 @@ LIMIT = 60.0  # seconds for collecting all parts
 LIST_LIMIT = 8.0  # seconds in which libvirt has to list the machines
 TOTAL = 64 << 20  # bytes of all parts
 KEPT = 3  # archives of one lab
+STUMP_SECONDS = 3600  # after which an archive that is being written is one whose winlab was killed
 STEM = re.compile(r"(?P<lab>.+)-\d{8}T\d{6}Z(-\d+)?\.tar\.gz")
 README = """\
 What winlab collected about the lab '{lab}' at {made}.
@@ -282,3 +284,6 @@ def _prune(lab: str, newest: Path) -> None:
         for path in own[:-KEPT]:
             if path != newest:
                 path.unlink(missing_ok=True)
+        for path in folder().glob(f".{lab}-*.tar.gz.*"):
+            if time.time() - path.stat().st_mtime > STUMP_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)

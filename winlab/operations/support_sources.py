@@ -209,7 +209,7 @@ def _file(path: str, source: Path) -> File:
         size = file.seek(0, 2)
         if source.suffix in PICTURES:
             file.seek(0)
-            return File(path, file.read(MOST))
+            return File(path, file.read(MOST), size > MOST)
         file.seek(max(0, size - MOST))
         return File(path, *end_of(file.read(MOST), cut=size > MOST))
 
