@@ -35,6 +35,7 @@ from winlab.site import Site
 LIMIT = 60.0  # seconds for collecting all parts
 LIST_LIMIT = 8.0  # seconds in which libvirt has to list the machines
 TOTAL = 64 << 20  # bytes of all parts
+LONGEST = 600  # characters of a reason
 KEPT = 3  # archives of one lab
 STUMP_SECONDS = 3600  # after which an archive that is being written is one whose winlab was killed
 STEM = re.compile(r"(?P<lab>.+)-\d{8}T\d{6}Z(-\d+)?\.tar\.gz")
@@ -75,6 +76,7 @@ def collect(
     gathered, lacking = _gather(_sources(lab, site, missing), end - time.monotonic(), progress)
     parts, missing = [*parts, *gathered], [*missing, *lacking]
     progress.say("taking out secrets")
+    missing = [Missing(*(_short(text, masker) for text in (one.what, one.why))) for one in missing]
     parts = [File(part.path, _masked(part, masker), part.cut) for part in parts]
     path = to.absolute() if to is not None else _place(lab)
     try:
@@ -167,7 +169,7 @@ def _gather(sources: Sequence[Source], seconds: float, progress: Progress | None
 def _words(error: BaseException) -> str:
     """An error in one line."""
     text = f"{error.what} {error.why}" if isinstance(error, WinlabError) else f"{type(error).__name__}: {error}"
-    return printable(" ".join(text.split()))[:600]
+    return printable(" ".join(text.split()))
 
 
 def _read(source: Source, kept: list[File], future: Future[None], stop: threading.Event) -> None:
@@ -196,6 +198,11 @@ def _bounded(parts: Iterable[File], missing: list[Missing]) -> list[File]:
 def _masked(part: File, masker: Masker) -> bytes:
     """A part without secrets. Pictures are as they are: what masks text would only damage them."""
     return part.content if part.path.endswith(support_sources.PICTURES) else masker.mask(part.content)
+
+
+def _short(text: str, masker: Masker) -> str:
+    """A text without secrets, cut afterwards: half a secret would not be recognized."""
+    return masker.mask(text.encode(errors="replace")).decode(errors="replace")[:LONGEST]
 
 
 def _failure(error: BaseException) -> File:

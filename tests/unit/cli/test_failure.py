@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from winlab import Lab, Listener
-from winlab.cli import main
+from winlab.cli import common, failure, main
 from winlab.errors import Failure, GuestError, HostError, UsageError, WinlabError
 from winlab.events import RunEnded, StepFailed, StepProgress, StepStarted
 
@@ -37,6 +37,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, BaseException | Non
         return to or Path(f"/state/support/{self.name}.tar.gz")
 
     monkeypatch.setattr(Lab, "support", support)
+    monkeypatch.setattr(failure, "archive", None)
+    monkeypatch.setattr(common, "chosen_lab", "")
     monkeypatch.delenv("WINLAB_SUPPORT_SECONDS", raising=False)
     return calls
 

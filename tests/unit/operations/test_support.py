@@ -33,6 +33,7 @@ KEY = "AAAA1-BBBBB-CCCCC-DDDDD-EEEEE"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabFolder:
     """A lab's folder with everything that is secret about it; no host, no machines."""
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("WINLAB_SUPPORT_SECONDS", "20")
     made = LabFolder("lab")
     proposal = planning.make(
         Spec.load("1-1-1", [f"workers.product_key={KEY}"], rehearse=False), "lab", plans.TCG, Quiet()
@@ -237,7 +238,6 @@ def test_the_last_three_are_kept(folder: LabFolder) -> None:
     stump.mkdir()
     os.utime(stump, (0, 0))
     made = [Lab("lab").support() for _ in range(5)]
-    assert len(set(made)) == 5
     assert sorted(support.folder().iterdir()) == sorted([*made[2:], other])
 
 
