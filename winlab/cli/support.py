@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 def support(
     name: Annotated[
-        str | None, typer.Argument(help="The lab's name.", metavar="[LAB]", autocompletion=complete_labs)
+        str | None, typer.Argument(help="The lab's name.", metavar="LAB", autocompletion=complete_labs)
     ] = None,
     lab: LabName = settings.DEFAULT_LAB,
     to: Annotated[
