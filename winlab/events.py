@@ -73,6 +73,9 @@ class RunEnded(Event):
 
     exit_code: int = _field("0, that of the first failure, or 130 if interrupted; see docs/exit-codes.md", 0)
     failures: tuple[Failure, ...] = _field("all failures, the earliest first; see below", ())
+    support: str = _field(
+        "the archive with everything about the failures (docs/support.md); empty if there is none", ""
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

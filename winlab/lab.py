@@ -44,6 +44,7 @@ from winlab.operations import (
     push,
     timeline,
     watch,
+    support,
 )
 from winlab.operations.autostart import Autostart
 from winlab.operations.create import Until
@@ -346,6 +347,22 @@ class Lab:
         :raises NotFoundError: there is no trace of such a lab.
         """
         return watch.watch(self.name, self.site)
+
+    @at_site
+    def support(
+        self, to: Path | None = None, *, failed: BaseException | None = None, listener: Listener = ignore
+    ) -> Path:
+        """Write an archive with everything about the lab that helps to find out what went wrong; returns its path.
+
+        Secrets are masked. It needs no lock and changes nothing; what can't be collected is listed in it.
+
+        :param to: the file; by default one in ``support`` in the state folder, which keeps the last ones of each lab.
+        :param failed: what failed just before: it goes into the archive, and collecting takes less time.
+        :raises UsageError: no lab can have this name, or *to* can't be written.
+        :raises AccessError: the state folder can't be written.
+        """
+        check_lab_name(self.name, own=True)
+        return support.collect(self.name, self.site, listener, to=to, failed=failed)
 
     # -- the cluster
 

@@ -22,6 +22,7 @@ HOST_FILE = Path("/etc/winlab/host.yaml")  # what `winlab host setup` found and 
 NB_SOCKET = Path("/run/winlab/ovnnb.sock")  # OVN northbound, for the libvirt group
 GROUP = "libvirt"
 SHORTEST_STALL = 20  # seconds
+SUPPORT_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -90,4 +91,17 @@ def stall_seconds() -> float:
             f"WINLAB_STALL_SECONDS is '{text}'.",
             cure=f"Give a whole number of seconds, {SHORTEST_STALL} or more. Windows is silent for minutes.",
         )
+    return float(text)
+
+
+def support_seconds() -> float:
+    """Seconds that a command which failed may take for an archive; ``WINLAB_SUPPORT_SECONDS`` sets it, 0: none.
+
+    :raises UsageError: the variable is not a valid number of seconds.
+    """
+    from winlab.errors import UsageError
+
+    text = os.environ.get("WINLAB_SUPPORT_SECONDS") or str(SUPPORT_SECONDS)
+    if not text.isdecimal():
+        raise UsageError(f"WINLAB_SUPPORT_SECONDS is '{text}'.", cure="Give a whole number of seconds, or 0.")
     return float(text)

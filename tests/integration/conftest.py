@@ -19,6 +19,7 @@ from pathlib import Path
 import pycdlib
 import pytest
 from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, Winlab, stand_in_medium, text, traces
+from secrets_scan import Watch
 
 from winlab.design.catalog import recipes
 from winlab.events import Quiet
@@ -47,6 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _packages() -> None:
     """The distribution's packages: whichever test comes first finds them."""
     assert os.geteuid() == 0, "integration tests need root: they install packages and set up the host"
+    os.environ.setdefault("WINLAB_SUPPORT_SECONDS", "0")  # many commands fail on purpose
     packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO, SEVENZIP), Quiet())
 
 
@@ -156,7 +158,7 @@ def labs(
     spec = (*SPEC_A, *golden.flags)
     empty = Winlab(env={**winlab.env, "WINLAB_CACHE": str(tmp_path_factory.mktemp("cache"))})
     try:
-        with ThreadPoolExecutor() as pool:
+        with Watch() as watch, ThreadPoolExecutor() as pool:
             digest = f"sha256:{open_bundle(bundle).digest}"  # it may have programs that were built here
             offline = ("--bundle", str(bundle), "--bundle-digest", digest)
             rehearsal = pool.submit(empty, "create", *spec, "--lab", LAB_A, *offline)
@@ -166,7 +168,8 @@ def labs(
             printed_b = member.ok("create", *SPEC_B, "--lab", LAB_B)
             printed_a = text(rehearsal.result())
             said_a = rehearsal.result().stderr
-        yield Labs(_on(winlab, LAB_A), _on(member, LAB_B), printed_a, said_a, printed_b, interrupted, before, spec)
+        a, b, seen = _on(winlab, LAB_A), _on(member, LAB_B), frozenset(watch.seen)
+        yield Labs(a, b, printed_a, said_a, printed_b, interrupted, before, spec, seen)
     finally:
         for user, lab in ((winlab, LAB_A), (member, LAB_B)):
             user("destroy", "--lab", lab)

@@ -127,6 +127,7 @@ class Labs:
     interrupted_b: int  # the exit code of the first create, after Ctrl-C
     before: Traces
     spec_a: tuple[str, ...]  # what the first lab was made with
+    seen: frozenset[bytes]  # arguments and environments of processes while they were made
 
 
 def text(done: subprocess.CompletedProcess[str]) -> str:

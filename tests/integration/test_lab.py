@@ -266,25 +266,11 @@ def test_media_are_untouched(labs: Labs) -> None:
     assert len(windows_iso.no_prompt_patches(base)) == 2
 
 
-def test_secrets_are_nobody_elses(labs: Labs, state: Path) -> None:
-    made = json.loads((state / "labs" / LAB_A / "credentials.json").read_text())
-    secrets = [made["administrator_password"], *(n["vnc_password"] for n in made["nodes"].values())]
-    journal = (state / "labs" / LAB_A / "journal.jsonl").read_text()
-    arguments = "".join(map(_words, Path("/proc").glob("[0-9]*/cmdline")))
-    for secret in secrets:
-        assert secret not in journal
-        assert secret not in arguments
+def test_the_installation_s_cds_are_gone(labs: Labs) -> None:
+    """They were taken out; one of them holds secrets (where else secrets are not: test_secrets_planted.py)."""
     left = {path.name: path for path in Path("/var/lib/winlab/pool").glob("it-a.*")}
     assert left["it-a.controller-1.seed.iso"].stat().st_mode & 0o077 == 0
-    # the installation's CDs, one of which holds secrets, were taken out and are gone
     assert not [name for name in left if "answer" in name or "media" in name]
-
-
-def _words(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:  # it has ended
-        return ""
 
 
 def evidence(labs: Labs, node: str) -> str:

@@ -36,9 +36,24 @@ class Output(StrEnum):
     JSON = "json"
 
 
+def _choose_lab(value: str) -> str:
+    """Remember the lab, for the archive that is made if the command fails."""
+    global chosen_lab
+    chosen_lab = value
+    return value
+
+
+chosen_lab = ""
 LabName = Annotated[
     str,
-    typer.Option("--lab", envvar="WINLAB_LAB", help="The lab's name.", autocompletion=complete_labs, metavar="NAME"),
+    typer.Option(
+        "--lab",
+        envvar="WINLAB_LAB",
+        help="The lab's name.",
+        autocompletion=complete_labs,
+        metavar="NAME",
+        callback=_choose_lab,
+    ),
 ]
 NodeName = Annotated[str, typer.Argument(help="The node's name, such as node-1.", autocompletion=complete_nodes)]
 ImageName = Annotated[str, typer.Argument(help="The image's name.", autocompletion=complete_images)]

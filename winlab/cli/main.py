@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import __version__
-from winlab.cli import bundle, cluster, common, host, image, iso, lab, node, power, signals, spec, test, watch
+from winlab.cli import bundle, cluster, common, failure, host, image, iso, lab, node, power, signals, spec, support, test, watch
 from winlab.errors import ExitCode, LabError, WinlabError
 
 
@@ -40,6 +40,7 @@ power.register(app)
 cluster.register(app)
 watch.register(app)
 host.register(app)
+support.register(app)
 app.add_typer(image.app, name="image")
 app.add_typer(iso.app, name="iso")
 app.add_typer(bundle.app, name="bundle")
@@ -106,6 +107,7 @@ def _main() -> None:
         if _debug:
             raise
         common.say(explain(error), error=True)
+        _name_archive()
         sys.exit(error.exit_code)
     except KeyboardInterrupt as error:
         _end_json(error)
@@ -119,4 +121,11 @@ def _main() -> None:
             "  cure:     run the command again with 'winlab --debug ...' and report what it prints.",
             error=True,
         )
+        _name_archive()
         sys.exit(ExitCode.FAILED)
+
+
+def _name_archive() -> None:
+    """Say where everything about a failure is, as the last line."""
+    if failure.archive is not None:
+        common.say(f"everything about it: {failure.archive}", error=True)

@@ -16,6 +16,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from winlab import events
+from winlab.cli import failure
 from winlab.cli.common import Output, say
 from winlab.errors import ExitCode, Failure, WinlabError
 from winlab.events import (
@@ -61,8 +62,15 @@ def describe(event: StepEvent) -> str:
 def shown(output: Output) -> Iterator[Listener]:
     """A listener that shows events for the length of a with-block: text on stderr, or JSON on stdout.
 
-    The last line of JSON is a :class:`RunEnded`; if the block fails outside a run, :func:`end` prints it.
+    The last line of JSON is a :class:`RunEnded`; if the block fails outside a run, :func:`end` prints it. If it fails
+    once a step has begun, there is an archive for support.
     """
+    with _shown(output) as tell, failure.watched(tell) as told:
+        yield told
+
+
+@contextmanager
+def _shown(output: Output) -> Iterator[Listener]:
     if output is Output.JSON:
         global _last
         _last = None
@@ -97,7 +105,8 @@ def end(error: BaseException) -> None:
         _print_json(RunEnded(exit_code=int(ExitCode.INTERRUPTED)))
         return
     code = error.exit_code if isinstance(error, WinlabError) else ExitCode.FAILED
-    _print_json(RunEnded(exit_code=int(code), failures=Failure.each(error)))
+    support = str(failure.archive or "")
+    _print_json(RunEnded(exit_code=int(code), failures=Failure.each(error), support=support))
 
 
 def finished(event: Event) -> str | None:

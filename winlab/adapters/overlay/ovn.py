@@ -85,6 +85,22 @@ class Northbound:
             if tags.KEY in row.external_ids
         } - {tags.HOST}
 
+    def described(self, lab: str) -> dict[str, list[dict[str, Any]]]:
+        """All rows of a lab and of the host with every column, by table; references are UUIDs.
+
+        Also the database's sequence numbers, which tell whether the daemons follow it.
+        """
+        made: dict[str, list[dict[str, Any]]] = {}
+        for name, table in sorted(self._api.tables.items()):
+            rows = [row for row in table.rows.values() if name == "NB_Global" or _owner(row) in (lab, tags.HOST)]
+            if rows:
+                columns = [column for column in table.columns if column in rows[0]._data]
+                made[name] = [
+                    {"_uuid": str(row.uuid), **{column: _readable(getattr(row, column)) for column in columns}}
+                    for row in rows
+                ]
+        return made
+
     def apply(self, topology: Topology) -> None:
         """Make the lab's network, replacing an earlier one.
 
@@ -143,6 +159,18 @@ class Northbound:
                 cure="Run 'sudo winlab host setup', then the same command again; nothing was changed.",
                 evidence="/var/log/ovn/ovsdb-server-nb.log",
             ) from error
+
+
+def _owner(row: Any) -> str:
+    """The lab in a row's tag; empty if it has none."""
+    return str(getattr(row, "external_ids", {}).get(tags.KEY, ""))
+
+
+def _readable(value: Any) -> Any:
+    """A column's value as JSON can have it."""
+    if isinstance(value, list):
+        return [_readable(one) for one in value]
+    return str(value.uuid) if hasattr(value, "_table") else value
 
 
 def _taken(topology: Topology, owner: str, what: str) -> ConflictError:

@@ -56,6 +56,21 @@ def connected(uri: str | None = None) -> Iterator[libvirt.virConnect]:
             conn.close()
 
 
+def versions(conn: libvirt.virConnect) -> dict[str, str]:
+    """The versions of libvirt's library and daemon, and of the hypervisor behind it.
+
+    :raises HostError: libvirt does not answer.
+    """
+    with answering():
+        numbers = {
+            "libvirt library": libvirt.getVersion(),
+            "libvirt": conn.getLibVersion(),
+            conn.getType(): conn.getVersion(),
+        }
+    # source: virGetVersion, 1,000,000 * major + 1,000 * minor + release
+    return {name: f"{it // 1_000_000}.{it // 1000 % 1000}.{it % 1000}" for name, it in numbers.items()}
+
+
 @contextmanager
 def explained(what: str, cure: str = "", evidence: str = "") -> Iterator[None]:
     """Turn libvirt's errors in the block into a :class:`WinlabError` that says *what*.

@@ -100,6 +100,15 @@ def tag_of(conn: libvirt.virConnect, name: str) -> Tag | None:
     return tag
 
 
+@answering()
+def described(conn: libvirt.virConnect, name: str) -> str:
+    """The domain as it is now, as libvirt's XML without secrets.
+
+    :raises NotFoundError: there is none.
+    """
+    return str(get(conn, name).XMLDesc(0))
+
+
 def is_running(conn: libvirt.virConnect, name: str) -> bool:
     """Whether the domain exists and its guest runs: a paused one is active, but does not run."""
     return state(conn, name) == "running"

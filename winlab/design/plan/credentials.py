@@ -26,7 +26,7 @@ VALID_FROM = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 class NodeCredentials(BaseModel):
     """What identifies one node. Keys and certificates are PEM or OpenSSH text."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     host_key: str
     host_key_public: str
@@ -39,7 +39,7 @@ class NodeCredentials(BaseModel):
 class Credentials(BaseModel):
     """Everything secret about a lab."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     identity: str  # identifies the nodes that they were made for
     administrator_password: str

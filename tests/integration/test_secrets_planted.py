@@ -1,0 +1,86 @@
+"""No secret of the labs is anywhere but where it has to be; nor in the archive for support, which has the rest."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess  # noqa: TID251 - a process whose arguments have a secret
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import LAB_A, LAB_B, Labs, Winlab
+from secrets_scan import Secrets, Watch, leaks
+
+
+@pytest.fixture
+def archive(labs: Labs, winlab: Winlab) -> Path:
+    """Of the first lab, made by the command."""
+    made = winlab.json("support", LAB_A)
+    assert isinstance(made, dict)
+    return Path(made["archive"])
+
+
+def test_the_archive_has_what_it_should(archive: Path) -> None:
+    with tarfile.open(archive) as file:
+        every = {row.name.partition("/")[2]: file.extractfile(row).read() for row in file}  # type: ignore[union-attr]
+    missing = {one["what"]: one["why"] for one in json.loads(every["manifest.json"])["missing"]}
+    wanted = {"spec.json", "plan.json", "journal.jsonl", "network/northbound.json", "network/southbound.txt"}
+    wanted |= {f"nodes/{node}/{part}" for node in ("controller-1", "node-1") for part in ("domain.xml", "serial.log")}
+    assert not wanted - every.keys(), missing
+    assert b"winlab: phase=ready" in every["nodes/node-1/serial.log"]
+    assert every["rendered/controller-1/domain.xml"].startswith(b"<domain")
+    assert f"winlab-{LAB_A}".encode() in every["network/northbound.json"]
+    assert archive.stat().st_mode & 0o077 == 0
+
+
+def test_no_secret_is_anywhere_else(labs: Labs, member: Winlab, state: Path, archive: Path) -> None:
+    """Processes, logs, domains, databases of OVN, temporary files, the folder of the labs with the archive in it."""
+    secrets = Secrets.of(state, [LAB_A])
+    assert len(secrets.names) >= 8  # of two nodes and a cluster
+    assert leaks(state, [LAB_A], seen=labs.seen) == []
+    assert leaks(Path(member.env["WINLAB_STATE"]), [LAB_B], seen=labs.seen) == []
+
+
+@pytest.fixture
+def planted(labs: Labs, state: Path) -> Iterator[tuple[str, Path]]:
+    """A secret, and a file in which it may be planted."""
+    path = Path("/var/tmp/winlab-it-planted")
+    yield json.loads((state / "labs" / LAB_A / "credentials.json").read_text())["administrator_password"], path
+    path.unlink(missing_ok=True)
+
+
+def test_the_scan_finds_what_is_planted(planted: tuple[str, Path], state: Path) -> None:
+    secret, path = planted
+    for content in (
+        secret.encode(),
+        b"x" + base64.b64encode(b"ab" + secret.encode() + b"c"),
+        secret.encode("utf-16-le"),
+        base64.b64encode(f"echo {secret}".encode("utf-16-le")),
+    ):
+        path.write_bytes(content)
+        (said,) = leaks(state, [LAB_A])
+        assert "administrator_password" in said
+        assert str(path) in said
+    path.unlink()
+    with Watch() as watch:
+        subprocess.run([sys.executable, "-c", "import time; time.sleep(3)", secret], check=True)
+    assert [one for one in leaks(state, [LAB_A], seen=watch.seen) if "a process that has ended" in one]
+
+
+def test_a_failure_ends_with_its_archive(labs: Labs, winlab: Winlab) -> None:
+    """OVN does not answer: the command fails in a step, and so does one part of the archive. Nothing is changed."""
+    broken = Winlab(
+        winlab.prefix, {**winlab.env, "WINLAB_OVN_NB": "unix:/nowhere/nb.sock", "WINLAB_SUPPORT_SECONDS": "15"}
+    )
+    done = broken("create", *labs.spec_a, "--lab", LAB_A, "--output", "json")
+    assert done.returncode == 4, done.stderr
+    path = Path(done.stderr.splitlines()[-1].removeprefix("everything about it: "))
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert (end["event"], end["support"]) == ("RunEnded", str(path))
+    with tarfile.open(path) as file:
+        names = {row.name.partition("/")[2] for row in file}
+    assert {"failure.json", "plan.json", "manifest.json"} <= names
+    assert "network/northbound.json" not in names

@@ -1,0 +1,166 @@
+"""A command that fails in a step of a lab ends with the path of an archive; whatever happens, the failure is shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from winlab import Lab, Listener
+from winlab.cli import common, failure, main
+from winlab.errors import Failure, GuestError, HostError, UsageError, WinlabError
+from winlab.events import RunEnded, StepFailed, StepProgress, StepStarted
+
+ERROR = GuestError("'join' failed.", why="It is tired.")
+Work = Callable[[Listener], None]
+
+
+def winlab(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["winlab", *args])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, BaseException | None]]:
+    """The labs of which an archive was made, and what failed."""
+    calls: list[tuple[str, BaseException | None]] = []
+
+    def support(self: Lab, to: Path | None = None, *, failed: BaseException | None = None, listener: Listener) -> Path:
+        listener(StepProgress(step="support", text="collecting"))
+        calls.append((self.name, failed))
+        return to or Path(f"/state/support/{self.name}.tar.gz")
+
+    monkeypatch.setattr(Lab, "support", support)
+    monkeypatch.setattr(failure, "archive", None)
+    monkeypatch.setattr(common, "chosen_lab", "")
+    monkeypatch.delenv("WINLAB_SUPPORT_SECONDS", raising=False)
+    return calls
+
+
+def destroying(monkeypatch: pytest.MonkeyPatch, work: Work) -> None:
+    monkeypatch.setattr(Lab, "destroy", lambda self, *, listener: work(listener))
+
+
+def fail(tell: Listener, error: Exception = ERROR) -> None:
+    tell(StepStarted(step="join node-1"))
+    tell(StepFailed(step="join node-1", failure=Failure.of(error)))
+    tell(RunEnded(exit_code=9, failures=(Failure.of(error),)))
+    raise error
+
+
+def test_the_path_ends_the_message(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    destroying(monkeypatch, fail)
+    assert winlab(monkeypatch, "destroy", "--lab", "mine") == 9
+    said = capsys.readouterr().err.splitlines()
+    assert "winlab: 'join' failed." in said
+    assert said[-1] == "everything about it: /state/support/mine.tar.gz"
+    assert made == [("mine", ERROR)]
+
+
+def test_the_end_of_the_run_names_it(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    destroying(monkeypatch, fail)
+    assert winlab(monkeypatch, "destroy", "--lab", "mine", "--output", "json") == 9
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["event"] for one in events] == ["StepStarted", "StepFailed", "StepProgress", "RunEnded"]
+    assert events[-1]["support"] == "/state/support/mine.tar.gz"
+    assert events[-1]["failures"][0]["what"] == "'join' failed."
+
+
+@pytest.mark.parametrize("error", [HostError("OVN does not answer."), KeyError("bug")])
+def test_a_failure_outside_a_run(
+    made: list[Any], error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also a bug."""
+
+    def work(tell: Listener) -> None:
+        tell(StepStarted(step="something"))
+        raise error
+
+    destroying(monkeypatch, work)
+    winlab(monkeypatch, "destroy", "--output", "json")
+    said = capsys.readouterr()
+    assert json.loads(said.out.splitlines()[-1])["support"] == "/state/support/lab.tar.gz"
+    assert said.err.splitlines()[-1] == "everything about it: /state/support/lab.tar.gz"
+
+
+def _untouched(tell: Listener) -> None:
+    tell(StepProgress(step="plan"))
+    raise HostError("No.")
+
+
+def _bad_input(tell: Listener) -> None:
+    fail(tell, UsageError("This is no program."))
+
+
+def _interrupted(tell: Listener) -> None:
+    tell(StepStarted(step="x"))
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("work", [_untouched, _bad_input, _interrupted])
+def test_no_archive_if_there_is_nothing_to_tell(
+    made: list[Any], work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    destroying(monkeypatch, work)
+    assert winlab(monkeypatch, "destroy") in (2, 4, 130)
+    assert "everything about it" not in capsys.readouterr().err
+    assert made == []
+
+
+def test_no_archive_is_wanted(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WINLAB_SUPPORT_SECONDS", "0")
+    destroying(monkeypatch, fail)
+    assert winlab(monkeypatch, "destroy", "--output", "json") == 9
+    said = capsys.readouterr()
+    assert json.loads(said.out.splitlines()[-1])["support"] == ""
+    assert "everything about it" not in said.err
+    assert made == []
+
+
+@pytest.mark.parametrize("trouble", [WinlabError("The folder is full."), KeyError("bug"), KeyboardInterrupt()])
+def test_trouble_with_the_archive_hides_nothing(
+    made: list[Any], trouble: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def support(self: Lab, **_: object) -> Path:
+        raise trouble
+
+    monkeypatch.setattr(Lab, "support", support)
+    destroying(monkeypatch, fail)
+    assert winlab(monkeypatch, "destroy", "--output", "json") == 9
+    said = capsys.readouterr()
+    events = [json.loads(line) for line in said.out.splitlines()]
+    assert events[-1]["event"] == "RunEnded"
+    assert events[-1]["failures"][0]["what"] == "'join' failed."
+    assert "winlab: 'join' failed." in said.err
+    assert "everything about it" not in said.err
+
+
+def test_a_wrong_number_of_seconds_hides_nothing(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WINLAB_SUPPORT_SECONDS", "soon")
+    destroying(monkeypatch, fail)
+    assert winlab(monkeypatch, "destroy") == 9
+    assert "WINLAB_SUPPORT_SECONDS is 'soon'." in capsys.readouterr().err
+
+
+def test_the_command(made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert winlab(monkeypatch, "support") == 0
+    assert capsys.readouterr().out == "/state/support/lab.tar.gz\n"
+    assert winlab(monkeypatch, "support", "mine", "--to", "it.tar.gz") == 0
+    assert winlab(monkeypatch, "support", "--lab", "mine") == 0
+    assert [name for name, _ in made] == ["lab", "mine", "mine"]
+    assert winlab(monkeypatch, "support", "mine", "--lab", "other") == 2
+    assert "Two labs are named" in capsys.readouterr().err

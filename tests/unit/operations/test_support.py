@@ -1,0 +1,303 @@
+"""The archive for support: whatever fails or never answers is listed, and no secret gets in."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab_fakes import machine
+
+from tests.fakes import plans
+from winlab import Lab, Site, masking
+from winlab.adapters.vm.domains import Machine
+from winlab.design.plan.credentials import Credentials
+from winlab.design.spec.model import Spec
+from winlab.errors import AccessError, GuestError, HostError, UsageError, WinlabError
+from winlab.events import Event, Note, Quiet
+from winlab.lab_folder import LabFolder
+from winlab.operations import look, planning, recorded, support, support_secrets, support_sources
+from winlab.operations.support_sources import File, Source
+
+KEY = "AAAA1-BBBBB-CCCCC-DDDDD-EEEEE"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabFolder:
+    """A lab's folder with everything that is secret about it; no host, no machines."""
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("WINLAB_SUPPORT_SECONDS", "20")
+    made = LabFolder("lab")
+    proposal = planning.make(
+        Spec.load("1-1-1", [f"workers.product_key={KEY}"], rehearse=False), "lab", plans.TCG, Quiet()
+    )
+    made.ensure_credentials(proposal.plan)
+    recorded.write(made, proposal)
+    client = {
+        "client-key-data": base64.b64encode(made.credentials().ssh_key.encode()).decode(),
+        "token": "bear-with-me",
+    }
+    made.write(made.kubeconfig, json.dumps({"users": [{"name": "winlab-lab", "user": client}]}))
+    monkeypatch.setattr(support_sources, "shared", lambda site: [])
+    monkeypatch.setattr(support_sources, "_northbound", lambda lab, site: {})
+    monkeypatch.setattr(support_sources, "_asker", lambda folder, path, words: lambda: [File(path, b"Ready\n")])
+    monkeypatch.setattr(look, "machines", lambda lab, site: [])
+    return made
+
+
+def values(made: Credentials) -> list[str]:
+    nodes = made.nodes.values()
+    return [
+        made.administrator_password,
+        *(one for node in nodes for one in (node.vnc_password, node.pfx_password) if one),
+        *(line for key in (made.ssh_key, *(node.host_key for node in nodes)) for line in key.splitlines()[3:5]),
+        KEY,
+        "bear-with-me",
+    ]
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as archive:
+        return {row.name.partition("/")[2]: archive.extractfile(row).read() for row in archive}  # type: ignore[union-attr]
+
+
+def manifest(path: Path) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(contents(path)["manifest.json"])
+    return made
+
+
+def playing(monkeypatch: pytest.MonkeyPatch, *sources: Source) -> None:
+    monkeypatch.setattr(support_sources, "shared", lambda site: list(sources))
+
+
+def test_what_is_in_it(folder: LabFolder) -> None:
+    folder.write(folder.journal, '{"event": "RunStarted"}\n')
+    (folder.path / "evidence/node-1").mkdir(parents=True)
+    (folder.path / "evidence/node-1/screen.png").write_bytes(b"\x89PNG")
+    path = Lab("lab").support()
+    there = contents(path)
+    assert {"README.txt", "manifest.json", "spec.json", "plan.json", "journal.jsonl", "cluster/nodes.txt"} <= set(there)
+    assert {"rendered/node-1/domain.xml", "evidence/node-1/screen.png", "network/northbound.json"} <= set(there)
+    assert json.loads(there["plan.json"])["lab"] == "lab"
+    assert json.loads(there["spec.json"])["workers"][0]["product_key"] == "<product key>"
+    said = manifest(path)
+    assert {row["path"]: row["bytes"] for row in said["files"]} == {
+        name: len(content) for name, content in there.items() if name not in ("README.txt", "manifest.json")
+    }
+    assert [one["what"] for one in said["missing"]] == ["machines"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert path.parent == folder.path.parent.parent / "support"  # destroy leaves it
+
+
+def test_no_secret_gets_in(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted where each could be: a journal, a log of a guest, a name, a reason, evidence."""
+    planted = values(folder.credentials())
+    forms: list[Callable[[str], str]] = [
+        str,
+        lambda one: base64.b64encode(one.encode()).decode(),
+        lambda one: base64.b64encode(one.encode("utf-16-le")).decode(),
+        lambda one: json.dumps({"it": one}),
+    ]
+    text = "\n".join(form(one) for one in planted for form in forms)
+    folder.write(folder.journal, text)
+
+    def refusing() -> list[File]:
+        raise HostError(f"It said {planted[0]}.", why=text)
+
+    playing(
+        monkeypatch,
+        Source("guest", lambda: [File("guest.log", text.encode("utf-16"))]),
+        Source(f"a source with {planted[0]}", refusing),
+    )
+    path = Lab("lab").support(failed=GuestError(f"'x' failed: {planted[1]}", why=text))
+    every = contents(path)
+    assert {"guest.log", "failure.json", "journal.jsonl"} <= set(every)
+    for content in every.values():
+        for one in planted:
+            for form in forms:
+                assert form(one).encode() not in content
+    assert b"[secret administrator password]" in every["guest.log"]
+    assert b"[secret design spec workers 1 product key]" in every["journal.jsonl"]
+
+
+def test_a_part_that_still_has_a_secret_is_taken_out(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are not masked: text in one would be found when the archive is read again."""
+    secret = folder.credentials().administrator_password
+    playing(
+        monkeypatch,
+        Source("screen", lambda: [File("screen.png", b"\x89PNG" + secret.encode())]),
+        Source("other", lambda: [File("other.png", b"\x89PNG")]),
+    )
+    path = Lab("lab").support()
+    assert "screen.png" not in contents(path)
+    assert contents(path)["other.png"] == b"\x89PNG"
+    assert {"what": "screen.png", "why": "A secret was still in it after all were taken out."} in manifest(path)[
+        "missing"
+    ]
+
+
+def test_nothing_is_written_if_the_masking_fails(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masking.Masker, "has_secret", lambda self, content: True)
+    with pytest.raises(WinlabError, match="A secret is in the list"):
+        Lab("lab").support()
+    assert list(support.folder().iterdir()) == []
+
+
+def test_what_fails_or_never_answers_is_listed(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    never = threading.Event()
+
+    def half() -> Iterator[File]:
+        yield File("half.txt", b"the first part\n")
+        raise GuestError("The node said no.", why="It is tired.", cure="Sleep.")
+
+    def hang() -> list[File]:
+        never.wait(60)
+        return [File("late.txt", b"")]
+
+    def broken() -> list[File]:
+        raise KeyError("bug")
+
+    playing(monkeypatch, Source("half", half), Source("hang", hang), Source("broken", broken))
+    monkeypatch.setattr(support, "LIMIT", 2.0)
+    notes: list[Event] = []
+    path = Lab("lab").support(listener=notes.append)
+    never.set()
+    reasons = {one["what"]: one["why"] for one in manifest(path)["missing"]}
+    assert reasons["half"] == "The node said no. It is tired."
+    assert "did not answer" in reasons["hang"]
+    assert reasons["broken"] == "KeyError: 'bug'"
+    there = contents(path)
+    assert there["half.txt"] == b"the first part\n"
+    assert "late.txt" not in there
+    assert b"hang: It did not answer" in there["README.txt"]
+    assert [one.text for one in notes if isinstance(one, Note)]
+
+
+def test_machines_that_are_off_are_not_asked(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    off = machine("node-1", state="off")
+    names = [source.name for source in support_sources.of_machine(off, Site())]
+    assert names == ["domain of node-1", "QEMU's log of node-1", "serial port of node-1"]
+    asked: list[str] = []
+
+    def of_machine(one: Machine, site: object, within: str) -> list[Source]:
+        asked.append(one.tag.node)
+        return []
+
+    monkeypatch.setattr(look, "machines", lambda lab, site: [off, machine("node-2")])
+    monkeypatch.setattr(support_sources, "of_machine", of_machine)
+    path = Lab("lab").support()
+    assert asked == ["node-1", "node-2"]
+    assert {"what": "screen and logs in node-1", "why": "The machine is off."} in manifest(path)["missing"]
+
+
+def test_without_libvirt(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(lab: str, site: object) -> list[Machine]:
+        raise HostError("libvirt does not answer.")
+
+    monkeypatch.setattr(look, "machines", refuse)
+    path = Lab("lab").support()
+    assert {"what": "machines", "why": "libvirt does not answer."} in manifest(path)["missing"]
+    assert "plan.json" in contents(path)
+
+
+def test_only_the_end_of_a_long_log_from_a_line_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support_sources, "MOST", 10)
+    assert support_sources.end_of(b"0123456789", cut=False) == (b"0123456789", False)
+    assert support_sources.end_of(b"secret\nabc\nde\n", cut=False) == (b"abc\nde\n"[-7:], True)
+    assert support_sources.end_of(b"half a secret\nabc\n", cut=True) == (b"abc\n", True)
+    assert support_sources.end_of(b"x" * 50, cut=False) == (b"", True)
+
+
+def test_too_much_is_left_out(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "TOTAL", 300_000)
+    playing(monkeypatch, Source("log", lambda: [File("large.log", b"x\n" * 200_000), File("small.log", b"x\n")]))
+    path = Lab("lab").support()
+    assert "large.log" not in contents(path)
+    assert "small.log" in contents(path)
+    assert {"what": "large.log", "why": "The archive would become too large."} in manifest(path)["missing"]
+
+
+def test_names_in_the_archive_stay_in_it() -> None:
+    assert support_sources._safe("../../etc/passwd") == "etc/passwd"
+    assert support_sources._safe("/a//./b\x1b[31m\\c") == "a/b__31m/c"
+
+
+def test_the_last_three_are_kept(folder: LabFolder) -> None:
+    other = support.folder() / "lab-2-20260101T000000Z.tar.gz"
+    other.parent.mkdir(parents=True)
+    other.touch()
+    stump = support.folder() / ".lab-20260101T000000Z.tar.gz.abc"  # of a winlab that was killed
+    stump.mkdir()
+    os.utime(stump, (0, 0))
+    made = [Lab("lab").support() for _ in range(5)]
+    assert sorted(support.folder().iterdir()) == sorted([*made[2:], other])
+
+
+def test_a_file_of_ones_own(folder: LabFolder, tmp_path: Path) -> None:
+    path = tmp_path / "it.tar.gz"
+    path.write_text("old")
+    assert Lab("lab").support(path) == path
+    assert "plan.json" in contents(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not support.folder().exists()
+    for wrong in (tmp_path, tmp_path / "none" / "it.tar.gz"):
+        with pytest.raises(UsageError, match="can't be written"):
+            Lab("lab").support(wrong)
+
+
+def test_a_state_folder_that_cannot_be_written(folder: LabFolder) -> None:
+    support.folder().write_text("a file")
+    with pytest.raises(AccessError, match="can't be made"):
+        Lab("lab").support()
+
+
+def test_a_name_that_leads_elsewhere(folder: LabFolder) -> None:
+    with pytest.raises(UsageError):
+        Lab("../../etc").support()
+
+
+def test_a_lab_of_which_nothing_is_here(folder: LabFolder) -> None:
+    path = Lab("other").support()
+    said = {one["what"]: one["why"] for one in manifest(path)["missing"]}
+    assert said["machines"] == "The lab 'other' has none."
+    assert "no record" in said["spec and plan"]
+
+
+def test_secrets_of_damaged_files(folder: LabFolder) -> None:
+    """A power cut may have left half of one: what is in it counts all the same."""
+    planted = folder.credentials()
+    path = folder.path / "credentials.json"
+    path.write_text(path.read_text()[:-20])
+    found, problems = support_secrets.of(folder)
+    assert problems == []
+    assert planted.administrator_password in found.values()
+    assert planted.ssh_key in found.values()
+
+
+def test_an_error_about_damaged_credentials_repeats_none(folder: LabFolder) -> None:
+    secret = folder.credentials().administrator_password
+    path = folder.path / "credentials.json"
+    for text in (path.read_text()[:-20], f'{{"administrator_password": "{secret}"}}', f'"{secret}"'):
+        path.write_text(text)
+        with pytest.raises(WinlabError, match="damaged") as caught:
+            folder.credentials()
+        assert secret not in str(caught.value)
+
+
+def test_builders_of_golden_images_belong_to_it(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (builder,) = recorded.read(folder).plan.builders
+    other = LabFolder(builder.lab)
+    secret = other.ensure_credentials(builder).administrator_password
+    other.write(other.journal, f"it is {secret}\n")
+    path = Lab("lab").support()
+    assert contents(path)[f"builders/{builder.lab}/journal.jsonl"] == (
+        f"it is [secret {builder.lab} administrator password]\n".encode()
+    )

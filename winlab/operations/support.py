@@ -1,0 +1,296 @@
+"""One archive with everything about a lab that helps to find out what went wrong, for people who have no login here.
+
+All parts are collected at once, each as far as it goes: what can't be read, or does not answer in time, is listed in
+the archive. Secrets are masked; then the archive is read again, and a part that still has one is taken out.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import io
+import json
+import os
+import re
+import shutil
+import tarfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from winlab import __version__, files, settings, stopping
+from winlab.adapters.vm.domains import Machine
+from winlab.errors import AccessError, Failure, UsageError, WinlabError
+from winlab.events import Listener, Note, Progress, Told
+from winlab.masking import Masker
+from winlab.operations import look, support_secrets, support_sources
+from winlab.operations.support_sources import File, Source
+from winlab.printable import printable
+from winlab.site import Site
+
+LIMIT = 60.0  # seconds for collecting all parts
+LIST_LIMIT = 8.0  # seconds in which libvirt has to list the machines
+TOTAL = 64 << 20  # bytes of all parts
+LONGEST = 600  # characters of a reason
+KEPT = 3  # archives of one lab
+STUMP_SECONDS = 3600  # after which an archive that is being written is one whose winlab was killed
+STEM = re.compile(r"(?P<lab>.+)-\d{8}T\d{6}Z(-\d+)?\.tar\.gz")
+README = """\
+What winlab collected about the lab '{lab}' at {made}.
+
+manifest.json lists every file, and everything that could not be collected, with the reason:
+{missing}
+Known secrets of the lab, and what looks like one, were replaced by [secret ...]: passwords, private keys, tokens,
+product keys. Names, addresses, logs and screens are as they are: look through them before you publish the archive.
+"""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that could not be collected, and why."""
+
+    what: str
+    why: str
+
+
+def collect(
+    lab: str, site: Site, tell: Listener, *, to: Path | None = None, failed: BaseException | None = None
+) -> Path:
+    """Collect everything about a lab into an archive; returns its path. Nothing is changed, and no lock is needed.
+
+    :param to: the file to write; by default one in the state folder, of which the last ones are kept.
+    :param failed: what failed just before: it is in the archive, and collecting has less time.
+    :raises UsageError: *to* can't be written.
+    :raises AccessError: the state folder can't be written.
+    """
+    if to is not None and (to.is_dir() or not to.absolute().parent.is_dir()):
+        raise UsageError(f"The archive can't be written to '{to}'.", why="It is a folder, or is in none.")
+    progress = Told(tell, "support")
+    end = time.monotonic() + (settings.support_seconds() if failed is not None else LIMIT)
+    masker, missing = _masker(lab, site)
+    parts = [_failure(failed)] if failed is not None else []
+    gathered, lacking = _gather(_sources(lab, site, missing), end - time.monotonic(), progress)
+    parts, missing = [*parts, *gathered], [*missing, *lacking]
+    progress.say("taking out secrets")
+    missing = [Missing(*(_short(text, masker) for text in (one.what, one.why))) for one in missing]
+    parts = [File(part.path, _masked(part, masker), part.cut) for part in parts]
+    path = to.absolute() if to is not None else _place(lab)
+    try:
+        missing = _write(path, lab, parts, missing, masker)
+    except OSError as error:
+        kind = UsageError if to is not None else AccessError
+        raise kind(f"The archive can't be written to '{path}'.", why=str(error), causes=[error]) from error
+    for one in missing:
+        tell(Note(lab=lab, text=f"not in the archive: {one.what}: {one.why}"))
+    if to is None:
+        _prune(lab, path)
+    return path
+
+
+def folder() -> Path:
+    """Where archives go. Not the lab's folder: `destroy` removes that, maybe before the archive was sent."""
+    return settings.state_dir() / "support"
+
+
+def _masker(lab: str, site: Site) -> tuple[Masker, list[Missing]]:
+    """What masks all secrets of a lab and of the builders of its golden images, and which may be unknown."""
+    secrets: dict[str, str] = {}
+    missing: list[Missing] = []
+    for name in (lab, *support_sources.builders(lab, site)):
+        of_lab, problems = support_secrets.of(site.folder(name))
+        secrets |= {(key if name == lab else f"{name} {key}"): value for key, value in of_lab.items()}
+        missing += [Missing("some known secrets", problem) for problem in problems]
+    return Masker(secrets), missing
+
+
+def _sources(lab: str, site: Site, missing: list[Missing]) -> list[Source]:
+    """Everything to collect; what is already known to be missing is added to the list."""
+    made = support_sources.shared(site)
+    for name in (lab, *support_sources.builders(lab, site)):
+        within = "" if name == lab else f"builders/{name}/"
+        made += support_sources.of_lab(name, site, within)
+        listed, lacking = _machines(name, site, within)
+        missing += lacking
+        for machine in listed:
+            made += support_sources.of_machine(machine, site, within)
+            if machine.state != "running":
+                why = f"The machine is {machine.state}."
+                missing.append(Missing(f"{within}screen and logs in {machine.tag.node}", why))
+    return made
+
+
+def _machines(lab: str, site: Site, within: str) -> tuple[list[Machine], list[Missing]]:
+    """A lab's machines, unless libvirt does not say in time."""
+    listed: list[Machine] = []
+
+    def read() -> list[File]:
+        listed.extend(look.machines(lab, site))
+        return []
+
+    _, missing = _gather([Source(f"{within}machines", read)], LIST_LIMIT, None)
+    if not missing and not listed:
+        missing = [Missing(f"{within}machines", f"The lab '{lab}' has none.")]
+    return ([] if missing else listed), missing
+
+
+def _gather(sources: Sequence[Source], seconds: float, progress: Progress | None) -> tuple[list[File], list[Missing]]:
+    """Read all sources at once for so many seconds. Those that have not ended by then are left alone."""
+    stop = threading.Event()
+    kept: dict[str, list[File]] = {source.name: [] for source in sources}
+    pending: dict[Future[None], Source] = {}
+    for source in sources:
+        future: Future[None] = Future()
+        pending[future] = source
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=context.run, args=(_read, source, kept[source.name], future, stop))
+        thread.daemon = True  # libvirt may never answer
+        thread.start()
+    missing: list[Missing] = []
+    try:
+        end, count = time.monotonic() + seconds, len(pending)
+        while pending and time.monotonic() < end:
+            if progress is not None:
+                progress.say(f"{count - len(pending)} of {count} parts", (count - len(pending)) / count)
+            for future in wait(pending, timeout=0.5).done:
+                source = pending.pop(future)
+                if (error := future.exception()) is not None:
+                    missing.append(Missing(source.name, _words(error)))
+    finally:
+        stop.set()
+    made = [file for name in kept if name not in {one.name for one in pending.values()} for file in kept[name]]
+    missing += [Missing(source.name, f"It did not answer within {seconds:.0f} s.") for source in pending.values()]
+    return _bounded(made, missing), missing
+
+
+def _words(error: BaseException) -> str:
+    """An error in one line."""
+    text = f"{error.what} {error.why}" if isinstance(error, WinlabError) else f"{type(error).__name__}: {error}"
+    return printable(" ".join(text.split()))
+
+
+def _read(source: Source, kept: list[File], future: Future[None], stop: threading.Event) -> None:
+    try:
+        with stopping.by(stop):
+            kept.extend(source.read())
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(None)
+
+
+def _bounded(parts: Iterable[File], missing: list[Missing]) -> list[File]:
+    """The parts that are together not too large, the smallest ones first."""
+    taken: list[File] = []
+    total = 0
+    for part in sorted(parts, key=lambda part: len(part.content)):
+        total += len(part.content)
+        if total > TOTAL:
+            missing.append(Missing(part.path, "The archive would become too large."))
+        else:
+            taken.append(part)
+    return sorted(taken, key=lambda part: part.path)
+
+
+def _masked(part: File, masker: Masker) -> bytes:
+    """A part without secrets. Pictures are as they are: what masks text would only damage them."""
+    return part.content if part.path.endswith(support_sources.PICTURES) else masker.mask(part.content)
+
+
+def _short(text: str, masker: Masker) -> str:
+    """A text without secrets, cut afterwards: half a secret would not be recognized."""
+    return masker.mask(text.encode(errors="replace")).decode(errors="replace")[:LONGEST]
+
+
+def _failure(error: BaseException) -> File:
+    rows = [asdict(one) for one in Failure.each(error)]
+    return File("failure.json", (json.dumps(rows, indent=1) + "\n").encode())
+
+
+def _write(path: Path, lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> list[Missing]:
+    """Write the archive; what it lacks in the end.
+
+    :raises OSError: it can't be written.
+    """
+    with files.replacing(path) as fresh:
+        while True:
+            whole = [*_index(lab, parts, missing, masker), *parts]
+            fresh.unlink(missing_ok=True)
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                _pack(file, f"winlab-support-{lab}", whole)
+            if not (open_secrets := _unmasked(fresh, masker)):
+                return missing
+            kept = [part for part in parts if part.path not in open_secrets]
+            if len(kept) == len(parts):
+                raise WinlabError("A secret is in the list of the archive's parts.", why="It was not written.")
+            why = "A secret was still in it after all were taken out."
+            missing = [*missing, *(Missing(part.path, why) for part in parts if part.path in open_secrets)]
+            parts = kept
+
+
+def _index(lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> list[File]:
+    """The files that say what is in the archive."""
+    made = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    lines = "".join(f"  {one.what}: {one.why}\n" for one in missing) or "  nothing\n"
+    manifest = {
+        "version": 1,
+        "lab": lab,
+        "winlab": __version__,
+        "made": made,
+        "files": [{"path": part.path, "bytes": len(part.content), "cut": part.cut} for part in parts],
+        "missing": [asdict(one) for one in missing],
+    }
+    texts = {
+        "README.txt": README.format(lab=lab, made=made, missing=printable(lines)),
+        "manifest.json": json.dumps(manifest, indent=1) + "\n",
+    }
+    return [File(name, masker.mask(text.encode())) for name, text in texts.items()]
+
+
+def _pack(file: io.BufferedWriter, top: str, parts: list[File]) -> None:
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for part in parts:
+            row = tarfile.TarInfo(f"{top}/{part.path}")
+            row.size, row.mode, row.mtime = len(part.content), 0o600, int(time.time())
+            archive.addfile(row, io.BytesIO(part.content))
+
+
+def _unmasked(path: Path, masker: Masker) -> set[str]:
+    """The paths of the parts in an archive that have a secret."""
+    made = set()
+    with tarfile.open(path) as archive:
+        for row in archive:
+            file = archive.extractfile(row)
+            if file is None or masker.has_secret(file.read()) or masker.has_secret(row.name.encode()):
+                made.add(row.name.partition("/")[2])
+    return made
+
+
+def _place(lab: str) -> Path:
+    """The path of a new archive.
+
+    :raises AccessError: its folder can't be made.
+    """
+    stem = f"{lab}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    try:
+        folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise AccessError(f"'{folder()}' can't be made.", why=str(error), causes=[error]) from error
+    names = (f"{stem}.tar.gz", *(f"{stem}-{number}.tar.gz" for number in range(2, 100)))
+    return next(path for path in map(folder().joinpath, names) if not path.exists())
+
+
+def _prune(lab: str, newest: Path) -> None:
+    """Remove old archives of the lab, and what a killed winlab left of one."""
+    with suppress(OSError):
+        own = [path for path in folder().iterdir() if (name := STEM.fullmatch(path.name)) and name["lab"] == lab]
+        own.sort(key=lambda path: path.stat().st_mtime)
+        for path in own[:-KEPT]:
+            if path != newest:
+                path.unlink(missing_ok=True)
+        for path in folder().glob(f".{lab}-*.tar.gz.*"):
+            if time.time() - path.stat().st_mtime > STUMP_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
