@@ -84,7 +84,7 @@ class LabFolder:
         """
         path = self.path / "credentials.json"
         try:
-            return Credentials.model_validate_json(path.read_text())
+            return Credentials.model_validate_json(path.read_bytes())
         except FileNotFoundError as error:
             raise NotFoundError(
                 f"The credentials of the lab '{self.lab}' are not in this account.",
@@ -189,9 +189,12 @@ class LabFolder:
             return ""
         try:
             self.make()
-            handle = os.open(self.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(handle, "a") as file:
-                file.write(json.dumps(events.record(event)) + "\n")
+            handle = os.open(self.journal, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(handle, "ab") as file:
+                size = os.fstat(handle).st_size
+                torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"  # a full disk, or a power cut
+                line = json.dumps(events.record(event)) + "\n"
+                file.write(b"\n" * torn + line.encode())
         except (OSError, WinlabError) as error:
             if not self._journal_failed:
                 self._journal_failed = True

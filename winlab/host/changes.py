@@ -15,7 +15,7 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from winlab import files, locks
+from winlab import documents, files, locks
 from winlab.errors import HostError
 from winlab.events import Progress
 
@@ -81,7 +81,7 @@ class Record:
             text = self.path.read_text(encoding="utf-8")
             if not text.startswith(HEADER):
                 raise ValueError(f"It does not begin with '{HEADER.strip()}': it is empty, or not what setup wrote.")
-            return Changes.model_validate(yaml.safe_load(text) or {})
+            return Changes.model_validate(documents.from_yaml(text) or {})
         except FileNotFoundError:
             return Changes()
         except (OSError, yaml.YAMLError, ValueError) as error:  # pydantic's ValidationError is one, too

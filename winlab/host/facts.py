@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from winlab import files
+from winlab import documents, files
 from winlab.design.plan.facts import DEFAULT_RESOLVERS, HostFacts
 from winlab.errors import UsageError
 from winlab.run import find, run
@@ -38,7 +38,7 @@ def read_facts(path: Path = HOST_FILE) -> HostFacts:
         said = f"The host's facts '{path}' can't be read."
         raise UsageError(said, why=str(error), cure=cure, causes=[error]) from error
     try:
-        document = yaml.safe_load(text)
+        document = documents.from_yaml(text)
         if not isinstance(document, dict):
             raise UsageError(f"The host's facts '{path}' can't be used.", why="It is not a mapping.", cure=cure)
         return HostFacts.model_validate({**document, "recorded": True})

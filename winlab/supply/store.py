@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from winlab import files, locks, settings
+from winlab import documents, files, locks, settings
 from winlab.errors import AccessError, HostError, UsageError, WinlabError
 from winlab.events import Progress
 from winlab.run import run
@@ -217,7 +217,7 @@ class Store(Generic[Item]):
 
     def _read(self, folder: Path) -> Item | None:
         try:
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            manifest = documents.from_json((folder / "manifest.json").read_text(encoding="utf-8"))
             file = folder / str(manifest["file"])
             return self.read(folder.name, file, manifest) if file.stat().st_size == manifest["size"] else None
         except (OSError, ValueError, KeyError, TypeError):
@@ -307,7 +307,7 @@ def _discard(folder: Path) -> int:
 def _age(folder: Path) -> tuple[str, float]:
     """When an item was made, for sorting: its manifest says it; a copied or touched folder has another time."""
     try:
-        made = json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("made")
+        made = documents.from_json((folder / "manifest.json").read_text(encoding="utf-8")).get("made")
         return str(made), folder.stat().st_mtime
     except (OSError, ValueError, AttributeError):  # removed meanwhile, or damaged
         return "", 0.0

@@ -13,7 +13,6 @@ containerd selects the one that its kernel can run.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import time
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from winlab import documents
 from winlab.design import system
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
@@ -193,7 +193,7 @@ class _Pull:
                 cure="A proxy or a mirror may have altered it; try another mirror.",
             )
         try:
-            document = json.loads(bytes(body))
+            document = documents.from_json(bytes(body))
             kind = document.get("mediaType") or response.headers.get("content-type", "").partition(";")[0]
             _check_shape(document, kind)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -322,8 +322,10 @@ class _Pull:
                 if len(text) > LARGEST_DOCUMENT:
                     raise TransferError(f"The token for {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.")
         try:
-            body = json.loads(text) if answer.status_code == 200 else {}
+            body = documents.from_json(text) if answer.status_code == 200 else {}
             self.token = str(body.get("token") or body["access_token"])
+            if not (self.token.isascii() and self.token.isprintable()):
+                raise ValueError("it is no text for a header")
         except (ValueError, KeyError, AttributeError) as error:
             raise TransferError(
                 f"{urlsplit(self.url).netloc} issued no token for {self.image}.",
@@ -345,6 +347,8 @@ def _check_shape(document: dict[str, Any], kind: str) -> None:
     for part in parts:
         if not _DIGEST.fullmatch(part["digest"]) or int(part["size"]) < 0:
             raise ValueError(f"bad descriptor {part['digest']!r}")
+        if not isinstance(part.get("platform") or {}, dict) or not isinstance(part.get("urls") or [], list):
+            raise ValueError(f"bad fields in the descriptor {part['digest']!r}")
 
 
 def _choose(image: ContainerImage, entries: list[dict[str, Any]], os_build: str | None) -> list[dict[str, Any]]:
@@ -374,7 +378,7 @@ def _check_platform(image: ContainerImage, config: bytes) -> None:
     :raises TransferError: it is not.
     """
     try:
-        document = json.loads(config)
+        document = documents.from_json(config)
         platform = (document.get("os"), document.get("architecture"))
     except (ValueError, AttributeError) as error:
         raise TransferError(f"{image} is not a container image.", why="Its configuration can't be read.") from error
