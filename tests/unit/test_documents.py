@@ -30,7 +30,15 @@ def test_aliases_and_merges_have_an_end(how: str) -> None:
     "text",
     [
         *("!!bool x", "!!timestamp x", "!!int ''", "!!float ''", "!!binary x", "2026-02-30", "&a [*a]", "[" * 3000),
-        *("0x" + "f" * 5000, "1:" * 90 + "1", "a: *b", "\0", "{[a]: b}", "? {a: b}\n: c", "!!python/object:os.system x"),
+        *(
+            "0x" + "f" * 5000,
+            "1:" * 90 + "1",
+            "a: *b",
+            "\0",
+            "{[a]: b}",
+            "? {a: b}\n: c",
+            "!!python/object:os.system x",
+        ),
         *("- " * 1500, "{a: " * 2000),
     ],
 )

@@ -198,7 +198,10 @@ def forget(lab: str) -> bool:
             problems.append(error)
     if problems:
         raise together(problems)
-    (folder.path / MERGED).unlink(missing_ok=True)
+    try:
+        (folder.path / MERGED).unlink(missing_ok=True)
+    except OSError as error:
+        raise AccessError(f"'{folder.path / MERGED}' can't be removed.", why=str(error), cure=CURE) from error
     return removed
 
 
@@ -309,19 +312,26 @@ def _locked(path: Path) -> Iterator[None]:
             file.write(mine)
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        with suppress(OSError):  # then it is a stale one, which the next winlab breaks
+            lock.unlink(missing_ok=True)
 
 
 def _break_abandoned(lock: Path) -> bool:
     """Remove a lock whose winlab was killed; whether it was one. kubectl's own locks are empty and are left alone."""
     state = settings.state_dir()
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with locks.briefly(state / "kubeconfig.lock"):  # otherwise a second winlab could remove the first one's new lock
-        content = _content(lock)
-        if not content.startswith(LOCKED_BY) or not locks.is_gone(content.removeprefix(LOCKED_BY)):
-            return False
-        lock.unlink(missing_ok=True)
-        return True
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # otherwise a second winlab could remove the first one's new lock
+        with locks.briefly(state / "kubeconfig.lock"):
+            content = _content(lock)
+            if not content.startswith(LOCKED_BY) or not locks.is_gone(content.removeprefix(LOCKED_BY)):
+                return False
+            lock.unlink(missing_ok=True)
+            return True
+    except OSError as error:
+        raise AccessError(
+            f"The abandoned lock '{lock}' can't be removed.", why=str(error), cure=CURE, causes=[error]
+        ) from error
 
 
 def _pid(lock: Path) -> int | None:

@@ -130,8 +130,9 @@ def keep(
         begun = time.time()
         with images.workspace(name) as work:
             output = work / "finished" / f"image.{recipe.format}"
-            output.parent.mkdir()
-            sha256, origin = fill(output)
+            with images.writing(output.name):
+                output.parent.mkdir()
+                sha256, origin = fill(output)
             about = {"recipe": recipe.model_dump(mode="json"), "key": name, **more()}
             return images.publish(name, output, sha256, origin, time.time() - begun, about)
 
