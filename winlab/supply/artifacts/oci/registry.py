@@ -38,6 +38,7 @@ MOST_IMAGES = 50  # of an index; Windows has one for each build
 LARGEST_MANIFEST = 8 * 1024 * 1024  # the specification asks registries to accept 4 MiB
 _INDEXES = (layout.INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
+_ELSEWHERE = "Use another source of artifacts: a mirror, a bundle, or a build."
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _REFERENCE = re.compile(
     r"(?P<registry>[A-Za-z0-9.-]+(:[0-9]+)?)/(?P<name>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
@@ -140,7 +141,9 @@ class _Pull:
         if top["mediaType"] in _INDEXES:
             chosen = _choose(self.image, top["manifests"], os_build)
             if len(chosen) > MOST_IMAGES:
-                raise TransferError(f"{self.image} has {len(chosen)} images for one system; that can't be right.")
+                raise TransferError(
+                    f"{self.image} has {len(chosen)} images for one system; that can't be right.", cure=_ELSEWHERE
+                )
             manifests = [(entry, self._manifest(entry["digest"])) for entry in chosen]
         elif top["mediaType"] in _MANIFESTS:
             manifests = [(self.blobs.descriptor(top["digest"], top["mediaType"]), top)]
@@ -152,14 +155,17 @@ class _Pull:
         for entry, body in manifests:
             if body["mediaType"] not in _MANIFESTS:
                 raise TransferError(
-                    f"{self.image}: its index leads to {body['mediaType']}, not to an image ({entry['digest']})."
+                    f"{self.image}: its index leads to {body['mediaType']}, not to an image ({entry['digest']}).",
+                    cure=_ELSEWHERE,
                 )
         layers = {part["digest"]: part for _, body in manifests for part in [body["config"], *body["layers"]]}
         self.total = sum(int(part["size"]) for part in layers.values())
         check_space(target.parent, 2 * self.total)  # the blobs, and the archive made of them
         for _, body in manifests:  # small ones first: they say which platform the image is for
             if int(body["config"]["size"]) > LARGEST_DOCUMENT:
-                raise TransferError(f"The configuration of {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.")
+                raise TransferError(
+                    f"The configuration of {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.", cure=_ELSEWHERE
+                )
             self._blob(body["config"])
             _check_platform(self.image, self.blobs.path(body["config"]["digest"]).read_bytes())
         for part in layers.values():
@@ -320,7 +326,9 @@ class _Pull:
             for block in answer.iter_bytes():
                 text += block
                 if len(text) > LARGEST_DOCUMENT:
-                    raise TransferError(f"The token for {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.")
+                    raise TransferError(
+                        f"The token for {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.", cure=_ELSEWHERE
+                    )
         try:
             body = documents.from_json(text) if answer.status_code == 200 else {}
             self.token = str(body.get("token") or body["access_token"])
