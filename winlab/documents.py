@@ -31,7 +31,7 @@ class _Loader(yaml.SafeLoader):
         alias = isinstance(self.peek_event(), yaml.AliasEvent)  # type: ignore[no-untyped-call]
         begin = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         self._depth += 1
-        node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         if node is None:
             return None
@@ -60,7 +60,7 @@ def from_yaml(text: str | bytes) -> Any:
     :raises yaml.YAMLError: it is no YAML, or stands for more than a document of winlab's can be. No other error.
     """
     try:
-        value = _Loader(text).get_single_data()  # type: ignore[no-untyped-call]
+        value = _Loader(text).get_single_data()
         _check_numbers(value, set())
     except yaml.YAMLError:
         raise
@@ -75,7 +75,7 @@ def nodes(text: str | bytes) -> yaml.Node | None:
     :raises yaml.YAMLError: as :func:`from_yaml`.
     """
     try:
-        root: yaml.Node | None = _Loader(text).get_single_node()  # type: ignore[no-untyped-call]
+        root: yaml.Node | None = _Loader(text).get_single_node()
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise yaml.YAMLError(f"it can't be read ({type(error).__name__})") from error
     return root

@@ -14,9 +14,9 @@ from typing import Any
 
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
-from jinja2.exceptions import TemplateAssertionError
+from jinja2.exceptions import SecurityError, TemplateAssertionError
 from jinja2.runtime import Context, markup_join, str_join
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 BUDGET = 2_000_000  # of a whole rendering; winlab's own template takes some 20,000
