@@ -3,6 +3,8 @@
 # make check             formatting, linting, types, and import layers
 # make test-unit         a minute; no root, no network
 # make test-powershell   the scripts for Windows in a real PowerShell engine; a minute
+# make test-fuzz         spoilt inputs for every parser, another sample each day (FUZZ_SEED=... repeats one)
+# make fuzz              the same for ten minutes (FUZZ_SECONDS=..., SEED=..., PARSER=..., REPLAY=file)
 # make test-integration  real libvirt, OVN and guests; needs root
 # make setup             the virtual environment and the host's services alone
 # make clean             labs, host services and the virtual environment go; packages and cached images stay
@@ -17,10 +19,11 @@ WINLAB := $(CURDIR)/$(BIN)/winlab
 AS_MEMBER := $(shell [ "$$(id -u)" = 0 ] || id -nG | grep -qw libvirt || echo sg libvirt -c)
 SPEC ?= 1-1-1
 UNTIL ?= cluster
+FUZZ_SECONDS ?= 600
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-unit test-powershell test-integration check setup clean
+.PHONY: help lab test test-unit test-fuzz fuzz test-powershell test-integration check setup clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' $(firstword $(MAKEFILE_LIST))
@@ -48,10 +51,16 @@ test-unit: $(VENV)/.installed
 test-powershell: $(VENV)/.installed
 	$(BIN)/pytest --timeout 300 tests/powershell
 
+test-fuzz: $(VENV)/.installed
+	$(BIN)/pytest --timeout 300 tests/fuzz
+
+fuzz: $(VENV)/.installed
+	$(BIN)/python tests/fuzz/run.py --seconds "$(FUZZ_SECONDS)" --seed "$(SEED)" --parser "$(PARSER)" $(if $(REPLAY),--replay "$(REPLAY)")
+
 test-integration: $(VENV)/.installed
 	$(SUDO) env CI="$(CI)" $(BIN)/pytest --durations=25 tests/integration
 
-test: check test-unit test-powershell test-integration
+test: check test-unit test-fuzz test-powershell test-integration
 
 clean:
 	-[ ! -x "$(WINLAB)" ] || $(SUDO) "$(WINLAB)" host teardown --force

@@ -60,7 +60,7 @@ def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:
 
     :raises OSError: it can't be read or written.
     """
-    if path.exists() and path.read_text(encoding="utf-8") == text and path.stat().st_mode & 0o777 == mode:
+    if path.exists() and path.read_bytes() == text.encode() and path.stat().st_mode & 0o777 == mode:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text, mode=mode)

@@ -82,7 +82,7 @@ class LabFolder:
         """
         path = self.path / "credentials.json"
         try:
-            return Credentials.model_validate_json(path.read_text())
+            return Credentials.model_validate_json(path.read_bytes())
         except FileNotFoundError as error:
             raise NotFoundError(
                 f"The credentials of the lab '{self.lab}' are not in this account.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from winlab import documents
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.addon import Object, registry
 from winlab.design.plan.model import Plan
@@ -31,8 +32,15 @@ def read(kubectl: Kubectl) -> dict[str, Any]:
     """
     words = ("get", "configmap", NAME, f"--namespace={NAMESPACE}", "--ignore-not-found", "--output=json")
     config_map = kubectl.run(*words).strip()
-    data: dict[str, str] = (json.loads(config_map).get("data") or {}) if config_map else {}
-    return {name: _settings(name, text) for name, text in data.items()}
+    try:
+        data = dict(documents.from_json(config_map).get("data") or {}) if config_map else {}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ClusterError(
+            f"The cluster's record of its add-ons, the ConfigMap '{NAME}' in {NAMESPACE}, can't be read.",
+            why=str(error),
+            cure="Run the lab's create command again: it writes it anew.",
+        ) from error
+    return {name: _settings(name, str(text)) for name, text in data.items()}
 
 
 def _settings(name: str, text: str) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from winlab import documents
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.checks import pods
 from winlab.checks.access import Access
@@ -252,7 +252,7 @@ def _goes(kubectl: Kubectl, progress: Progress, stall: float) -> bool:
         namespace = kubectl.run("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=json").strip()
         if not namespace:
             return Met(None)
-        seen.update(signs([json.loads(namespace)]))
+        seen.update(signs([documents.from_json(namespace)]))
         return Waiting(f"waiting until the namespace {NAMESPACE} is gone", len(seen))
 
     try:

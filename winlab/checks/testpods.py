@@ -9,12 +9,12 @@ k8s.io/kubernetes.
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 from urllib.parse import urlencode
 
+from winlab import documents
 from winlab.checks import pods
 from winlab.checks.access import Access
 from winlab.checks.model import CheckFailed, is_standin, said
@@ -180,7 +180,7 @@ class TestPods:
         again = _dial_path("127.0.0.1", "echo?" + urlencode({"msg": piece}), CHUNKS)
         answer = self.persist(lambda: self._dial(source, address, again))
         try:
-            came = json.loads(answer).get("responses", [])
+            came = documents.from_json(answer).get("responses", [])
         except ValueError as error:
             raise CheckFailed(f"only {len(answer)} of {CHUNK * CHUNKS} bytes arrived") from error
         if len(came) != CHUNKS:
@@ -241,7 +241,7 @@ class TestPods:
                 raise CheckFailed(f"{source} can't resolve {host}") from failed
             raise
         try:
-            result = json.loads(answer)
+            result = documents.from_json(answer)
         except ValueError as error:
             raise CheckFailed(f"{source} did not answer like agnhost: {answer[:80]}") from error
         if result.get("errors") or not result.get("responses"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from winlab import documents
 from winlab.checks.access import Access
 from winlab.checks.model import CheckFailed
 from winlab.design.contract import ServiceFacts, WindowsFacts, WindowsStatus
@@ -46,7 +46,7 @@ def kernel(access: Access, tag: Tag) -> dict[str, Any]:
     encoded = base64.b64encode(KERNEL_SCRIPT.encode("utf-16-le")).decode()
     output = access.execute(tag, ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded])
     try:
-        report = json.loads(output.strip().splitlines()[-1])
+        report = documents.from_json(output.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
         raise CheckFailed(f"PowerShell printed: {output.strip()[:200] or 'nothing'}") from error
     return dict(report)

@@ -19,12 +19,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from winlab import files, settings
+from winlab import documents, files, settings
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.engine.step import Step
 from winlab.events import Progress
 
 KEPT = 9  # of each kind
+LONGEST = 1e8  # seconds: three years
 SHORTEST = 1.0  # seconds: anything quicker needs no forecast
 
 Times = dict[str, dict[str, dict[str, list[float]]]]  # accelerator -> kind -> class -> seconds
@@ -71,10 +72,10 @@ class Durations:
 
     def _read(self) -> Times:
         try:
-            recorded = json.loads(self._path.read_text(encoding="utf-8"))
+            recorded = documents.from_json(self._path.read_text(encoding="utf-8"))
             return {
                 accelerator: {
-                    kind: {of: [float(seconds) for seconds in times] for of, times in classes.items()}
+                    kind: {of: [_seconds(one) for one in times] for of, times in classes.items()}
                     for kind, classes in kinds.items()
                 }
                 for accelerator, kinds in recorded.items()
@@ -82,6 +83,16 @@ class Durations:
             }
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
+
+
+def _seconds(value: object) -> float:
+    """A number of seconds; a damaged file may have anything.
+
+    :raises ValueError, TypeError: it is none.
+    """
+    if not isinstance(value, int | float) or not 0 <= value < LONGEST:
+        raise ValueError(f"{value!r} is no number of seconds")
+    return float(value)
 
 
 class Forecast:

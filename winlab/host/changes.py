@@ -15,7 +15,7 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from winlab import files, locks
+from winlab import documents, files, locks
 from winlab.errors import HostError
 from winlab.events import Progress
 
@@ -81,7 +81,7 @@ class Record:
             text = self.path.read_text(encoding="utf-8")
             if not text.startswith(HEADER):
                 raise ValueError(f"It does not begin with '{HEADER.strip()}': it is empty, or not what setup wrote.")
-            return Changes.model_validate(yaml.safe_load(text) or {})
+            return Changes.model_validate(documents.from_yaml(text) or {})
         except FileNotFoundError:
             return Changes()
         except (OSError, yaml.YAMLError, ValueError) as error:  # pydantic's ValidationError is one, too
@@ -93,11 +93,22 @@ class Record:
             ) from error
 
     def save(self) -> None:
-        """Write the record, whole or not at all, to the disk: a power cut must not lose what was changed after it."""
+        """Write the record, whole or not at all, to the disk: a power cut must not lose what was changed after it.
+
+        :raises HostError: it can't be written.
+        """
         words = self.changes.model_dump(exclude_defaults=True)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_atomic(self.path, HEADER + yaml.safe_dump(words), mode=0o644, durable=True)
-        files.sync(self.path.parent)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            files.write_atomic(self.path, HEADER + yaml.safe_dump(words), mode=0o644, durable=True)
+            files.sync(self.path.parent)
+        except OSError as error:
+            raise HostError(
+                f"The record of what winlab changes on this host, '{self.path}', can't be written.",
+                why=str(error),
+                cure="Free some space, or make the file system writable. Then run the same command again.",
+                causes=[error],
+            ) from error
 
     def add(self, field: str, value: str) -> None:
         """Add *value* to the list *field*, once."""

@@ -13,9 +13,9 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from winlab import files
+from winlab import documents, files
 from winlab.design.plan.facts import DEFAULT_RESOLVERS, HostFacts
-from winlab.errors import UsageError
+from winlab.errors import HostError, UsageError
 from winlab.run import find, run
 from winlab.settings import HOST_FILE
 
@@ -38,7 +38,7 @@ def read_facts(path: Path = HOST_FILE) -> HostFacts:
         said = f"The host's facts '{path}' can't be read."
         raise UsageError(said, why=str(error), cure=cure, causes=[error]) from error
     try:
-        document = yaml.safe_load(text)
+        document = documents.from_yaml(text)
         if not isinstance(document, dict):
             raise UsageError(f"The host's facts '{path}' can't be used.", why="It is not a mapping.", cure=cure)
         return HostFacts.model_validate({**document, "recorded": True})
@@ -62,10 +62,21 @@ def _line(text: str, place: tuple[int | str, ...]) -> int:
 
 
 def write_facts(facts: HostFacts, path: Path = HOST_FILE) -> None:
-    """Write the facts, readable by everybody, whole or not at all."""
+    """Write the facts, readable by everybody, whole or not at all.
+
+    :raises HostError: they can't be written.
+    """
     words = facts.model_dump(exclude={"recorded"})
     text = "# Written by 'winlab host setup'. Read by every winlab command.\n" + yaml.safe_dump(words, sort_keys=False)
-    files.replace_text(path, text)
+    try:
+        files.replace_text(path, text)
+    except OSError as error:
+        raise HostError(
+            f"The host's facts '{path}' can't be written.",
+            why=str(error),
+            cure="Free some space, or make the file system writable. Then run the same command again.",
+            causes=[error],
+        ) from error
 
 
 def parse_resolvers(text: str) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from winlab import files
+from winlab import documents, files
 from winlab.adapters.kube import existing, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
@@ -154,7 +154,7 @@ def chosen(path: Path, context: str, lab: str) -> str:
     :raises UsageError: the file is not a kubeconfig, or has no such context.
     """
     try:
-        config = yaml.safe_load(path.expanduser().read_text(encoding="utf-8"))
+        config = documents.from_yaml(path.expanduser().read_text(encoding="utf-8"))
         names = [str(row["name"]) for row in config["contexts"]]
         name = context or str(config.get("current-context") or "")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
@@ -285,7 +285,7 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
     for tag in tags:
         try:
             text = kubectl.run("get", "node", tag.node, "--ignore-not-found", "--output=yaml")
-            row = yaml.safe_load(text)
+            row = documents.from_yaml(text)
             if row is None:
                 continue
             if not _is_ours(row, tag):

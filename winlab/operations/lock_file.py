@@ -33,7 +33,7 @@ from typing import Any, Literal, TypeAlias
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from winlab import __version__, files
+from winlab import __version__, documents, files
 from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.model import Plan
@@ -207,7 +207,7 @@ def read(path: Path) -> Lock:
     :raises UsageError: this winlab does not recognise it as a lock file.
     """
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = documents.from_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise NotFoundError(f"There is no '{path}'.", cure="'winlab lock' with the same options writes it.") from error
     except (OSError, ValueError, yaml.YAMLError) as error:

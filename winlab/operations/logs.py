@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from winlab import documents
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
@@ -97,7 +97,7 @@ def _conditions(kubectl: Kubectl, node: str) -> list[str]:
         return ["It is not in the cluster."]
     return [
         f"{row['type']}={row['status']} {row.get('reason', '')}: {row.get('message', '')}"
-        for row in diagnose.conditions(json.loads(node_json))
+        for row in diagnose.conditions(documents.from_json(node_json))
     ]
 
 

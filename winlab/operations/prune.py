@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from winlab.adapters.vm import domains
@@ -45,7 +45,11 @@ def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
     newest = {one.image.recipe.name: one.image.key for one in golden_cache.entries()}  # which comes last
     kept.update(newest.values())
     freed = cache.prune(kept)
-    with suppress(HostError), site.storage() as (conn, pool):  # a host without libvirt has no volumes to prune
+    with ExitStack() as opened:
+        try:
+            conn, pool = opened.enter_context(site.storage())
+        except HostError:  # a host without libvirt has no volumes to prune
+            return freed
         _prune_pool(pool, partial(domains.files, conn), waiting=_one_waits(conn))
     return freed
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from winlab import files
+from winlab import documents, files
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
@@ -182,7 +182,7 @@ def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, 
             lease = kubectl.run("get", "lease", name, *where).strip()
             if not lease:
                 return Met("")  # it has not joined: nothing to wait for
-            renewed = str(json.loads(lease)["spec"].get("renewTime", ""))
+            renewed = str(documents.from_json(lease)["spec"].get("renewTime", ""))
             renewals = min(2, renewals + (bool(last) and renewed != last))
             last = renewed
             node: dict[str, Any] = kubectl.get("node", name)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from winlab import data
+from winlab import data, documents
 from winlab import run as commands
 from winlab.adapters import traces
 from winlab.adapters.guests.scripts import NodeScripts
@@ -134,7 +134,7 @@ class _Build:
         return True
 
     def _facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = json.loads(self.note.read_text(encoding="utf-8"))
+        facts: dict[str, Any] = documents.from_json(self.note.read_text(encoding="utf-8"))
         return facts
 
     def seal(self, progress: Progress) -> None:

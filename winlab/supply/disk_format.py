@@ -7,11 +7,11 @@ Fields are those of https://gitlab.com/qemu-project/qemu/-/blob/master/docs/inte
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 from typing import Literal
 
+from winlab import documents
 from winlab.errors import UsageError
 from winlab.run import CommandError, run
 
@@ -71,8 +71,8 @@ def _ask(path: Path, source: str) -> None:
     limits = ["prlimit", f"--as={MEMORY}", f"--cpu={SECONDS}"]
     try:
         text = run([*limits, "qemu-img", "info", "--output=json", "-f", "qcow2", path.absolute()], timeout=4 * SECONDS)
-        told = json.loads(text.stdout)
-        kind, data = told["format"], told.get("format-specific", {}).get("data", {})
+        told = documents.from_json(text.stdout)
+        kind, data = told["format"], dict(told.get("format-specific", {}).get("data", {}))
     except (CommandError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = error.why if isinstance(error, CommandError) else f"qemu-img's answer can't be read: {error}"
         raise _refused(source, why) from error

@@ -14,6 +14,7 @@ import errno
 import hashlib
 import ipaddress
 import json
+import re
 import shutil
 import ssl
 import time
@@ -25,6 +26,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from winlab import documents
 from winlab.design.catalog.recipes import Download
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
@@ -50,8 +52,13 @@ def rewrite(url: str, mirror: str | None) -> str | Path:
     scheme = urlsplit(mirror).scheme
     if scheme in ("http", "https"):
         return mirror.rstrip("/") + path
-    folder = Path(mirror).expanduser()
-    if not folder.is_dir():
+    folder = Path(mirror)
+    try:
+        folder = folder.expanduser()
+        usable = folder.is_dir()
+    except (OSError, RuntimeError, ValueError):  # a name without end, somebody unknown's home, a NUL
+        usable = False
+    if not usable:
         raise UsageError(
             f"The mirror '{mirror}' can't be used.",
             why="It is neither an http or https URL nor an existing folder.",
@@ -79,7 +86,10 @@ def check_mirror(mirror: str) -> None:
 
 def is_open_to_others(mirror: str | None) -> bool:
     """Whether others on the network can alter what a mirror sends: plain http, unless from this host itself."""
-    parts = urlsplit(mirror or "")
+    try:
+        parts = urlsplit(mirror or "")
+    except ValueError:
+        return False  # it can't be used at all: check_mirror says so
     if parts.scheme != "http":
         return False
     try:
@@ -278,7 +288,7 @@ class _Transfer:
     def _validator(self) -> str | None:
         """The strong ETag or date of what has arrived ("" if the server gave none); None if from elsewhere."""
         try:
-            notes = json.loads(self._notes.read_text(encoding="utf-8"))
+            notes = documents.from_json(self._notes.read_text(encoding="utf-8"))
             return str(notes["validator"]) if notes["url"] == self.url else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -335,7 +345,8 @@ class _Transfer:
 
     def _receive(self, response: httpx.Response) -> None:
         have = self.digests.size
-        length = int(response.headers["content-length"]) if "content-length" in response.headers else None
+        told_length = response.headers.get("content-length", "")
+        length = int(told_length) if re.fullmatch("[0-9]{1,18}", told_length) else None
         total = have + length if length is not None else self.download.size
         if self.download.size is not None and total != self.download.size:
             raise TransferError(

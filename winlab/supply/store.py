@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from winlab import files, locks, settings
+from winlab import documents, files, locks, settings
 from winlab.errors import AccessError, HostError, UsageError, WinlabError
 from winlab.events import Progress
 from winlab.run import run
@@ -65,13 +65,16 @@ class Store(Generic[Item]):
 
     def entries(self) -> list[Item]:
         """All items, sorted by age (oldest first)."""
-        folders = sorted(self.folder(self.finished).iterdir(), key=_age)
+        with self.writing(self.finished):
+            folders = sorted(self.folder(self.finished).iterdir(), key=_age)
         return [item for folder in folders if (item := self._read(folder)) is not None]
 
     @contextmanager
     def locked(self, key: str, progress: Progress, doing: str) -> Iterator[None]:
         """Hold the lock of *key*; whoever has to wait for it says what the other is *doing* (:func:`locks.held`)."""
-        with locks.held(self._lock(_checked(key)), progress, doing):
+        with ExitStack() as held:
+            with self.writing("a lock"):
+                held.enter_context(locks.held(self._lock(_checked(key)), progress, doing))
             yield
 
     @contextmanager
@@ -83,7 +86,7 @@ class Store(Generic[Item]):
         """
         with ExitStack() as held:
             # A folder that is not locked yet must not be mistaken for a leftover.
-            with locks.briefly(self._lock("staging")), self.writing("a work folder"):
+            with self.writing("a work folder"), locks.briefly(self._lock("staging")):
                 staging = self.folder("staging")
                 if key is None:
                     folder = Path(tempfile.mkdtemp(dir=staging))
@@ -160,7 +163,7 @@ class Store(Generic[Item]):
     def sweep(self) -> int:
         """Remove the work of processes that have ended; the freed bytes. What can't be removed yet stays."""
         freed = 0
-        with locks.briefly(self._lock("staging")):
+        with self.writing("the work folders"), locks.briefly(self._lock("staging")):
             for folder in self.folder("staging").iterdir():
                 # missing: its owner has just finished; not ours: its owner is at work
                 with suppress(OSError), locks.folder(folder) as mine:
@@ -217,7 +220,7 @@ class Store(Generic[Item]):
 
     def _read(self, folder: Path) -> Item | None:
         try:
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            manifest = documents.from_json((folder / "manifest.json").read_text(encoding="utf-8"))
             file = folder / str(manifest["file"])
             return self.read(folder.name, file, manifest) if file.stat().st_size == manifest["size"] else None
         except (OSError, ValueError, KeyError, TypeError):
@@ -225,7 +228,7 @@ class Store(Generic[Item]):
 
     def _remove_idle(self, path: Path) -> int | None:
         """Remove an entry or a download, unless another winlab is at its key."""
-        with locks.attempt(self._lock(path.name.partition(".")[0])) as mine:
+        with self.writing(path.name), locks.attempt(self._lock(path.name.partition(".")[0])) as mine:
             return remove(path) if mine else None
 
 
@@ -307,7 +310,7 @@ def _discard(folder: Path) -> int:
 def _age(folder: Path) -> tuple[str, float]:
     """When an item was made, for sorting: its manifest says it; a copied or touched folder has another time."""
     try:
-        made = json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("made")
+        made = documents.from_json((folder / "manifest.json").read_text(encoding="utf-8")).get("made")
         return str(made), folder.stat().st_mtime
     except (OSError, ValueError, AttributeError):  # removed meanwhile, or damaged
         return "", 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import struct
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +52,9 @@ def opened(path: Path, *, packed: bool = False) -> Iterator[tarfile.TarFile]:
 @contextmanager
 def over(file: BinaryIO) -> Iterator[tarfile.TarFile]:
     """As :func:`opened`, for an open file, which stays open."""
-    with tarfile.open(fileobj=limited(file), mode="r:") as archive:
+    with _told():
+        archive = tarfile.open(fileobj=limited(file), mode="r:")  # noqa: SIM115 - closed below
+    with archive:
         yield archive
 
 
@@ -65,9 +68,29 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
     :raises tarfile.TarError: the archive is damaged, has too many members, or one with holes, which has no end.
     """
-    for number, member in enumerate(archive):
+    number = 0
+    while (member := following(archive)) is not None:
         if number == MOST_MEMBERS:
             raise tarfile.ReadError(f"it has more than {MOST_MEMBERS:,} members")
         if member.issparse():
             raise tarfile.ReadError(f"'{member.name}' is a sparse file")
         yield member
+        number += 1
+
+
+def following(archive: tarfile.TarFile) -> tarfile.TarInfo | None:
+    """The next member; None after the last.
+
+    :raises tarfile.TarError: the archive is damaged.
+    """
+    with _told():
+        return archive.next()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn what :mod:`tarfile` raises for odd headers (a size that is no number, a huge offset) into its own error."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error) as error:
+        raise tarfile.ReadError(f"a header can't be read ({type(error).__name__}: {error})") from error

@@ -16,7 +16,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from winlab import stopping
+from winlab import documents, stopping
 from winlab.adapters.guests import base, systems
 from winlab.adapters.guests.connect import connect
 from winlab.design.contract import Call, R
@@ -171,7 +171,7 @@ class NodeScripts:
             )
             raise _NoScriptError(error) if self._ways.is_missing(code) else error
         try:
-            result = json.loads(pending[0])
+            result = documents.from_json(pending[0])
         except (IndexError, ValueError, RecursionError) as error:
             raise GuestError(f"'{script}' in '{self.tag.node}' ended without a result.", why=_last(out)) from error
         if not isinstance(result, dict):

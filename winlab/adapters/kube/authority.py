@@ -10,6 +10,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from winlab import documents
 from winlab.errors import UsageError
 
 
@@ -19,7 +20,7 @@ def authority(path: Path) -> str:
     :raises UsageError: the file is not a kubeconfig, or does not name an authority.
     """
     try:
-        cluster = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]
+        cluster = documents.from_yaml(path.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
         return base64.b64decode(cluster["certificate-authority-data"]).decode()
     except (LookupError, TypeError, AttributeError, ValueError, OSError, yaml.YAMLError) as error:
         raise UsageError(f"'{path}' does not name the certificate authority of its cluster.", why=str(error)) from error

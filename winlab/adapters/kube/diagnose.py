@@ -22,8 +22,15 @@ def is_ready(node: dict[str, Any]) -> bool:
 
 def conditions(node: dict[str, Any]) -> list[dict[str, str]]:
     """A Node object's conditions."""
-    rows: list[dict[str, str]] = node.get("status", {}).get("conditions", [])
-    return rows
+    rows = _rows(node, "conditions")
+    return [row for row in rows if "type" in row and "status" in row]
+
+
+def _rows(node: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """A list of objects in a Node's status. A cluster made elsewhere may send anything there."""
+    status = node.get("status")
+    rows = status.get(name) if isinstance(status, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def brief(node: dict[str, Any]) -> str:
@@ -40,7 +47,8 @@ def signs(node: dict[str, Any]) -> frozenset[str]:
     The times of its reports don't count: a kubelet that reports the same for ever makes no progress.
     """
     rows = {f"{row['type']}={row['status']} {row.get('reason')} {row.get('message')}" for row in conditions(node)}
-    images = {name for row in node.get("status", {}).get("images", []) for name in row.get("names") or []}
+    named = [row.get("names") for row in _rows(node, "images")]
+    images = {str(name) for names in named if isinstance(names, list) for name in names}
     return frozenset(rows | images)
 
 

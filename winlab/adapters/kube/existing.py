@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
-import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from winlab import documents
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
 from winlab.design.cni.model import AllObjects, Answer, Question, Unreadable
@@ -155,12 +155,14 @@ def _version(kubectl: Kubectl) -> str:
             cure="Check that this host reaches the server in the kubeconfig, and that its credentials are still valid.",
         ) from error
     try:
-        full = str(json.loads(answer)["serverVersion"]["gitVersion"])
+        full = str(documents.from_json(answer)["serverVersion"]["gitVersion"])
     except (ValueError, KeyError, TypeError) as error:
         raise ClusterError("The API server does not report its version.", why=repr(error)) from error
     match = VERSION.match(full)
     if match is None:
-        raise ClusterError(f"The API server reports the version '{full}', which winlab can't parse.")
+        raise ClusterError(
+            "The API server reports a version that winlab can't parse.", why=f"It is '{full[:100]}', not like v1.36.3."
+        )
     return match[0]
 
 
@@ -183,7 +185,7 @@ def _document(kubectl: Kubectl, namespace: str, name: str, key: str) -> dict[str
     words = ("get", "configmap", name, f"--namespace={namespace}", "--ignore-not-found", "--output=json")
     config_map = kubectl.run(*words).strip()
     try:
-        document = yaml.safe_load(json.loads(config_map)["data"][key]) if config_map else None
+        document = documents.from_yaml(documents.from_json(config_map)["data"][key]) if config_map else None
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         raise ClusterError(f"The ConfigMap '{name}' in {namespace} can't be parsed.", why=repr(error)) from error
     if not isinstance(document, dict):

@@ -20,12 +20,12 @@ from typing import Any
 
 import yaml
 
-from winlab import locks, settings
+from winlab import documents, locks, settings
 from winlab.adapters.kube import reduced, yamltext
 from winlab.adapters.kube.reduced import Identity
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError, together
 from winlab.files import write_atomic
-from winlab.lab_folder import LabFolder
+from winlab.lab_folder import CURE, LabFolder
 
 LISTS = ("clusters", "users", "contexts")
 CURRENT = "current-context"
@@ -67,7 +67,7 @@ def named(lab: str, cluster: dict[str, Any], user: dict[str, Any]) -> str:
 def direct(path: Path) -> list[str]:
     """The hosts and networks that a kubeconfig's cluster is reached at without a proxy; empty if it does not say."""
     try:
-        cluster = yaml.safe_load(path.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
+        cluster = documents.from_yaml(path.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
         rows = [row["extension"] for row in cluster.get("extensions") or [] if row["name"] == DIRECT]
         return [str(one) for row in rows for one in row]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
@@ -104,7 +104,7 @@ def merge(path: Path, own: str, lab: str, *, use: bool) -> None:
     :raises ConflictError: it has a context of that name that winlab did not make, or another program has it locked.
     :raises AccessError: it can't be written.
     """
-    mine = yaml.safe_load(own)
+    mine = documents.from_yaml(own)
     with _locked(path):
         text, config = _read(path)
         _refuse_foreign(path, config, lab)
@@ -127,8 +127,11 @@ def unmerge(path: Path, lab: str) -> bool:
     :raises ConflictError: another program has it locked.
     :raises AccessError: it can't be written.
     """
-    if not path.exists():
-        return False
+    try:
+        if not path.exists():
+            return False
+    except OSError as error:
+        raise _not_written(path, error) from error
     with _locked(path):
         text, config = _read(path)
         wanted = config if _is_foreign(config, lab) else _without(config, lab)
@@ -166,6 +169,13 @@ def read(folder: LabFolder) -> str:
     """
     try:
         return folder.kubeconfig.read_text(encoding="utf-8")
+    except ValueError as error:  # not UTF-8
+        raise WinlabError(
+            f"The kubeconfig of the lab '{folder.lab}' is damaged.",
+            why=str(error),
+            cure="Remove it, and run the lab's create command again: it fetches it anew.",
+            evidence=str(folder.kubeconfig),
+        ) from error
     except OSError as error:
         raise NotFoundError(
             f"The lab '{folder.lab}' has no kubeconfig in this account.",
@@ -188,7 +198,10 @@ def forget(lab: str) -> bool:
             problems.append(error)
     if problems:
         raise together(problems)
-    (folder.path / MERGED).unlink(missing_ok=True)
+    try:
+        (folder.path / MERGED).unlink(missing_ok=True)
+    except OSError as error:
+        raise AccessError(f"'{folder.path / MERGED}' can't be removed.", why=str(error), cure=CURE) from error
     return removed
 
 
@@ -204,30 +217,38 @@ def _note(folder: LabFolder, paths: list[Path]) -> None:
 
 def _noted(folder: LabFolder) -> list[Path]:
     try:
-        return [Path(entry) for entry in json.loads((folder.path / MERGED).read_text(encoding="utf-8"))]
+        entries = [str(entry) for entry in documents.from_json((folder.path / MERGED).read_text(encoding="utf-8"))]
+        if any("\0" in entry or not Path(entry).is_absolute() for entry in entries):
+            raise ValueError("these are no paths")
+        return [Path(entry) for entry in entries]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (ValueError, TypeError):
         return files()  # the note is damaged: look where a merge would write now
+    except OSError as error:
+        raise AccessError(f"'{folder.path / MERGED}' can't be read.", why=str(error), cure=CURE) from error
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        config = yaml.safe_load(text)
+        config = documents.from_yaml(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"The kubeconfig '{path}' can't be read; it was not changed.", why=str(error)) from error
     if config is None:
         config = {}
     fine = isinstance(config, dict) and all(
-        isinstance(config.get(key) or [], list) and all(isinstance(row, dict) for row in config.get(key) or [])
-        for key in LISTS
+        isinstance(config.get(key) or [], list) and all(_is_row(row) for row in config.get(key) or []) for key in LISTS
     )
     if not fine or config.get("kind", "Config") != "Config":
         raise UsageError(
             f"'{path}' is not a kubeconfig; it was not changed.", cure="Name another file in the variable KUBECONFIG."
         )
     return text, {"apiVersion": "v1", "kind": "Config", **config}
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("context") or {}, dict)
 
 
 def _mine(config: dict[str, Any], key: str, lab: str) -> list[dict[str, Any]]:
@@ -291,19 +312,26 @@ def _locked(path: Path) -> Iterator[None]:
             file.write(mine)
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        with suppress(OSError):  # then it is a stale one, which the next winlab breaks
+            lock.unlink(missing_ok=True)
 
 
 def _break_abandoned(lock: Path) -> bool:
     """Remove a lock whose winlab was killed; whether it was one. kubectl's own locks are empty and are left alone."""
     state = settings.state_dir()
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with locks.briefly(state / "kubeconfig.lock"):  # otherwise a second winlab could remove the first one's new lock
-        content = _content(lock)
-        if not content.startswith(LOCKED_BY) or not locks.is_gone(content.removeprefix(LOCKED_BY)):
-            return False
-        lock.unlink(missing_ok=True)
-        return True
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # otherwise a second winlab could remove the first one's new lock
+        with locks.briefly(state / "kubeconfig.lock"):
+            content = _content(lock)
+            if not content.startswith(LOCKED_BY) or not locks.is_gone(content.removeprefix(LOCKED_BY)):
+                return False
+            lock.unlink(missing_ok=True)
+            return True
+    except OSError as error:
+        raise AccessError(
+            f"The abandoned lock '{lock}' can't be removed.", why=str(error), cure=CURE, causes=[error]
+        ) from error
 
 
 def _pid(lock: Path) -> int | None:

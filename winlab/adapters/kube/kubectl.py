@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from winlab import run
+from winlab import documents, run
 from winlab.adapters.kube import kubeconfig as kubeconfigs
 from winlab.errors import ClusterError, NotFoundError
 from winlab.lab_folder import LabFolder
@@ -109,9 +108,15 @@ class Kubectl:
     def get(self, *words: str) -> Any:
         """What ``kubectl get ... --output json`` returns.
 
-        :raises ClusterError: it failed.
+        :raises ClusterError: it failed, or what the API server sent is no object.
         """
-        return json.loads(self.run("get", *words, "--output=json"))
+        try:
+            answer = documents.from_json(self.run("get", *words, "--output=json"))
+        except ValueError as error:
+            raise _no_object(words, str(error)) from error
+        if not isinstance(answer, dict):
+            raise _no_object(words, f"It is a {type(answer).__name__}.")
+        return answer
 
     def apply(self, objects: Sequence[dict[str, Any]]) -> None:
         """Apply objects with server-side apply. Safe to repeat.
@@ -147,3 +152,11 @@ class Kubectl:
         except ClusterError as error:
             return frozenset(line for line in error.why.splitlines() if line.startswith(("[+]", "[-]")))
         return None
+
+
+def _no_object(words: Sequence[str], why: str) -> ClusterError:
+    return ClusterError(
+        f"What the API server sent for 'kubectl get {' '.join(words)}' is no object of Kubernetes.",
+        why=why,
+        cure="Run it again. If it stays so, something other than the lab's API server answers.",
+    )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 from cryptography import x509
 
+from winlab import documents
 from winlab.adapters.kube import authority
 from winlab.errors import GuestError, UsageError
 
@@ -48,7 +49,7 @@ def identity(admin: str, node: str) -> Identity:
     :raises GuestError: it has anything that kubeadm does not write.
     """
     try:
-        whole = _mapping(yaml.safe_load(admin), TOP, "it")
+        whole = _mapping(documents.from_yaml(admin), TOP, "it")
         (cluster,), (user,) = (_rows(whole, key) for key in ("clusters", "users"))
         cluster = _mapping(cluster.get("cluster"), {"server", CA}, "its cluster")
         user = _mapping(user.get("user"), {CERTIFICATE, KEY}, "its user")
@@ -73,7 +74,7 @@ def harmless(own: str, lab: str) -> str:
     :raises UsageError: it has.
     """
     try:
-        whole = _mapping(yaml.safe_load(own), TOP, "it")
+        whole = _mapping(documents.from_yaml(own), TOP, "it")
         for row in _rows(whole, "clusters"):
             _mapping(row.get("cluster"), CLUSTER, "its cluster")
         for row in _rows(whole, "users"):

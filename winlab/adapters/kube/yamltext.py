@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from winlab import documents
+
 
 def edit(text: str, wanted: dict[str, Any]) -> str:
     """*text*, changed so that it reads as *wanted*.
@@ -19,7 +21,7 @@ def edit(text: str, wanted: dict[str, Any]) -> str:
     """
     try:
         changed = _edit(text, wanted)
-        if yaml.safe_load(changed) == wanted:
+        if documents.from_yaml(changed) == wanted:
             return changed
     except (yaml.YAMLError, _OtherLayoutError):
         pass
@@ -31,10 +33,12 @@ class _OtherLayoutError(Exception):
 
 
 def _edit(text: str, wanted: dict[str, Any]) -> str:
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    root = documents.nodes(text)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         raise _OtherLayoutError
-    before = yaml.safe_load(text)
+    before = documents.from_yaml(text)
+    if {key.value for key, _ in root.value} != set(before):  # keys that are no plain words, or twice there
+        raise _OtherLayoutError
     lines = [line if line.endswith("\n") else f"{line}\n" for line in text.splitlines(keepends=True)]
     changed = [(key, value) for key, value in root.value if wanted.get(key.value) != before[key.value]]
     for key, node in reversed(changed):  # backwards, so that earlier line numbers stay valid

@@ -12,8 +12,12 @@ def signature(ppm: bytes) -> bytes:
     fields = ppm.split(maxsplit=4)
     if len(fields) < 4 or fields[0] != b"P6" or fields[3] != b"255":
         return b""
+    if not all(number.isdigit() and len(number) < 6 for number in fields[1:3]):
+        return b""
     width, height = int(fields[1]), int(fields[2])
     begin = len(ppm) - width * height * 3
+    if begin < 0:
+        return b""
     points = bytearray()
     for row in range(ROWS):
         line = begin + (row * height // ROWS) * width * 3

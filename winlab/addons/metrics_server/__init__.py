@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from winlab import documents
 from winlab.addons.api import Addon, AddonSettings, Check, Cluster, PlannedLab, Problem
 from winlab.design.catalog.artifact import Artifact, ContainerImage
 from winlab.design.plan import tags
@@ -94,7 +94,7 @@ def _measured(cluster: Cluster, system: System) -> str:
 
     :raises ClusterError: it does not answer, or has none for one of them.
     """
-    rows = json.loads(cluster.kubectl.run("get", f"--raw={METRICS}"))["items"]
+    rows = documents.from_json(cluster.kubectl.run("get", f"--raw={METRICS}"))["items"]
     usage = {str(row["metadata"]["name"]): row["usage"] for row in rows}
     wanted = [tag.node for tag in tags.running(system, cluster.nodes)]
     missing = [name for name in wanted if name not in usage]

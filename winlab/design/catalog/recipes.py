@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from winlab import data
+from winlab import data, documents
 from winlab.design import system
 from winlab.design.system import System
 from winlab.errors import HostError, NotFoundError, UsageError
@@ -138,8 +138,8 @@ def load(path: Path) -> Recipe:
     :raises UsageError: the file is not a recipe; the message names the field.
     """
     try:
-        recipe = Recipe.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, ValidationError, OSError) as error:
+        recipe = Recipe.model_validate(documents.from_yaml(path.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValueError, OSError) as error:
         raise UsageError(
             f"The image recipe '{path}' can't be used.", why=str(error), cure="See docs/images.md."
         ) from error

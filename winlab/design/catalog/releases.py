@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from winlab import documents
 from winlab.design.catalog.builds import GoBuild
 from winlab.design.catalog.pins import Pins
 from winlab.design.catalog.versions import nearest
@@ -55,8 +56,8 @@ def read(path: Path, model: type[R]) -> R:
     :raises HostError: the file is invalid; the message names the field.
     """
     try:
-        return model.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
-    except (yaml.YAMLError, ValidationError, OSError) as error:
+        return model.model_validate(documents.from_yaml(path.read_text(encoding="utf-8")) or {})
+    except (yaml.YAMLError, ValueError, OSError) as error:
         raise HostError(f"The versions and pins in '{path}' can't be used.", why=str(error)) from error
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from winlab import data
+from winlab import data, documents
 from winlab.design.catalog.pins import Pins
 from winlab.errors import UsageError
 
@@ -99,8 +99,8 @@ def _own() -> KnownGood:
 
 def _read(path: Path) -> KnownGood:
     try:
-        return KnownGood.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, ValidationError, OSError) as error:
+        return KnownGood.model_validate(documents.from_yaml(path.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValueError, OSError) as error:
         raise UsageError(f"The versions in '{path}' can't be used.", why=str(error)) from error
 
 

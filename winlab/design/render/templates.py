@@ -16,10 +16,10 @@ from jinja2 import (
     TemplateRuntimeError,
     meta,
 )
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from winlab import data
 from winlab.design.plan.stock import Template
+from winlab.design.render.sandbox import Sandbox
 
 LONGEST = 1 << 20  # characters of an answer file; winlab's own has some 10,000
 
@@ -53,18 +53,19 @@ def for_xml(folder: str) -> Environment:
 def render_own(folder: str, own: Template, values: Mapping[str, object]) -> str:
     """The text that a user's own template for XML makes; it refers to winlab's in *folder* with the prefix ``winlab/``.
 
-    A spec may come from somebody else, so its template is rendered in Jinja's sandbox: it sees the values and its own
-    texts, and no Python objects behind them.
+    A spec may come from somebody else, so its template is rendered in a sandbox: it sees the values and its own
+    texts, and no Python objects behind them, and its time and memory are bounded (:mod:`.sandbox`).
 
-    :raises TemplateError: the template is wrong, leaves the sandbox, or makes more than ``LONGEST`` characters.
+    :raises TemplateError: the template is wrong, leaves the sandbox, takes too much time or memory, or makes more than
+        ``LONGEST`` characters.
     """
-    made = ImmutableSandboxedEnvironment(
+    made = Sandbox(
         loader=ChoiceLoader([PrefixLoader({"winlab": DictLoader(_texts(folder))}), DictLoader(own.texts)]),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    made.filters["unattend_password"] = unattend_password
+    made.add_filter("unattend_password", unattend_password)
     parts: list[str] = []
     length = 0
     try:
@@ -73,7 +74,9 @@ def render_own(folder: str, own: Template, values: Mapping[str, object]) -> str:
             if length > LONGEST:
                 raise TemplateRuntimeError(f"it makes more than {LONGEST} characters")
             parts.append(part)
-    except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+    except TemplateError:
+        raise
+    except Exception as error:  # whatever the code that Jinja makes of a template raises, the template is to blame
         raise TemplateRuntimeError(f"{type(error).__name__}: {error}") from error
     return "".join(parts)
 
@@ -89,5 +92,5 @@ def references(text: str) -> list[str]:
     try:
         names = meta.find_referenced_templates(Environment(autoescape=True).parse(text))
         return [name for name in names if name is not None and not name.startswith("winlab/")]
-    except TemplateError:
+    except (TemplateError, RecursionError, ValueError):
         return []  # rendering reports the error

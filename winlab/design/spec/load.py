@@ -16,13 +16,14 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from winlab import data
+from winlab import data, documents
 from winlab.design.catalog import recipes
 from winlab.design.spec import options, paths
 from winlab.design.spec.draft import Change, Draft
 from winlab.errors import UsageError
 
-SHORTHAND = re.compile(r"(\d+)-(\d+)-(\d+)")
+SHORTHAND = re.compile(r"([0-9]{1,4})-([0-9]{1,4})-([0-9]{1,4})")
+LONGEST = 4 << 20  # bytes of a spec's file
 CHANGE = re.compile(r"[a-z_]+(\.[a-z0-9_-]+)*")
 M = TypeVar("M", bound=BaseModel)
 REHEARSAL = "windows-rehearsal"  # stands in for every release of Windows without a stand-in of its own
@@ -101,9 +102,11 @@ def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path | None]:
     try:
         if path.exists() and not path.is_file():
             raise OSError("it is not a file")  # reading a device or a pipe would block
+        if path.exists() and path.stat().st_size > LONGEST:
+            raise OSError(f"it has more than {LONGEST:,} bytes")
         text = path.read_text(encoding="utf-8")
-        raw = yaml.safe_load(text)
-        nodes = yaml.compose(text, Loader=yaml.SafeLoader)
+        raw = documents.from_yaml(text)
+        nodes = documents.nodes(text)
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL byte
         raise UsageError(f"The spec '{path}' can't be read.", why=str(error)) from error
     except yaml.YAMLError as error:
@@ -171,7 +174,7 @@ def _value(text: str, whose: str, *, secret: bool) -> Any:
             why = f"'{text[1:]}' is no text in UTF-8." if isinstance(error, ValueError) else str(error)
             raise UsageError(f"{whose} can't be read from its file.", why=why) from None
     try:
-        return yaml.safe_load(text)
+        return documents.from_yaml(text)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date
         raise UsageError(f"{whose} is not YAML.", why=_yaml_problem(error)) from None
 

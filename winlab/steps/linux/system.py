@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from winlab import documents
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import LinuxNode
 from winlab.engine.run import Run
@@ -60,11 +60,18 @@ class LinuxSteps:
 
         :raises GuestError: it reports errors.
         """
-        errors = json.loads(result or "{}").get("v1", {}).get("errors", [])
+        try:
+            errors = list(documents.from_json(result or "{}").get("v1", {}).get("errors", []))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise GuestError(
+                f"What cloud-init on '{self._node.name}' reports can't be read.",
+                why=f"{type(error).__name__}: {error}",
+                evidence=f"winlab exec {self._node.name} -- sudo cat {self.bootstrap_log}",
+            ) from error
         if errors:
             raise GuestError(
                 f"cloud-init on '{self._node.name}' reports errors.",
-                why="; ".join(str(error) for error in errors),
+                why="; ".join(str(error)[:1000] for error in errors) or "It does not say which.",
                 evidence=f"winlab exec {self._node.name} -- sudo cat {self.bootstrap_log}",
             )
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from winlab import files, settings
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
+from winlab.design.system import SYSTEMS
 from winlab.events import Progress
 from winlab.supply.store import Store, remove
 from winlab.supply.store import key as key  # for sources
@@ -123,5 +124,8 @@ def _store() -> Store[Entry]:
 def _read(key: str, file: Path, manifest: dict[str, Any]) -> Entry:
     words = dict(manifest["artifact"])
     artifact = _KINDS[words.pop("kind")](**words)
+    named = words.get("os", SYSTEMS[0].name)
+    if not all(isinstance(word, str) for word in words.values()) or named not in [one.name for one in SYSTEMS]:
+        raise ValueError("the manifest names no artifact")
     obtained = Obtained(artifact, file, str(manifest["sha256"]), int(manifest["size"]), str(manifest["origin"]))
     return Entry(key, obtained, str(manifest["made"]), float(manifest["seconds"]))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -41,9 +44,24 @@ def members(archive: Path, wanted: Mapping[str, Path]) -> set[str]:
         gzip.BadGzipFile,
         NotImplementedError,
         RuntimeError,
+        ValueError,
+        LookupError,
+        OverflowError,
+        struct.error,
+        lzma.LZMAError,
     ) as error:
-        raise TransferError(f"'{archive.name}' can't be unpacked.", why=web.reason(error), causes=[error]) from error
+        raise _broken(archive, error) from error
+    except OSError as error:
+        if error.errno not in (None, errno.EINVAL):
+            raise  # of the disk; the others are bz2's and a seek's, for what the archive says
+        raise _broken(archive, error) from error
     raise UsageError(f"'{archive.name}' is not a supported archive.", cure=f"Known are: {', '.join((*_TAR, '.zip'))}.")
+
+
+def _broken(archive: Path, error: Exception) -> TransferError:
+    return TransferError(
+        f"'{archive.name}' can't be unpacked.", why=web.reason(error), cure="Try another mirror.", causes=[error]
+    )
 
 
 def _untar(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
@@ -56,7 +74,7 @@ def _untar(archive: Path, targets: Mapping[str, tuple[str, Path]]) -> set[str]:
             name, target = targets[_clean(entry.name)]
             reader = packed.extractfile(entry) if entry.isfile() else None
             if reader is None:
-                raise TransferError(f"'{name}' in '{archive.name}' is not a plain file.")
+                raise TransferError(f"'{name}' in '{archive.name}' is not a plain file.", cure="Try another mirror.")
             with reader:
                 _save(reader, target, f"'{name}' in '{archive.name}'")
             names.add(name)

@@ -11,7 +11,8 @@ import tarfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from winlab.errors import UsageError
+from winlab.errors import TransferError, UsageError
+from winlab.supply import tars
 from winlab.supply.download import check_mirror
 
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
@@ -96,14 +97,24 @@ def _deb822(text: str) -> list[str]:
 
 
 def installed(tar: Path) -> dict[str, str]:
-    """The packages in a root file system, with their versions, as dpkg's own list there says (deb-control(5))."""
-    with tarfile.open(tar) as archive:
-        file = archive.extractfile("./var/lib/dpkg/status")
-        assert file is not None
-        text = file.read().decode("utf-8")
+    """The packages in a root file system, with their versions, as dpkg's own list there says (deb-control(5)).
+
+    :raises TransferError: there is no such list, or it is damaged.
+    """
+    try:
+        with tars.opened(tar) as archive:
+            row = next(row for row in tars.members(archive) if row.name == "./var/lib/dpkg/status")
+            file = archive.extractfile(row)
+            text = b"".join(iter(lambda: file.read(1 << 20), b"")).decode("utf-8") if file is not None else ""
+    except (tarfile.TarError, OSError, StopIteration, LookupError, ValueError) as error:
+        raise TransferError(
+            f"The list of packages in '{tar}' can't be read.",
+            why=str(error) or type(error).__name__,
+            cure="Run the same command again: it makes the image anew.",
+        ) from error
     found = {}
     for paragraph in text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if re.match(r"[A-Z][A-Za-z-]*: ", line))
-        if fields.get("Status") == "install ok installed":
+        if fields.get("Status") == "install ok installed" and {"Package", "Version"} <= fields.keys():
             found[fields["Package"]] = fields["Version"]
     return dict(sorted(found.items()))

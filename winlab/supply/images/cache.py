@@ -16,15 +16,15 @@ options and its builder's fingerprint. Names, summaries and mirrors don't count.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from winlab import files, settings
+from winlab import documents, files, settings
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import BuildRequest, Recipe
 from winlab.errors import ConflictError, TransferError, UsageError
@@ -130,15 +130,16 @@ def keep(
         begun = time.time()
         with images.workspace(name) as work:
             output = work / "finished" / f"image.{recipe.format}"
-            output.parent.mkdir()
-            sha256, origin = fill(output)
+            with images.writing(output.name):
+                output.parent.mkdir()
+                sha256, origin = fill(output)
             about = {"recipe": recipe.model_dump(mode="json"), "key": name, **more()}
             return images.publish(name, output, sha256, origin, time.time() - begun, about)
 
 
 def manifest(image: CachedImage) -> dict[str, Any]:
     """The whole manifest of a cached image."""
-    document: dict[str, Any] = json.loads((image.path.parent / "manifest.json").read_text(encoding="utf-8"))
+    document: dict[str, Any] = documents.from_json((image.path.parent / "manifest.json").read_text(encoding="utf-8"))
     return document
 
 
@@ -198,6 +199,22 @@ def _store(recipe: Recipe | None = None) -> Store[CachedImage]:
 
     def read(key: str, file: Path, manifest: dict[str, Any]) -> CachedImage:
         made_from = recipe or Recipe.model_validate(manifest["recipe"])
+        _check(manifest)
         return CachedImage(made_from, key, file, str(manifest["sha256"]), int(manifest["size"]))
 
     return Store(settings.cache_dir(), "images", read)
+
+
+def _check(manifest: dict[str, Any]) -> None:
+    """Check the parts of a manifest that some images have.
+
+    :raises TypeError, ValueError: one is not as winlab writes it.
+    """
+    packages, facts = manifest.get("packages", {}), manifest.get("golden")
+    if not isinstance(packages, dict) or not all(isinstance(one, str) for one in packages.values()):
+        raise TypeError("packages")
+    if facts is not None:
+        if not isinstance(facts, dict) or not isinstance(facts.get("key"), str):
+            raise TypeError("golden")
+        if (ends := facts.get("evaluation_ends")) is not None and datetime.fromisoformat(ends).tzinfo is None:
+            raise ValueError("evaluation_ends")

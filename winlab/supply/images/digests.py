@@ -14,7 +14,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from winlab import files, settings
+from winlab import documents, files, settings
 from winlab.errors import UsageError
 from winlab.events import Progress
 
@@ -55,7 +55,7 @@ def _file() -> Path:
 
 def _read() -> dict[str, list[int | str]]:
     try:
-        rows = json.loads(_file().read_text(encoding="utf-8"))
+        rows = documents.from_json(_file().read_text(encoding="utf-8"))
         return {str(path): list(row) for path, row in rows.items() if len(row) == 4}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -149,7 +149,10 @@ def _tree(folder: Path, roots: Sequence[Path], progress: Progress) -> Iterator[M
     :raises UsageError: there is no such folder, it holds too much, or a link leads elsewhere.
     """
     if not folder.is_dir():
-        raise UsageError(f"There is no folder '{folder}', which the spec names.")
+        raise UsageError(
+            f"There is no folder '{folder}', which the spec names.",
+            cure="Make it, or correct its path; paths in a spec's file begin at the file's own folder.",
+        )
     for path in sorted(_below(folder)):
         if not paths.is_inside(path, (folder.resolve(), *roots)):
             raise UsageError(

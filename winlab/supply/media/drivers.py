@@ -13,6 +13,7 @@ import pycdlib
 
 from winlab.errors import UsageError
 from winlab.supply import disk_format
+from winlab.supply.media.windows_iso import ODD
 
 DRIVERS = ("vioscsi", "viostor", "NetKVM", "vioserial", "Balloon", "viorng", "pvpanic")
 # The drivers that Windows needs for its disk and its NIC, by the bus of its disk
@@ -60,6 +61,12 @@ def stage(iso_path: Path, release: str, bus: str, within: str = "") -> dict[str,
                     files[f"{TARGET}/{driver}/{name}"] = content
         if GUEST_TOOLS in tree.names("/"):
             files[f"winlab/{GUEST_TOOLS}"] = tree.read(f"/{GUEST_TOOLS}")
+    except ODD as error:
+        raise UsageError(
+            f"The driver ISO '{iso_path}' is damaged: its file system can't be read.",
+            why=f"{type(error).__name__}: {error}",
+            cure="Get it again, and compare its SHA-256.",
+        ) from error
     finally:
         iso.close()
     missing = [driver for driver in NEEDED[bus] if not any(name.startswith(f"{TARGET}/{driver}/") for name in files)]

@@ -5,6 +5,7 @@ All problems are reported at once, each with a cure; the report also lists what 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ BOOT = "/efi/microsoft/boot"
 # What asks for a key press: the two programs for UEFI, and what BIOS reads (boot/bootfix.bin); then what does not ask
 PROMPTS = (f"{BOOT}/efisys.bin", f"{BOOT}/cdboot.efi", "/boot/bootfix.bin")
 NO_PROMPTS = (f"{BOOT}/efisys_noprompt.bin", f"{BOOT}/cdboot_noprompt.efi")
+MOST_FILES = 200_000  # Microsoft's media have a thousand
+DEEPEST = 64  # folders within each other
 CHANNEL = "/sources/ei.cfg"
 AGAIN = "Download the ISO again and compare its SHA-256."
 
@@ -124,7 +127,7 @@ def inspect(path: Path, progress: Progress | None = None) -> Inspection:
                 )
             )
         else:
-            report.files = list(_walk(iso, "/"))
+            report.files = list(itertools.islice(_walk(iso, "/"), MOST_FILES))
             _read(iso, report)
     _boot(report)
     _contents(report)
@@ -137,14 +140,16 @@ def inspect(path: Path, progress: Progress | None = None) -> Inspection:
     return report
 
 
-def _walk(iso: pycdlib.PyCdlib, folder: str) -> Iterator[MediumFile]:
+def _walk(iso: pycdlib.PyCdlib, folder: str, depth: int = 0) -> Iterator[MediumFile]:
+    if depth > DEEPEST:
+        raise ValueError("its folders lead to each other")
     for child in iso.list_children(udf_path=folder):
         if child is None:  # the folder above
             continue
         name = child.file_identifier().decode("utf-8", "replace")
         path = f"{folder.rstrip('/')}/{name}"
         if child.is_dir():
-            yield from _walk(iso, path)
+            yield from _walk(iso, path, depth + 1)
         else:
             begin = child.inode.extent_location() * SECTOR if child.inode is not None else None
             yield MediumFile(path, begin, child.get_data_length())

@@ -73,8 +73,13 @@ def partitions(disk: Path) -> Iterator[tuple[int, int]]:
     """Where the NTFS partitions of a raw disk begin, and their sizes, in bytes."""
     with disk.open("rb") as file:
         head = file.read(2 * SECTOR)
+        if len(head) < SECTOR:
+            return
         rows = _gpt(file.read(32 * SECTOR)) if head[SECTOR : SECTOR + 8] == GPT else _mbr(head)
+        end = disk.stat().st_size
         for begin, size in rows:
+            if not 0 <= begin < begin + size <= end:  # a guest writes its disk's tables
+                continue
             file.seek(begin)
             if file.read(11)[3:11] == NTFS:
                 yield begin, size
@@ -82,7 +87,7 @@ def partitions(disk: Path) -> Iterator[tuple[int, int]]:
 
 def _gpt(entries: bytes) -> list[tuple[int, int]]:
     ranges = []
-    for at in range(0, len(entries), 128):
+    for at in range(0, len(entries) - 127, 128):
         kind, first, last = struct.unpack_from("<16s16xQQ", entries, at)
         if kind == BASIC_DATA:
             ranges.append((first * SECTOR, (last - first + 1) * SECTOR))

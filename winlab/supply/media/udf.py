@@ -14,6 +14,7 @@ from pycdlib.pycdlibexception import PyCdlibException
 
 SECTOR = 2048
 IDENTIFIER = 257  # the tag of a file identifier descriptor
+LARGEST = 16 << 20  # bytes of a folder; Microsoft's have some thousand
 HEAD = 38  # bytes before the implementation's own and the name
 
 
@@ -33,7 +34,7 @@ def rename(medium: Path, iso: pycdlib.PyCdlib, path: str, name: str) -> tuple[in
     first = min(entry.extent_location() for entry in record.fi_descs.values())
     with medium.open("rb") as file:
         file.seek(first * SECTOR)
-        data = file.read(record.get_data_length())
+        data = file.read(min(record.get_data_length(), LARGEST))
     position = 0
     while position + HEAD <= len(data) and struct.unpack_from("<H", data, position)[0] == IDENTIFIER:
         name_length, own = data[position + 19], struct.unpack_from("<H", data, position + 36)[0]

@@ -6,6 +6,7 @@ XML's elements as they are in Microsoft's media.
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -65,8 +66,11 @@ def read_images(file: BinaryIO, what: str) -> list[WimImage]:
     size, flags = packed & ((1 << 56) - 1), packed >> 56
     if flags & 0x1C or size != original or size > MAX_XML:
         raise UsageError(f"The image list in {what} can't be read.", why="It is compressed or spans several files.")
-    file.seek(offset)
-    raw = file.read(size)
+    try:
+        file.seek(offset)
+        raw = file.read(size)
+    except (OSError, ValueError, OverflowError):  # far beyond the end
+        raw = b""
     if len(raw) != size:
         raise UsageError(
             f"{what} is truncated.", why="Its image list is beyond the end of the file.", cure="Download the ISO again."
@@ -87,13 +91,17 @@ def _image(element: etree._Element) -> WimImage:
     build, revision = text("WINDOWS/VERSION/BUILD"), text("WINDOWS/VERSION/SPBUILD")
     architecture = text("WINDOWS/ARCH")
     return WimImage(
-        index=int(element.get("INDEX", "0")),
+        index=_number(element.get("INDEX", "0")) or 0,
         name=text("NAME"),
         display_name=text("DISPLAYNAME"),
         edition=text("WINDOWS/EDITIONID"),
         installation_type=text("WINDOWS/INSTALLATIONTYPE"),
         language=text("WINDOWS/LANGUAGES/DEFAULT"),
-        build=int(build) if build.isdigit() else None,
-        revision=int(revision) if revision.isdigit() else None,
+        build=_number(build),
+        revision=_number(revision),
         architecture=ARCHITECTURES.get(architecture, architecture),
     )
+
+
+def _number(digits: str) -> int | None:
+    return int(digits) if re.fullmatch("[0-9]{1,9}", digits) else None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pycdlib
+from pycdlib.pycdlibexception import PyCdlibException
 
 from winlab.errors import UsageError
 from winlab.supply.media import udf
@@ -24,6 +25,11 @@ ANCHOR_TAG, PARTITION_TAG = 2, 5
 LONGEST = 64  # sectors of a volume descriptor sequence that are read
 UEFI = 0xEF
 NO_PROMPT = "/efi/microsoft/boot/efisys_noprompt.bin"
+# What pycdlib raises where a damaged medium's numbers lead nowhere, besides its own errors
+ODD = (
+    *(PyCdlibException, struct.error, ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
+    *(TypeError, ValueError),
+)
 BOOT_FIX = "/boot/bootfix.bin"  # said to ask only if there is something else to boot
 
 
@@ -68,6 +74,12 @@ def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
         ) from error
     try:
         yield iso
+    except ODD as error:
+        raise UsageError(
+            f"'{path}' is damaged: its file system can't be read.",
+            why=f"{type(error).__name__}: {error}",
+            cure="Download it again and compare its SHA-256.",
+        ) from error
     finally:
         iso.close()
 
@@ -100,12 +112,12 @@ def boot_entries(path: Path) -> list[BootEntry]:
     """The bootable entries of the El Torito catalog; empty if there is none."""
     with path.open("rb") as file:
         file.seek(BOOT_RECORD * SECTOR)
-        record = file.read(SECTOR)
+        record = file.read(SECTOR).ljust(SECTOR, b"\0")
         if record[:7] != b"\0CD001\1" or not record[7:].startswith(b"EL TORITO SPECIFICATION"):
             return []
         (sector,) = struct.unpack_from("<I", record, 0x47)
         file.seek(sector * SECTOR)
-        catalog = file.read(SECTOR)
+        catalog = file.read(SECTOR).ljust(SECTOR, b"\0")  # a cut medium ends before it
     entries: list[BootEntry] = []
     platform = catalog[1]
     for position in range(32, SECTOR, 32):

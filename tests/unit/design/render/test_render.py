@@ -127,7 +127,7 @@ def test_a_template_reads_no_file_outside_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_template_makes_no_endless_answer_file(tmp_path: Path) -> None:
-    loop = "{% for i in range(90000) %}{% for j in range(90000) %}<!-- more -->{% endfor %}{% endfor %}"
+    loop = f"{{% for i in range(1100) %}}{'<!-- more -->' * 80}{{% endfor %}}"
     with pytest.raises(UsageError) as caught:
         answer.answer_xml(own_template(tmp_path, loop), NASTY)
     assert "more than 1048576 characters" in caught.value.why
@@ -197,3 +197,51 @@ def test_answer_iso_files() -> None:
     facts = json.loads(files["winlab/node.json"])
     assert (facts["lab"], facts["node"], facts["mtu"]) == ("lab", "node-1", 1500)
     assert made.administrator_password.encode() not in b"".join(files.values())
+
+
+GREEDY = (
+    "{{ 'a' * 10 ** 9 }}",
+    "{{ 10 ** 10 ** 8 }}",
+    "{{ [0] * 10 ** 9 }}",
+    "{{ 'a' | center(10 ** 9) }}",
+    "{{ '%1000000000d' % 1 }}",
+    "{{ '{:1000000000}'.format(1) }}",
+    "{{ 'a'.ljust(10 ** 9) }}",
+    "{{ ('a' * 60000) | replace('a', 'b' * 60000) }}",
+    "{{ ('b' * 60000) | join('a' * 60000) }}",
+    "{{ lipsum(n=10 ** 7) }}",
+    "{% for a in range(60000) %}{% for b in range(60000) %}{% endfor %}{% endfor %}",
+    "{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}",
+    "{% macro g(n) %}{% if n %}{{ g(n - 1) }}{{ g(n - 1) }}{% endif %}{% endmacro %}{{ g(50) }}",
+    "{% set ns = namespace(s='x') %}{% for n in range(40) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+    "{% set ns = namespace(s='x') %}{% for n in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+    "{% set ns = namespace(s=[1]) %}{% for n in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
+    "{% set ns = namespace(s=3) %}{% for n in range(60) %}{% set ns.s = ns.s * ns.s %}{% endfor %}",
+    "{% set ns = namespace(s='x') %}{% for n in range(40) %}{% set v %}{{ ns.s }}{{ ns.s }}{% endset %}"
+    "{% set ns.s = v %}{% endfor %}",
+    "{% set v %}{% for n in range(60000) %}" + "more" * 100 + "{% endfor %}{% endset %}",
+    "{% for a in [[1]] recursive %}{{ loop([a, a]) }}{% endfor %}",
+    "{{ [1] | batch(10 ** 9, 'x') | list }}",
+    "{% include 'Autounattend.xml.j2' %}{% include 'Autounattend.xml.j2' %}",
+    "{{ " + "(" * 2000,
+)
+
+
+@pytest.mark.parametrize("text", GREEDY)
+def test_a_template_takes_little_time_and_memory(tmp_path: Path, text: str) -> None:
+    """Each of these would take gigabytes, or hours."""
+    with pytest.raises(UsageError, match="can't be used"):
+        answer.answer_xml(own_template(tmp_path, text), NASTY)
+
+
+def test_what_templates_need_is_there(tmp_path: Path) -> None:
+    text = """{% extends "winlab/Autounattend.xml.j2" %}{% macro m(a, b=2) %}{{ a ~ "-" ~ b }}{% endmacro %}
+    {% block specialize %}{{ super() }}<component name="Mine">
+    {%- for n in range(3) if n != 1 %}<N>{{ m(n) }}</N>{% endfor %}
+    {% set all = ["x", 5 * 3 + 1, {"k": "v"}.k] %}{{ all | join(",") | upper }} {{ computer_name.lower() }}
+    {%- set t %}text{% endset %} {{ t | trim | length }} {{ 7 % 4 }} {{ "a" * 3 }} {{ 2 ** 10 }}
+    </component>{% endblock %}"""
+    root = etree.fromstring(answer.answer_xml(own_template(tmp_path, text), NASTY).encode())
+    (mine,) = root.findall(".//u:component[@name='Mine']", namespaces=NS)
+    assert [row.text for row in mine] == ["0-2", "2-2"]
+    assert " ".join("".join(mine.itertext()).split()) == "0-22-2 X,16,V node-1 4 3 aaa 1024"

@@ -226,10 +226,14 @@ def _hex(digest: str) -> str:
 def _open(path: Path, file: BinaryIO) -> Bundle:
     size = os.fstat(file.fileno()).st_size
     try:
-        archive = tarfile.open(fileobj=tars.limited(file), mode="r:")  # noqa: SIM115 - the caller closes the file
-        first = archive.next()
+        with tars.over(file) as archive:
+            return _checked(path, file, archive, size)
     except tarfile.TarError as error:
-        raise _no_bundle(path, "It is not a tar archive.") from error
+        raise _no_bundle(path, f"It is not a tar archive, or is damaged: {error}.") from error
+
+
+def _checked(path: Path, file: BinaryIO, archive: tarfile.TarFile, size: int) -> Bundle:
+    first = tars.following(archive)
     if first is None or first.name != CONTENTS or first.size > LARGEST_CONTENTS:
         raise _no_bundle(path, f"It does not begin with '{CONTENTS}'.")
     text = file.read(first.size)
@@ -237,13 +241,13 @@ def _open(path: Path, file: BinaryIO) -> Bundle:
         contents = _contents(path, text)
         offsets: dict[str, int] = {}
         for row in contents.files():
-            member = archive.next()
+            member = tars.following(archive)
             if member is None or (member.name, member.size) != (row.member, row.size) or not member.isreg():
                 raise _damaged(path, f"{what(row)} is not at its expected place.")
             if member.offset_data + member.size > size:
                 raise _damaged(path, f"{what(row)} is truncated: the file ends too early.")
             offsets[row.member] = member.offset_data
-        if archive.next() is not None:
+        if tars.following(archive) is not None:
             raise _damaged(path, "It contains more than it lists.")
     except tarfile.TarError as error:
         raise _damaged(path, f"It can't be read to its end: {error}.") from error

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from winlab import documents
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.design.system import SystemName
 from winlab.errors import TransferError, UsageError
@@ -123,7 +124,7 @@ def pack(target: Path, blobs: layout.Blobs, manifest: bytes, os: SystemName, nam
     """Write the image with this manifest, whose other parts are among *blobs*, as an OCI archive to *target*."""
     digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
     blobs.add(digest, manifest)
-    kind = json.loads(manifest).get("mediaType", layout.MANIFEST)
+    kind = documents.from_json(manifest).get("mediaType", layout.MANIFEST)
     root = {**blobs.descriptor(digest, kind), "platform": {"architecture": "amd64", "os": os}}
     layout.write(target, blobs, root, name)
 
@@ -253,7 +254,7 @@ class _Archive:
         if name not in self.small:
             raise self._damaged(f"'{name}' is missing.")
         try:
-            return json.loads(self.small[name])
+            return documents.from_json(self.small[name])
         except ValueError as error:
             raise self._damaged(f"'{name}' is not valid JSON: {error}.") from error
 

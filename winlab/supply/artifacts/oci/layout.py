@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from winlab import documents
+
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
@@ -52,7 +54,7 @@ class Blobs:
 
     def read_json(self, digest: str) -> dict[str, Any]:
         """A blob that is a JSON document."""
-        return cast(dict[str, Any], json.loads(self.path(digest).read_bytes()))
+        return cast(dict[str, Any], documents.from_json(self.path(digest).read_bytes()))
 
     @contextmanager
     def receive(self, digest: str, size: int) -> Iterator[Callable[[bytes], None]]:

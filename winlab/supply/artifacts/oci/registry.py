@@ -13,7 +13,6 @@ containerd selects the one that its kernel can run.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import time
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from winlab import documents
 from winlab.design import system
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
@@ -38,6 +38,7 @@ MOST_IMAGES = 50  # of an index; Windows has one for each build
 LARGEST_MANIFEST = 8 * 1024 * 1024  # the specification asks registries to accept 4 MiB
 _INDEXES = (layout.INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
+_ELSEWHERE = "Use another source of artifacts: a mirror, a bundle, or a build."
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _REFERENCE = re.compile(
     r"(?P<registry>[A-Za-z0-9.-]+(:[0-9]+)?)/(?P<name>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
@@ -140,7 +141,9 @@ class _Pull:
         if top["mediaType"] in _INDEXES:
             chosen = _choose(self.image, top["manifests"], os_build)
             if len(chosen) > MOST_IMAGES:
-                raise TransferError(f"{self.image} has {len(chosen)} images for one system; that can't be right.")
+                raise TransferError(
+                    f"{self.image} has {len(chosen)} images for one system; that can't be right.", cure=_ELSEWHERE
+                )
             manifests = [(entry, self._manifest(entry["digest"])) for entry in chosen]
         elif top["mediaType"] in _MANIFESTS:
             manifests = [(self.blobs.descriptor(top["digest"], top["mediaType"]), top)]
@@ -152,14 +155,17 @@ class _Pull:
         for entry, body in manifests:
             if body["mediaType"] not in _MANIFESTS:
                 raise TransferError(
-                    f"{self.image}: its index leads to {body['mediaType']}, not to an image ({entry['digest']})."
+                    f"{self.image}: its index leads to {body['mediaType']}, not to an image ({entry['digest']}).",
+                    cure=_ELSEWHERE,
                 )
         layers = {part["digest"]: part for _, body in manifests for part in [body["config"], *body["layers"]]}
         self.total = sum(int(part["size"]) for part in layers.values())
         check_space(target.parent, 2 * self.total)  # the blobs, and the archive made of them
         for _, body in manifests:  # small ones first: they say which platform the image is for
             if int(body["config"]["size"]) > LARGEST_DOCUMENT:
-                raise TransferError(f"The configuration of {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.")
+                raise TransferError(
+                    f"The configuration of {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.", cure=_ELSEWHERE
+                )
             self._blob(body["config"])
             _check_platform(self.image, self.blobs.path(body["config"]["digest"]).read_bytes())
         for part in layers.values():
@@ -193,7 +199,7 @@ class _Pull:
                 cure="A proxy or a mirror may have altered it; try another mirror.",
             )
         try:
-            document = json.loads(bytes(body))
+            document = documents.from_json(bytes(body))
             kind = document.get("mediaType") or response.headers.get("content-type", "").partition(";")[0]
             _check_shape(document, kind)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -320,10 +326,14 @@ class _Pull:
             for block in answer.iter_bytes():
                 text += block
                 if len(text) > LARGEST_DOCUMENT:
-                    raise TransferError(f"The token for {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.")
+                    raise TransferError(
+                        f"The token for {self.image} is larger than {LARGEST_DOCUMENT:,} bytes.", cure=_ELSEWHERE
+                    )
         try:
-            body = json.loads(text) if answer.status_code == 200 else {}
+            body = documents.from_json(text) if answer.status_code == 200 else {}
             self.token = str(body.get("token") or body["access_token"])
+            if not (self.token.isascii() and self.token.isprintable()):
+                raise ValueError("it is no text for a header")
         except (ValueError, KeyError, AttributeError) as error:
             raise TransferError(
                 f"{urlsplit(self.url).netloc} issued no token for {self.image}.",
@@ -345,6 +355,8 @@ def _check_shape(document: dict[str, Any], kind: str) -> None:
     for part in parts:
         if not _DIGEST.fullmatch(part["digest"]) or int(part["size"]) < 0:
             raise ValueError(f"bad descriptor {part['digest']!r}")
+        if not isinstance(part.get("platform") or {}, dict) or not isinstance(part.get("urls") or [], list):
+            raise ValueError(f"bad fields in the descriptor {part['digest']!r}")
 
 
 def _choose(image: ContainerImage, entries: list[dict[str, Any]], os_build: str | None) -> list[dict[str, Any]]:
@@ -374,7 +386,7 @@ def _check_platform(image: ContainerImage, config: bytes) -> None:
     :raises TransferError: it is not.
     """
     try:
-        document = json.loads(config)
+        document = documents.from_json(config)
         platform = (document.get("os"), document.get("architecture"))
     except (ValueError, AttributeError) as error:
         raise TransferError(f"{image} is not a container image.", why="Its configuration can't be read.") from error

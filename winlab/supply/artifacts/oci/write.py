@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from winlab import documents
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.design.system import LINUX
 from winlab.supply.artifacts.oci import layout
@@ -91,7 +92,7 @@ def add_layer(
     """
     blobs, raw, name = extract(source, image.os, work=work, reference=image.reference)
     layer = _layer(blobs, items)
-    manifest = json.loads(raw)
+    manifest = documents.from_json(raw)
     config = blobs.read_json(manifest["config"]["digest"])
     config["rootfs"]["diff_ids"].append(layer)
     config.setdefault("history", []).append({"created": EPOCH, "created_by": "winlab"})

@@ -1,0 +1,155 @@
+"""Kubeconfigs: a controller's, a lab's, the user's own, that of a cluster made elsewhere; and what kubectl answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import certificates
+import mutation
+import yaml
+from harness import parser
+
+from winlab import documents
+from winlab.adapters.kube import authority, diagnose, existing, kubeconfig, reduced, yamltext
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.addons import record
+from winlab.lab_folder import LabFolder
+from winlab.operations import join
+
+from .archives import write
+
+ADMIN = certificates.admin().encode()
+OWN = kubeconfig.for_lab(
+    reduced.identity(certificates.admin(), "controller-1"), "lab", "192.0.2.1:6443", "192.0.2.0/24"
+)
+USERS = b"""# mine
+apiVersion: v1
+kind: Config
+clusters:
+- name: a  # old
+  cluster: {server: https://a}
+contexts:
+- context:
+    cluster: a
+    user: a
+  name: a
+current-context: a
+users:
+- name: a
+  user:
+    token: x
+preferences: {}
+"""
+
+
+def text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
+
+
+@parser("admin-conf", lambda: [ADMIN], mutation.YAML)
+def admin_conf(content: bytes, folder: Path) -> None:
+    reduced.identity(text(content), "controller-1")
+
+
+@parser("lab-kubeconfig", lambda: [OWN.encode()], mutation.YAML)
+def lab_kubeconfig(content: bytes, folder: Path) -> None:
+    lab = LabFolder("lab")
+    lab.make()
+    lab.kubeconfig.write_bytes(content)
+    kubeconfig.direct(lab.kubeconfig)
+    reduced.harmless(kubeconfig.read(lab), "lab")
+    authority.key_hashes(authority.authority(lab.kubeconfig).encode())
+
+
+@parser("user-kubeconfig", lambda: [USERS, kubeconfig.named("lab", {"server": "x"}, {}).encode()], mutation.YAML)
+def user_kubeconfig(content: bytes, folder: Path) -> None:
+    path = write(folder, "config", content)
+    try:
+        kubeconfig.merge(path, OWN, "lab", use=True)
+    except kubeconfig.WinlabError:
+        assert path.read_bytes() == content, "refused, and changed all the same"
+        raise
+    config = documents.from_yaml(path.read_text(encoding="utf-8"))
+    assert config["current-context"] == "winlab-lab"
+    kubeconfig.unmerge(path, "lab")
+
+
+@parser("yaml-edit", lambda: [USERS], mutation.YAML, 0.5)
+def yaml_edit(content: bytes, folder: Path) -> None:
+    try:
+        config = documents.from_yaml(text(content))
+    except yaml.YAMLError:
+        return
+    if isinstance(config, dict):
+        wanted = {**config, "users": [{"name": "x"}], "a": 1}
+        made = documents.from_yaml(yamltext.edit(text(content), wanted))
+        assert repr(made) == repr(wanted)
+
+
+@parser("joined-kubeconfig", lambda: [USERS, ADMIN], mutation.YAML)
+def joined(content: bytes, folder: Path) -> None:
+    (folder / "k").mkdir()
+    made = join.chosen(write(folder / "k", "config", content), "", "lab")
+    reduced.harmless(made, "lab")
+
+
+class _Says(Kubectl):
+    """kubectl, if it printed this."""
+
+    def __init__(self, said: str) -> None:
+        self._said = said
+
+    def run(self, *words: str, **_: Any) -> str:
+        return self._said
+
+
+NODE: dict[str, Any] = {
+    "metadata": {"name": "node-1", "labels": {}, "creationTimestamp": "2026-01-01T00:00:00Z"},
+    "status": {
+        "conditions": [{"type": "Ready", "status": "True", "reason": "x", "message": "y"}],
+        "images": [{"names": ["a"]}],
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+    },
+}
+
+
+@parser("kubectl-version", lambda: [b'{"serverVersion": {"gitVersion": "v1.36.3"}}'], mutation.JSON, 0.5)
+def version(content: bytes, folder: Path) -> None:
+    existing._version(_Says(text(content)))
+
+
+def config_map() -> bytes:
+    return json.dumps({"data": {"ClusterConfiguration": "networking:\n  podSubnet: 10.244.0.0/16\n"}}).encode()
+
+
+def in_data(rng: mutation.random.Random, content: bytes) -> bytes:
+    """A document inside the ConfigMap is changed."""
+    try:
+        root = json.loads(content)
+        key = rng.choice(list(root["data"]))
+        root["data"][key] = text(rng.choice(mutation.YAML)(rng, root["data"][key].encode()))
+        return json.dumps(root).encode()
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        return mutation.in_json(rng, content)
+
+
+@parser("config-map", lambda: [config_map()], (in_data, in_data, in_data, *mutation.JSON))
+def kubeadm_config(content: bytes, folder: Path) -> None:
+    existing._document(_Says(text(content)), "kube-system", "kubeadm-config", "ClusterConfiguration")
+
+
+@parser(
+    "addon-record", lambda: [json.dumps({"data": {"metrics-server": "{}"}}).encode()], (in_data, *mutation.JSON), 0.5
+)
+def addon_record(content: bytes, folder: Path) -> None:
+    record.read(_Says(text(content)))
+
+
+@parser("node-object", lambda: [json.dumps(NODE).encode()], mutation.JSON)
+def node_object(content: bytes, folder: Path) -> None:
+    node = _Says(text(content)).get("node", "node-1")
+    diagnose.is_ready(node)
+    diagnose.brief(node)
+    diagnose.signs(node)

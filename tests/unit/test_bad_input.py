@@ -1,0 +1,231 @@
+"""What fuzzing found (tests/fuzz): each of these once ended in a traceback, or took all memory or time."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from winlab.adapters.kube import diagnose, existing, kubeconfig, reduced, yamltext
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm import screen
+from winlab.addons import record
+from winlab.design import spec
+from winlab.design.catalog import recipes
+from winlab.engine.durations import Durations
+from winlab.errors import AccessError, ClusterError, GuestError, TransferError, UsageError, WinlabError
+from winlab.events import Note
+from winlab.lab_folder import LabFolder
+from winlab.steps.linux.system import LinuxSteps
+from winlab.supply import download, tars
+from winlab.supply.artifacts import store, unpack
+from winlab.supply.artifacts.bundle.file import open_bundle
+from winlab.supply.images import apt
+from winlab.supply.media import offline, wim, windows_iso
+
+BOMB = (
+    "x0: &x0 {a: b}\n"
+    + "\n".join(f"x{n}: &x{n} {{<<: [{', '.join([f'*x{n - 1}'] * 8)}]}}" for n in range(1, 30))
+    + "\n"
+)
+
+
+class Says(Kubectl):
+    """kubectl, if it printed this."""
+
+    def __init__(self, said: str) -> None:
+        self._said = said
+
+    def run(self, *words: str, **_: Any) -> str:
+        return self._said
+
+
+def odd_tar(path: Path) -> Path:
+    """A sparse file in the format 1.0 of GNU tar, whose map has words for numbers."""
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        row = tarfile.TarInfo("bin/x")
+        row.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.map": "x"}
+        archive.addfile(row)
+    return path
+
+
+def test_an_odd_header_of_a_tar_archive(tmp_path: Path) -> None:
+    path = odd_tar(tmp_path / "x.tar.gz")
+    with pytest.raises(tarfile.TarError), tars.opened(path) as archive:
+        list(tars.members(archive))
+    with pytest.raises(TransferError, match="can't be unpacked"):
+        unpack.members(path, {"bin/x": tmp_path / "x"})
+    with pytest.raises(UsageError, match="not a winlab bundle"):
+        open_bundle(path)
+    with pytest.raises(TransferError, match="list of packages"):
+        apt.installed(path)
+
+
+@pytest.mark.parametrize("text", [BOMB, "[" * 3000, "!!bool x", "users: !!timestamp x"])
+def test_yaml_of_others(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="is not YAML"):
+        spec.load(str(path), [])
+    with pytest.raises(UsageError):
+        recipes.load(path)
+    with pytest.raises(GuestError):
+        reduced.identity(text, "controller-1")
+    with pytest.raises(UsageError):
+        kubeconfig.merge(path, "{}", "lab", use=False)
+
+
+@pytest.mark.parametrize("source", ["9" * 5000 + "-1-1", "\u0661-1-1"])
+def test_numbers_in_a_shorthand(source: str) -> None:
+    with pytest.raises(UsageError, match="There is no spec"):
+        spec.load(source, [])
+
+
+def test_a_key_that_is_no_word_stays_in_a_kubeconfig() -> None:
+    made = yamltext.edit("1: x\nusers: []\n", {1: "x", "users": [{"name": "a"}]})  # type: ignore[dict-item]
+    assert "name: a" in made
+    assert "1: x" in made
+
+
+def test_a_context_that_is_no_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("contexts: [{name: winlab-lab, context: x}]\n")
+    with pytest.raises(UsageError, match="not a kubeconfig"):
+        kubeconfig.merge(path, "{}", "lab", use=False)
+
+
+def test_a_lab_s_own_files_that_are_no_text() -> None:
+    lab = LabFolder("lab")
+    lab.make()
+    lab.kubeconfig.write_bytes(b"\xff")
+    (lab.path / "credentials.json").write_bytes(b"\xff")
+    for read in (lambda: kubeconfig.read(lab), lab.credentials):
+        with pytest.raises(WinlabError, match="damaged"):
+            read()
+
+
+@pytest.mark.parametrize("note", ['["\\u0000"]', '["relative"]', "[1]", "[" * 3000, "{"])
+def test_a_note_of_merged_files_that_is_damaged(note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    lab = LabFolder("lab")
+    lab.write(lab.path / kubeconfig.MERGED, note)
+    assert not kubeconfig.forget("lab")
+
+
+def test_the_lock_of_a_kubeconfig_where_the_state_can_t_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").write_text("a file")
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    (tmp_path / "config.lock").write_text("winlab x")
+    with pytest.raises(AccessError, match="abandoned lock"):
+        kubeconfig.merge(tmp_path / "config", "{}", "lab", use=False)
+
+
+def test_the_journal_goes_on_in_a_line_of_its_own_after_a_torn_one() -> None:
+    lab = LabFolder("lab")
+    lab.make()
+    lab.journal.write_text('{"event": "Not')
+    lab.record(Note(text="one"))
+    lab.record(Note(text="two"))
+    torn, one, two = lab.journal.read_text().splitlines()
+    assert torn == '{"event": "Not'
+    assert [json.loads(line)["text"] for line in (one, two)] == ["one", "two"]
+
+
+@pytest.mark.parametrize("value", ["1e999", "NaN", "-5", "true, [1]", '"12"', "9" * 400, "1e300"])
+def test_times_that_are_none(value: str) -> None:
+    known = Durations("kvm")
+    known.learn("x", "", 5.0)
+    known._path.write_text(f'{{"kvm": {{"x": {{"": [{value}]}}}}}}')
+    assert known.usual("x") in (None, 1.0)
+    known.learn("x", "", 7.0)
+    assert known.usual("x") is not None
+
+
+@pytest.mark.parametrize("said", ["", "[]", "1", "{", "[" * 3000, '"x"'])
+def test_an_api_server_that_sends_no_objects(said: str) -> None:
+    with pytest.raises(ClusterError, match="no object"):
+        Says(said).get("node", "x")
+    if said:
+        with pytest.raises(ClusterError):
+            record.read(Says(said))
+
+
+@pytest.mark.parametrize(
+    "status", [None, [], "x", {"conditions": "x", "images": 5}, {"conditions": [1, {}], "images": [{"names": 1}, "x"]}]
+)
+def test_a_node_object_of_another_shape(status: object) -> None:
+    node: dict[str, Any] = {"status": status}
+    assert not diagnose.is_ready(node)
+    assert diagnose.brief(node)
+    assert diagnose.signs(node) == frozenset()
+
+
+@pytest.mark.parametrize("told", ["[]", "{", '{"v1": 5}', '{"v1": {"errors": 5}}', "[" * 3000])
+def test_a_result_of_cloud_init_of_another_shape(told: str) -> None:
+    system = LinuxSteps.__new__(LinuxSteps)
+    system._node = SimpleNamespace(name="node-1")  # type: ignore[assignment]
+    with pytest.raises(GuestError, match="can't be read"):
+        system.check_first_boot(told)
+
+
+def test_a_version_that_is_none() -> None:
+    with pytest.raises(ClusterError) as caught:
+        existing._version(Says('{"serverVersion": {"gitVersion": "x"}}'))
+    assert caught.value.why
+
+
+@pytest.mark.parametrize("head", [b"P6 - 5 255\n", b"P6 9999999999 1 255\n", b"P6 800 600 255\n", b"P6 \xb2 1 255\n"])
+def test_a_screen_of_odd_size(head: bytes) -> None:
+    assert screen.signature(head + b"abc") == b""
+
+
+@pytest.mark.parametrize("mirror", ["http://[", "a" * 5000, "~nobody-such/x", "a\0b"])
+def test_addresses_that_are_none(mirror: str) -> None:
+    assert not download.is_open_to_others(mirror)
+    with pytest.raises(UsageError):
+        download.rewrite("https://x.example/y", mirror)
+
+
+def test_partitions_beyond_the_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    for content in (b"", b"x", (b"\0" * 512 + offline.GPT).ljust(1024, b"\0") + offline.BASIC_DATA + b"\xff" * 100):
+        disk.write_bytes(content)
+        assert list(offline.partitions(disk)) == []
+
+
+def test_a_medium_that_ends_before_its_boot_catalog(tmp_path: Path) -> None:
+    record = b"\0CD001\1EL TORITO SPECIFICATION".ljust(0x47, b"\0") + b"\xff\xff\xff\x7f"
+    for content in (bytes(17 * 2048) + record, bytes(17 * 2048) + record[:60]):
+        (tmp_path / "x.iso").write_bytes(content)
+        assert windows_iso.boot_entries(tmp_path / "x.iso") == []
+
+
+@pytest.mark.parametrize("index", ["x", "\u00b2", "9" * 5000])
+def test_numbers_of_a_wim_that_are_none(index: str, tmp_path: Path) -> None:
+    import isos
+
+    text = isos.make_wim(["Windows"])[208:].decode("utf-16-le")
+    body = text.replace('INDEX="1"', f'INDEX="{index}"').replace("20348", index).encode("utf-16-le")
+    head = bytearray(isos.make_wim(["Windows"])[:208])
+    head[0x48:0x60] = len(body).to_bytes(8, "little") + (208).to_bytes(8, "little") + len(body).to_bytes(8, "little")
+    (tmp_path / "x").write_bytes(bytes(head) + body)
+    with (tmp_path / "x").open("rb") as file:
+        (image,) = wim.read_images(file, "x")
+    assert (image.index, image.build) == (0, None)
+
+
+def test_an_artifact_of_no_system_is_missing(tmp_path: Path) -> None:
+    place = store._store().folder("files") / ("0" * 64)
+    place.mkdir()
+    (place / "x").write_bytes(b"abc")
+    about = {"file": "x", "size": 3, "sha256": "a", "origin": "x", "made": "x", "seconds": 1}
+    (place / "manifest.json").write_text(
+        json.dumps({**about, "artifact": {"kind": "program", "name": "x", "version": "v1", "os": "plan9"}})
+    )
+    assert store.entries() == []

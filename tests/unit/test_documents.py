@@ -1,0 +1,68 @@
+"""YAML and JSON from anybody: bounded, and with one kind of error each."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from winlab import documents
+
+
+def doubling(how: str, rows: int = 30) -> str:
+    """A few hundred bytes that stand for 8 ** *rows* values."""
+    lines = ["x0: &x0 {a: b}"]
+    lines += [f"x{n}: &x{n} {how.replace('#', ', '.join([f'*x{n - 1}'] * 8))}" for n in range(1, rows)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("how", ["[#]", "{<<: [#]}"])
+def test_aliases_and_merges_have_an_end(how: str) -> None:
+    for read in (documents.from_yaml, documents.nodes):
+        with pytest.raises(yaml.YAMLError, match="more than 1,000,000 values"):
+            read(doubling(how))
+    assert documents.from_yaml(doubling(how, 4))["x1"] in ([{"a": "b"}] * 8, {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("!!bool x", "!!timestamp x", "!!int ''", "!!float ''", "!!binary x", "2026-02-30", "&a [*a]", "[" * 3000),
+        *(
+            "0x" + "f" * 5000,
+            "1:" * 90 + "1",
+            "a: *b",
+            "\0",
+            "{[a]: b}",
+            "? {a: b}\n: c",
+            "!!python/object:os.system x",
+        ),
+        *("- " * 1500, "{a: " * 2000),
+    ],
+)
+def test_what_yaml_can_t_be_has_one_kind_of_error(text: str) -> None:
+    with pytest.raises(yaml.YAMLError):
+        documents.from_yaml(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 3000, '{"a":' * 3000, "1" * 5000, "NaN", "-Infinity", "1e999", "", "{", b"\xff", "1" * 41]
+)
+def test_what_json_can_t_be_has_one_kind_of_error(text: str | bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
+        documents.from_json(text)
+
+
+@pytest.mark.parametrize("value", [None, 1, -(10**38), 1.5, "a", [{"a": [1, None, True]}], {"a": {"b": "c"}}])
+def test_all_else_is_as_ever(value: Any) -> None:
+    assert documents.from_json(json.dumps(value)) == value
+    assert documents.from_yaml(yaml.safe_dump(value)) == value
+
+
+def test_merges_and_aliases_still_work() -> None:
+    text = "a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: [*a, *a]\n"
+    assert documents.from_yaml(text) == yaml.safe_load(text)
+    assert documents.from_yaml("") is None
+    assert documents.nodes("") is None

@@ -1,0 +1,121 @@
+"""Reads YAML and JSON that may come from anybody: a small text must not take all memory or time, nor end in a surprise.
+
+A few hundred bytes of YAML can stand for billions of values, by aliases and merges that double each other. PyYAML's
+constructors raise whatever they meet (``!!bool x``: KeyError), and both parsers raise RecursionError for deep nesting.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+import yaml
+
+DEEPEST = 100  # collections within each other
+MOST = 1_000_000  # values of a YAML text, with aliases written out
+DIGITS = 40  # of a whole number
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which gives up early."""
+
+    def __init__(self, text: str | bytes) -> None:
+        super().__init__(text)
+        self._depth = 0
+        self._sizes: dict[int, int] = {}  # of composed nodes, by identity: a document keeps them all
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self._depth > DEEPEST:
+            raise _refused("it is nested too deeply", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        alias = isinstance(self.peek_event(), yaml.AliasEvent)  # type: ignore[no-untyped-call]
+        begin = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        self._depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        if node is None:
+            return None
+        if not alias:
+            self._sizes[id(node)] = 1 + sum(self._sizes[id(part)] for part in _parts(node))
+        elif id(node) not in self._sizes:
+            raise _refused("it contains itself", begin)
+        if self._sizes[id(node)] > MOST:
+            raise _refused(f"it has more than {MOST:,} values, with its aliases", begin)
+        return node
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _refused(why: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=why, problem_mark=mark)
+
+
+def from_yaml(text: str | bytes) -> Any:
+    """The value that a YAML text stands for; None for an empty one.
+
+    :raises yaml.YAMLError: it is no YAML, or stands for more than a document of winlab's can be. No other error.
+    """
+    try:
+        value = _Loader(text).get_single_data()
+        _check_numbers(value, set())
+    except yaml.YAMLError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise yaml.YAMLError(f"a value in it can't be read ({type(error).__name__})") from error
+    return value
+
+
+def nodes(text: str | bytes) -> yaml.Node | None:
+    """The nodes of a YAML text, which know their lines; None for an empty one.
+
+    :raises yaml.YAMLError: as :func:`from_yaml`.
+    """
+    try:
+        root: yaml.Node | None = _Loader(text).get_single_node()
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise yaml.YAMLError(f"it can't be read ({type(error).__name__})") from error
+    return root
+
+
+def _check_numbers(value: Any, seen: set[int]) -> None:
+    """Refuse numbers that Python can't print: it turns only so many digits into text."""
+    if isinstance(value, int):
+        if abs(value) >= 10**DIGITS:
+            raise yaml.YAMLError("a number in it has too many digits")
+    elif isinstance(value, dict | list | tuple | set) and id(value) not in seen:
+        seen.add(id(value))
+        for part in (*value.keys(), *value.values()) if isinstance(value, dict) else value:
+            _check_numbers(part, seen)
+
+
+def from_json(text: str | bytes | bytearray) -> Any:
+    """The value that a JSON text stands for.
+
+    :raises ValueError: it is no JSON (``NaN`` and the like are none), is nested too deeply, or has a number that is
+        too large. No other error.
+    """
+    try:
+        return json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_no_number)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > DIGITS:
+        raise ValueError("a number in it has too many digits")
+    return int(digits)
+
+
+def _real(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError("a number in it is too large")
+    return value
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
