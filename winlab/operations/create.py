@@ -69,7 +69,7 @@ def create(
         _check_lock(plan, stock, locked, lock_inputs.bundle(origin.bundle)) if locked is not None else (None, None)
     )
     with site.storage() as (conn, pool), folder.locked(), ExitStack() as held:
-        _refuse_other_plan(plan, conn)
+        refuse_other_plan(plan, conn)
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
         if not all_made(plan, conn):
@@ -77,7 +77,7 @@ def create(
         built = golden.lacking(
             plan, site, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
         )
-        _check_memory(plan, conn)
+        check_memory(plan, conn)
         recorded.write(folder, proposal)
         run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
         steps = recipe.guests(run)
@@ -131,7 +131,11 @@ def _check_lock(
     return check, check_images
 
 
-def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
+def refuse_other_plan(plan: Plan, conn: Connection) -> None:
+    """Check that the lab's machines, if there are any, were made from this plan.
+
+    :raises ConflictError: they were made from another one.
+    """
     there = domains.machines(conn, plan.lab)
     if any(machine.tag.plan != plan.digest for machine in there):
         raise ConflictError(
@@ -141,8 +145,11 @@ def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
         )
 
 
-def _check_memory(plan: Plan, conn: Connection) -> None:
-    """Check that guests not yet started fit into the hypervisor's memory; otherwise it kills one without warning."""
+def check_memory(plan: Plan, conn: Connection) -> None:
+    """Check that guests not yet started fit into the hypervisor's memory; otherwise it kills one without warning.
+
+    :raises HostError: they don't.
+    """
     started = {machine.domain for machine in domains.machines(conn, plan.lab) if machine.state in ("running", "paused")}
     needed = sum(node.memory_mib for node in plan.nodes if node.domain not in started)
     free = domains.free_memory_mib(conn)
