@@ -65,13 +65,11 @@ def routes(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     if not subject.cluster:
         return
     try:
-        shares = pod_network.shares(run)
+        wanted = planned_routes(run)
     except WinlabError:
-        return  # the API server does not answer: members says so
-    if len(shares) < len(run.plan.nodes):
+        return  # the API server does not answer, or a node has no pods yet: members says so
+    if wanted is None:
         return  # a node is missing: its route comes with it
-    profile = cni.get(run.plan.cluster.profile)
-    wanted = {route.cidr: route.via for route in profile.router_routes(network(run.plan), shares)}
     with ovn.connect() as northbound:
         there = northbound.pod_routes(run.lab)
     for cidr in sorted(wanted.keys() | there.keys()):
@@ -79,3 +77,15 @@ def routes(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         if expected != actual:
             drift = Drift("network", "", f"route to pods {cidr}", expected, actual, "written again", mendable=True)
             yield Finding(drift, lab_steps=(ROUTES,))
+
+
+def planned_routes(run: Run) -> dict[str, str] | None:
+    """The routes that the lab's router should have, network to next hop; None while a node is missing.
+
+    :raises WinlabError: the API server does not answer, or a node has no pod network yet.
+    """
+    shares = pod_network.shares(run)
+    if len(shares) < len(run.plan.nodes):
+        return None
+    profile = cni.get(run.plan.cluster.profile)
+    return {route.cidr: route.via for route in profile.router_routes(network(run.plan), shares)}

@@ -73,7 +73,7 @@ def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
             elif any(volume.name == name and volume.role == "seed" for volume in node.volumes):
                 drift = Drift("volume", node.name, name, "there", "gone", "made again", mendable=True)
                 yield Finding(drift, partial(_make_seed, run, node))
-            else:
+            elif name.startswith(f"{run.lab}."):
                 yield _told(node, name, "there", "gone", _lost(node))
 
 
