@@ -252,7 +252,9 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(definitions, "persistent", lambda _, name: made.xml.get(name))
     monkeypatch.setattr(definitions, "with_secrets", lambda _, name: made.xml.get(name))
     monkeypatch.setattr(
-        definitions, "running", lambda _, name: made.live.get(name) if made.states[name] == "running" else None
+        definitions,
+        "running",
+        lambda _, name: made.live.get(name) if made.states[name] in ("running", "paused") else None,
     )
     monkeypatch.setattr(definitions, "change", lambda _, name, xml: made.xml.__setitem__(name, xml))
     monkeypatch.setattr(nodes, "Login", Login)

@@ -31,7 +31,7 @@ from winlab.steps.payload import Origin
 from winlab.steps.states import MENDED, PAYLOAD, STARTED
 from winlab.supply.payload import PREFIX
 
-ROUNDS = 5  # of mending: more than what can hide behind each other
+ROUNDS = 8  # of mending: more than there are tiers
 
 
 def repair(
@@ -82,6 +82,7 @@ def _repair(subject: Subject, tell: Listener) -> list[Drift]:
         todo = [one for one in findings if one.drift.mendable and one.drift.key not in tried]
         if not todo:
             break
+        todo = [one for one in todo if one.tier == min(other.tier for other in todo)]
         tried |= {one.drift.key for one in todo}
         _mend(subject, todo, tell)
         subject = replace(subject, digests=False)  # they were read, and what was written again was read before

@@ -15,7 +15,7 @@ from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.errors import NotFoundError, WinlabError
 from winlab.events import Progress
-from winlab.operations.drift.model import Drift, Finding, Subject
+from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.steps import pod_network, systems
 from winlab.steps.states import API, CNI, MEMBER, PROXY, READY, ROUTES
 
@@ -36,7 +36,7 @@ def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
         mendable = not run.plan.joins
         action = "waited for" if mendable else "it was made elsewhere: see to it that it runs"
         drift = Drift("cluster", "", "API server", "answers", error.why or error.what, action, mendable)
-        yield Finding(drift, lab_steps=(API,) if mendable else (), unreached=True)
+        yield Finding(drift, lab_steps=(API,) if mendable else (), unreached=True, tier=Tier.ACCESS)
         return
     there = {row["metadata"]["name"]: row for row in rows}
     for node in subject.nodes:
@@ -44,11 +44,11 @@ def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
             drift = Drift(
                 "cluster", node.name, "node", "there", "gone", "its kubelet registers it again", mendable=True
             )
-            yield Finding(drift, partial(_register, run, node), REGISTER, (ROUTES,))
+            yield Finding(drift, partial(_register, run, node), REGISTER, (ROUTES,), tier=Tier.CLUSTER)
         elif not diagnose.is_ready(there[node.name]):
             why = diagnose.brief(there[node.name])
             drift = Drift("cluster", node.name, "node", "Ready", f"not Ready: {why}", "waited for", mendable=True)
-            yield Finding(drift, None, (READY,), unreached=True)
+            yield Finding(drift, None, (READY,), unreached=True, tier=Tier.CLUSTER)
 
 
 def _register(run: Run, node: NodePlan, progress: Progress) -> None:
@@ -76,7 +76,7 @@ def routes(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         expected, actual = wanted.get(cidr, "none"), there.get(cidr, "none")
         if expected != actual:
             drift = Drift("network", "", f"route to pods {cidr}", expected, actual, "written again", mendable=True)
-            yield Finding(drift, lab_steps=(ROUTES,))
+            yield Finding(drift, lab_steps=(ROUTES,), tier=Tier.CLUSTER)
 
 
 def planned_routes(run: Run) -> dict[str, str] | None:

@@ -8,10 +8,12 @@ from functools import partial
 from winlab import files
 from winlab.engine.run import Run
 from winlab.events import Progress
-from winlab.operations.drift.model import Drift, Finding, Subject
+from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.steps import payload
 from winlab.steps.payload import Origin
 from winlab.steps.states import API
+
+ACCESS = ("kubectl", "kubeconfig")  # what this host needs for the cluster, and for nothing else
 
 
 def credentials(subject: Subject, _progress: Progress) -> Iterator[Finding]:
@@ -46,7 +48,7 @@ def cluster_access(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         joins = run.plan.joins
         action = "run 'winlab join' again" if joins else "read from the first controller again"
         drift = Drift("folder", "", "kubeconfig", "there", trouble, action, mendable=not joins)
-        yield Finding(drift, lab_steps=() if joins else (API,))
+        yield Finding(drift, lab_steps=() if joins else (API,), tier=Tier.ACCESS)
 
 
 def _trouble(run: Run) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from winlab.errors import WinlabError
 from winlab.events import Progress
 from winlab.operations.drift import cluster, folder, machines, network, nodes, volumes
+from winlab.operations.drift.folder import ACCESS
 from winlab.operations.drift.model import Area, Drift, Finding, Inspection, Subject
 
 # What is needed first comes first: guests can't be asked without network and credentials
@@ -56,6 +57,8 @@ def _can_t(area: Area, inspection: Inspection, error: WinlabError) -> Finding:
 def _explained(drift: Drift, others: list[Drift]) -> bool:
     """Whether another drift may be why something can't be reached: one of the lab, or of the same node.
 
-    The API server is on nodes: whatever a node has may be why.
+    The API server is on nodes: whatever a node has may be why. A login needs no cluster.
     """
+    if drift.area == "node":
+        others = [one for one in others if one.area in ("folder", "network", "machine") and one.what not in ACCESS]
     return any(not drift.node or other.node in ("", drift.node) for other in others)

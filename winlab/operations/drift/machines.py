@@ -17,10 +17,8 @@ from winlab.operations.drift.machine_xml import Other
 from winlab.operations.drift.model import Drift, Finding, Subject
 from winlab.operations.drift.volumes import is_whole
 from winlab.steps.paused import require_writable_disk
-from winlab.steps.states import BOOTED, DRIVE_FREE, STARTED
+from winlab.steps.states import STARTED
 from winlab.supply.payload import PREFIX
-
-START = (STARTED, BOOTED, DRIVE_FREE)
 
 
 def states(subject: Subject, progress: Progress) -> Iterator[Finding]:
@@ -46,7 +44,7 @@ def states(subject: Subject, progress: Progress) -> Iterator[Finding]:
 
 def _finding(node: NodePlan, state: str, action: str, mend: partial[None] | None = None) -> Finding:
     drift = Drift("machine", node.name, "state", "running", state, action, mendable=True)
-    return Finding(drift, mend, START)
+    return Finding(drift, mend, (STARTED,))
 
 
 def _define(run: Run, node: NodePlan, progress: Progress) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Literal, Protocol
 
 from winlab.design.plan.model import NodePlan
@@ -38,6 +39,16 @@ class Drift:
         return self.area, self.node, self.what
 
 
+class Tier(IntEnum):
+    """What is mended before what: a login needs the network, a join the API server."""
+
+    HOST = 0
+    LOGIN = 1
+    SERVICE = 2
+    ACCESS = 3
+    CLUSTER = 4
+
+
 @dataclass(frozen=True)
 class Finding:
     """A drift with its mending: what is done first, and the steps of ``create`` that are run then.
@@ -52,6 +63,7 @@ class Finding:
     steps: tuple[Kind, ...] = ()
     lab_steps: tuple[Kind, ...] = ()
     unreached: bool = False
+    tier: Tier = Tier.HOST
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import partial
 from winlab import settings
 from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.differences import Difference
-from winlab.adapters.vm import definitions, domains
+from winlab.adapters.vm import definitions
 from winlab.design.plan.model import NodePlan
 from winlab.design.render.topology import topology
 from winlab.engine.run import Run
@@ -88,8 +88,8 @@ def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         up = northbound.ports_up(run.lab)
     plugged = fabric.guest_ports() if _is_local() and os.geteuid() == 0 else None
     for node in subject.nodes:
-        if not domains.is_running(run.conn, node.domain) or up.get(node.port, True):
-            continue
+        if definitions.running(run.conn, node.domain) is None or up.get(node.port, True):
+            continue  # a paused machine has its port, too
         mendable = plugged is not None and node.port not in plugged and _interface(run, node) is not None
         yield Finding(
             Drift(

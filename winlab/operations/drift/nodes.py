@@ -10,7 +10,7 @@ from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import Progress
-from winlab.operations.drift.model import Drift, Finding, Subject
+from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.steps import systems
 from winlab.steps.boot import Login
 from winlab.steps.states import (
@@ -19,6 +19,7 @@ from winlab.steps.states import (
     BOOTED,
     CNI,
     CONTAINERD,
+    DRIVE_FREE,
     FEATURES,
     KUBELET,
     MEMBER,
@@ -53,7 +54,7 @@ def _look(subject: Subject, node: NodePlan) -> list[Finding]:
         if not any(login.answers() for _ in range(LOGINS)):
             why = login.refusal.what if login.refusal else "does not answer"
             drift = Drift("node", node.name, "login", "answers", why, "waited for", mendable=True)
-            return [Finding(drift, None, (BOOTED,), unreached=True)]
+            return [Finding(drift, None, (BOOTED, DRIVE_FREE), unreached=True, tier=Tier.LOGIN)]
         if not subject.cluster:
             return []
         condition = own.condition()
@@ -69,9 +70,9 @@ def _look(subject: Subject, node: NodePlan) -> list[Finding]:
 def _service(run: Run, node: NodePlan, name: str, state: str) -> Finding:
     if state == "absent":
         drift = Drift("node", node.name, name, "running", state, "set up again as by create", mendable=True)
-        return Finding(drift, None, JOIN, JOIN_LAB)
+        return Finding(drift, None, JOIN, JOIN_LAB, tier=Tier.CLUSTER)
     drift = Drift("node", node.name, name, "running", state, "started", mendable=True)
-    return Finding(drift, partial(_start, run, node, name), (READY,))
+    return Finding(drift, partial(_start, run, node, name), tier=Tier.SERVICE)
 
 
 def _start(run: Run, node: NodePlan, service: str, progress: Progress) -> None:
@@ -83,4 +84,4 @@ def _not_joined(node: NodePlan) -> Finding:
     # a controller's join begins with kubeadm's reset, which deletes its part of etcd
     action = "joins again, as by create" if worker else "run 'winlab create' if the lab was never complete"
     drift = Drift("node", node.name, "membership", "joined", "not joined", action, mendable=worker)
-    return Finding(drift, None, JOIN if worker else (), JOIN_LAB if worker else ())
+    return Finding(drift, None, JOIN if worker else (), JOIN_LAB if worker else (), tier=Tier.CLUSTER)

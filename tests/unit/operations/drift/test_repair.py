@@ -90,6 +90,29 @@ def test_what_hides_behind_another_is_mended_too(lab: Standing) -> None:
     assert run() == {"NAT y": False}  # what nobody of winlab made is still there
 
 
+def test_one_thing_after_the_other(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubeconfig is read from a controller, which must run and answer first."""
+    order: list[list[str]] = []
+    lab.folder.kubeconfig.unlink()
+    lab.folder.kubectl.unlink()
+    lab.folder.kubectl.symlink_to("/bin/true")
+    lab.states["winlab-lab-controller-1"] = "paused"
+    lab.guests["controller-1"].services["kubelet"] = "stopped"
+
+    def mend(_subject: object, todo: list[Finding], _tell: object) -> None:
+        order.append([one.drift.what for one in todo])
+        if todo[0].drift.what == "state":
+            lab.states["winlab-lab-controller-1"] = "running"
+        elif todo[0].drift.what == "kubelet":
+            lab.guests["controller-1"].services["kubelet"] = "running"
+        else:
+            lab.folder.write(lab.folder.kubeconfig, "x")
+
+    monkeypatch.setattr(repair, "_mend", mend)
+    assert set(run().values()) == {True}
+    assert order == [["state"], ["kubelet"], ["kubeconfig"]]
+
+
 def test_only_one_node(lab: Standing) -> None:
     for machine in lab.states:
         lab.states[machine] = "off"
@@ -153,7 +176,7 @@ def test_the_steps_of_create_that_are_named_and_no_others() -> None:
     mended = finding("node-1", (STARTED, BOOTED, READY), (ROUTES,), mend=lambda _progress: None)
     steps = repair.assemble(own, [mended, finding("", (), (API,))], every)
     chosen = engine.compose(steps)
-    assert [step.title for step in chosen][0] == "mend node-1 x"
+    assert chosen[0].title == "mend node-1 x"
     assert {step.title for step in chosen[1:]} == {
         "start node-1", "boot node-1", "kubeconfig", "pod routes", "ready node-1",
     }  # fmt: skip
