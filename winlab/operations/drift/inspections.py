@@ -26,8 +26,9 @@ EVERY: tuple[tuple[Area, Inspection], ...] = (
     ("network", network.ports),
     ("node", nodes.guests),
     ("cluster", cluster.members),
-    ("network", cluster.routes),
+    ("cluster", cluster.routes),
 )
+REACHING: tuple[Area, ...] = ("node", "cluster")  # what asks guests: without a way to them it would only wait
 
 
 def inspect(subject: Subject, progress: Progress) -> list[Finding]:
@@ -38,6 +39,8 @@ def inspect(subject: Subject, progress: Progress) -> list[Finding]:
     """
     findings: dict[tuple[str, str, str], Finding] = {}
     for area, inspection in EVERY:
+        if area in REACHING and any(one.cuts_off for one in findings.values()):
+            continue
         try:
             for one in inspection(subject, progress):
                 findings.setdefault(one.drift.key, one)

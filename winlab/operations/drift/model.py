@@ -55,6 +55,7 @@ class Finding:
 
     :param steps: of the drift's node; those of the lab if it has none.
     :param lab_steps: steps of the lab besides.
+    :param cuts_off: nothing of the lab can be reached meanwhile.
     :param unreached: it may only mean that something else is in the way; it counts if nothing else is.
     """
 
@@ -63,6 +64,7 @@ class Finding:
     steps: tuple[Kind, ...] = ()
     lab_steps: tuple[Kind, ...] = ()
     unreached: bool = False
+    cuts_off: bool = False
     tier: Tier = Tier.HOST
 
 

@@ -78,6 +78,7 @@ def bridge(subject: Subject, _progress: Progress) -> Iterator[Finding]:
             mendable,
         ),
         partial(fabric.restore_address, net.external_gateway, prefix) if mendable else None,
+        cuts_off=True,
     )
 
 
