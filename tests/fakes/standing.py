@@ -249,6 +249,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(domains, "state", lambda _, name: made.states[name])
     monkeypatch.setattr(domains, "is_running", lambda _, name: made.states[name] == "running")
     monkeypatch.setattr(domains, "disk_trouble", lambda *_: made.disk_trouble)
+    monkeypatch.setattr(domains, "inserted", lambda _, name: {"drive": POOL / CD.format(os=by_domain[name].os)})
     monkeypatch.setattr(definitions, "persistent", lambda _, name: made.xml.get(name))
     monkeypatch.setattr(definitions, "with_secrets", lambda _, name: made.xml.get(name))
     monkeypatch.setattr(

@@ -95,7 +95,7 @@ def test_one_thing_after_the_other(lab: Standing, monkeypatch: pytest.MonkeyPatc
     order: list[list[str]] = []
     lab.folder.kubeconfig.unlink()
     lab.folder.kubectl.unlink()
-    lab.folder.kubectl.symlink_to("/bin/true")
+    lab.folder.kubectl.symlink_to(lab.folder.design)
     lab.states["winlab-lab-controller-1"] = "paused"
     lab.guests["controller-1"].services["kubelet"] = "stopped"
 
