@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from winlab.lab import Lab
     from winlab.node import Node
     from winlab.operations.watch import View
+    from winlab.operations.drift.model import Drift
     from winlab.site import Site
     from winlab.steps.payload import Origin
     from winlab.supplies import Supplies
@@ -56,6 +57,7 @@ __all__ = [
     "AccessError",
     "ClusterError",
     "ConflictError",
+    "Drift",
     "Event",
     "ExitCode",
     "Failure",
@@ -92,6 +94,7 @@ __all__ = [
     "__version__",
 ]
 _HOMES = {
+    "Drift": "winlab.operations.drift.model",
     "Lab": "winlab.lab",
     "Node": "winlab.node",
     "Origin": "winlab.steps.payload",

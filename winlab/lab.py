@@ -47,7 +47,9 @@ from winlab.operations import (
     support,
 )
 from winlab.operations.autostart import Autostart
+from winlab.operations import repair as repairing
 from winlab.operations.create import Until
+from winlab.operations.drift.model import Drift
 from winlab.operations.join import Joining
 from winlab.operations.lock import Renewed
 from winlab.operations.logs import NodeDiagnostics
@@ -508,6 +510,20 @@ class Lab:
         :raises ConflictError: another winlab is changing the lab.
         """
         return autostart.change(self.name, self.site, wanted=wanted)
+    @at_site
+    def repair(
+        self, node: str = "", *, check: bool = False, digests: bool = False, listener: Listener = ignore
+    ) -> list[Drift]:
+        """See what of the lab is not as its recorded plan says, and mend it; empty if nothing differs.
+
+        :param node: only this node's things, and those of the whole lab; empty: every node's.
+        :param check: only look.
+        :param digests: also read base volumes whole, and compare their digests.
+        :raises NotFoundError: there is no such node, or this account has no record of what the lab was made from.
+        :raises ConflictError: the lab was made from another plan, or another winlab is working on it.
+        :raises WinlabError: the mending failed; the same call carries on.
+        """
+        return repairing.repair(self.name, self.site, listener, node=node, check=check, digests=digests)
 
     # -- the end
 

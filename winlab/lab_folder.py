@@ -127,6 +127,24 @@ class LabFolder:
         except (OSError, ValueError):
             return False
 
+    def differing(self, plan: Plan) -> dict[Path, str]:
+        """What is wrong with the files for ssh and WinRM, by file; empty if nothing is.
+
+        :raises WinlabError: there are no credentials that can be read.
+        """
+        wrong = {}
+        for path, (text, mode) in self._files(self.credentials(), plan).items():
+            try:
+                if path.read_text() != text:
+                    wrong[path] = "other content"
+                elif path.stat().st_mode & 0o777 & ~mode:
+                    wrong[path] = f"open to others ({path.stat().st_mode & 0o777:04o})"
+            except FileNotFoundError:
+                wrong[path] = "missing"
+            except (OSError, ValueError) as error:
+                wrong[path] = f"can't be read: {error}"
+        return wrong
+
     def _files(self, made: Credentials, plan: Plan) -> dict[Path, tuple[str, int]]:
         """The files for ssh and WinRM: their content and mode."""
         lines = [

@@ -20,6 +20,7 @@ PHYSNET = "winlab"  # name in ovn-bridge-mappings and on the localnet port
 EXTERNAL_SWITCH = "winlab-external"  # logical switch with the localnet port, made by `winlab host setup`
 HOST_FILE = Path("/etc/winlab/host.yaml")  # what `winlab host setup` found and chose
 NB_SOCKET = Path("/run/winlab/ovnnb.sock")  # OVN northbound, for the libvirt group
+SB_SOCKET = Path("/run/ovn/ovnsb_db.sock")  # OVN southbound, which OVN opens for root alone
 GROUP = "libvirt"
 SHORTEST_STALL = 20  # seconds
 SUPPORT_SECONDS = 30

@@ -8,6 +8,7 @@ import subprocess  # noqa: TID251 - starts the database, reads and damages it by
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import plans
 import pytest
 
 from winlab import run
-from winlab.adapters.overlay import ovn
+from winlab.adapters.overlay import ovn, southbound
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.design.plan.model import Plan
 from winlab.design.render.topology import Topology, topology
@@ -91,11 +92,11 @@ def _packages() -> None:
         packages.install(packages.RUN, Quiet())
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    """A database with the external switch of a host that was set up."""
-    file, socket = tmp_path / "nb.db", tmp_path / "nb.sock"
-    subprocess.run([program("ovsdb-tool"), "create", file, SCHEMA], check=True)
+@contextmanager
+def serving(tmp_path: Path, schema: Path) -> Iterator[str]:
+    """A server of an empty database, by its address."""
+    file, socket = tmp_path / "db", tmp_path / "sock"
+    subprocess.run([program("ovsdb-tool"), "create", file, schema], check=True)
     words = [program("ovsdb-server"), "--no-chdir", f"--unixctl={tmp_path}/ctl", f"--remote=punix:{socket}", str(file)]
     log = tmp_path / "log"
     with log.open("wb") as sink, subprocess.Popen(words, stdout=sink, stderr=sink) as server:
@@ -105,11 +106,18 @@ def database(tmp_path: Path) -> Iterator[Database]:
                 assert server.poll() is None, log.read_text()
                 assert time.monotonic() < end, log.read_text()
                 time.sleep(0.05)
-            found = Database(f"unix:{socket}")
-            found.nbctl("ls-add", plans.make(plans.KVM, "1-0-1").network.external_switch)
-            yield found
+            yield f"unix:{socket}"
         finally:
             server.terminate()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """A database with the external switch of a host that was set up."""
+    with serving(tmp_path, SCHEMA) as remote:
+        found = Database(remote)
+        found.nbctl("ls-add", plans.make(plans.KVM, "1-0-1").network.external_switch)
+        yield found
 
 
 @pytest.fixture
@@ -181,7 +189,7 @@ def test_damage_is_mended(database: Database, northbound: Northbound) -> None:
     northbound.apply(topology(plan))
     whole = database.contents()
     node, net = plan.nodes[0], plan.network
-    for damage in (
+    damages = (
         ("lsp-del", node.port),
         ("lsp-del", f"{net.external_switch}-to-a"),
         ("lr-nat-del", net.router, "dnat_and_snat", node.floating),
@@ -197,14 +205,83 @@ def test_damage_is_mended(database: Database, northbound: Northbound) -> None:
         ("set", "Logical_Router", net.router, "external_ids:winlab-plan=another"),
         ("lr-route-add", net.router, "198.51.100.0/24", "10.42.0.9"),
         ("lsp-add", net.external_switch, "stray", "--", "set", "Logical_Switch_Port", "stray", "external_ids:winlab=a"),
-    ):
+    )
+    for number, damage in enumerate((*damages, *damages[1:], damages[0])):  # each is mended in both ways
         database.nbctl(*damage)
         assert database.contents() != whole, damage
         with ovn.connect(database.remote) as later:  # as the next command would
             assert not later.has(topology(plan)), damage
-            later.apply(topology(plan))
+            seen = later.differences(topology(plan))
+            assert seen, damage
+            # what nobody of winlab made is left alone by the one
+            write = later.mend if number % 2 and not any(one.foreign for one in seen) else later.apply
+            write(topology(plan))
             assert later.has(topology(plan)), damage
+            assert later.differences(topology(plan)) == [], damage
         assert database.contents() == whole, damage
+
+
+def test_only_what_differs_is_changed(database: Database, northbound: Northbound) -> None:
+    """Every row but those that were damaged is the same row as before: machines use them meanwhile."""
+    plan = make("a", "3-0-1")
+    northbound.apply(topology(plan))
+    net, (first, second, *_) = plan.network, plan.nodes
+    before = database.tables()
+    for damage in (
+        ("lr-nat-del", net.router, "dnat_and_snat", first.floating),
+        ("set", "Logical_Switch_Port", second.port, "addresses=unknown"),
+        ("lr-route-add", net.router, "198.51.100.0/24", "10.42.0.9"),  # nobody of winlab made it
+        ("lsp-add", net.switch, "stray"),
+        ("lsp-add", net.external_switch, "theirs"),
+    ):
+        database.nbctl(*damage)
+    with ovn.connect(database.remote) as later:
+        told = {(one.what, one.expected, one.actual, one.foreign) for one in later.differences(topology(plan))}
+        assert told == {
+            (f"NAT dnat_and_snat {first.floating} {first.address}", "there", "", False),
+            (
+                f"Logical_Switch_Port {second.port}: addresses",
+                f"{second.mac} {second.address}",
+                "unknown",
+                False,
+            ),
+            ("Logical_Router_Static_Route 198.51.100.0/24", "", "there", True),
+            ("Logical_Switch_Port stray", "", "there", True),
+        }
+        later.mend(topology(plan))
+        assert {one.what.split()[-1] for one in later.differences(topology(plan))} == {"198.51.100.0/24", "stray"}
+    after = database.tables()
+    for table, rows in before.items():
+        gone = rows.keys() - after[table].keys()
+        assert len(gone) == (table == "NAT"), table
+    assert "theirs" in database.nbctl("lsp-list", net.external_switch)
+
+
+@pytest.mark.parametrize(("reached", "follows"), [(0, False), (10**6, True)])
+def test_a_hypervisor_that_is_switched_off_holds_up_nobody(
+    database: Database, northbound: Northbound, monkeypatch: pytest.MonkeyPatch, reached: int, follows: bool
+) -> None:
+    """``hv_cfg`` stays behind for ever; what counts is the host's own chassis, which the southbound database knows."""
+    monkeypatch.setattr(ovn, "ASK", 0.0)
+    monkeypatch.setattr(ovn.southbound, "progress", lambda chassis: reached if chassis == "own" else -1)
+    database.nbctl("set", "NB_Global", ".", "sb_cfg=1000000")
+    if follows:
+        northbound.await_followers(LIMIT, "own")
+    else:
+        with pytest.raises(HostError, match="controller"):
+            northbound.await_followers(0.2, "own")
+    with pytest.raises(HostError, match="controller"):
+        northbound.await_followers(0.2)
+
+
+def test_each_chassis_says_how_far_it_is(tmp_path: Path) -> None:
+    with serving(tmp_path, SCHEMA.with_name("ovn-sb.ovsschema")) as remote:
+        for name, number in (("own", 7), ("off", 3)):
+            row = {"op": "insert", "table": "Chassis_Private", "row": {"name": name, "nb_cfg": number}}
+            words = [program("ovsdb-client"), "transact", remote, json.dumps(["OVN_Southbound", row])]
+            subprocess.run(words, check=True, capture_output=True)
+        assert [southbound.read(remote, name) for name in ("own", "off", "none")] == [7, 3, southbound.UNKNOWN]
+    assert southbound.read(f"unix:{tmp_path}/none", "own") == southbound.UNKNOWN
 
 
 def test_an_external_switch_that_was_made_anew_has_the_labs_ports_again(

@@ -17,7 +17,7 @@ import winlab
 from winlab import HostError, Lab, Site, Spec, Supplies, UsageError, settings
 from winlab.checks import access as ways
 from winlab.design.plan.stock import Stock
-from winlab.operations import consent, create, destroy, load, look, push, reach
+from winlab.operations import consent, create, destroy, load, look, push, reach, repair
 
 
 @pytest.fixture
@@ -37,6 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     monkeypatch.setattr(create, "create", made)
     monkeypatch.setattr(push, "to_node", pushed)
     monkeypatch.setattr(load, "to_lab", lambda lab, site, image, tell, *, name: calls.append(("load", (lab, image))))
+    monkeypatch.setattr(repair, "repair", lambda lab, site, tell, **options: calls.append(("repair", options)))
     monkeypatch.setattr(destroy, "destroy", lambda lab, site, tell: calls.append(("destroy", lab)) or ["all"])
     return calls
 
@@ -52,7 +53,7 @@ def test_the_example_plans_creates_changes_and_destroys(
     exec(example.code("Create"), names)
     assert capsys.readouterr().out == "an event\n"
     exec(example.code("Change and remove"), names)
-    assert [name for name, _ in asked] == ["create", "push", "load", "destroy"]
+    assert [name for name, _ in asked] == ["create", "push", "load", "repair", "destroy"]
     plan, site, options = asked[0][1]
     assert (plan.lab, site, options["until"]) == ("ci", names["lab"].site, "cluster")
     assert asked[1][1] == ("ci", "node-1", "out/kubelet.exe", False)

@@ -185,6 +185,34 @@ def bridge_trouble(gateway: str, prefix: int) -> str:
     return ""
 
 
+def restore_address(gateway: str, prefix: int, progress: Progress) -> None:
+    """Give the external bridge the host's address, beside others that it may have. Needs root."""
+    progress.say(f"address {gateway}/{prefix} for {settings.BRIDGE}")
+    run(["ip", "addr", "replace", f"{gateway}/{prefix}", "dev", settings.BRIDGE], timeout=20)
+    run(["ip", "link", "set", settings.BRIDGE, "up"], timeout=20)
+
+
+def guest_ports() -> dict[str, str]:
+    """The interfaces of machines in Open vSwitch: their names by their logical ports. Needs root."""
+    interfaces = rows(vsctl("--format=json", "--columns=name,external_ids", "list", "Interface"))
+    ids = {str(row["name"]): dict(row["external_ids"][1]) for row in interfaces}
+    return {row["iface-id"]: name for name, row in ids.items() if "iface-id" in row}
+
+
+def plug(interface: str, *, mac: str, port: str, machine: str) -> None:
+    """Plug a machine's interface into the integration bridge as libvirt does (virnetdevopenvswitch.c). Needs root.
+
+    :param port: the logical port's name.
+    :param machine: the domain's UUID.
+    """
+    ids = {"attached-mac": mac, "iface-id": port, "vm-id": machine, "iface-status": "active"}
+    words = [f'external_ids:{key}="{value}"' for key, value in ids.items()]
+    vsctl(
+        *("--if-exists", "del-port", interface, "--", "add-port", settings.INTEGRATION_BRIDGE, interface),
+        *("--", "set", "Interface", interface, *words),
+    )
+
+
 def ensure_socket(record: Record, progress: Progress) -> None:
     """Open a socket of the northbound database to the group, besides root's own.
 

@@ -70,7 +70,7 @@ def create(
     )
     with site.storage() as (conn, pool), folder.locked(), ExitStack() as held:
         tell = folder.journaled(tell)
-        _refuse_other_plan(plan, conn)
+        refuse_other_plan(plan, conn)
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
         if not all_made(plan, conn):
@@ -78,7 +78,7 @@ def create(
         built = golden.lacking(
             plan, site, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
         )
-        _check_memory(plan, conn)
+        check_memory(plan, conn)
         recorded.write(folder, proposal)
         run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
         steps = recipe.guests(run)
@@ -126,7 +126,11 @@ def _check_lock(
     return check, check_images
 
 
-def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
+def refuse_other_plan(plan: Plan, conn: Connection) -> None:
+    """Check that the lab's machines, if there are any, were made from this plan.
+
+    :raises ConflictError: they were made from another one.
+    """
     there = domains.machines(conn, plan.lab)
     if any(machine.tag.plan != plan.digest for machine in there):
         raise ConflictError(
@@ -136,8 +140,11 @@ def _refuse_other_plan(plan: Plan, conn: Connection) -> None:
         )
 
 
-def _check_memory(plan: Plan, conn: Connection) -> None:
-    """Check that guests not yet started fit into the hypervisor's memory; otherwise it kills one without warning."""
+def check_memory(plan: Plan, conn: Connection) -> None:
+    """Check that guests not yet started fit into the hypervisor's memory; otherwise it kills one without warning.
+
+    :raises HostError: they don't.
+    """
     started = {machine.domain for machine in domains.machines(conn, plan.lab) if machine.state not in domains.OFF}
     needed = sum(node.memory_mib for node in plan.nodes if node.domain not in started)
     free = domains.free_memory_mib(conn)

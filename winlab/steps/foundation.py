@@ -67,4 +67,4 @@ def _require_host_network(run: Run, northbound: Northbound) -> None:
                 why="Open vSwitch was restarted, or something removed the address.",
                 cure="Run 'sudo winlab host setup', then the same command again.",
             )
-    northbound.await_followers(run.pace.silence(FOLLOW_SECONDS))
+    northbound.await_followers(run.pace.silence(FOLLOW_SECONDS), run.plan.host.chassis)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from winlab.design.contract import Service
 from winlab.engine.step import Step
 from winlab.events import Progress
 from winlab.steps.evidence import DiskLog
@@ -21,6 +22,14 @@ class KnownFailure:
     pattern: str
     why: str
     cure: str
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a node says of itself: its services by name, and whether it is a member of the cluster."""
+
+    services: dict[str, Service]
+    joined: bool
 
 
 class SystemSteps(Protocol):
@@ -84,3 +93,21 @@ class SystemSteps(Protocol):
 
     def membership(self) -> list[Step]:
         """The steps from a booted guest with its payload CD to a member of the cluster that connects its pods."""
+
+    def condition(self) -> Condition:
+        """What the node says of itself. A service that needs the cluster counts once the node is a member.
+
+        :raises GuestError: it can't be asked.
+        """
+
+    def start(self, service: str, progress: Progress, /) -> None:
+        """Start a service that :meth:`condition` names, and have it start with the system.
+
+        :raises GuestError: it does not start.
+        """
+
+    def restart_kubelet(self) -> None:
+        """Restart the kubelet, which then registers the node if the cluster has forgotten it.
+
+        :raises GuestError: it does not start.
+        """

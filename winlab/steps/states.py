@@ -83,4 +83,5 @@ LOAD_READY = Kind("load-ready", _lab("image"))
 LOAD_CD = Kind("load-cd", _thing("CD for"))  # of=the system
 LOADED = Kind("loaded", _node("load"))
 
+MENDED = Kind("mended", lambda state: f"mend {state.of}", learned=False)  # of=what differed, in words
 WORK = Kind("work", lambda state: state.of, learned=False)  # of=the words themselves: a command that is one step

@@ -39,7 +39,7 @@ class Overlay:
         self.made = wanted
         self.applied += 1
 
-    def await_followers(self, seconds: float) -> None:
+    def await_followers(self, seconds: float, chassis: str) -> None:
         self.waited.append(seconds)
         if not self.follows:
             raise HostError("northd does not follow.")

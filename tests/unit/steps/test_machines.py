@@ -120,10 +120,10 @@ def test_a_paused_machine_has_its_memory_already(machine: Machine, monkeypatch: 
     others = sum(node.memory_mib for node in machine.plan.nodes[1:])
     monkeypatch.setattr(domains, "free_memory_mib", lambda _: others)
     machine.domain.suspend()
-    create._check_memory(machine.plan, machine.domain.connect())
+    create.check_memory(machine.plan, machine.domain.connect())
     machine.domain.destroy()
     with pytest.raises(HostError, match="memory"):
-        create._check_memory(machine.plan, machine.domain.connect())
+        create.check_memory(machine.plan, machine.domain.connect())
     machine.domain.create()
 
 

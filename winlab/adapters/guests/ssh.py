@@ -35,7 +35,14 @@ class SshGuest:
         self._tag = tag
         self._client = paramiko.SSHClient()
         folder.credentials()  # raises a clear error if this account has none
-        self._client.load_host_keys(str(folder.known_hosts))
+        try:
+            self._client.load_host_keys(str(folder.known_hosts))
+        except OSError as error:
+            raise GuestError(
+                f"The host keys of the lab '{tag.lab}' can't be read, so '{tag.node}' can't be recognised.",
+                why=str(error),
+                cure=f"Run 'winlab repair --lab {tag.lab}'; it writes them again.",
+            ) from error
         self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
 
         def log_in() -> None:

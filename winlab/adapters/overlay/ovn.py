@@ -16,7 +16,8 @@ from ovsdbapp.backend.ovs_idl import command, connection
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
-from winlab.adapters.overlay import rows
+from winlab.adapters.overlay import differences, rows, southbound
+from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.overlay.rows import POD_ROUTE, Row
 from winlab.design.plan import golden, tags
 from winlab.design.render.topology import Topology
@@ -24,6 +25,7 @@ from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 
 TIMEOUT = 20  # seconds for one transaction
 POLL = 0.1  # seconds between two looks at a sequence number
+ASK = 2.0  # seconds before the southbound database is asked, and between two questions
 
 
 class Northbound:
@@ -41,30 +43,51 @@ class Northbound:
 
     def has(self, topology: Topology) -> bool:
         """Whether the lab's network is exactly this one: every row and every column that :meth:`apply` writes."""
-        lab, wanted = topology.external_ids[tags.KEY], rows.of(topology)
-        roots = [row for table in _tables(self._api) for row in table.rows.values()]
-        ports = [
-            port
-            for row in roots
-            if row._table.name == "Logical_Switch" and row.name == topology.external_switch
-            for port in row.ports
-        ]
-        return rows.same(wanted.roots, (row for row in roots if row.external_ids.get(tags.KEY) == lab)) and rows.same(
-            wanted.external, (port for port in ports if port.external_ids.get(tags.KEY) == lab)
-        )
+        wanted = rows.of(topology)
+        roots, external = _there(self._api, topology)
+        return rows.same(wanted.roots, roots) and rows.same(wanted.external, external)
 
-    def await_followers(self, seconds: float) -> None:
+    def differences(self, topology: Topology) -> list[Difference]:
+        """What of the lab's network is not as :meth:`apply` would write it."""
+        return differences.of(rows.of(topology), *_there(self._api, topology))
+
+    def mend(self, topology: Topology) -> None:
+        """Write only what differs, in one transaction: machines use the rest meanwhile. Foreign rows stay.
+
+        :raises ConflictError: as :meth:`apply`.
+        :raises HostError: as :meth:`apply`.
+        """
+        self._write(topology, _Mend(self._api, topology))
+
+    def ports_up(self, lab: str) -> dict[str, bool]:
+        """The names of the lab's logical switch ports for machines, and whether a controller has bound each."""
+        return {
+            port.name: port.up == [True] or port.up is True
+            for switch in self._api.tables["Logical_Switch"].rows.values()
+            if switch.external_ids.get(tags.KEY) == lab
+            for port in switch.ports
+            if not port.type
+        }
+
+    def await_followers(self, seconds: float, chassis: str = "") -> None:
         """Wait until northd and the controllers have processed everything written so far, as ``--wait=hv`` does.
 
+        :param chassis: the one that counts, by its name, if this account may ask the southbound database: another
+            hypervisor may be switched off. Otherwise all count.
         :raises HostError: they have not within that time.
         """
         number = self._execute(_Count(self._api))
-        end = time.monotonic() + seconds
+        end, ask = time.monotonic() + seconds, time.monotonic() + ASK
         while True:
             (row,) = self._api.tables["NB_Global"].rows.values()
             if row.hv_cfg >= number:
                 return
-            if time.monotonic() > end:
+            late = time.monotonic() > end
+            if chassis and row.sb_cfg >= number and (late or time.monotonic() > ask):
+                ask = time.monotonic() + ASK
+                if southbound.progress(chassis) >= number:
+                    return
+            if late:
                 break
             time.sleep(POLL)
         who = "OVN's northd does" if row.sb_cfg < number else "OVN's controller (or one of several) does"
@@ -107,10 +130,13 @@ class Northbound:
         :raises ConflictError: another lab has one of its external addresses.
         :raises HostError: the host has no external switch, because it was not set up.
         """
+        self._write(topology, _Apply(self._api, topology))
+
+    def _write(self, topology: Topology, write: command.BaseCommand) -> None:
         if (holder := self.holder(topology)) is not None:
             raise _taken(topology, *holder)
         try:
-            self._execute(_Apply(self._api, topology))
+            self._execute(write)
         except HostError as error:
             # another lab took a block meanwhile; the database refuses a second port with the name of its claim
             if claim := next((name for name in topology.claims if f"({name})" in error.why), None):
@@ -246,6 +272,50 @@ class _Apply(_Write):
             external.addvalue("ports", self.insert(txn, port))
 
 
+class _Mend(_Write):
+    """Change what differs of a lab's rows; one transaction."""
+
+    def __init__(self, api: Any, topology: Topology) -> None:
+        super().__init__(api)
+        self.topology = topology
+
+    def run_idl(self, txn: Any) -> None:
+        wanted = rows.of(self.topology)
+        roots, ports = _there(self.api, self.topology)
+        matched = differences.match(wanted.roots, roots)
+        self._made = dict(matched.pairs)  # others refer to these
+        for row in matched.missing:
+            self.insert(txn, row)
+        for row, real in matched.pairs:
+            self._align(txn, row, real)
+        for real in matched.surplus:
+            real.delete()
+        external = _external_switch(self.api, self.topology.external_switch)
+        matched = differences.match(wanted.external, ports)
+        for row in matched.missing:
+            external.addvalue("ports", self.insert(txn, row))
+        for row, real in matched.pairs:
+            self._align(txn, row, real)
+        for real in matched.surplus:
+            external.delvalue("ports", real)
+
+    def _align(self, txn: Any, row: Row, real: Any) -> None:
+        """Make a row of the database the wanted one, with the rows that belong to it."""
+        for column, value in row.columns.items():
+            if column not in differences.OWNED:
+                if differences.shown(value) != differences.shown(getattr(real, column)):
+                    setattr(real, column, self._value(txn, value))
+                continue
+            matched = differences.match(value, getattr(real, column))
+            for part in matched.missing:
+                real.addvalue(column, self.insert(txn, part))
+            for part, there in matched.pairs:
+                self._align(txn, part, there)
+            for there in matched.surplus:
+                if tags.KEY in there.external_ids:
+                    real.delvalue(column, there)
+
+
 class _Count(command.BaseCommand):  # type: ignore[misc]
     """Raise the database's sequence number, which northd and the controllers report when they have followed."""
 
@@ -313,6 +383,17 @@ def _delete(api: Any, lab: str) -> bool:
                 row.delete()
                 deleted = True
     return deleted
+
+
+def _there(api: Any, topology: Topology) -> tuple[list[Any], list[Any]]:
+    """The lab's rows in root tables, and its ports on the external switch."""
+    lab = topology.external_ids[tags.KEY]
+    switches = api.tables["Logical_Switch"].rows.values()
+    ports = [port for row in switches if row.name == topology.external_switch for port in row.ports]
+    return (
+        [row for table in _tables(api) for row in table.rows.values() if row.external_ids.get(tags.KEY) == lab],
+        [port for port in ports if port.external_ids.get(tags.KEY) == lab],
+    )
 
 
 def _tables(api: Any) -> list[Any]:

@@ -103,6 +103,26 @@ class StoragePool:
         except (ValueError, KeyError, TypeError):
             return False
 
+    def uploaded_digest(self, name: str) -> str:
+        """The SHA-256 of what was uploaded into a base volume, by its marker; empty if that does not say."""
+        try:
+            return str(json.loads(self.download(name + MARKER))["sha256"])
+        except (ValueError, KeyError, TypeError):
+            return ""
+
+    def digest(self, name: str, tell: Callable[[float], None]) -> str:
+        """The SHA-256 of a volume's whole content; *tell* is called with the progress, 0 to 1.
+
+        :raises WinlabError: it can't be read.
+        """
+        size, sent, digest = max(1, self._physical(name)), 0, hashlib.sha256()
+        with closing(self._chunks(name)) as chunks:
+            for chunk in chunks:
+                digest.update(chunk)
+                sent += len(chunk)
+                tell(min(1.0, sent / size))
+        return digest.hexdigest()
+
     @answering()
     def path(self, name: str) -> Path:
         """The volume's path on the hypervisor."""
@@ -189,6 +209,20 @@ class StoragePool:
                 if self._claimant(name) != locks.signature():
                     continue  # somebody deleted the claim, and may have replaced the volume
                 self._write(name + MARKER, json.dumps({"size": size, "sha256": digest}).encode())
+
+    def restore_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
+        """Write a base volume again whose content was lost or has changed; its marker stays as it is.
+
+        A machine that runs goes on with the old file until it is started again.
+
+        :param source: the same content as was uploaded first: disks are based on it.
+        """
+        while True:
+            with self._claimed(name, tell) as mine:
+                if mine:
+                    volume = self._create(name, _volume_xml(name, "raw", source.stat().st_size))
+                    self._fill(name, volume, source, lambda part: tell("uploading into the pool", part))
+                    return
 
     @contextmanager
     def _claimed(self, name: str, tell: Callable[[str, float | None], None]) -> Iterator[bool]:

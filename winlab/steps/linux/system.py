@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from winlab import documents
+from winlab.design import contract
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import LinuxNode
 from winlab.engine.run import Run
@@ -12,7 +13,7 @@ from winlab.engine.step import Step
 from winlab.errors import GuestError
 from winlab.events import Progress
 from winlab.steps.evidence import DiskLog
-from winlab.steps.interface import KnownFailure
+from winlab.steps.interface import Condition, KnownFailure
 from winlab.steps.linux import first_boot, node
 from winlab.supply.images import cache
 
@@ -86,3 +87,21 @@ class LinuxSteps:
     def membership(self) -> list[Step]:
         """See the interface."""
         return node.steps(self._run, self._node)
+
+    def condition(self) -> Condition:
+        """See the interface."""
+        with self._run.node(self._node) as there:
+            facts = there.run(contract.LinuxStatus())
+        services = {"containerd": facts.containerd.service}
+        return Condition(services | ({"kubelet": facts.kubelet.service} if facts.joined else {}), facts.joined)
+
+    def start(self, service: str, progress: Progress) -> None:
+        """See the interface."""
+        progress.say(service)
+        with self._run.node(self._node) as there:
+            there.execute(["sudo", "systemctl", "enable", "--now", service])
+
+    def restart_kubelet(self) -> None:
+        """See the interface."""
+        with self._run.node(self._node) as there:
+            there.execute(["sudo", "systemctl", "restart", "kubelet"])

@@ -28,6 +28,7 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError
 from winlab.events import Progress
 from winlab.steps import evidence, joining, pod_network
+from winlab.steps.interface import Condition
 from winlab.steps.states import (
     API,
     BINARIES,
@@ -91,6 +92,30 @@ def updates_step(run: Run, node: WindowsNode) -> Step:
 def restart(run: Run, node: WindowsNode, there: NodeScripts, progress: Progress) -> None:
     """Restart Windows, and wait until it answers again."""
     _Worker(run, node).restart(there, progress)
+
+
+def condition(run: Run, node: WindowsNode) -> Condition:
+    """What the node says of itself.
+
+    :raises GuestError: it can't be asked.
+    """
+    with run.node(node) as there:
+        facts = there.run(contract.WindowsStatus())
+    services = {"containerd": facts.containerd.service}
+    if facts.kubelet.joined:
+        services |= {"kubelet": facts.kubelet.service, "kube-proxy": facts.proxy.service}
+    return Condition(services, facts.kubelet.joined)
+
+
+def start(run: Run, node: WindowsNode, service: str, progress: Progress) -> None:
+    """Run the script again that set a service up; it starts one that does not run.
+
+    :raises GuestError: it does not start.
+    """
+    worker = _Worker(run, node)
+    act = {"containerd": worker.containerd, "kubelet": worker.kubelet, "kube-proxy": worker.proxy}[service]
+    with run.node(node) as there:
+        act(there, progress)
 
 
 class _Worker:

@@ -9,7 +9,7 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.events import Progress
 from winlab.steps.evidence import DiskLog
-from winlab.steps.interface import KnownFailure
+from winlab.steps.interface import Condition, KnownFailure
 from winlab.steps.windows import first_boot, known_failures, media, node, setup_logs
 from winlab.supply.images import requirements
 
@@ -70,3 +70,16 @@ class WindowsSteps:
     def membership(self) -> list[Step]:
         """See the interface."""
         return node.steps(self._run, self._node)
+
+    def condition(self) -> Condition:
+        """See the interface."""
+        return node.condition(self._run, self._node)
+
+    def start(self, service: str, progress: Progress) -> None:
+        """Run the script again that set the service up: it starts one that does not run."""
+        node.start(self._run, self._node, service, progress)
+
+    def restart_kubelet(self) -> None:
+        """See the interface."""
+        with self._run.node(self._node) as there:
+            there.execute(["powershell.exe", "-NoProfile", "-Command", "Restart-Service -Name kubelet -Force"])

@@ -16,7 +16,7 @@ from winlab import stopping
 from winlab.adapters.guests import ssh
 from winlab.adapters.guests.ssh import SshGuest
 from winlab.design.plan import tags
-from winlab.errors import UnreachableError
+from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
 
 Play = Callable[[paramiko.Channel, "Sshd"], None]
@@ -175,3 +175,12 @@ def test_the_users_configuration_of_ssh_is_not_read() -> None:
     assert words[words.index("-F") + 1] == "none"
     options = [words[at + 1] for at, word in enumerate(words) if word == "-o"]
     assert {"ForwardAgent=no", "ForwardX11=no"} <= set(options)
+
+
+def test_host_keys_that_are_gone_are_told(login: Login) -> None:
+    """Not as a bug: repair writes them again."""
+    login(silent)
+    LabFolder("lab").known_hosts.unlink()
+    with pytest.raises(GuestError, match="host keys") as caught:
+        login(silent)
+    assert "winlab repair --lab lab" in caught.value.cure

@@ -1,0 +1,266 @@
+"""A standing lab as inspections see it: everything is as planned until a test says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import plans
+import pytest
+import runs
+
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.overlay import ovn
+from winlab.adapters.overlay.differences import Difference
+from winlab.adapters.vm import definitions, domains
+from winlab.design.plan import tags
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.render import domain as domain_file
+from winlab.engine.run import Run
+from winlab.errors import HostError, NotFoundError, WinlabError
+from winlab.events import Progress, Quiet
+from winlab.host import fabric
+from winlab.lab_folder import LabFolder
+from winlab.operations.drift import cluster, inspections, nodes, volumes
+from winlab.operations.drift.model import Drift, Finding, Subject
+from winlab.steps.interface import Condition
+from winlab.supply.images import cache
+
+POOL = Path("/pool")
+CD = "base-kubernetes-{os}-1.iso"
+
+
+class Pool:
+    """Volumes by name: size in MiB, backing, whether complete, content."""
+
+    folder = POOL
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, SimpleNamespace] = {}
+        self.written: list[str] = []
+
+    def add(self, name: str, *, size: int = 1, backing: str | None = None, content: bytes = volumes.QCOW2) -> None:
+        self.volumes[name] = SimpleNamespace(size=size, backing=backing, whole=True, content=content, now="aa")
+
+    def refresh(self) -> None: ...
+
+    def exists(self, name: str) -> bool:
+        return name in self.volumes
+
+    def names(self, prefix: str = "") -> list[str]:
+        return sorted(name for name in self.volumes if name.startswith(prefix))
+
+    def capacity(self, name: str) -> int:
+        return int(self.volumes[name].size) << 20
+
+    def backing(self, name: str) -> Path | None:
+        backing = self.volumes[name].backing
+        return None if backing is None else POOL / backing
+
+    def download(self, name: str, offset: int = 0, most: int = 1 << 20) -> bytes:
+        content: bytes = self.volumes[name].content
+        return content[offset:most]
+
+    def is_complete(self, name: str) -> bool:
+        return name in self.volumes and bool(self.volumes[name].whole)
+
+    def uploaded_digest(self, name: str) -> str:
+        return "" if name in self.volumes and self.volumes[name].now == "unmarked" else "aa"
+
+    def digest(self, name: str, tell: Callable[[float], None]) -> str:
+        tell(1.0)
+        return str(self.volumes[name].now)
+
+    def restore_base(self, name: str, source: Path, tell: object) -> None:
+        del tell
+        self.written.append(f"{name} from {source}")
+        self.add(name)
+
+
+class Overlay:
+    """OVN, as far as inspections ask it."""
+
+    def __init__(self) -> None:
+        self.differs: list[Difference] = []
+        self.follows = True
+        self.up: dict[str, bool] = {}
+        self.routes: dict[str, str] = {}
+        self.mended = 0
+
+    def differences(self, _topology: object) -> list[Difference]:
+        return self.differs
+
+    def mend(self, _topology: object) -> None:
+        self.mended += 1
+        self.differs = [one for one in self.differs if one.foreign]
+
+    def await_followers(self, _seconds: float, _chassis: str) -> None:
+        if not self.follows:
+            raise HostError("OVN's northd does not follow.", cure="Run setup.")
+
+    def ports_up(self, _lab: str) -> dict[str, bool]:
+        return self.up
+
+    def pod_routes(self, _lab: str) -> dict[str, str]:
+        return self.routes
+
+
+class Guest:
+    """A node: whether it answers, and what it says of itself."""
+
+    def __init__(self) -> None:
+        self.answers = True
+        self.error: WinlabError | None = None
+        self.services = {"containerd": "running", "kubelet": "running"}
+        self.joined = True
+        self.did: list[str] = []
+
+    def condition(self) -> Condition:
+        if self.error is not None:
+            raise self.error
+        return Condition(cast(Any, dict(self.services)), self.joined)
+
+    def start(self, service: str, _progress: Progress) -> None:
+        self.did.append(f"start {service}")
+        self.services[service] = "running"
+
+    def restart_kubelet(self) -> None:
+        self.did.append("restart kubelet")
+
+
+class Standing:
+    """The lab. Tests change what it has."""
+
+    def __init__(self, folder: LabFolder, plan: Plan) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.pool = Pool()
+        self.overlay = Overlay()
+        self.guests = {node.name: Guest() for node in plan.nodes}
+        self.states = {node.domain: "running" for node in plan.nodes}
+        self.disk_trouble: str | None = None
+        self.bridge = ""
+        self.plugged: dict[str, str] = {}
+        self.api: WinlabError | None = None
+        self.rows = {node.name: self._row(node) for node in plan.nodes}
+        self.cached: list[Any] = []
+        folder.ensure_credentials(plan)
+        folder.write(folder.kubeconfig, "x")
+        folder.kubectl.symlink_to(folder.kubeconfig)
+        self.xml: dict[str, str] = {}
+        self.live: dict[str, str] = {}
+        for node in plan.nodes:
+            self._make(node)
+
+    def _make(self, node: NodePlan) -> None:
+        for volume in node.volumes:
+            if volume.role in ("disk", "base", "seed"):
+                self.pool.add(volume.name, size=volume.capacity_mib or 1, backing=volume.backing)
+        payload = CD.format(os=node.os)
+        self.pool.add(payload)
+        drive, bus = node.system.payload_drive
+        text = domain_file.domain_xml(self.plan, node, "secret", POOL)
+        # after the first boot: Windows' CDs are out, the payload CD is in
+        for volume in node.volumes:
+            if volume.role in ("answer", "media"):
+                text = text.replace(f'<source file="{POOL / volume.name}"/>', "")
+        place = f'<target dev="{drive}" bus="{bus}"/>'
+        assert place in text
+        text = text.replace(place, f'<source file="{POOL / payload}"/>{place}')
+        self.xml[node.domain] = self.live[node.domain] = text
+        self.overlay.up[node.port] = True
+
+    def _row(self, node: NodePlan) -> dict[str, Any]:
+        number = self.plan.nodes.index(node)
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "it is"}
+        return {
+            "metadata": {"name": node.name, "annotations": {}},
+            "spec": {"podCIDR": f"10.244.{number}.0/24"},
+            "status": {"conditions": [ready], "addresses": [{"type": "InternalIP", "address": node.address}]},
+        }
+
+    def run(self) -> Run:
+        """A run of its plan."""
+        return runs.run(self.plan, conn="conn", pool=self.pool, folder=self.folder)
+
+    def subject(self, node: str = "", **changes: Any) -> Subject:
+        """What is inspected."""
+        chosen = tuple(one for one in self.plan.nodes if node in ("", one.name))
+        return Subject(self.run(), chosen, **{"cluster": True, **changes})
+
+    def findings(self, node: str = "", **changes: Any) -> list[Finding]:
+        """What differs, with the mending."""
+        return inspections.inspect(self.subject(node, **changes), Quiet())
+
+    def drifts(self, node: str = "", **changes: Any) -> list[Drift]:
+        """What differs."""
+        return [one.drift for one in self.findings(node, **changes)]
+
+    def change(self, name: str, old: str, new: str, *, live: bool = False) -> None:
+        """Change a machine's definition, or what runs, by hand."""
+        machine = self.plan.node(name).domain
+        for texts in (self.live, self.xml) if live else (self.xml,):
+            assert old in texts[machine], old
+            texts[machine] = texts[machine].replace(old, new)
+
+
+def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1", *changes: str) -> Standing:
+    """Make everything below inspections read the lab that is returned."""
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    made = Standing(LabFolder("lab"), plans.make(plans.TCG, source, *changes))
+    by_domain = {node.domain: node for node in made.plan.nodes}
+
+    @contextmanager
+    def connect() -> Iterator[Any]:
+        yield made.overlay
+
+    def nodes_of(_kubectl: object, what: str) -> dict[str, Any]:
+        assert what == "nodes"
+        if made.api is not None:
+            raise made.api
+        return {"items": list(made.rows.values())}
+
+    def of(folder: LabFolder) -> Kubectl:
+        if not folder.kubeconfig.exists() or not folder.kubectl.exists():
+            raise NotFoundError("no cluster")
+        return Kubectl(folder.kubectl, folder.kubeconfig)
+
+    def tag_of(_conn: object, name: str) -> object:
+        return tags.of(made.plan, by_domain[name]) if name in made.xml else None
+
+    class Login:
+        refusal = None
+
+        def __init__(self, _run: object, node: NodePlan, _own: object) -> None:
+            self._guest = made.guests[node.name]
+
+        def answers(self) -> bool:
+            return self._guest.answers
+
+    monkeypatch.setattr(ovn, "connect", connect)
+    monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: made.bridge)
+    monkeypatch.setattr(fabric, "guest_ports", lambda: made.plugged)
+    monkeypatch.setattr(Kubectl, "of", of)
+    monkeypatch.setattr(Kubectl, "get", nodes_of)
+    monkeypatch.setattr(domains, "tag_of", tag_of)
+    monkeypatch.setattr(domains, "state", lambda _, name: made.states[name])
+    monkeypatch.setattr(domains, "is_running", lambda _, name: made.states[name] == "running")
+    monkeypatch.setattr(domains, "disk_trouble", lambda *_: made.disk_trouble)
+    monkeypatch.setattr(domains, "inserted", lambda _, name: {"drive": POOL / CD.format(os=by_domain[name].os)})
+    monkeypatch.setattr(definitions, "persistent", lambda _, name: made.xml.get(name))
+    monkeypatch.setattr(definitions, "with_secrets", lambda _, name: made.xml.get(name))
+    monkeypatch.setattr(
+        definitions,
+        "running",
+        lambda _, name: made.live.get(name) if made.states[name] in ("running", "paused") else None,
+    )
+    monkeypatch.setattr(definitions, "change", lambda _, name, xml: made.xml.__setitem__(name, xml))
+    monkeypatch.setattr(nodes, "Login", Login)
+    monkeypatch.setattr(nodes.systems, "of", lambda _, node: made.guests[node.name])
+    monkeypatch.setattr(cache, "entries", lambda: made.cached)
+    monkeypatch.setattr(cache, "verify", lambda *_: None)
+    made.overlay.routes = dict(cluster.planned_routes(made.run()) or {})
+    return made

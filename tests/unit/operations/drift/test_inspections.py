@@ -1,0 +1,439 @@
+"""What inspections tell of a standing lab: nothing while it is as planned, and each thing that is not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import standing
+from standing import POOL, Standing
+
+from winlab.adapters.overlay.differences import Difference
+from winlab.errors import ClusterError, GuestError, HostError
+from winlab.events import Quiet
+from winlab.operations.drift.model import Drift, Finding
+from winlab.steps import paused
+from winlab.steps.states import API, BOOTED, DRIVE_FREE, MEMBER, PAYLOAD, PAYLOAD_INSERTED, READY, ROUTES, STARTED
+
+DISK = "lab.controller-1.disk.qcow2"
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Standing:
+    return standing.stand(monkeypatch, tmp_path)
+
+
+def told(drifts: list[Drift]) -> list[tuple[str, str, str, str, bool]]:
+    return [(one.node, one.what, one.expected, one.actual, one.mendable) for one in drifts]
+
+
+def only(findings: list[Finding]) -> Finding:
+    assert len(findings) == 1, [one.drift for one in findings]
+    return findings[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "changes"),
+    [
+        ("1-1-1", ()),
+        ("3-2-1", ()),
+        ("1-1-1", ("workers.bus=sata", "workers.golden=false")),
+        ("1-1-1", ("linux_workers.count=1", "network.cni=host-gw")),
+        ("1-1-1", ("workers.firmware=bios", "controllers.memory=4GiB")),
+    ],
+)
+def test_a_lab_that_is_as_planned_has_no_drift(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, changes: tuple[str, ...]
+) -> None:
+    assert standing.stand(monkeypatch, tmp_path, source, *changes).drifts(digests=True) == []
+
+
+def test_what_only_the_first_boot_reads_may_be_gone(lab: Standing) -> None:
+    """The seed and its disk removed, the payload CD ejected."""
+    seed = next(one.name for one in lab.plan.node("controller-1").volumes if one.role == "seed")
+    del lab.pool.volumes[seed]
+    xml = lab.xml["winlab-lab-controller-1"]
+    begin = xml.rindex("<disk", 0, xml.index(seed))
+    end = xml.index("</disk>", begin) + len("</disk>")
+    lab.change("controller-1", xml[begin:end], "", live=True)
+    cd = f'<source file="{POOL}/base-kubernetes-windows-1.iso"/>'
+    lab.change("node-1", cd, "", live=True)
+    assert lab.drifts() == []
+
+
+# -- folder
+
+
+def test_files_of_the_folder(lab: Standing) -> None:
+    lab.folder.known_hosts.unlink()
+    lab.folder.ca.write_text("another")
+    lab.folder.ssh_key.chmod(0o644)
+    findings = lab.findings()
+    assert told([one.drift for one in findings]) == [
+        ("", "id_ed25519", "as made from the credentials", "open to others (0644)", True),
+        ("", "ca.pem", "as made from the credentials", "other content", True),
+        ("", "known_hosts", "as made from the credentials", "missing", True),
+    ]
+    key = lab.folder.credentials().ssh_key
+    assert findings[2].mend is not None
+    findings[2].mend(Quiet())
+    assert lab.drifts() == []
+    assert lab.folder.ssh_key.read_text() == key  # the same keys: the nodes have them
+
+
+def test_lost_credentials_are_not_made_anew(lab: Standing) -> None:
+    (lab.folder.path / "credentials.json").unlink()
+    finding = lab.findings()[0]
+    assert finding.drift.what == "credentials.json"
+    assert (finding.drift.mendable, finding.mend) == (False, None)
+
+
+def test_kubeconfig_and_kubectl(lab: Standing) -> None:
+    lab.folder.kubeconfig.unlink()  # the link now leads nowhere
+    first, second = lab.findings()
+    assert (first.drift.what, first.drift.actual) == ("kubectl", "leads nowhere")
+    assert (second.drift.what, second.lab_steps) == ("kubeconfig", (API,))
+    lab.folder.write(lab.folder.kubeconfig, "x", 0o644)
+    assert told(lab.drifts()) == [("", "kubeconfig", "there", "open to others (0644)", True)]
+    assert lab.drifts(cluster=False) == []
+
+
+# -- network
+
+
+def test_rows(lab: Standing) -> None:
+    lab.overlay.differs = [
+        Difference("NAT dnat_and_snat 1.2.3.4 10.77.0.11", "there", ""),
+        Difference("Logical_Switch_Port stray", "", "there", foreign=True),
+        Difference("DHCP_Options 10.77.0.0/24: options", "a=b", "a=c"),
+    ]
+    findings = lab.findings()
+    assert told([one.drift for one in findings]) == [
+        ("", "NAT dnat_and_snat 1.2.3.4 10.77.0.11", "there", "none", True),
+        ("", "Logical_Switch_Port stray", "none", "there", False),
+        ("", "DHCP_Options 10.77.0.0/24: options", "a=b", "a=c", True),
+    ]
+    assert "left alone" in findings[1].drift.action
+    for one in findings:
+        if one.mend is not None:
+            one.mend(Quiet())
+    assert lab.overlay.mended == 1  # one change mends all of them
+    assert [one.what for one in lab.drifts()] == ["Logical_Switch_Port stray"]
+
+
+def test_daemons_that_do_not_follow(lab: Standing) -> None:
+    lab.overlay.follows = False
+    assert told(lab.drifts()) == [("", "OVN's daemons", "follow the database", "OVN's northd does not follow.", False)]
+
+
+@pytest.mark.parametrize(
+    ("user", "trouble", "mendable"), [(0, "is down", True), (0, "is missing", False), (1, "is down", False)]
+)
+def test_the_bridge(lab: Standing, monkeypatch: pytest.MonkeyPatch, user: int, trouble: str, mendable: bool) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    lab.bridge = trouble
+    lab.guests["node-1"].answers = False  # nobody is asked who can't be reached
+    assert told(lab.drifts()) == [("", "bridge br-winlab", "172.31.240.1/20", trouble, mendable)]
+    assert mendable or "sudo winlab host setup" in lab.drifts()[0].action
+    monkeypatch.setenv("WINLAB_OVN_NB", "tcp:192.0.2.1:6641")  # another host's bridge can't be seen
+    assert [one.what for one in lab.drifts()] == ["login"]
+
+
+def test_a_port_that_is_not_bound(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    node = lab.plan.node("node-1")
+    lab.overlay.up[node.port] = False
+    lab.change("node-1", f'<mac address="{node.mac}"/>', f'<mac address="{node.mac}"/><target dev="vnet7"/>', live=True)
+    drift = only(lab.findings()).drift
+    assert (drift.node, drift.actual, drift.mendable) == ("node-1", "not bound", True)
+    lab.plugged[node.port] = "vnet7"  # it is there, so plugging it in is no cure
+    assert not lab.drifts()[0].mendable
+    lab.states[node.domain] = "off"  # its port is gone with it
+    assert [one.what for one in lab.drifts()] == ["state"]
+
+
+# -- volumes
+
+
+@pytest.mark.parametrize(
+    ("node", "cure"), [("controller-1", "destroy the lab"), ("node-1", "'winlab node rebuild node-1'")]
+)
+def test_a_lost_disk_is_told_and_not_made_anew(lab: Standing, node: str, cure: str) -> None:
+    del lab.pool.volumes[f"lab.{node}.disk.qcow2"]
+    del lab.xml[f"winlab-lab-{node}"]  # nor is the machine defined, which has nothing to boot
+    lab.states[f"winlab-lab-{node}"] = "gone"
+    finding = only(lab.findings())
+    assert told([finding.drift]) == [(node, f"lab.{node}.disk.qcow2", "there", "gone", False)]
+    assert cure in finding.drift.action
+    assert (finding.mend, finding.steps) == (None, ())
+
+
+def test_a_damaged_disk(lab: Standing) -> None:
+    lab.pool.volumes[DISK].content = b"\0" * 512
+    lab.pool.volumes["lab.node-1.disk.qcow2"].size = 7
+    seen = told(lab.drifts())
+    assert seen[0] == ("controller-1", DISK, "there", "damaged", False)
+    assert seen[1][1:] == ("lab.node-1.disk.qcow2: size", f"{lab.plan.node('node-1').disk_mib} MiB", "7 MiB", False)
+    assert len(seen) == 2
+
+
+def test_a_disk_without_its_base(lab: Standing) -> None:
+    lab.pool.volumes[DISK].backing = None
+    assert only(lab.findings()).drift.actual == "none"
+
+
+def test_volumes_without_which_a_machine_does_not_start(lab: Standing) -> None:
+    del lab.pool.volumes["base-kubernetes-linux-1.iso"]
+    seed = next(one.name for one in lab.plan.node("controller-1").volumes if one.role == "seed")
+    del lab.pool.volumes[seed]
+    by_name = {one.drift.what: one for one in lab.findings()}
+    assert by_name.keys() == {"base-kubernetes-linux-1.iso", seed}
+    cd = by_name["base-kubernetes-linux-1.iso"]
+    assert (cd.steps, cd.lab_steps) == ((PAYLOAD_INSERTED,), (PAYLOAD,))
+    assert by_name[seed].mend is not None
+
+
+@pytest.mark.parametrize(
+    ("whole", "now", "digests", "actual"),
+    [
+        (False, "aa", False, "incomplete"),
+        (True, "bb", False, None),  # only reading all of it shows this
+        (True, "bb", True, "other content"),
+    ],
+)
+def test_base_volumes(lab: Standing, whole: bool, now: str, digests: bool, actual: str | None) -> None:
+    base = lab.plan.node("controller-1").volume("base").name
+    lab.pool.volumes[base].whole, lab.pool.volumes[base].now = whole, now
+    if actual is None:
+        assert lab.drifts(digests=digests) == []
+        return
+    drift = only(lab.findings(digests=digests)).drift
+    assert (drift.what, drift.actual, drift.mendable) == (base, actual, False)
+    lab.cached.append(SimpleNamespace(sha256="aa", path=Path("/cache/disk")))  # the same bytes
+    finding = only(lab.findings(digests=digests))
+    assert finding.drift.mendable
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    assert lab.pool.written == [f"{base} from /cache/disk"]
+
+
+def test_a_base_volume_of_unknown_content_is_not_replaced(lab: Standing) -> None:
+    base = lab.plan.node("controller-1").volume("base").name
+    lab.pool.volumes[base].whole, lab.pool.volumes[base].now = False, "unmarked"
+    lab.cached.append(SimpleNamespace(sha256="", path=Path("/cache/disk")))
+    assert not only(lab.findings()).drift.mendable
+
+
+# -- machines
+
+
+@pytest.mark.parametrize(("state", "action"), [("paused", "resumed"), ("off", "started"), ("crashed", "started")])
+def test_a_machine_that_does_not_run(lab: Standing, state: str, action: str) -> None:
+    lab.states["winlab-lab-node-1"] = state
+    finding = only(lab.findings())
+    assert told([finding.drift]) == [("node-1", "state", "running", state, True)]
+    assert finding.drift.action == action
+    assert finding.steps == (STARTED,)
+
+
+def test_a_machine_whose_disk_failed_is_left_paused(lab: Standing) -> None:
+    lab.states["winlab-lab-node-1"], lab.disk_trouble = "paused", "failed"
+    lab.pool.free = lambda: paused.ROOM  # type: ignore[attr-defined]
+    drift = only(lab.findings()).drift
+    assert not drift.mendable
+    assert "virsh resume winlab-lab-node-1" in drift.action
+
+
+def test_a_machine_that_somebody_undefined_has_its_disk_again(lab: Standing) -> None:
+    """create would make a new disk for it."""
+    before = lab.xml.pop("winlab-lab-controller-1")
+    lab.states["winlab-lab-controller-1"] = "gone"
+    finding = only(lab.findings())
+    assert finding.drift.actual == "gone"
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    lab.states["winlab-lab-controller-1"] = "running"
+    assert DISK in before
+    assert DISK in lab.xml["winlab-lab-controller-1"]
+    assert lab.drifts() == []
+
+
+NODE = "controller-1"
+BY_HAND = [
+    ("<vcpu>2</vcpu>", "<vcpu>8</vcpu>", "CPUs"),
+    ('<memory unit="MiB">3072</memory>', '<memory unit="KiB">1048576</memory>', "memory"),
+    (' firmware="efi"', "", "firmware"),
+    ('listen="127.0.0.1"', 'listen="0.0.0.0"', "screen"),
+    ("<mac address=\"", "<mac address=\"52:54:00:00:00:01\" was=\"", "network interface"),
+    ("interfaceid=\"", "interfaceid=\"another\" was=\"", "network interface"),
+    ('<source bridge="br-int"/>', '<source bridge="virbr0"/>', "network interface"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "what"), BY_HAND)
+def test_hardware_changed_by_hand_is_defined_again(lab: Standing, old: str, new: str, what: str) -> None:
+    planned = lab.xml[f"winlab-lab-{NODE}"]
+    lab.change(NODE, old, new)
+    finding = only(lab.findings())
+    assert (finding.drift.node, finding.drift.what, finding.drift.mendable) == (NODE, what, True)
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    assert lab.drifts() == []
+    lab.xml[f"winlab-lab-{NODE}"], lab.live[f"winlab-lab-{NODE}"] = planned, planned.replace(old, new)
+    drift = only(lab.findings()).drift  # it only runs so: it is as planned when it is started again
+    assert (drift.what, drift.mendable) == (f"{what} while it runs", False)
+    assert f"winlab restart {NODE}" in drift.action
+
+
+@pytest.mark.parametrize(
+    ("xml", "what"),
+    [
+        (
+            '<disk type="file" device="disk"><source file="/pool/other.img"/><target dev="vdz" bus="virtio"/></disk>',
+            "disk vdz",
+        ),
+        (
+            '<disk type="block" device="disk"><source dev="/dev/sdb"/><target dev="vdz" bus="virtio"/></disk>',
+            "disk vdz",
+        ),
+        (
+            '<interface type="network"><mac address="52:54:00:00:00:09"/><source network="default"/></interface>',
+            "network interface 52:54:00:00:00:09",
+        ),
+        ('<hostdev mode="subsystem" type="usb"/>', "hostdev usb"),
+        ('<filesystem type="mount"/>', "filesystem mount"),
+    ],
+)
+def test_foreign_devices_are_told_and_kept(lab: Standing, xml: str, what: str) -> None:
+    lab.change(NODE, "</devices>", f"{xml}</devices>", live=True)
+    finding = only(lab.findings())
+    assert told([finding.drift]) == [(NODE, what, "none", finding.drift.actual, False)]
+    assert finding.mend is None
+    lab.change(NODE, "<vcpu>2</vcpu>", "<vcpu>8</vcpu>")
+    cpus = next(one for one in lab.findings() if one.drift.what == "CPUs")
+    assert cpus.mend is not None
+    cpus.mend(Quiet())
+    assert [one.what for one in lab.drifts()] == [what]
+
+
+def test_another_file_in_the_place_of_a_disk_is_left_alone(lab: Standing) -> None:
+    """A snapshot: what was written since is in the other file."""
+    lab.pool.add("lab.controller-1.disk.snapshot", backing=lab.plan.node(NODE).volume("base").name)
+    lab.change(NODE, DISK, "lab.controller-1.disk.snapshot", live=True)
+    drift = only(lab.findings()).drift
+    assert (drift.what, drift.mendable) == ("disk vda", False)
+    assert "snapshot" in drift.actual
+
+
+def test_a_disk_that_was_detached_comes_back(lab: Standing) -> None:
+    """Also the one with containerd's store, which the machine got after its first start."""
+    store = f"lab.{NODE}.store.qcow2"
+    lab.pool.add(store, backing=lab.plan.node(NODE).volume("base").name)
+    assert told(lab.drifts())[0][1:4] == ("disk sdc", f"{store} (disk on scsi)", "none")
+    finding = lab.findings()[0]
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    assert [one.what for one in lab.drifts()] == ["disk sdc while it runs"]
+
+
+# -- nodes and cluster
+
+
+def test_services(lab: Standing) -> None:
+    guest = lab.guests["controller-1"]
+    guest.services |= {"kubelet": "stopped"}
+    lab.guests["node-1"].services |= {"containerd": "absent"}
+    first, second = lab.findings()
+    assert told([first.drift, second.drift]) == [
+        ("controller-1", "kubelet", "running", "stopped", True),
+        ("node-1", "containerd", "running", "absent", True),
+    ]
+    assert first.tier < second.tier  # a join needs the API server, which a kubelet runs
+    assert first.mend is not None
+    first.mend(Quiet())
+    assert guest.did == ["start kubelet"]
+    assert MEMBER in second.steps
+
+
+def test_a_worker_that_is_no_member_joins_and_a_controller_is_not_reset(lab: Standing) -> None:
+    for guest in lab.guests.values():
+        guest.joined = False
+    controller, worker = lab.findings()
+    assert (controller.drift.node, controller.drift.mendable, controller.steps) == ("controller-1", False, ())
+    assert (worker.drift.node, worker.drift.mendable) == ("node-1", True)
+    assert MEMBER in worker.steps
+
+
+def test_a_guest_that_does_not_answer(lab: Standing) -> None:
+    lab.guests["node-1"].answers = False
+    assert only(lab.findings()).steps == (BOOTED, DRIVE_FREE)
+    lab.folder.kubectl.unlink()
+    assert [one.what for one in lab.drifts()] == ["kubectl", "login"]  # which is no reason
+    lab.folder.kubectl.symlink_to(lab.folder.kubeconfig)
+    lab.overlay.differs = [Difference("NAT x", "there", "")]  # it may be why
+    assert [one.what for one in lab.drifts()] == ["NAT x"]
+    lab.overlay.differs = []
+    lab.guests["node-1"].answers, lab.guests["node-1"].error = True, GuestError("It refused.", cure="Look at it.")
+    assert told(lab.drifts()) == [("node-1", "login", "answers", "It refused.", False)]
+
+
+def test_a_node_that_the_cluster_has_forgotten(lab: Standing) -> None:
+    del lab.rows["node-1"]
+    finding = only(lab.findings())
+    assert told([finding.drift]) == [("node-1", "node", "there", "gone", True)]
+    assert (READY in finding.steps, finding.lab_steps) == (True, (ROUTES,))
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    assert lab.guests["node-1"].did == ["restart kubelet"]
+    assert lab.drifts("controller-1") == []  # of another node
+
+
+def test_a_node_that_is_not_ready(lab: Standing) -> None:
+    lab.rows["node-1"]["status"]["conditions"][0] |= {"status": "Unknown", "message": "no word from the kubelet"}
+    finding = only(lab.findings())
+    assert "no word from the kubelet" in finding.drift.actual
+    assert finding.steps == (READY,)
+    lab.guests["node-1"].services["kubelet"] = "stopped"
+    assert [one.what for one in lab.drifts()] == ["kubelet"]  # which is why
+
+
+def test_an_api_server_that_does_not_answer(lab: Standing) -> None:
+    lab.api = ClusterError("kubectl get failed.", why="connection refused")
+    assert told(lab.drifts()) == [("", "API server", "answers", "connection refused", True)]
+    lab.states["winlab-lab-controller-1"] = "paused"
+    assert [one.what for one in lab.drifts()] == ["state"]
+
+
+def test_routes_to_pods(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lab = standing.stand(monkeypatch, tmp_path, "1-1-1", "network.cni=l3")
+    assert lab.overlay.routes  # the profile has some
+    cidr, hop = lab.overlay.routes.popitem()
+    lab.overlay.routes["10.244.99.0/24"] = "10.77.0.99"
+    assert told(lab.drifts()) == [
+        ("", f"route to pods {cidr}", hop, "none", True),
+        ("", "route to pods 10.244.99.0/24", "none", "10.77.0.99", True),
+    ]
+    assert {one.lab_steps for one in lab.findings()} == {(ROUTES,)}
+
+
+# -- together
+
+
+def test_an_inspection_that_fails_is_told_and_the_others_go_on(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_topology: object) -> None:
+        raise HostError("OVN does not answer.", cure="Run setup.")
+
+    monkeypatch.setattr(lab.overlay, "differences", refuse)
+    lab.guests["node-1"].services["kubelet"] = "stopped"
+    assert told(lab.drifts()) == [
+        ("", "inspection of rows", "possible", "OVN does not answer.", False),
+        ("node-1", "kubelet", "running", "stopped", True),
+    ]
+
+
+def test_one_node_s_things_only(lab: Standing) -> None:
+    lab.states["winlab-lab-controller-1"] = "off"
+    lab.guests["node-1"].services["kubelet"] = "stopped"
+    assert [one.node for one in lab.drifts("node-1")] == ["node-1"]

@@ -1,0 +1,233 @@
+"""repair: it looks, mends, looks again; and runs no more of create's steps than what differs needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import plans
+import pytest
+import runs
+import standing
+from standing import Standing
+from typer.testing import CliRunner
+
+from winlab.adapters.overlay.differences import Difference
+from winlab.adapters.vm import domains
+from winlab.cli.main import app
+from winlab.engine import engine
+from winlab.engine.run import Run
+from winlab.engine.step import Step
+from winlab.errors import ConflictError, HostError, NotFoundError
+from winlab.events import ignore
+from winlab.operations import create, recorded, repair
+from winlab.operations.drift.model import Drift, Finding
+from winlab.operations.planning import Proposal
+from winlab.site import Site
+from winlab.steps import payload, recipe
+from winlab.steps.payload import Supply
+from winlab.steps.states import API, BOOTED, IMAGE, MEMBER, READY, ROUTES, STARTED
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Standing:
+    """A lab that can be repaired: its machines start when they are told to."""
+    made = standing.stand(monkeypatch, tmp_path)
+    wanted = plans.spec.load("1-1-1")
+    recorded.write(made.folder, Proposal(wanted, made.plan, plans.stock(wanted)))
+
+    @contextmanager
+    def storage(_site: Site) -> Iterator[tuple[Any, Any]]:
+        yield "conn", made.pool
+
+    def steps(run: Run) -> list[Step]:
+        def start(name: str) -> Callable[[object], None]:
+            return lambda _progress: made.states.__setitem__(name, "running")
+
+        return [
+            Step(STARTED("lab", node.name), start(node.domain), lambda: False, [IMAGE(of="x")])
+            for node in run.plan.nodes
+        ]
+
+    monkeypatch.setattr(Site, "storage", storage)
+    monkeypatch.setattr(Run, "start", lambda *_: made.run())
+    monkeypatch.setattr(repair, "refuse_other_plan", lambda *_: None)
+    monkeypatch.setattr(repair, "check_memory", lambda *_: None)
+    monkeypatch.setattr(recipe, "guests", steps)
+    monkeypatch.setattr(recipe, "cluster", lambda *_: [])
+    monkeypatch.setattr(payload, "choose", lambda *_, **__: (SimpleNamespace(), "why"))
+    return made
+
+
+def run(node: str = "", **options: Any) -> dict[str, bool]:
+    """Repair, or check; what differed, and whether it was mended."""
+    drifts = repair.repair("lab", Site(), ignore, node=node, **options)
+    return {f"{one.node} {one.what}".strip(): one.mended for one in drifts}
+
+
+def test_a_lab_that_is_as_planned(lab: Standing) -> None:
+    assert run() == {}
+
+
+def test_check_changes_nothing(lab: Standing) -> None:
+    lab.folder.known_hosts.unlink()
+    lab.states["winlab-lab-node-1"] = "off"
+    with lab.folder.locked():  # it needs no lock: another winlab may be at work
+        assert run(check=True) == {"known_hosts": False, "node-1 state": False}
+    assert not lab.folder.known_hosts.exists()
+    assert lab.states["winlab-lab-node-1"] == "off"
+
+
+def test_what_hides_behind_another_is_mended_too(lab: Standing) -> None:
+    """The guest says that its kubelet is down once its machine runs."""
+    lab.overlay.differs = [Difference("NAT x", "there", ""), Difference("NAT y", "", "there", foreign=True)]
+    lab.states["winlab-lab-node-1"] = "paused"
+    lab.guests["node-1"].services["kubelet"] = "stopped"
+    assert run() == {"NAT x": True, "NAT y": False, "node-1 state": True, "node-1 kubelet": True}
+    assert run() == {"NAT y": False}  # what nobody of winlab made is still there
+
+
+def test_one_thing_after_the_other(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubeconfig is read from a controller, which must run and answer first."""
+    order: list[list[str]] = []
+    lab.folder.kubeconfig.unlink()
+    lab.folder.kubectl.unlink()
+    lab.folder.kubectl.symlink_to(lab.folder.design)
+    lab.states["winlab-lab-controller-1"] = "paused"
+    lab.guests["controller-1"].services["kubelet"] = "stopped"
+
+    def mend(_subject: object, todo: list[Finding], _tell: object) -> None:
+        order.append([one.drift.what for one in todo])
+        if todo[0].drift.what == "state":
+            lab.states["winlab-lab-controller-1"] = "running"
+        elif todo[0].drift.what == "kubelet":
+            lab.guests["controller-1"].services["kubelet"] = "running"
+        else:
+            lab.folder.write(lab.folder.kubeconfig, "x")
+
+    monkeypatch.setattr(repair, "_mend", mend)
+    assert set(run().values()) == {True}
+    assert order == [["state"], ["kubelet"], ["kubeconfig"]]
+
+
+def test_only_one_node(lab: Standing) -> None:
+    for machine in lab.states:
+        lab.states[machine] = "off"
+    assert run("node-1") == {"node-1 state": True}
+    assert lab.states["winlab-lab-controller-1"] == "off"
+
+
+def test_what_mending_did_not_cure_is_left_and_not_tried_for_ever(
+    lab: Standing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
+    lab.overlay.differs = [Difference("NAT x", "there", "")]
+    monkeypatch.setattr(lab.overlay, "mend", tried.append)
+    assert run() == {"NAT x": False}
+    assert len(tried) == 1
+
+
+def test_a_machine_is_not_started_without_memory(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(plan: Any, _conn: object) -> None:
+        assert [node.name for node in plan.nodes] == ["node-1"]
+        raise HostError("no memory")
+
+    monkeypatch.setattr(repair, "check_memory", refuse)
+    lab.states["winlab-lab-node-1"] = "off"
+    with pytest.raises(HostError, match="no memory"):
+        run()
+    assert lab.states["winlab-lab-node-1"] == "off"
+
+
+def test_another_winlab_and_unknown_names_are_told(lab: Standing) -> None:
+    with pytest.raises(NotFoundError, match="no node 'node-9'"):
+        run("node-9")
+    with lab.folder.locked(), pytest.raises(ConflictError, match="Another winlab"):
+        run()
+    lab.folder.design.unlink()
+    with pytest.raises(NotFoundError, match="no record") as caught:
+        run()
+    assert "winlab create" in caught.value.cure
+
+
+def test_a_lab_of_another_plan_is_refused(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+    tag = SimpleNamespace(plan="another", node="node-1")
+    monkeypatch.setattr(domains, "machines", lambda *_: [SimpleNamespace(tag=tag)])
+    monkeypatch.setattr(repair, "refuse_other_plan", create.refuse_other_plan)
+    with pytest.raises(ConflictError, match="another spec"):
+        run()
+
+
+# -- which steps
+
+
+def finding(node: str, kinds: tuple[Any, ...], lab_kinds: tuple[Any, ...] = (), mend: Any = None) -> Finding:
+    drift = Drift("node", node, "x", "a", "b", "", mendable=True)
+    return Finding(drift, mend, kinds, lab_kinds)
+
+
+def test_the_steps_of_create_that_are_named_and_no_others() -> None:
+    plan = plans.make(plans.TCG, "1-1-1")
+    own = runs.run(plan, folder=SimpleNamespace(credentials=None, has_credentials_for=None))
+    every = recipe.once([*recipe.guests(own), *recipe.cluster(own, Supply(SimpleNamespace()))])  # type: ignore[arg-type]
+    mended = finding("node-1", (STARTED, BOOTED, READY), (ROUTES,), mend=lambda _progress: None)
+    steps = repair.assemble(own, [mended, finding("", (), (API,))], every)
+    chosen = engine.compose(steps)
+    assert chosen[0].title == "mend node-1 x"
+    assert {step.title for step in chosen[1:]} == {
+        "start node-1", "boot node-1", "kubeconfig", "pod routes", "ready node-1",
+    }  # fmt: skip
+    titles = [step.title for step in chosen]
+    assert titles.index("start node-1") < titles.index("boot node-1")
+    for step in chosen[1:]:
+        assert chosen[0].reaches in step.needs  # what create has no step for is mended first
+
+
+@pytest.mark.parametrize("kind", [STARTED, MEMBER])
+def test_no_step_makes_a_disk(kind: Any) -> None:
+    plan = plans.make(plans.TCG, "1-1-1")
+    own = runs.run(plan, folder=SimpleNamespace(credentials=None, has_credentials_for=None))
+    every = recipe.once([*recipe.guests(own), *recipe.cluster(own, Supply(SimpleNamespace()))])  # type: ignore[arg-type]
+    (step,) = repair.assemble(own, [finding("node-1", (kind,))], every)
+    assert (step.reaches.kind, step.needs) == (kind, frozenset())
+
+
+# -- the command
+
+
+def invoke(*words: str) -> Any:
+    return CliRunner().invoke(app, ["repair", "--lab", "lab", *words])
+
+
+def test_the_command_s_exit_codes(lab: Standing) -> None:
+    assert invoke().exit_code == 0
+    assert "is as planned" in invoke("--check").stdout
+    lab.folder.known_hosts.unlink()
+    done = invoke("--check")
+    assert done.exit_code == 22
+    assert "known_hosts" in done.stdout
+    assert "1 differ" in done.stdout
+    done = invoke()
+    assert done.exit_code == 0
+    assert "1 mended." in done.stdout
+    assert lab.folder.known_hosts.exists()
+    lab.overlay.differs = [Difference("NAT y", "", "there", foreign=True)]
+    done = invoke()
+    assert done.exit_code == 22
+    assert "0 mended, 1 left." in done.stdout
+
+
+def test_the_command_s_json(lab: Standing) -> None:
+    import json
+
+    lab.states["winlab-lab-node-1"] = "paused"
+    shown = json.loads(invoke("node-1", "--check", "--output", "json").stdout)
+    assert shown["lab"] == "lab"
+    (row,) = shown["drifts"]
+    assert row == {
+        "area": "machine", "node": "node-1", "what": "state", "expected": "running", "actual": "paused",
+        "action": "resumed", "mendable": True, "mended": False,
+    }  # fmt: skip

@@ -1,0 +1,111 @@
+"""What of a lab's network is not as it should be, row by row, and the change that mends just that.
+
+Rows are matched by what identifies them in their table, so that a changed column is told as such. A row that nobody
+of winlab tagged is foreign: it is told, and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from winlab.adapters.overlay.rows import POD_ROUTE, LabRows, Row
+from winlab.design.plan import tags
+
+# The columns that identify a row for people, by table; a lab has one row of DNS
+IDENTITY = {
+    "NAT": ("type", "external_ip", "logical_ip"),
+    "Logical_Router_Policy": ("priority", "match"),
+    "Logical_Router_Static_Route": ("ip_prefix",),
+    "Load_Balancer_Health_Check": ("vip",),
+    "DHCP_Options": ("cidr",),
+    "DNS": (),
+}
+# The columns with rows that belong to the row alone. Rows that others refer to are compared as roots of their own
+OWNED = ("ports", "nat", "policies", "static_routes", "gateway_chassis", "health_check")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row or a column that is not as planned.
+
+    ``expected`` is empty for a row that should not be there, ``actual`` for one that is missing. A foreign row was made
+    by somebody else.
+    """
+
+    what: str
+    expected: str
+    actual: str
+    foreign: bool = False
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Wanted rows and those of the database: the pairs that are the same row, and the rest of both."""
+
+    pairs: tuple[tuple[Row, Any], ...]
+    missing: tuple[Row, ...]
+    surplus: tuple[Any, ...]
+
+
+def match(wanted: Iterable[Any], there: Iterable[Any]) -> Matched:
+    """Find each wanted row among those of the database. Routes to pod networks are left out."""
+    left: dict[str, list[Any]] = {}
+    for real in there:
+        if POD_ROUTE not in real.external_ids:
+            left.setdefault(name(real), []).append(real)
+    pairs, missing = [], []
+    for row in wanted:
+        same = left.get(name(row))
+        if same:
+            pairs.append((row, same.pop(0)))
+        else:
+            missing.append(row)
+    return Matched(tuple(pairs), tuple(missing), tuple(real for same in left.values() for real in same))
+
+
+def of(wanted: LabRows, roots: Iterable[Any], external: Iterable[Any]) -> list[Difference]:
+    """All differences of a lab's rows.
+
+    :param roots: the lab's rows in the database's root tables.
+    :param external: its ports on the external switch.
+    """
+    return [*_differences(wanted.roots, roots), *_differences(wanted.external, external)]
+
+
+def _differences(wanted: Iterable[Any], there: Iterable[Any]) -> Iterator[Difference]:
+    matched = match(wanted, there)
+    for row in matched.missing:
+        yield Difference(name(row), "there", "")
+    for real in matched.surplus:
+        yield Difference(name(real), "", "there", foreign=tags.KEY not in real.external_ids)
+    for row, real in matched.pairs:
+        for column, value in row.columns.items():
+            if column in OWNED:
+                yield from _differences(value, getattr(real, column))
+            elif (expected := shown(value)) != (actual := shown(getattr(real, column))):
+                yield Difference(f"{name(row)}: {column}", expected, actual or "none")
+
+
+def name(row: Any) -> str:
+    """What identifies a row, wanted or of the database: its table, and some of its columns."""
+    table, columns = _parts(row)
+    return " ".join((table, *(shown(columns(one)) for one in IDENTITY.get(table, ("name",)))))
+
+
+def shown(value: Any) -> str:
+    """A value, wanted or of the database, as text. The database does not tell one value from a set of one."""
+    if isinstance(value, Row) or hasattr(value, "_table"):
+        return name(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={value[key]}" for key in sorted(value))
+    if isinstance(value, (list, tuple)):
+        return ", ".join(sorted(shown(one) for one in value))
+    return str(value)
+
+
+def _parts(row: Any) -> tuple[str, Any]:
+    if isinstance(row, Row):
+        return row.table, row.columns.__getitem__
+    return row._table.name, lambda column: getattr(row, column)

@@ -1,0 +1,68 @@
+"""The command that sees what of a lab is not as planned, and mends it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from winlab import settings
+from winlab.cli.common import Format, LabName, Output, print_json, print_table, say
+from winlab.cli.complete import complete_nodes
+from winlab.errors import ExitCode
+
+if TYPE_CHECKING:
+    from winlab import Drift
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to *app*."""
+    app.command()(repair)
+
+
+def repair(
+    node: Annotated[
+        str,
+        typer.Argument(
+            help="Only this node, besides what belongs to the whole lab.",
+            autocompletion=complete_nodes,
+            show_default=False,
+        ),
+    ] = "",
+    lab: LabName = settings.DEFAULT_LAB,
+    check: Annotated[bool, typer.Option("--check", help="Only say what differs.")] = False,
+    digests: Annotated[
+        bool, typer.Option("--digests", help="Also read base volumes whole, and compare their digests. Takes minutes.")
+    ] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Say what of a lab is not as planned, and mend it. Exit code 22: something differs, and was not mended."""
+    from winlab import Lab
+    from winlab.cli.progress import shown
+
+    with shown(Output.TABLE) as tell:  # on the standard error
+        drifts = Lab(lab).repair(node, check=check, digests=digests, listener=tell)
+    if output is Output.JSON:
+        print_json({"lab": lab, "drifts": [dataclasses.asdict(one) for one in drifts]})
+    else:
+        _show(lab, drifts, check=check)
+    raise typer.Exit(ExitCode.OK if all(one.mended for one in drifts) else ExitCode.DIFFERS)
+
+
+def _show(lab: str, drifts: list[Drift], *, check: bool) -> None:
+    if not drifts:
+        say(f"Nothing differs: the lab '{lab}' is as planned.")
+        return
+    rows = [
+        [one.node or "-", one.what, one.expected, one.actual, "mended" if one.mended else "", one.action]
+        for one in drifts
+    ]
+    action = "WHAT REPAIR DOES" if check else "HOW"
+    print_table(["NODE", "WHAT", "EXPECTED", "IS", "", action], rows)
+    left = sum(not one.mended for one in drifts)
+    if check:
+        by_hand = sum(not one.mendable for one in drifts)
+        say(f"{len(drifts)} differ" + (f", {by_hand} of which 'repair' does not mend." if by_hand else "."))
+    else:
+        say(f"{len(drifts) - left} mended" + (f", {left} left." if left else "."))

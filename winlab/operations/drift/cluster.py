@@ -1,0 +1,91 @@
+"""The cluster, as its API server shows it: every node there and Ready, and routes to their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from winlab.adapters.kube import diagnose
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.overlay import ovn
+from winlab.design import cni
+from winlab.design.plan.cluster import network
+from winlab.design.plan.model import NodePlan
+from winlab.engine.run import Run
+from winlab.errors import NotFoundError, WinlabError
+from winlab.events import Progress
+from winlab.operations.drift.model import Drift, Finding, Subject, Tier
+from winlab.steps import pod_network, systems
+from winlab.steps.states import API, CNI, MEMBER, PROXY, READY, ROUTES
+
+REGISTER = (MEMBER, CNI, PROXY, READY)
+
+
+def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
+    """Whether the API server answers, and has every node, Ready."""
+    run = subject.run
+    if not subject.cluster:
+        return
+    progress.say("asking the API server")
+    try:
+        rows: list[dict[str, Any]] = Kubectl.of(run.folder).get("nodes")["items"]
+    except NotFoundError:
+        return  # the folder's inspection says what is missing
+    except WinlabError as error:
+        mendable = not run.plan.joins
+        action = "waited for" if mendable else "it was made elsewhere: see to it that it runs"
+        drift = Drift("cluster", "", "API server", "answers", error.why or error.what, action, mendable)
+        yield Finding(drift, lab_steps=(API,) if mendable else (), unreached=True, tier=Tier.ACCESS)
+        return
+    there = {row["metadata"]["name"]: row for row in rows}
+    for node in subject.nodes:
+        if node.name not in there:
+            drift = Drift(
+                "cluster", node.name, "node", "there", "gone", "its kubelet registers it again", mendable=True
+            )
+            yield Finding(drift, partial(_register, run, node), REGISTER, (ROUTES,), tier=Tier.CLUSTER)
+        elif not diagnose.is_ready(there[node.name]):
+            why = diagnose.brief(there[node.name])
+            drift = Drift("cluster", node.name, "node", "Ready", f"not Ready: {why}", "waited for", mendable=True)
+            yield Finding(drift, None, (READY,), unreached=True, tier=Tier.CLUSTER)
+
+
+def _register(run: Run, node: NodePlan, progress: Progress) -> None:
+    """Have a kubelet that is a member register its node; one that is not joins in a step."""
+    own = systems.of(run, node)
+    if own.condition().joined:
+        progress.say("restarting the kubelet")
+        own.restart_kubelet()
+
+
+def routes(subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """The lab's router's routes to the nodes' pods, where the CNI profile has any."""
+    run = subject.run
+    if not subject.cluster:
+        return
+    try:
+        wanted = planned_routes(run)
+    except WinlabError:
+        return  # the API server does not answer, or a node has no pods yet: members says so
+    if wanted is None:
+        return  # a node is missing: its route comes with it
+    with ovn.connect() as northbound:
+        there = northbound.pod_routes(run.lab)
+    for cidr in sorted(wanted.keys() | there.keys()):
+        expected, actual = wanted.get(cidr, "none"), there.get(cidr, "none")
+        if expected != actual:
+            drift = Drift("network", "", f"route to pods {cidr}", expected, actual, "written again", mendable=True)
+            yield Finding(drift, lab_steps=(ROUTES,), tier=Tier.CLUSTER)
+
+
+def planned_routes(run: Run) -> dict[str, str] | None:
+    """The routes that the lab's router should have, network to next hop; None while a node is missing.
+
+    :raises WinlabError: the API server does not answer, or a node has no pod network yet.
+    """
+    shares = pod_network.shares(run)
+    if len(shares) < len(run.plan.nodes):
+        return None
+    profile = cni.get(run.plan.cluster.profile)
+    return {route.cidr: route.via for route in profile.router_routes(network(run.plan), shares)}

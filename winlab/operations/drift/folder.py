@@ -1,0 +1,70 @@
+"""The files in the lab's local folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from winlab import files
+from winlab.engine.run import Run
+from winlab.events import Progress
+from winlab.operations.drift.model import Drift, Finding, Subject, Tier
+from winlab.steps import payload
+from winlab.steps.payload import Origin
+from winlab.steps.states import API
+
+ACCESS = ("kubectl", "kubeconfig")  # what this host needs for the cluster, and for nothing else
+
+
+def credentials(subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """The credentials, and the files for ssh and WinRM that are made of them."""
+    run = subject.run
+    if not run.folder.credentials_fit(run.plan):
+        action = "can't be made again: the nodes have the keys. Restore it, or destroy the lab and create it again"
+        drift = Drift("folder", "", "credentials.json", "of this lab", "missing or of another lab", action, False)
+        yield Finding(drift)
+        return
+    for path, trouble in run.folder.differing(run.plan).items():
+        drift = Drift("folder", "", path.name, "as made from the credentials", trouble, "written again", True)
+        yield Finding(drift, partial(_write, run))
+
+
+def _write(run: Run, progress: Progress) -> None:
+    progress.say("writing the files for ssh and WinRM")
+    if run.folder.credentials_fit(run.plan):  # it never makes other keys than those that the nodes have
+        run.folder.ensure_credentials(run.plan)
+
+
+def cluster_access(subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """The kubeconfig, and the link to kubectl."""
+    run = subject.run
+    if not subject.cluster:
+        return
+    if not run.folder.kubectl.exists():
+        actual = "leads nowhere" if run.folder.kubectl.is_symlink() else "missing"
+        drift = Drift("folder", "", "kubectl", "there", actual, "linked again", mendable=True)
+        yield Finding(drift, partial(_link_kubectl, run))
+    if trouble := _trouble(run):
+        joins = run.plan.joins
+        action = "run 'winlab join' again" if joins else "read from the first controller again"
+        drift = Drift("folder", "", "kubeconfig", "there", trouble, action, mendable=not joins)
+        yield Finding(drift, lab_steps=() if joins else (API,), tier=Tier.ACCESS)
+
+
+def _trouble(run: Run) -> str:
+    """What is wrong with the kubeconfig; empty if nothing is."""
+    try:
+        mode = run.folder.kubeconfig.stat().st_mode & 0o777
+    except OSError:
+        return "missing"
+    return "" if mode & 0o077 == 0 else f"open to others ({mode:04o})"
+
+
+def _link_kubectl(run: Run, progress: Progress) -> None:
+    """Link the published kubectl; that of a checkout was never on the host.
+
+    :raises WinlabError: no source has it.
+    """
+    path = payload.fetch_kubectl(run.plan.cluster.versions, Origin(), progress)
+    run.folder.make()
+    files.replace_link(run.folder.kubectl, path)

@@ -1,0 +1,67 @@
+"""All inspections, and what they tell together. A new kind of thing is a function in a module and a line here.
+
+They ask the real objects and change nothing, except for OVN's sequence number, by which its daemons are asked.
+"""
+
+from __future__ import annotations
+
+from winlab.errors import WinlabError
+from winlab.events import Progress
+from winlab.operations.drift import cluster, folder, machines, network, nodes, volumes
+from winlab.operations.drift.folder import ACCESS
+from winlab.operations.drift.model import Area, Drift, Finding, Inspection, Subject
+
+# What is needed first comes first: guests can't be asked without network and credentials
+EVERY: tuple[tuple[Area, Inspection], ...] = (
+    ("folder", folder.credentials),
+    ("folder", folder.cluster_access),
+    ("network", network.bridge),
+    ("network", network.rows),
+    ("network", network.daemons),
+    ("volume", volumes.own),
+    ("volume", volumes.inserted),
+    ("volume", volumes.bases),
+    ("machine", machines.states),
+    ("machine", machines.hardware),
+    ("network", network.ports),
+    ("node", nodes.guests),
+    ("cluster", cluster.members),
+    ("cluster", cluster.routes),
+)
+REACHING: tuple[Area, ...] = ("node", "cluster")  # what asks guests: without a way to them it would only wait
+
+
+def inspect(subject: Subject, progress: Progress) -> list[Finding]:
+    """Everything that differs, each thing once.
+
+    What could not be inspected is told as well. What only can't be reached is left out if something else is in the way:
+    it is looked at again once that is mended.
+    """
+    findings: dict[tuple[str, str, str], Finding] = {}
+    for area, inspection in EVERY:
+        if area in REACHING and any(one.cuts_off for one in findings.values()):
+            continue
+        try:
+            for one in inspection(subject, progress):
+                findings.setdefault(one.drift.key, one)
+        except WinlabError as error:
+            told = _can_t(area, inspection, error)
+            findings.setdefault(told.drift.key, told)
+    in_the_way = [one.drift for one in findings.values() if one.drift.mendable and not one.unreached]
+    return [one for one in findings.values() if not (one.unreached and _explained(one.drift, in_the_way))]
+
+
+def _can_t(area: Area, inspection: Inspection, error: WinlabError) -> Finding:
+    name = getattr(inspection, "__name__", "inspection")
+    action = error.cure or error.why
+    return Finding(Drift(area, "", f"inspection of {name}", "possible", error.what, action, mendable=False))
+
+
+def _explained(drift: Drift, others: list[Drift]) -> bool:
+    """Whether another drift may be why something can't be reached: one of the lab, or of the same node.
+
+    The API server is on nodes: whatever a node has may be why. A login needs no cluster.
+    """
+    if drift.area == "node":
+        others = [one for one in others if one.area in ("folder", "network", "machine") and one.what not in ACCESS]
+    return any(not drift.node or other.node in ("", drift.node) for other in others)

@@ -1,0 +1,124 @@
+"""The lab's network: rows of OVN, its daemons, the bridge's address, and the machines' ports in Open vSwitch."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterator
+from functools import partial
+
+from winlab import settings
+from winlab.adapters.overlay import ovn
+from winlab.adapters.overlay.differences import Difference
+from winlab.adapters.vm import definitions
+from winlab.design.plan.model import NodePlan
+from winlab.design.render.topology import topology
+from winlab.engine.run import Run
+from winlab.errors import HostError
+from winlab.events import Progress
+from winlab.host import fabric
+from winlab.operations.drift import machine_xml
+from winlab.operations.drift.model import Drift, Finding, Subject
+from winlab.steps.foundation import FOLLOW_SECONDS
+
+SETUP = "run 'sudo winlab host setup'"
+
+
+def rows(subject: Subject, progress: Progress) -> Iterator[Finding]:
+    """The rows of the northbound database, one by one."""
+    run = subject.run
+    progress.say("comparing the network's rows")
+    with ovn.connect() as northbound:
+        seen = northbound.differences(topology(run.plan))
+    for one in seen:
+        yield Finding(_row(one), None if one.foreign else partial(_mend_rows, run))
+
+
+def _row(one: Difference) -> Drift:
+    action = "left alone: winlab did not make it" if one.foreign else "written again, without touching other rows"
+    return Drift("network", "", one.what, one.expected or "none", one.actual or "none", action, not one.foreign)
+
+
+def _mend_rows(run: Run, progress: Progress) -> None:
+    progress.say("writing what differs")
+    with ovn.connect() as northbound:
+        wanted = topology(run.plan)
+        if any(not one.foreign for one in northbound.differences(wanted)):
+            northbound.mend(wanted)
+
+
+def daemons(subject: Subject, progress: Progress) -> Iterator[Finding]:
+    """Whether northd and this host's controller follow the northbound database."""
+    run = subject.run
+    progress.say("waiting for OVN's daemons")
+    with ovn.connect() as northbound:
+        try:
+            northbound.await_followers(run.pace.silence(FOLLOW_SECONDS) / 2, run.plan.host.chassis)
+        except HostError as error:
+            yield Finding(
+                Drift("network", "", "OVN's daemons", "follow the database", error.what, error.cure, mendable=False)
+            )
+
+
+def bridge(subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """The address of the bridge by which this host reaches labs."""
+    net = subject.run.plan.network
+    prefix = ipaddress.IPv4Network(net.external_cidr).prefixlen
+    if not _is_local() or not (trouble := fabric.bridge_trouble(net.external_gateway, prefix)):
+        return
+    mendable = os.geteuid() == 0 and "missing" not in trouble
+    yield Finding(
+        Drift(
+            "network",
+            "",
+            f"bridge {settings.BRIDGE}",
+            f"{net.external_gateway}/{prefix}",
+            trouble,
+            "the address is given back" if mendable else SETUP,
+            mendable,
+        ),
+        partial(fabric.restore_address, net.external_gateway, prefix) if mendable else None,
+        cuts_off=True,
+    )
+
+
+def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """The running machines' ports in Open vSwitch, by what OVN's controller has bound."""
+    run = subject.run
+    with ovn.connect() as northbound:
+        up = northbound.ports_up(run.lab)
+    plugged = fabric.guest_ports() if _is_local() and os.geteuid() == 0 else None
+    for node in subject.nodes:
+        if definitions.running(run.conn, node.domain) is None or up.get(node.port, True):
+            continue  # a paused machine has its port, too
+        mendable = plugged is not None and node.port not in plugged and _interface(run, node) is not None
+        yield Finding(
+            Drift(
+                "network",
+                node.name,
+                f"port {node.port} in Open vSwitch",
+                "bound",
+                "not bound",
+                "plugged in again" if mendable else f"as root, 'winlab repair {node.name}' looks closer; else {SETUP}",
+                mendable,
+            ),
+            partial(_plug, run, node) if mendable else None,
+        )
+
+
+def _interface(run: Run, node: NodePlan) -> str | None:
+    """The name of a running machine's interface on this host."""
+    xml = definitions.running(run.conn, node.domain)
+    return None if xml is None else machine_xml.interface(xml, node.port)
+
+
+def _plug(run: Run, node: NodePlan, progress: Progress) -> None:
+    name = _interface(run, node)
+    if name is not None:
+        progress.say(name)
+        fabric.plug(name, mac=node.mac, port=node.port, machine=node.uuid)
+
+
+def _is_local() -> bool:
+    """Whether the labs' network is this host's: of another one, neither bridge nor ports can be seen."""
+    return settings.northbound().startswith("unix:")

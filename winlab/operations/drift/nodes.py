@@ -1,0 +1,87 @@
+"""The guests: whether they answer, their services, and whether they are members of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from winlab.adapters.vm import domains
+from winlab.design.plan.model import NodePlan
+from winlab.engine.run import Run
+from winlab.errors import WinlabError
+from winlab.events import Progress
+from winlab.operations.drift.model import Drift, Finding, Subject, Tier
+from winlab.steps import systems
+from winlab.steps.boot import Login
+from winlab.steps.states import (
+    API,
+    BINARIES,
+    BOOTED,
+    CNI,
+    CONTAINERD,
+    DRIVE_FREE,
+    FEATURES,
+    KUBELET,
+    MEMBER,
+    PAYLOAD,
+    PAYLOAD_INSERTED,
+    PREPARED,
+    PROXY,
+    READY,
+    ROUTES,
+)
+from winlab.threads import Threads
+
+# From a guest that answers to a node that is Ready
+JOIN = (PAYLOAD_INSERTED, PREPARED, FEATURES, CONTAINERD, BINARIES, KUBELET, MEMBER, CNI, PROXY, READY)
+LOGINS = 2  # one that a busy machine is too slow for is no drift
+JOIN_LAB = (PAYLOAD, API, ROUTES)
+
+
+def guests(subject: Subject, progress: Progress) -> Iterator[Finding]:
+    """Each running guest: its login, its first boot, its services, its membership."""
+    running = [node for node in subject.nodes if domains.is_running(subject.run.conn, node.domain)]
+    progress.say(f"asking {', '.join(node.name for node in running) or 'no guests'}")
+    with Threads(max_workers=8) as pool:
+        for findings in pool.map(partial(_look, subject), running):
+            yield from findings
+
+
+def _look(subject: Subject, node: NodePlan) -> list[Finding]:
+    run, own = subject.run, systems.of(subject.run, node)
+    login = Login(run, node, own)
+    try:
+        if not any(login.answers() for _ in range(LOGINS)):
+            why = login.refusal.what if login.refusal else "does not answer"
+            drift = Drift("node", node.name, "login", "answers", why, "waited for", mendable=True)
+            return [Finding(drift, None, (BOOTED, DRIVE_FREE), unreached=True, tier=Tier.LOGIN)]
+        if not subject.cluster:
+            return []
+        condition = own.condition()
+    except WinlabError as error:
+        action = error.cure or f"look at 'winlab logs {node.name}'"
+        return [Finding(Drift("node", node.name, "login", "answers", error.what, action, mendable=False))]
+    findings = [_service(run, node, name, state) for name, state in condition.services.items() if state != "running"]
+    if not condition.joined:
+        findings.append(_not_joined(node))
+    return findings
+
+
+def _service(run: Run, node: NodePlan, name: str, state: str) -> Finding:
+    if state == "absent":
+        drift = Drift("node", node.name, name, "running", state, "set up again as by create", mendable=True)
+        return Finding(drift, None, JOIN, JOIN_LAB, tier=Tier.CLUSTER)
+    drift = Drift("node", node.name, name, "running", state, "started", mendable=True)
+    return Finding(drift, partial(_start, run, node, name), tier=Tier.SERVICE)
+
+
+def _start(run: Run, node: NodePlan, service: str, progress: Progress) -> None:
+    systems.of(run, node).start(service, progress)
+
+
+def _not_joined(node: NodePlan) -> Finding:
+    worker = node.role == "worker"
+    # a controller's join begins with kubeadm's reset, which deletes its part of etcd
+    action = "joins again, as by create" if worker else "run 'winlab create' if the lab was never complete"
+    drift = Drift("node", node.name, "membership", "joined", "not joined", action, mendable=worker)
+    return Finding(drift, None, JOIN if worker else (), JOIN_LAB if worker else (), tier=Tier.CLUSTER)

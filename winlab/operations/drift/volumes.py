@@ -1,0 +1,136 @@
+"""The volumes in the storage pool: a machine's own, and the base volumes under them.
+
+A disk holds what its guest wrote, so a lost one is told and never made anew here. A base volume comes back only as the
+very same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from winlab.adapters.vm import definitions
+from winlab.design.plan.model import NodePlan
+from winlab.engine.run import Run
+from winlab.events import Progress
+from winlab.operations.drift import machine_xml
+from winlab.operations.drift.model import Drift, Finding, Subject
+from winlab.steps import systems
+from winlab.steps.states import PAYLOAD, PAYLOAD_INSERTED, SEED
+from winlab.supply.images import cache
+from winlab.supply.payload import PREFIX
+
+QCOW2 = b"QFI\xfb"  # how such a file begins. Source: QEMU's docs/interop/qcow2.txt
+BASE = "base-"
+
+
+def own(subject: Subject, progress: Progress) -> Iterator[Finding]:
+    """Each machine's disk: whether it is there, its header, its size and what is under it."""
+    run = subject.run
+    progress.say("looking at the volumes")
+    run.pool.refresh()  # libvirt does not notice by itself what others did to the folder
+    for node in subject.nodes:
+        disk = node.volume("disk")
+        if not is_whole(run, node):
+            actual = "damaged" if run.pool.exists(disk.name) else "gone"
+            yield _told(node, disk.name, "there", actual, _lost(node))
+            continue
+        if disk.capacity_mib is not None and (size := run.pool.capacity(disk.name) >> 20) < disk.capacity_mib:
+            yield _told(node, f"{disk.name}: size", f"{disk.capacity_mib} MiB", f"{size} MiB", _lost(node))
+        if disk.backing is not None and run.pool.backing(disk.name) is None:
+            yield _told(node, f"{disk.name}: base", disk.backing, "none", _lost(node))
+
+
+def is_whole(run: Run, node: NodePlan) -> bool:
+    """Whether a machine's disk is there and has the header of its format."""
+    disk = node.volume("disk")
+    return run.pool.exists(disk.name) and (
+        disk.format != "qcow2" or run.pool.download(disk.name, most=len(QCOW2)) == QCOW2
+    )
+
+
+def _told(node: NodePlan, what: str, expected: str, actual: str, action: str) -> Finding:
+    return Finding(Drift("volume", node.name, what, expected, actual, action, mendable=False))
+
+
+def _lost(node: NodePlan) -> str:
+    if node.role == "worker":
+        return f"what was on it is lost: 'winlab node rebuild {node.name}' makes the node anew"
+    return "what was on it is lost: destroy the lab and create it again"
+
+
+def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """The volumes that machines need to start, besides their disks: without one, libvirt refuses to."""
+    run = subject.run
+    for node in subject.nodes:
+        for name in _attached(run, node):
+            if run.pool.exists(name) or name == node.volume("disk").name:
+                continue
+            if name.startswith(PREFIX):
+                drift = Drift("volume", node.name, name, "there", "gone", "made and inserted again", mendable=True)
+                yield Finding(drift, None, (PAYLOAD_INSERTED,), (PAYLOAD,))
+            elif any(volume.name == name and volume.role == "seed" for volume in node.volumes):
+                drift = Drift("volume", node.name, name, "there", "gone", "made again", mendable=True)
+                yield Finding(drift, partial(_make_seed, run, node))
+            elif name.startswith(f"{run.lab}."):
+                yield _told(node, name, "there", "gone", _lost(node))
+
+
+def _make_seed(run: Run, node: NodePlan, progress: Progress) -> None:
+    for step in systems.of(run, node).first_boot():
+        if step.reaches.kind == SEED:
+            step.run(progress)
+
+
+def _attached(run: Run, node: NodePlan) -> list[str]:
+    """The names of the pool's volumes with which the machine is started next."""
+    xml = definitions.persistent(run.conn, node.domain)
+    disks = [] if xml is None else machine_xml.read(xml).disks.values()
+    return [Path(disk.file).name for disk in disks if disk.file and Path(disk.file).parent == run.pool.folder]
+
+
+def bases(subject: Subject, progress: Progress) -> Iterator[Finding]:
+    """The base volumes under the machines' disks: complete and, if asked for, with their digest."""
+    run = subject.run
+    for name, nodes in sorted(_used(subject).items()):
+        held = run.pool.uploaded_digest(name)
+        if not run.pool.is_complete(name):
+            actual = "incomplete" if run.pool.exists(name) else "gone"
+        elif subject.digests and held and run.pool.digest(name, partial(progress.say, f"reading {name}")) != held:
+            actual = "other content"
+        else:
+            continue
+        users = ", ".join(nodes)
+        path = _same_content(held, progress) if held else None
+        if path is None:
+            action = f"the image is not in the cache as it was: the disks of {users} can't be read without it"
+            yield Finding(Drift("volume", "", name, "whole", actual, action, mendable=False))
+            continue
+        action = f"uploaded again from the cache; {users} must be restarted then"
+        drift = Drift("volume", "", name, "whole", actual, action, mendable=True)
+        yield Finding(drift, partial(_upload, run, name, path))
+
+
+def _used(subject: Subject) -> dict[str, list[str]]:
+    """The base volumes under disks, with the nodes that use each. A payload CD is looked at in its drive."""
+    pool, users = subject.run.pool, dict[str, list[str]]()
+    for node in subject.nodes:
+        for name in pool.names(f"{subject.run.lab}.{node.name}."):
+            backing = pool.backing(name) if name.endswith(".qcow2") else None
+            if backing is not None and backing.name.startswith(BASE):
+                users.setdefault(backing.name, []).append(node.name)
+    return users
+
+
+def _same_content(sha256: str, progress: Progress) -> Path | None:
+    """The cached image with this content, read whole; None if there is none."""
+    for image in cache.entries():
+        if image.sha256 == sha256:
+            cache.verify(image, progress)
+            return image.path
+    return None
+
+
+def _upload(run: Run, name: str, path: Path, progress: Progress) -> None:
+    run.pool.restore_base(name, path, progress.say)

@@ -1,0 +1,158 @@
+"""See what of a standing lab is not as its recorded plan says, and mend it.
+
+The lab is inspected, what differs is mended, and it is inspected again: a service in a guest shows only once its
+machine runs. Mending goes through the steps of ``create`` wherever it has one. Nothing here makes a disk, resets a
+controller or restarts a machine that runs; what nobody of winlab made is told and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from winlab.adapters.vm import domains
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.stock import Stock
+from winlab.engine import engine
+from winlab.engine.durations import Forecast
+from winlab.engine.run import Run
+from winlab.engine.state import Kind, State
+from winlab.engine.step import Step
+from winlab.errors import NotFoundError
+from winlab.events import Event, Listener, Note
+from winlab.lab_folder import LabFolder
+from winlab.operations import one_step, recorded
+from winlab.operations.create import check_memory, refuse_other_plan
+from winlab.operations.drift import inspections
+from winlab.operations.drift.model import Drift, Finding, Subject
+from winlab.site import Site
+from winlab.steps import payload, recipe
+from winlab.steps.payload import Origin
+from winlab.steps.states import MENDED, PAYLOAD, STARTED
+from winlab.supply.payload import PREFIX
+
+ROUNDS = 8  # of mending: more than there are tiers
+
+
+def repair(
+    lab: str, site: Site, tell: Listener, *, node: str = "", check: bool = False, digests: bool = False
+) -> list[Drift]:
+    """What differs, and whether it was mended; empty if nothing does.
+
+    :param node: only this node's things, and those of the whole lab; empty: every node's.
+    :param check: only look.
+    :param digests: read base volumes whole, and compare their digests.
+    :raises NotFoundError: there is no such node, or this account has no record of the lab.
+    :raises ConflictError: the lab is not the recorded one, or another winlab is changing it.
+    :raises WinlabError: a step of the mending failed.
+    """
+    folder = site.folder(lab)
+    plan = recorded.read(folder).plan
+    nodes = tuple(one for one in plan.nodes if node in ("", one.name))
+    if not nodes:
+        names = ", ".join(one.name for one in plan.nodes)
+        raise NotFoundError(f"The lab '{lab}' has no node '{node}'.", cure=f"It has: {names}.")
+    with site.storage() as (conn, _):
+        refuse_other_plan(plan, conn)
+        run = Run.start(plan, Stock(), site, conn)
+        subject = Subject(run, nodes, _is_cluster(run), digests)
+        if check:
+            return [one.drift for one in _inspect(subject, tell)]
+        with folder.locked():
+            return _repair(subject, _journaled(folder, tell))
+
+
+def _journaled(folder: LabFolder, tell: Listener) -> Listener:
+    def listen(event: Event) -> None:
+        trouble = folder.record(event)
+        tell(event)
+        if trouble:
+            tell(Note(lab=folder.lab, text=trouble))
+
+    return listen
+
+
+def _repair(subject: Subject, tell: Listener) -> list[Drift]:
+    seen: dict[tuple[str, str, str], Drift] = {}
+    tried: set[tuple[str, str, str]] = set()
+    for _ in range(ROUNDS):
+        findings = _inspect(subject, tell)
+        for one in findings:
+            seen.setdefault(one.drift.key, one.drift)
+        todo = [one for one in findings if one.drift.mendable and one.drift.key not in tried]
+        if not todo:
+            break
+        todo = [one for one in todo if one.tier == min(other.tier for other in todo)]
+        tried |= {one.drift.key for one in todo}
+        _mend(subject, todo, tell)
+        subject = replace(subject, digests=False)  # they were read, and what was written again was read before
+    left = {one.drift.key: one.drift for one in findings}
+    return [left.get(key) or replace(drift, mended=True) for key, drift in seen.items()]
+
+
+def _inspect(subject: Subject, tell: Listener) -> list[Finding]:
+    usual = 5.0 + subject.run.pace.usual(2.0)
+    return one_step.perform("inspect", lambda progress: inspections.inspect(subject, progress), tell, usual=usual)
+
+
+def _mend(subject: Subject, todo: list[Finding], tell: Listener) -> None:
+    run = subject.run
+    if starting := {one.drift.node for one in todo if STARTED in one.steps}:
+        check_memory(_only(run.plan, starting), run.conn)
+    steps = assemble(run, todo, _recipe(subject, todo))
+    engine.run(Forecast(run.pace.known, [run.plan]).steps(steps), tell, run.lab)
+
+
+def _only(plan: Plan, names: set[str]) -> Plan:
+    return plan.model_copy(update={"nodes": tuple(node for node in plan.nodes if node.name in names)})
+
+
+def _recipe(subject: Subject, todo: list[Finding]) -> list[Step]:
+    """All steps of create from which the mending chooses."""
+    run = subject.run
+    steps = recipe.guests(run)
+    if subject.cluster:
+        makes_payload = any(PAYLOAD in one.lab_steps for one in todo)
+        settled = not makes_payload or payload.has_all(run)
+        supply, _ = payload.choose(run.plan, Origin(), settled=settled)
+        admin = run.folder.kubeconfig.read_text() if run.plan.joins and run.folder.kubeconfig.exists() else ""
+        steps += recipe.cluster(run, supply, admin)
+    return recipe.once(steps)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    kinds: frozenset[tuple[Kind, str]]  # with the node's name, empty for those of the lab
+
+    def __contains__(self, state: State) -> bool:
+        return (state.kind, state.node) in self.kinds
+
+
+def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[Step]:
+    """The mending of these findings as steps: first what create has none for, then those of create's steps that are
+    named. What other steps would reach counts as reached: the lab stands.
+
+    :param steps: create's.
+    """
+    todo = list(todo)
+    mends = {
+        MENDED(run.lab, one.drift.node, of=" ".join(filter(None, (one.drift.node, one.drift.what)))): one.mend
+        for one in todo
+        if one.mend is not None
+    }
+    first = [Step(state, mend, lambda: False) for state, mend in mends.items()]
+    kinds = {(kind, one.drift.node) for one in todo for kind in one.steps}
+    wanted = _Wanted(frozenset(kinds | {(kind, "") for one in todo for kind in one.lab_steps}))
+    chosen = [step for step in steps if step.reaches in wanted]
+    reached = {state for step in chosen for state in step.states}
+    return [*first, *(replace(step, after=[*(step.needs & reached), *mends]) for step in chosen)]
+
+
+def _is_cluster(run: Run) -> bool:
+    """Whether the lab was made beyond guests that answer."""
+    return run.folder.kubeconfig.exists() or any(_has_payload(run, node) for node in run.plan.nodes)
+
+
+def _has_payload(run: Run, node: NodePlan) -> bool:
+    inserted = domains.inserted(run.conn, node.domain).values()
+    return any(path.name.startswith(PREFIX) for path in inserted)
