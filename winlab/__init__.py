@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from winlab.lab import Lab
     from winlab.node import Node
+    from winlab.operations.diff import Difference
     from winlab.site import Site
     from winlab.steps.payload import Origin
     from winlab.supplies import Supplies
@@ -54,6 +55,7 @@ __all__ = [
     "AccessError",
     "ClusterError",
     "ConflictError",
+    "Difference",
     "Event",
     "ExitCode",
     "Failure",
@@ -88,6 +90,7 @@ __all__ = [
     "__version__",
 ]
 _HOMES = {
+    "Difference": "winlab.operations.diff",
     "Lab": "winlab.lab",
     "Node": "winlab.node",
     "Origin": "winlab.steps.payload",
