@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from winlab.node import Node
     from winlab.operations.watch import View
     from winlab.operations.drift.model import Drift
+    from winlab.operations.diff import Difference
     from winlab.site import Site
     from winlab.steps.payload import Origin
     from winlab.supplies import Supplies
@@ -58,6 +59,7 @@ __all__ = [
     "ClusterError",
     "ConflictError",
     "Drift",
+    "Difference",
     "Event",
     "ExitCode",
     "Failure",
@@ -95,6 +97,7 @@ __all__ = [
 ]
 _HOMES = {
     "Drift": "winlab.operations.drift.model",
+    "Difference": "winlab.operations.diff",
     "Lab": "winlab.lab",
     "Node": "winlab.node",
     "Origin": "winlab.steps.payload",

@@ -28,10 +28,12 @@ from winlab.history.timeline import Timeline, Which
 from winlab.node import Node
 from winlab.operations import (
     autostart,
+    apply,
     bundle,
     consent,
     create,
     destroy,
+    diff,
     golden,
     join,
     load,
@@ -45,11 +47,14 @@ from winlab.operations import (
     timeline,
     watch,
     support,
+    recorded,
+    resize,
 )
 from winlab.operations.autostart import Autostart
 from winlab.operations import repair as repairing
 from winlab.operations.create import Until
 from winlab.operations.drift.model import Drift
+from winlab.operations.diff import Difference
 from winlab.operations.join import Joining
 from winlab.operations.lock import Renewed
 from winlab.operations.logs import NodeDiagnostics
@@ -109,7 +114,13 @@ class Lab:
         :param facts: of the host; by default the site's.
         :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
         """
-        proposal = planning.make(spec, self.name, facts or self.site.facts, Told(listener, "plan"))
+        proposal = planning.make(
+            spec,
+            self.name,
+            facts or self.site.facts,
+            Told(listener, "plan"),
+            standing=recorded.standing(self.site.folder(self.name)),
+        )
         self._proposals[proposal.plan.digest] = proposal
         return proposal.plan
 
@@ -171,6 +182,87 @@ class Lab:
         proposal = self._proposal(plan)
         fetch = consent.settle(plan, self.site, accepted=accept_eula)
         create.create(proposal, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
+
+    @at_site
+    def spec(
+        self,
+        changes: Sequence[str] = (),
+        *,
+        os: str | None = None,
+        iso: str | None = None,
+        rehearse: bool = False,
+        allow: Sequence[str | Path] = (),
+    ) -> Spec:
+        """The spec that the lab was made from, or is being changed to; options as those of ``Spec.load``.
+
+        :raises NotFoundError: this account has no record of the lab.
+        :raises UsageError: a change is not valid.
+        """
+        held = recorded.read(self.site.folder(self.name)).wanted.restored_spec()
+        return held.changed(changes, os=os, iso=iso, rehearse=rehearse, allow=allow)
+
+    @at_site
+    def grown(self, pool: str = "", count: int = 1) -> Spec:
+        """The lab's spec with more nodes in a pool; by default the first one.
+
+        :raises NotFoundError: this account has no record of the lab, or the lab has no such pool.
+        :raises UsageError: there is no room for them, or an add-on decides how many there are.
+        """
+        return resize.grown(self.name, self.site, pool, count)
+
+    @at_site
+    def shrunk(self, node: str) -> Spec:
+        """The lab's spec without a node, the last one of its pool.
+
+        :raises NotFoundError: this account has no record of the lab, or the lab has no such node.
+        :raises ConflictError: it is a controller.
+        :raises UsageError: it is not the last one of its pool, or an add-on decides how many there are.
+        """
+        return resize.shrunk(self.name, self.site, node)
+
+    @at_site
+    def diff(self, plan: Plan) -> Difference:
+        """What :meth:`apply` would change, without asking the guests; false if that is nothing.
+
+        :param plan: what :meth:`plan` returned.
+        :raises NotFoundError: this account has no record of the lab.
+        :raises ConflictError: the lab is not made from what is recorded, or joined a cluster made elsewhere.
+        """
+        return diff.difference(plan, self.site)
+
+    @at_site
+    def apply(
+        self,
+        plan: Plan,
+        *,
+        until: Until = "cluster",
+        origin: Origin | None = None,
+        accept_eula: bool = False,
+        restart: bool = False,
+        force: bool = False,
+        rebuild: str = "",
+        listener: Listener = ignore,
+    ) -> None:
+        """Change the standing lab into that of the plan, or continue a change that was interrupted.
+
+        :param plan: what :meth:`plan` of this object returned.
+        :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
+        :param origin: where Kubernetes and images come from; by default whatever is available.
+        :param accept_eula: the user has accepted Microsoft's terms for evaluations; this is remembered.
+        :param restart: shut machines down whose sizes change, and start them again; else that takes effect when they
+            next start.
+        :param force: remove nodes even if their pods can't be moved.
+        :param rebuild: a worker that is removed and made anew, with the same name and addresses.
+        :raises NotFoundError: this account has no record of the lab; nothing was touched.
+        :raises ConflictError: something can't be changed while the lab stands; nothing was touched.
+        :raises WinlabError: a step failed; the same call continues.
+        """
+        proposal = self._proposal(plan)
+        fetch = consent.settle(plan, self.site, accepted=accept_eula)
+        apply.apply(
+            proposal, self.site, listener,
+            until=until, origin=origin, consent=fetch, restart=restart, force=force, rebuild=rebuild,
+        )  # fmt: skip
 
     @staticmethod
     def join_spec(

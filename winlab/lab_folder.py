@@ -20,7 +20,7 @@ from __future__ import annotations
 import errno
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -107,12 +107,25 @@ class LabFolder:
         except WinlabError:
             return False
 
+    def has_credentials_of(self, nodes: Collection[str]) -> bool:
+        """Whether there are credentials for each of these nodes."""
+        try:
+            return not nodes or set(nodes) <= self.credentials().nodes.keys()
+        except WinlabError:
+            return False
+
     def ensure_credentials(self, plan: Plan) -> Credentials:
-        """The lab's credentials, made now if none fit. Their files for ssh and WinRM are rewritten."""
+        """The lab's credentials, made now if none fit. Their files for ssh and WinRM are rewritten.
+
+        Nodes that have credentials already keep theirs.
+        """
         if self.credentials_fit(plan):
             made = self.credentials()
         else:
-            made = credentials.generate(plan)
+            try:
+                made = credentials.adapted(plan, self.credentials())
+            except WinlabError:
+                made = credentials.generate(plan)
             self.write(self.path / "credentials.json", made.model_dump_json(indent=1))
         for path, (text, mode) in self._files(made, plan).items():
             self.write(path, text, mode)

@@ -18,6 +18,8 @@ import pytest
 from winlab import run
 from winlab.adapters.overlay import ovn, southbound
 from winlab.adapters.overlay.ovn import Northbound
+from winlab.design import spec
+from winlab.design.plan import make as making
 from winlab.design.plan.model import Plan
 from winlab.design.render.topology import Topology, topology
 from winlab.errors import ConflictError, HostError
@@ -307,7 +309,7 @@ def test_a_mended_network_keeps_the_routes_to_its_pods(database: Database, north
         later.apply(topology(plan))
         assert later.pod_routes("a") == routes
         later.apply(topology(make("a", "3-0-1")))
-        assert later.pod_routes("a") == {}
+        assert later.pod_routes("a") == routes, "the step that sets them takes those away whose node is gone"
 
 
 @pytest.mark.parametrize("follows", [(), ("sb_cfg",), ("sb_cfg", "hv_cfg")])
@@ -452,3 +454,29 @@ def test_a_database_that_is_not_there_is_told(tmp_path: Path, database: Database
     (tmp_path / "file").touch()
     with pytest.raises(HostError, match="does not answer"), ovn.connect(f"unix:{tmp_path}/file"):
         pass
+
+
+def test_a_lab_that_grows_and_shrinks_keeps_the_rows_that_stay(database: Database, northbound: Northbound) -> None:
+    """A router or switch that were deleted and made anew would cut the connections of running guests."""
+    old = plans.make(plans.KVM, "3-1-1", "linux_workers.count=1")
+    wanted = spec.load("3-2-1", ["linux_workers.count=1"])
+    new = making.make(wanted, "lab", plans.KVM, plans.stock(wanted), None, [old])
+    northbound.apply(topology(old))
+    northbound.set_pod_routes("lab", {"10.244.1.0/24": "10.77.0.101"})
+    before, contents = database.tables(), database.contents()
+    northbound.apply(topology(new))
+    after = database.tables()
+    assert northbound.has(topology(new))
+    kinds = [name for name in before if name not in ("NB_Global", "Connection")]
+    anew = {name for name in kinds if set(before[name]) - set(after[name])}
+    assert anew == {"Logical_Router_Policy"}, "but the one that names the nodes' addresses, rows stay"
+    more = {name: len(set(after[name]) - set(before[name])) for name in kinds}
+    assert {name: count for name, count in more.items() if count} == {
+        "Logical_Switch_Port": 1,
+        "NAT": 1,
+        "Logical_Router_Policy": 1,
+    }
+    assert northbound.pod_routes("lab") == {"10.244.1.0/24": "10.77.0.101"}
+    assert {tag["winlab-plan"] for tag in database.tags("Logical_Router_Static_Route")} == {new.digest}
+    northbound.apply(topology(old))
+    assert database.contents() == contents

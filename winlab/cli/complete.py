@@ -48,3 +48,15 @@ def complete_systems() -> list[str]:
     from winlab.design.catalog import recipes
 
     return list(recipes.systems())
+
+
+def complete_pools(ctx: typer.Context) -> list[str]:
+    """Names of the pools of the lab that the command line names so far."""
+    from winlab import Lab
+    from winlab.errors import WinlabError
+
+    try:
+        spec = Lab(ctx.params.get("lab") or settings.DEFAULT_LAB).spec()
+    except WinlabError:
+        return []
+    return list(dict.fromkeys([*(pool.name for pool in spec.workers), "linux"]))

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import __version__
-from winlab.cli import bundle, cluster, common, failure, host, image, iso, lab, node, power, repair, signals, spec, support, test, watch
+from winlab.cli import bundle, cluster, common, failure, host, image, iso, lab, node, power, reconcile, repair, signals, spec, support, test, watch
 from winlab.errors import ExitCode, LabError, WinlabError
 
 
@@ -40,6 +40,7 @@ power.register(app)
 cluster.register(app)
 watch.register(app)
 repair.register(app)
+reconcile.register(app)
 host.register(app)
 support.register(app)
 app.add_typer(image.app, name="image")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +19,14 @@ from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError
 from winlab.events import Listener, Note, Told
+from winlab.lab_folder import LabFolder
 from winlab.operations import bundle, golden, lock_file, lock_inputs, recorded
 from winlab.operations.lock_file import LockedMedium
 from winlab.operations.planning import Proposal
 from winlab.site import Site
+from winlab.steps import amendment as amendments
 from winlab.steps import payload, recipe
+from winlab.steps.amendment import Amendment
 from winlab.steps.golden import all_made
 from winlab.steps.payload import Origin
 from winlab.supply.images import library
@@ -41,8 +44,9 @@ def create(
     locked: Path | None = None,
     admin: str = "",
     consent: bool = False,
+    amend: Callable[[Connection], Amendment] | None = None,
 ) -> None:
-    """Create the lab, or resume it; what already exists is not changed.
+    """Create the lab, or resume it; what already exists is not changed, unless *amend* says how.
 
     :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
     :param origin: where Kubernetes' artifacts and downloaded images come from; by default whatever is available, and
@@ -50,8 +54,10 @@ def create(
     :param locked: a lock file; anything that differs from it is refused.
     :param admin: the kubeconfig of a cluster made elsewhere, for a plan that joins one.
     :param consent: the user accepted the terms of Microsoft's evaluation media; missing media may be downloaded.
+    :param amend: decides how the standing lab becomes that of the proposal, before anything is touched.
     :raises NotFoundError: there is no source for what the lab needs; nothing was touched.
-    :raises ConflictError: a lab of that name was made from another plan, or another winlab is working on it.
+    :raises ConflictError: a lab of that name was made from another plan or is being changed, or another winlab is
+        working on it.
     :raises WinlabError: a step failed.
     """
     plan, stock = proposal.plan, proposal.stock
@@ -70,7 +76,10 @@ def create(
     )
     with site.storage() as (conn, pool), folder.locked(), ExitStack() as held:
         tell = folder.journaled(tell)
-        refuse_other_plan(plan, conn)
+        amendment = amend(conn) if amend is not None else None
+        if amendment is None:
+            _refuse_unfinished(folder)
+        refuse_other_plan(plan, conn, amendment.digests if amendment is not None else frozenset())
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
         if not all_made(plan, conn):
@@ -78,23 +87,32 @@ def create(
         built = golden.lacking(
             plan, site, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
         )
-        check_memory(plan, conn)
-        recorded.write(folder, proposal)
+        check_memory(plan, conn, amendment or Amendment())
+        if amendment is None:
+            recorded.write(folder, proposal)
+        else:
+            recorded.begin(folder, proposal)
         run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
         steps = recipe.guests(run)
         if until == "cluster" or built:
-            source, why = payload.choose(plan, origin, settled=not built and payload.has_all(run), check=check)
+            whole = not built and (amendment is None or not amendment.reloaded)
+            source, why = payload.choose(plan, origin, settled=whole and payload.has_all(run), check=check)
             if source.bundle is not None and origin.bundle is None:
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
         if until == "cluster":
             steps += [*recipe.cluster(run, source, admin), *addons.steps(run, source)]
         steps += recipe.golden_upload(run, built)
+        if amendment is not None:
+            steps = amendments.compose(run, amendment, steps, cluster=until == "cluster")
         if built:
             steps += recipe.golden_build(run, built, source, alone=until != "cluster")
 
         forecast = Forecast(run.pace.known, [plan, *built])
-        engine.run(forecast.steps(recipe.once(steps)), tell, plan.lab, "join" if admin else "create")
+        verb = "apply" if amendment is not None else "join" if admin else "create"
+        engine.run(forecast.steps(recipe.once(steps)), tell, plan.lab, verb)
+        if amendment is not None:
+            recorded.write(folder, proposal)
         for builder in built:
             site.folder(builder.lab).remove()
 
@@ -126,28 +144,50 @@ def _check_lock(
     return check, check_images
 
 
-def refuse_other_plan(plan: Plan, conn: Connection) -> None:
-    """Check that the lab's machines, if there are any, were made from this plan.
+def _refuse_unfinished(folder: LabFolder) -> None:
+    """Refuse to go on while the lab is neither what it was nor what it is being changed into.
 
-    :raises ConflictError: they were made from another one.
+    :raises ConflictError: a change was interrupted.
     """
-    there = domains.machines(conn, plan.lab)
-    if any(machine.tag.plan != plan.digest for machine in there):
+    if len(recorded.standing(folder)) > 1:
         raise ConflictError(
-            f"There is already a lab '{plan.lab}', made from another spec or by another version of winlab.",
-            why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",
-            cure=f"Run 'winlab destroy --lab {plan.lab}' first, or give the new lab another name with --lab.",
+            f"A change of the lab '{folder.lab}' was interrupted.",
+            why="It is partly what it was, and partly what 'winlab apply' was making of it.",
+            cure=f"Run 'winlab apply --lab {folder.lab}': it finishes the change. With the spec that the lab had "
+            "before, it takes it back.",
         )
 
 
-def check_memory(plan: Plan, conn: Connection) -> None:
+def refuse_other_plan(plan: Plan, conn: Connection, others: Collection[str] = ()) -> None:
+    """Check that the lab's machines, if there are any, were made from this plan.
+
+    :param others: the digests of plans that it may be made from, too.
+    :raises ConflictError: they were made from another one.
+    """
+    there = domains.machines(conn, plan.lab)
+    if any(machine.tag.plan not in (plan.digest, *others) for machine in there):
+        raise ConflictError(
+            f"There is already a lab '{plan.lab}', made from another spec or by another version of winlab.",
+            why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",
+            cure=f"'winlab diff --lab {plan.lab}' with the same spec says what differs, and 'winlab apply' changes it. "
+            f"Or run 'winlab destroy --lab {plan.lab}' first, or give the new lab another name with --lab.",
+        )
+
+
+def check_memory(plan: Plan, conn: Connection, amendment: Amendment = Amendment()) -> None:  # noqa: B008 - frozen
     """Check that guests not yet started fit into the hypervisor's memory; otherwise it kills one without warning.
 
     :raises HostError: they don't.
     """
     started = {machine.domain for machine in domains.machines(conn, plan.lab) if machine.state not in domains.OFF}
+
+    def has(domain: str) -> int:
+        return domains.sizes(conn, domain, now=True)[1] if domain in started else 0
+
     needed = sum(node.memory_mib for node in plan.nodes if node.domain not in started)
-    free = domains.free_memory_mib(conn)
+    needed += sum(node.memory_mib - has(node.domain) for node in amendment.restarted)
+    freed = [domain for name, domain in amendment.removed.items() if name not in amendment.rebuilt]
+    free = domains.free_memory_mib(conn) + sum(map(has, freed))
     if needed > free:
         raise HostError(
             f"The lab needs {needed} MiB of memory, but the hypervisor has only {free} MiB free.",

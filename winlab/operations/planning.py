@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from winlab.design.plan import make as plans
@@ -30,11 +31,13 @@ def make(
     progress: Progress,
     *,
     existing: ForeignCluster | None = None,
+    standing: Sequence[Plan] = (),
 ) -> Proposal:
     """The plan of a lab.
 
     :param existing: a cluster made elsewhere that the workers are to join.
+    :param standing: the plans that it was made from, if it stands (:func:`winlab.design.plan.make.make`).
     :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
     """
     at_hand = stock.take(spec, progress)
-    return Proposal(spec, plans.make(spec, lab, facts, at_hand, existing), at_hand)
+    return Proposal(spec, plans.make(spec, lab, facts, at_hand, existing, standing), at_hand)

@@ -2,14 +2,18 @@
 
 The plan can't be read back from the machines, and the spec's file may have changed or gone. Later commands compare the
 lab with this plan: an update of winlab may decide otherwise for the same spec.
+
+While a lab is changed into another one, the record has both: an interrupted change is neither, and is finished or taken
+back by the next ``winlab apply``.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
 
 from winlab.design.plan.model import Plan
 from winlab.design.spec.model import Spec
@@ -18,7 +22,7 @@ from winlab.lab_folder import CURE, LabFolder
 from winlab.operations.planning import Proposal
 
 
-class Recorded(BaseModel):
+class _Design(BaseModel):
     """A spec and the plan that was made from it.
 
     ``roots`` are the folders that links below the spec's folders may lead into (:attr:`Spec.roots`).
@@ -26,14 +30,41 @@ class Recorded(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)  # it may hold a product key
 
-    version: Literal[1] = 1
     spec: Spec
     roots: tuple[Path, ...]
     plan: Plan
 
+    @field_serializer("spec")
+    def _given(self, spec: Spec) -> dict[str, Any]:
+        # only what was said: a pool refuses fields that another system's pools have, even with their usual values
+        return spec.model_dump(mode="json", exclude_unset=True)
+
     def restored_spec(self) -> Spec:
         """The spec, with its roots."""
         return self.spec.within(self.roots)
+
+
+class Applying(_Design):
+    """What the lab is being changed into; ``earlier`` are plans of changes that were interrupted before."""
+
+    earlier: tuple[Plan, ...] = ()
+
+
+class Recorded(_Design):
+    """What a lab was made from, and what it is being changed into, if a change has begun and not ended."""
+
+    version: Literal[1] = 1
+    applying: Applying | None = None
+
+    @property
+    def wanted(self) -> _Design:
+        """What the lab is meant to be: the design of the change that has begun, or else what it was made from."""
+        return self.applying or self
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Every plan that something of the lab may be made from, the oldest first; usually one."""
+        return (self.plan,) if self.applying is None else (self.plan, *self.applying.earlier, self.applying.plan)
 
 
 def write(folder: LabFolder, proposal: Proposal) -> None:
@@ -42,8 +73,29 @@ def write(folder: LabFolder, proposal: Proposal) -> None:
     :raises WinlabError: the lab's folder can't be written.
     """
     spec = proposal.spec
-    text = Recorded(spec=spec, roots=spec.roots, plan=proposal.plan).model_dump_json(indent=1)
-    folder.write(folder.design, text + "\n")
+    _write(folder, Recorded(spec=spec, roots=spec.roots, plan=proposal.plan))
+
+
+def begin(folder: LabFolder, proposal: Proposal) -> None:
+    """Record that the lab is being changed into another one. :func:`write` ends the change.
+
+    :raises WinlabError: there is no record, or the lab's folder can't be written.
+    """
+    held, spec = read(folder), proposal.spec
+    earlier = tuple(plan for plan in held.plans[1:] if plan != proposal.plan)
+    applying = Applying(spec=spec, roots=spec.roots, plan=proposal.plan, earlier=earlier)
+    _write(folder, held.model_copy(update={"applying": applying}))
+
+
+def standing(folder: LabFolder) -> tuple[Plan, ...]:
+    """Every plan that something of the lab may be made from; empty if there is no record that can be read."""
+    with suppress(WinlabError):
+        return read(folder).plans
+    return ()
+
+
+def _write(folder: LabFolder, held: Recorded) -> None:
+    folder.write(folder.design, held.model_dump_json(indent=1) + "\n")
 
 
 def read(folder: LabFolder) -> Recorded:

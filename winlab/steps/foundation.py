@@ -25,7 +25,7 @@ def steps(run: Run) -> list[Step]:
 
     def make_credentials(progress: Progress) -> None:
         progress.say("making keys, passwords and certificates")
-        if not folder.credentials_fit(plan) and domains.machines(run.conn, plan.lab):
+        if not folder.credentials_fit(plan) and not folder.has_credentials_of(_machines(run)):
             raise ConflictError(
                 f"The lab '{plan.lab}' has machines, and this account has no credentials for them.",
                 why="Another account made the lab, or its folder was lost.",
@@ -51,6 +51,11 @@ def steps(run: Run) -> list[Step]:
         Step(CREDENTIALS(run.lab), make_credentials, lambda: folder.has_credentials_for(plan), usual=2),
         Step(NETWORK(run.lab), make_network, network_is_made, usual=1),
     ]
+
+
+def _machines(run: Run) -> list[str]:
+    """The names of the lab's nodes that have a machine."""
+    return [machine.tag.node for machine in domains.machines(run.conn, run.lab)]
 
 
 def _require_host_network(run: Run, northbound: Northbound) -> None:

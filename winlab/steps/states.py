@@ -84,4 +84,12 @@ LOAD_CD = Kind("load-cd", _thing("CD for"))  # of=the system
 LOADED = Kind("loaded", _node("load"))
 
 MENDED = Kind("mended", lambda state: f"mend {state.of}", learned=False)  # of=what differed, in words
+# A lab that is changed into another one
+DRAINED = Kind("drained", _node("drain"))
+LEFT = Kind("left", _node("leave"))  # its node is no longer in the cluster
+ADAPTED = Kind("adapted", _node("update"))  # the machine's tag and sizes, from its next start on
+SWITCHED_OFF = Kind("switched-off", _node("shut down"))
+REGISTERED = Kind("registered", _node("register"))  # the labels and taints of its node
+UNINSTALLED = Kind("uninstalled", lambda state: f"remove add-on {state.of}")
+
 WORK = Kind("work", lambda state: state.of, learned=False)  # of=the words themselves: a command that is one step

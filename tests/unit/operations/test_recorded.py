@@ -89,3 +89,43 @@ def test_bytes_that_are_no_text(folder: LabFolder) -> None:
     folder.design.write_bytes(b"\xff\xfe")
     with pytest.raises(WinlabError, match="damaged"):
         recorded.read(folder)
+
+
+def test_pools_of_every_system_come_back(folder: LabFolder, tmp_path: Path) -> None:
+    """A pool refuses fields of another system, even with their usual values."""
+    pools = "[{name: win, os: windows-2022}, {name: deb, os: debian-13, cpus: 4}]"
+    (tmp_path / "own.yaml").write_text(f"workers: {pools}\n")
+    made = planning.make(Spec.load(str(tmp_path / "own.yaml")), "lab", plans.TCG, Quiet())
+    recorded.write(folder, made)
+    assert recorded.read(folder).restored_spec() == made.spec
+
+
+def test_a_change_that_began_has_both_and_ends_with_one(folder: LabFolder) -> None:
+    old, new = proposal(), proposal("1-2-1")
+    recorded.write(folder, old)
+    assert recorded.standing(folder) == (old.plan,)
+    recorded.begin(folder, new)
+    held = recorded.read(folder)
+    assert (held.restored_spec(), held.wanted.restored_spec()) == (old.spec, new.spec)
+    assert recorded.standing(folder) == (old.plan, new.plan)
+    recorded.begin(folder, new)
+    assert recorded.standing(folder) == (old.plan, new.plan), "the same change again"
+    recorded.write(folder, new)
+    assert recorded.standing(folder) == (new.plan,)
+    assert recorded.read(folder).applying is None
+
+
+def test_changes_that_were_interrupted_are_not_forgotten(folder: LabFolder) -> None:
+    first, second, third = proposal(), proposal("1-2-1"), proposal("1-3-1")
+    recorded.write(folder, first)
+    for one in (second, third, second):
+        recorded.begin(folder, one)
+    assert {plan.digest for plan in recorded.standing(folder)} == {one.plan.digest for one in (first, second, third)}
+    assert recorded.standing(folder)[0] == first.plan
+    assert recorded.standing(folder)[-1] == second.plan
+
+
+def test_nothing_is_begun_without_a_record(folder: LabFolder) -> None:
+    with pytest.raises(NotFoundError):
+        recorded.begin(folder, proposal())
+    assert recorded.standing(folder) == ()

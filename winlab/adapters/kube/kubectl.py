@@ -16,6 +16,7 @@ from winlab.errors import ClusterError, NotFoundError
 from winlab.lab_folder import LabFolder
 
 LIMIT = 60  # seconds that the API server has for one request
+DELETION = 120  # seconds until an object must be gone
 CURE = "Check that the controllers run: 'winlab status'."
 
 
@@ -137,6 +138,26 @@ class Kubectl:
         except ClusterError:
             return False
         return True
+
+    def delete(self, objects: Sequence[dict[str, Any]]) -> None:
+        """Delete objects, the last one first; what is not there is no error.
+
+        :raises ClusterError: the API server refuses.
+        """
+        for item in reversed(objects):
+            try:
+                self.run("delete", "--ignore-not-found", "--filename=-", stdin=yaml.safe_dump(item), limit=DELETION)
+            except ClusterError as error:
+                if "no matches for kind" not in error.why:  # its definition was among the objects, and is gone
+                    raise
+
+    def has_any(self, objects: Sequence[dict[str, Any]]) -> bool:
+        """Whether the API server has one of these objects.
+
+        :raises ClusterError: it does not answer, or no longer knows one of their kinds.
+        """
+        text = yaml.safe_dump_all(objects, sort_keys=False)
+        return bool(self.run("get", "--ignore-not-found", "--output=name", "--filename=-", stdin=text).strip())
 
     def answers(self) -> bool:
         """Whether the API server is ready."""

@@ -133,8 +133,7 @@ class Northbound:
         self._write(topology, _Apply(self._api, topology))
 
     def _write(self, topology: Topology, write: command.BaseCommand) -> None:
-        if (holder := self.holder(topology)) is not None:
-            raise _taken(topology, *holder)
+        self.require_free(topology)
         try:
             self._execute(write)
         except HostError as error:
@@ -142,6 +141,14 @@ class Northbound:
             if claim := next((name for name in topology.claims if f"({name})" in error.why), None):
                 raise _taken(topology, *(self.holder(topology) or ("another one", claim))) from error
             raise
+
+    def require_free(self, topology: Topology) -> None:
+        """Check that no other lab has one of the external addresses.
+
+        :raises ConflictError: one has.
+        """
+        if (holder := self.holder(topology)) is not None:
+            raise _taken(topology, *holder)
 
     def holder(self, topology: Topology) -> tuple[str, str] | None:
         """The other lab that has one of the external addresses, and what it has; None if they are free."""
@@ -247,7 +254,11 @@ class _Write(command.BaseCommand):  # type: ignore[misc]
 
 
 class _Apply(_Write):
-    """Write a lab's rows instead of those that it has; one transaction. The plan's routes to pod networks stay."""
+    """Make a lab's rows the wanted ones; one transaction. Rows that are there are kept and corrected.
+
+    A switch or router that is deleted and made anew takes the connections of running guests with it: OVN knows it by
+    its row. Routes to pod networks stay.
+    """
 
     def __init__(self, api: Any, topology: Topology) -> None:
         super().__init__(api)
@@ -256,20 +267,50 @@ class _Apply(_Write):
     def run_idl(self, txn: Any) -> None:
         self._made.clear()  # a transaction that met another one is tried again
         top, wanted = self.topology, rows.of(self.topology)
-        lab, plan = top.external_ids[tags.KEY], top.external_ids[tags.KEY_PLAN]
-        kept = [
-            rows.route(route.ip_prefix, route.nexthop, dict(route.external_ids))
-            for route in _pod_routes(self.api, lab)
-            if route.external_ids.get(tags.KEY_PLAN) == plan
-        ]
-        _delete(self.api, lab)
+        lab = top.external_ids[tags.KEY]
+        there = [row for table in _tables(self.api) for row in table.rows.values()]
+        there = [row for row in there if row.external_ids.get(tags.KEY) == lab]
+        kept = [self._settle(txn, row, there) for row in wanted.roots]
         external = _external_switch(self.api, top.external_switch)
-        for row in wanted.roots:
-            made = self.insert(txn, row)
-            if row.table == "Logical_Router":
-                made.static_routes = [*made.static_routes, *(self.insert(txn, route) for route in kept)]
-        for port in wanted.external:
-            external.addvalue("ports", self.insert(txn, port))
+        ports = [port for port in external.ports if port.external_ids.get(tags.KEY) == lab]
+        own = [self._settle(txn, port, ports) for port in wanted.external]
+        for port in own:
+            if port not in ports:
+                external.addvalue("ports", port)
+        for port in ports:
+            if port not in own:
+                external.delvalue("ports", port)
+        for row in there:
+            if row not in kept:
+                row.delete()
+
+    def _settle(self, txn: Any, row: Row, among: list[Any]) -> Any:
+        """The row of the database that is the wanted one: one of these, corrected, or a new one."""
+        if row in self._made:
+            return self._made[row]
+        there = next((one for one in among if rows.is_meant(row, one) and one not in self._made.values()), None)
+        if there is None:
+            return self.insert(txn, row)
+        self._made[row] = there
+        for name, value in row.columns.items():
+            if isinstance(value, list) and any(isinstance(one, Row) for one in value):
+                self._settle_list(txn, there, name, value)
+            elif not rows.same_value(value, getattr(there, name)):
+                setattr(there, name, value)
+        return there
+
+    def _settle_list(self, txn: Any, there: Any, name: str, wanted: list[Row]) -> None:
+        """Make the rows that a column refers to the wanted ones, and the plan's routes to pod networks."""
+        present = getattr(there, name)
+        present = present if isinstance(present, list) else [present]
+        routes = [one for one in present if POD_ROUTE in getattr(one, "external_ids", {})]
+        others = [one for one in present if one not in routes]
+        for route in routes:
+            if route.external_ids != (ids := {**route.external_ids, **self.topology.external_ids}):
+                route.external_ids = ids
+        after = [self._settle(txn, row, others) for row in wanted] + routes
+        if sorted(one.uuid for one in after) != sorted(one.uuid for one in present):
+            setattr(there, name, after)
 
 
 class _Mend(_Write):

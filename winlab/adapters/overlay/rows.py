@@ -15,6 +15,15 @@ from winlab.design.render.topology import SwitchPort, Topology
 # seconds and counts: a failed API server is removed after some 15 s
 HEALTH_CHECK = {"interval": "5", "timeout": "10", "success_count": "1", "failure_count": "2"}
 POD_ROUTE = "winlab-pod-route"  # in external_ids of routes to the nodes' pod networks
+# The columns by which a row is known among those of its lab. A row that is not here has a name
+KNOWN_BY = {
+    "DHCP_Options": (),  # a lab has one
+    "DNS": (),
+    "NAT": ("type", "external_ip", "logical_ip"),
+    "Logical_Router_Policy": ("priority", "match"),
+    "Logical_Router_Static_Route": ("ip_prefix",),
+    "Load_Balancer_Health_Check": ("vip",),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +92,18 @@ def same(wanted: Iterable[Row], found: Iterable[Any]) -> bool:
     columns: dict[str, list[str]] = {}
     _collect(wanted, columns)
     return bool(_plain(wanted) == _there(list(found), columns))
+
+
+def is_meant(wanted: Row, there: Any) -> bool:
+    """Whether a row of the database is the wanted one, as it is or with other values."""
+    if there._table.name != wanted.table:
+        return False
+    return all(same_value(wanted.columns[name], getattr(there, name)) for name in KNOWN_BY.get(wanted.table, ("name",)))
+
+
+def same_value(wanted: Any, there: Any) -> bool:
+    """Whether a column without references has the wanted value."""
+    return bool(_plain(wanted) == _there(there, {}))
 
 
 def _port(port: SwitchPort, dhcp: Row) -> Row:

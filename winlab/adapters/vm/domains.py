@@ -297,6 +297,66 @@ def resume(conn: libvirt.virConnect, name: str) -> None:
             domain.resume()
 
 
+@answering()
+def sizes(conn: libvirt.virConnect, name: str, *, now: bool = False) -> tuple[int, int]:
+    """The domain's CPUs and its memory in MiB: those that its next start gives it.
+
+    :param now: those that it has now, if it runs.
+    :raises NotFoundError: there is no such domain.
+    """
+    flags = 0 if now else libvirt.VIR_DOMAIN_XML_INACTIVE
+    root = etree.fromstring(get(conn, name).XMLDesc(flags).encode())
+    return int(root.findtext("vcpu", "0")), int(root.findtext("memory", "0")) >> 10  # libvirt always answers in KiB
+
+
+def resize(conn: libvirt.virConnect, name: str, cpus: int, memory_mib: int) -> None:
+    """Give the domain other sizes, from its next start on.
+
+    :raises NotFoundError: there is no such domain.
+    """
+    domain = get(conn, name)
+    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE  # with the password of its screen
+    root = etree.fromstring(domain.XMLDesc(flags).encode())
+    for memory in root.findall("memory") + root.findall("currentMemory"):
+        memory.set("unit", "MiB")
+        memory.text = str(memory_mib)
+    for cpu in root.findall("vcpu"):
+        cpu.text = str(cpus)
+        cpu.attrib.pop("current", None)
+    with explained(f"The sizes of '{name}' can't be changed."):
+        conn.defineXML(etree.tostring(root, encoding="unicode"))
+
+
+@answering()
+def carries(conn: libvirt.virConnect, name: str, tag: Tag) -> bool:
+    """Whether the domain carries this tag, now and at later starts."""
+    domain = find(conn, name)
+    return domain is not None and all(
+        tags.read(domain.XMLDesc(flags)) == tag for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)
+    )
+
+
+def set_tag(conn: libvirt.virConnect, name: str, tag: Tag) -> None:
+    """Replace the domain's tag, now and for later starts.
+
+    :raises NotFoundError: there is no such domain.
+    """
+    domain = get(conn, name)
+    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
+    # libvirt itself gives the element its namespace, and refuses one that has it already
+    element = etree.tostring(etree.Element(tags.ELEMENT, attrib=tag.model_dump()), encoding="unicode")
+    with explained(f"The tag of '{name}' can't be changed."):
+        domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, element, tags.KEY, tags.XMLNS, flags)
+
+
+def shut_down(conn: libvirt.virConnect, name: str) -> None:
+    """Press the power button: the guest may take its time, or ignore it. A domain that does not run is left alone."""
+    domain = get(conn, name)
+    with explained(f"'{name}' can't be shut down."):
+        if domain.isActive():
+            domain.shutdown()
+
+
 def remove(conn: libvirt.virConnect, name: str) -> bool:
     """Stop the domain at once and undefine it with its NVRAM; whether it existed."""
     domain = find(conn, name)

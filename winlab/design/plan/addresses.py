@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from winlab.errors import UsageError
 
@@ -75,3 +75,33 @@ def external_block(external_cidr: str, lab: str, addresses: int, chosen: int | N
         )
     first = chosen or int.from_bytes(hashlib.sha256(f"block/{lab}".encode()).digest()[:4]) % last + 1
     return [str(network[first * BLOCK + index]) for index in range(addresses)]
+
+
+def external_kept(
+    external_cidr: str, router: str, nodes: Mapping[str, str], names: Iterable[str], chosen: int | None
+) -> list[str] | None:
+    """The external addresses of a lab that stands: one for its router, then one for each of *names*.
+
+    Nodes keep theirs; others take the first that are free, in the lab's block and those after it. None: the lab can't
+    keep its block.
+
+    :param router: the router's address.
+    :param nodes: those of the nodes that there are.
+    :param chosen: the block that the spec asks for.
+    :raises UsageError: so many addresses don't fit behind the first one.
+    """
+    network, names = ipaddress.IPv4Network(external_cidr), list(names)
+    if ipaddress.IPv4Address(router) not in network:
+        return None
+    (first,) = blocks(external_cidr, [router])
+    if chosen not in (None, first):
+        return None
+    kept = {name: nodes[name] for name in names if name in nodes}
+    need = max([len(names) + 1, *(_offset(address, router) + 1 for address in kept.values())])
+    every = external_block(external_cidr, "", need, first)
+    free = (address for address in every[1:] if address not in kept.values())
+    return [router, *(kept.get(name) or next(free) for name in names)]
+
+
+def _offset(address: str, first: str) -> int:
+    return int(ipaddress.IPv4Address(address)) - int(ipaddress.IPv4Address(first))

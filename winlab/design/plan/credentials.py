@@ -7,6 +7,7 @@ import hashlib
 import ipaddress
 import secrets
 import string
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
@@ -93,6 +94,69 @@ def generate(plan: Plan) -> Credentials:
         ca_certificate=_pem(authority),
         nodes={node.name: _node(plan, node, authority, authority_key) for node in plan.nodes},
     )
+
+
+def adapted(plan: Plan, held: Credentials) -> Credentials:
+    """The credentials of a lab whose nodes changed: those of nodes that stay are kept, and others are made.
+
+    The CA's key is never kept, so nodes that are added come with a CA of their own; ``ca_certificate`` has every one
+    that a certificate of the lab's nodes is from.
+    """
+    kept = {node.name: held.nodes[node.name] for node in plan.nodes if _has(held, plan, node)}
+    authorities = _needed(held.ca_certificate, [row.certificate for row in kept.values() if row.certificate])
+    if len(kept) < len(plan.nodes):
+        authority, authority_key = _authority(plan.lab)
+        made = {node.name: _node(plan, node, authority, authority_key) for node in plan.nodes if node.name not in kept}
+        if any(row.certificate for row in made.values()) or not authorities:
+            authorities.append(_pem(authority))
+        kept |= made
+    return held.model_copy(
+        update={
+            "identity": identity(plan),
+            "ca_certificate": "".join(authorities) or held.ca_certificate,
+            "nodes": {node.name: kept[node.name] for node in plan.nodes},
+        }
+    )
+
+
+def _has(held: Credentials, plan: Plan, node: NodePlan) -> bool:
+    """Whether there are credentials for this very node: by the certificate's names, if it logs in with one."""
+    row = held.nodes.get(node.name)
+    if row is None or bool(row.certificate) != (node.system.login == "winrm"):
+        return False
+    if not row.certificate:
+        return True
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate(row.certificate.encode())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return list(names) == _names(plan, node)
+
+
+def _names(plan: Plan, node: NodePlan) -> list[x509.GeneralName]:
+    """The names in a node's certificate."""
+    from cryptography import x509
+
+    return [
+        x509.DNSName(node.name),
+        x509.DNSName(f"{node.name}.{plan.network.domain}"),
+        x509.IPAddress(ipaddress.ip_address(node.address)),
+        x509.IPAddress(ipaddress.ip_address(node.floating)),
+    ]
+
+
+def _needed(authorities: str, certificates: Iterable[str]) -> list[str]:
+    """Those of the CAs (PEM, one after the other) that the certificates are from."""
+    from cryptography import x509
+
+    key_of = x509.AuthorityKeyIdentifier
+    used = {
+        x509.load_pem_x509_certificate(text.encode()).extensions.get_extension_for_class(key_of).value.key_identifier
+        for text in certificates
+    }
+    every = x509.load_pem_x509_certificates(authorities.encode())
+    own = x509.SubjectKeyIdentifier
+    return [_pem(one) for one in every if one.extensions.get_extension_for_class(own).value.digest in used]
 
 
 class MaskedCredentials(Credentials):
@@ -209,17 +273,11 @@ def _node(plan: Plan, node: NodePlan, authority: x509.Certificate, authority_key
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     key = _rsa()
-    names: list[x509.GeneralName] = [
-        x509.DNSName(node.name),
-        x509.DNSName(f"{node.name}.{plan.network.domain}"),
-        x509.IPAddress(ipaddress.ip_address(node.address)),
-        x509.IPAddress(ipaddress.ip_address(node.floating)),
-    ]
     issuer_id = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     certificate = (
         _certificate_builder(node.name, authority.subject, key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_names(plan, node)), critical=False)
         .add_extension(_key_usage(authority=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

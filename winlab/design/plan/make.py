@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from winlab import settings
@@ -65,11 +65,19 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
-def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignCluster | None = None) -> Plan:
+def make(
+    spec: Spec,
+    lab: str,
+    facts: HostFacts,
+    stock: Stock,
+    foreign: ForeignCluster | None = None,
+    standing: Sequence[Plan] = (),
+) -> Plan:
     """Decide every name, address and size of the lab. Reads nothing: the same arguments give the same plan.
 
     :param stock: what is available for this spec (:func:`winlab.supply.images.stock.take`).
     :param foreign: a cluster made elsewhere that the workers are to join; the lab has no controllers then.
+    :param standing: the plans that the lab was made from, the oldest first: its nodes keep their external addresses.
     :raises UsageError: the spec is impossible on this host (networks overlap, external network too small).
     """
     check_lab_name(lab)
@@ -83,8 +91,7 @@ def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignC
     if foreign is not None:
         _check_reach(spec, foreign, facts)
     controllers = range(1, spec.controllers.count + 1) if foreign is None else range(0)
-    total = len(controllers) + sum(pool.count for pool in spec.pools)
-    outside = addresses.external_block(facts.external_cidr, lab, total + 1, spec.network.floating_block)
+    outside = _outside(spec, lab, facts, len(controllers), standing)
     cidr, floating = spec.network.cidr, iter(outside[1:])
     nodes: list[NodePlan] = []
     for number in controllers:
@@ -126,6 +133,19 @@ def make(spec: Spec, lab: str, facts: HostFacts, stock: Stock, foreign: ForeignC
     )
     chosen = addons.decide(spec.addons, planned, planned.cluster.versions.minor)
     return planned.model_copy(update={"builders": golden.builders(planned, installed), "addons": chosen})
+
+
+def _outside(spec: Spec, lab: str, facts: HostFacts, controllers: int, standing: Sequence[Plan]) -> list[str]:
+    """The external addresses: the router's, then those of the nodes in their order."""
+    names = [f"controller-{number}" for number in range(1, controllers + 1)]
+    names += [f"{pool.name}-{number}" for pool in spec.pools for number in range(1, pool.count + 1)]
+    chosen, external = spec.network.floating_block, facts.external_cidr
+    if standing:
+        there = {node.name: node.floating for plan in reversed(standing) for node in plan.nodes}
+        kept = addresses.external_kept(external, standing[0].network.router_external, there, names, chosen)
+        if kept is not None:
+            return kept
+    return addresses.external_block(external, lab, len(names) + 1, chosen)
 
 
 def _check_reach(spec: Spec, foreign: ForeignCluster, facts: HostFacts) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "urn:winlab:"  # of the tag in a domain's metadata, in every version
 XMLNS = f"{NAMESPACE}domain:1"
+ELEMENT = "node"  # its name there
 KEY = "winlab"  # in external_ids: the lab's name
 HOST = "host"  # the name in tags of objects that `winlab host setup` made, which belong to no lab
 KEY_PLAN = "winlab-plan"
@@ -73,12 +74,12 @@ def of(plan: Plan, node: NodePlan) -> Tag:
 
 def element(plan: Plan, node: NodePlan) -> etree._Element:
     """The tag of a node's domain, as an element for its metadata."""
-    return etree.Element(f"{{{XMLNS}}}node", attrib=of(plan, node).model_dump(), nsmap={"winlab": XMLNS})
+    return etree.Element(f"{{{XMLNS}}}{ELEMENT}", attrib=of(plan, node).model_dump(), nsmap={"winlab": XMLNS})
 
 
 def read(domain_xml: str) -> Tag | None:
     """The tag in a domain's XML; None if it has none, and so is not winlab's."""
-    node = etree.fromstring(domain_xml.encode()).find(f"metadata/{{{XMLNS}}}node")
+    node = etree.fromstring(domain_xml.encode()).find(f"metadata/{{{XMLNS}}}{ELEMENT}")
     if node is None:
         return None
     try:

@@ -59,24 +59,50 @@ def load(
 ) -> tuple[M, tuple[Path, ...]]:
     """What :meth:`winlab.design.spec.Spec.load` returns, for the model *spec*, and where its files may be."""
     draft, folder = _read(spec, source)
+    variables = _variables(spec, environ if environment is None else environment)
+    roots = paths.roots(folder, allow)
+    return _made(spec, draft, variables, changes, folder, roots, os=os, iso=iso, rehearse=rehearse), roots
+
+
+def changed(
+    held: M,
+    changes: Iterable[str],
+    *,
+    os: str | None,
+    iso: str | Path | None,
+    rehearse: bool,
+) -> M:
+    """A spec that was valid before, with changes: what :meth:`winlab.design.spec.Spec.changed` returns."""
+    spec = type(held)
+    draft = Draft(spec, held.model_dump(mode="json", exclude_unset=True), "the lab's spec")
+    # its own paths were checked when it was loaded
+    return _made(spec, draft, [], changes, None, (Path("/"),), os=os, iso=iso, rehearse=rehearse)
+
+
+def _made(
+    spec: type[M],
+    draft: Draft,
+    variables: Iterable[Change],
+    changes: Iterable[str],
+    folder: Path | None,
+    roots: tuple[Path, ...],
+    *,
+    os: str | None,
+    iso: str | Path | None,
+    rehearse: bool,
+) -> M:
+    """The spec of a draft, with all that is changed in it."""
     asked = [*changes]
     if rehearse and (os or iso or any(re.match(r"workers(\.[a-z0-9-]+)?\.media=", change) for change in asked)):
         raise UsageError("--rehearse brings its own media.", cure="Leave out --os and --iso, or leave out --rehearse.")
-    draft.apply(
-        [
-            *_variables(spec, environ if environment is None else environment),
-            *_flags(draft, os, iso),
-            *(_parsed(spec, change) for change in asked),
-        ]
-    )
+    draft.apply([*variables, *_flags(draft, os, iso), *(_parsed(spec, change) for change in asked)])
     if rehearse:
         draft.rehearse(_rehearsal)
-    roots = paths.roots(folder, allow)
     try:
         made = spec.model_validate(draft.raw)
     except ValidationError as error:
         raise draft.explained(error) from error
-    return paths.absolute(made, folder or Path(), draft, roots), roots
+    return paths.absolute(made, folder or Path(), draft, roots)
 
 
 def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path | None]:

@@ -12,9 +12,9 @@ from pydantic import BeforeValidator, PrivateAttr, field_validator, model_valida
 from winlab.design import system as systems
 from winlab.design.addon import ByName
 from winlab.design.cni import ProfileName
-from winlab.design.spec import addon_pools
+from winlab.design.spec import addon_pools, paths
 from winlab.design.spec.fields import LINUX, Model, of, option
-from winlab.design.spec.load import load
+from winlab.design.spec.load import changed, load
 from winlab.design.spec.pools import LINUX_POOL, LinuxWorkers, Pool, places
 from winlab.design.spec.sizes import Mib
 from winlab.design.spec.systems import LinuxSystem, require, system
@@ -175,6 +175,24 @@ class Spec(Model):
         if rehearse:
             addon_pools.check_rehearsal(addon_pools.pools(made.addons))
         return made
+
+    def changed(
+        self,
+        changes: Iterable[str] = (),
+        *,
+        os: str | None = None,
+        iso: str | Path | None = None,
+        rehearse: bool = False,
+        allow: Iterable[str | Path] = (),
+    ) -> Spec:
+        """The spec with changes, which are given as to :meth:`load`. Variables of the environment don't count.
+
+        :raises UsageError: a change is not valid.
+        """
+        made: Spec = changed(self, changes, os=os, iso=iso, rehearse=rehearse)
+        if rehearse:
+            addon_pools.check_rehearsal(addon_pools.pools(made.addons))
+        return made.within((*self.roots, *paths.roots(None, allow)))
 
     @property
     def roots(self) -> tuple[Path, ...]:

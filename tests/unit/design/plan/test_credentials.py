@@ -145,3 +145,61 @@ def test_certificates_are_valid_whatever_the_clock_said(monkeypatch: pytest.Monk
     for pem in pems:
         found = x509.load_pem_x509_certificate(pem.encode())
         assert found.not_valid_before_utc < now < found.not_valid_after_utc
+
+
+def test_nodes_that_stay_keep_their_credentials_and_others_get_some() -> None:
+    old, new = plans.make(plans.TCG), plans.make(plans.TCG, "1-3-1")
+    held = credentials.generate(old)
+    made = credentials.adapted(new, held)
+    for name in ("controller-1", "node-1"):
+        assert made.nodes[name] == held.nodes[name]
+    assert made.nodes.keys() == {node.name for node in new.nodes}
+    assert (made.ssh_key, made.administrator_password) == (held.ssh_key, held.administrator_password)
+    assert made.identity == credentials.identity(new)
+    authorities = x509.load_pem_x509_certificates(made.ca_certificate.encode())
+    assert len(authorities) == 2, "the first CA's key was not kept"
+    for name, authority in (("node-1", 0), ("node-2", 1), ("node-3", 1)):
+        certificate = x509.load_pem_x509_certificate(made.nodes[name].certificate.encode())
+        certificate.verify_directly_issued_by(authorities[authority])
+
+
+def test_credentials_of_nodes_that_go_go_too_with_their_ca() -> None:
+    old, new = plans.make(plans.TCG), plans.make(plans.TCG, "1-2-1")
+    held = credentials.generate(old)
+    made = credentials.adapted(old, credentials.adapted(new, held))
+    assert made == held
+
+
+def test_a_linux_node_brings_no_further_ca() -> None:
+    held = credentials.generate(plans.make(plans.TCG))
+    made = credentials.adapted(plans.make(plans.TCG, "1-1-1", "linux_workers.count=1"), held)
+    assert made.ca_certificate == held.ca_certificate
+    assert made.nodes["linux-1"].host_key
+
+
+def test_a_lab_without_windows_nodes_keeps_a_ca() -> None:
+    held = credentials.generate(plans.make(plans.TCG))
+    made = credentials.adapted(plans.make(plans.TCG, "1-0-1"), held)
+    assert x509.load_pem_x509_certificates(made.ca_certificate.encode())
+    again = credentials.adapted(plans.make(plans.TCG), made)
+    authorities = x509.load_pem_x509_certificates(again.ca_certificate.encode())
+    certificate = x509.load_pem_x509_certificate(again.nodes["node-1"].certificate.encode())
+    certificate.verify_directly_issued_by(authorities[-1])
+
+
+def test_a_node_with_other_addresses_or_another_system_is_another_node() -> None:
+    held = credentials.generate(plans.make(plans.TCG))
+    for change in ("network.cidr=10.78.0.0/24", "workers.os=debian-13"):
+        made = credentials.adapted(plans.make(plans.TCG, "1-1-1", change), held)
+        assert made.nodes["node-1"] != held.nodes["node-1"]
+
+
+def test_the_folder_keeps_what_stays() -> None:
+    folder = LabFolder("lab")
+    held = folder.ensure_credentials(plans.make(plans.TCG))
+    assert folder.has_credentials_of(["controller-1", "node-1"])
+    assert not folder.has_credentials_of(["node-2"])
+    made = folder.ensure_credentials(plans.make(plans.TCG, "1-2-1"))
+    assert made.nodes["node-1"] == held.nodes["node-1"]
+    assert len(folder.known_hosts.read_text().splitlines()) == 3
+    assert folder.ca.read_text() == made.ca_certificate

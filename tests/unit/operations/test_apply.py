@@ -1,0 +1,314 @@
+"""A standing lab becomes another one: killed between any two acts, the next command finishes it or takes it back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import plans
+import pytest
+import changing
+from changing import Killed, World
+
+from winlab.errors import ClusterError, ConflictError, HostError, NotFoundError
+from winlab.events import ignore
+from winlab.lab_folder import LabFolder
+from winlab.operations import apply, create, diff, recorded
+
+BEFORE = ("1-2-1", "workers.os=debian-13", "workers.memory=2GiB")
+AFTER = ("1-1-1", "workers.os=debian-13", "workers.memory=3GiB", "linux_workers.count=1")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return make_world(monkeypatch)
+
+
+def make_world(monkeypatch: pytest.MonkeyPatch) -> World:
+    folder = LabFolder("lab")
+    folder.remove()
+    made = changing.world(monkeypatch, folder, plans.TCG, plans.stock)
+    create.create(made.proposal(*BEFORE), made.site(), ignore, until="guests")
+    for path in (folder.kubeconfig, folder.kubectl):
+        folder.write(path, "there")
+    made.acts.clear()
+    return made
+
+
+def change(world: World, design: Sequence[str] = AFTER, **flags: Any) -> None:
+    apply.apply(world.proposal(*design), world.site(), ignore, until="guests", **flags)
+
+
+def killed_at(world: World, act: int, design: Sequence[str] = AFTER, **flags: Any) -> bool:
+    """Apply, and be killed at this act; whether it came so far."""
+    world.acts.clear()
+    world.kill = act
+    try:
+        change(world, design, **flags)
+    except Killed:
+        return True
+    finally:
+        world.kill = None
+    return False
+
+
+def test_nodes_come_and_go_and_change(world: World) -> None:
+    change(world)
+    plan = world.proposal(*AFTER).plan
+    seen = world.seen()
+    assert seen["machines"] == {node.domain: (plan.digest, (node.cpus, node.memory_mib)) for node in plan.nodes}
+    assert seen["volumes"] == sorted(f"lab.{node.name}.disk.qcow2" for node in plan.nodes)
+    assert set(seen["cluster"]) == {"controller-1", "node-1", "linux-1"}
+    assert seen["record"] == [plan.digest]
+    assert seen["network"] == plan.digest
+    assert world.domains["winlab-lab-node-1"].now[1] == 2048, "at the next start"
+    order = [act for act in world.acts if "node-2" in act or "design" in act]
+    assert order == [
+        "write design.json",
+        "drain node-2",
+        "remove winlab-lab-node-2",
+        "delete lab.node-2.disk.qcow2",
+        "leave node-2",
+        "write design.json",
+    ]
+    world.acts.clear()
+    change(world)
+    assert set(world.acts) == {"write design.json"}, "there was nothing more to do"
+
+
+def test_labels_follow_the_pools(world: World) -> None:
+    change(world)
+    assert world.cluster["node-1"]["metadata"]["labels"] == {"winlab.internal/pool": "node"}
+    change(world, ("1-1-1", "workers.os=debian-13", "workers.memory=3GiB"))
+    assert world.cluster["node-1"]["metadata"]["labels"] == {}
+
+
+def test_controllers_take_pods_when_the_last_linux_worker_goes_before_it_is_drained(world: World) -> None:
+    world.acts.clear()
+    change(world, ("1-0-1",))
+    assert "taints" not in world.cluster["controller-1"]["spec"]
+    assert world.acts.index("taint controller-1") < world.acts.index("drain node-1")
+    change(world, BEFORE)
+    assert world.cluster["controller-1"]["spec"]["taints"]
+
+
+@pytest.mark.parametrize("flags", [{}, {"restart": True}])
+def test_killed_anywhere_the_same_command_finishes_it(monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any]) -> None:
+    whole = make_world(monkeypatch)
+    change(whole, **flags)
+    goal, act = whole.seen(), 0
+    while killed_at(world := make_world(monkeypatch), act, **flags):
+        change(world, **flags)
+        assert world.seen() == goal, f"killed at act {act}: {world.acts}"
+        act += 1
+    assert act >= len(whole.acts) > 10
+
+
+def test_killed_anywhere_the_former_spec_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    goal, act = make_world(monkeypatch).seen(), 0
+    while killed_at(world := make_world(monkeypatch), act):
+        change(world, BEFORE)
+        assert world.seen() == goal, f"killed at act {act}: {world.acts}"
+        act += 1
+    assert act > 10
+
+
+def test_killed_twice_with_different_wishes_the_third_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    third = ("1-1-1", "workers.os=debian-13", "workers.memory=2GiB")
+    whole = make_world(monkeypatch)
+    change(whole, third)
+    goal = whole.seen()
+    other = ("1-3-1", "workers.os=debian-13", "workers.cpus=4", "workers.memory=2GiB")
+    for first in range(2, 12, 4):
+        act = 1
+        while True:
+            world = make_world(monkeypatch)
+            assert killed_at(world, first)
+            if not killed_at(world, act, other):
+                break
+            change(world, third)
+            assert world.seen() == goal, f"killed at acts {first} and {act}"
+            act += 5
+
+
+def test_killed_anywhere_create_refuses_or_the_lab_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    act = 0
+    while killed_at(world := make_world(monkeypatch), act):
+        begun = len(recorded.standing(world.folder)) > 1
+        for design in (BEFORE, AFTER):
+            before = world.seen()
+            if begun or design == AFTER:
+                with pytest.raises(ConflictError, match="interrupted" if begun else "already a lab"):
+                    create.create(world.proposal(*design), world.site(), ignore, until="guests")
+            else:
+                create.create(world.proposal(*design), world.site(), ignore, until="guests")
+            assert world.seen() == before
+        act += 1
+
+
+def test_a_rebuilt_worker_is_made_anew_and_killed_anywhere_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    goal, act = make_world(monkeypatch).seen(), 0
+    while killed_at(world := make_world(monkeypatch), act, BEFORE, rebuild="node-1"):
+        change(world, BEFORE, rebuild="node-1")
+        assert world.seen() == goal
+        assert "drain node-2" not in world.acts
+        act += 1
+    world = make_world(monkeypatch)
+    old = world.domains["winlab-lab-node-1"]
+    change(world, BEFORE, rebuild="node-1")
+    assert world.domains["winlab-lab-node-1"] is not old
+    assert world.acts.index("leave node-1") < world.acts.index("join node-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [("controller-1", ConflictError, "etcd"), ("node-9", NotFoundError, "node-1, node-2")],
+)
+def test_what_can_t_be_rebuilt(world: World, name: str, error: type[Exception], words: str) -> None:
+    before = world.seen()
+    with pytest.raises(error, match=words):
+        change(world, BEFORE, rebuild=name)
+    assert world.seen() == before
+
+
+def test_refused_changes_are_all_named_and_nothing_is_touched(world: World) -> None:
+    before = world.seen()
+    with pytest.raises(ConflictError) as caught:
+        change(world, (*AFTER, "controllers.count=3", "workers.disk=80GiB"))
+    assert "controllers.count: from 1 to 3" in caught.value.why
+    assert "node node-1: disk: from 20 GiB to 80 GiB" in caught.value.why
+    assert (world.seen(), world.acts) == (before, [])
+
+
+def test_an_external_address_that_another_lab_has(world: World) -> None:
+    world.holder = "other"
+    with pytest.raises(ConflictError, match="'other' already has"):
+        change(world)
+    assert world.acts == []
+
+
+def test_memory_is_checked_with_what_goes_and_what_grows(world: World) -> None:
+    world.free = 0
+    with pytest.raises(HostError, match="2048 MiB"):
+        change(world, (*BEFORE, "linux_workers.count=1"))
+    with pytest.raises(HostError, match=r"3072 MiB of memory.* only 2048 MiB"):
+        change(world, restart=True)
+    assert world.acts == []
+    change(world)  # node-2's memory suffices for linux-1
+
+
+def test_restarted_machines_have_their_new_sizes(world: World) -> None:
+    change(world, restart=True)
+    assert world.domains["winlab-lab-node-1"].now[1] == 3072
+    assert "shut down winlab-lab-controller-1" not in world.acts
+
+
+def test_machines_can_be_restarted_later(world: World) -> None:
+    change(world)
+    assert diff.difference(world.proposal(*AFTER).plan, world.site()).pending[0].node == "node-1"
+    change(world, restart=True)
+    assert world.domains["winlab-lab-node-1"].now[1] == 3072
+    assert not diff.difference(world.proposal(*AFTER).plan, world.site()).pending
+
+
+def test_pods_that_can_t_be_moved(world: World) -> None:
+    world.stuck = True
+    with pytest.raises(ClusterError, match="can't all be moved") as caught:
+        change(world)
+    assert "--force" in caught.value.cure
+    assert "winlab-lab-node-2" in world.domains
+    change(world, force=True)
+    assert "winlab-lab-node-2" not in world.domains
+    assert "--disable-eviction" not in world.asked[0]
+    assert "--disable-eviction" in world.asked[1]
+
+
+def test_an_api_server_that_does_not_answer(world: World) -> None:
+    world.answers = False
+    with pytest.raises(ClusterError, match="can't be drained: node-2"):
+        change(world)
+    assert world.acts == []
+
+
+def test_a_node_that_is_off_is_not_drained(world: World) -> None:
+    world.domains["winlab-lab-node-2"].state = "off"
+    change(world)
+    assert "drain node-2" not in world.acts
+    assert "node-2" not in world.cluster
+
+
+def test_a_lab_that_this_account_did_not_make(world: World) -> None:
+    world.folder.design.unlink()
+    with pytest.raises(NotFoundError, match="no record"):
+        change(world)
+
+
+def test_machines_of_another_plan(world: World) -> None:
+    one = world.domains["winlab-lab-node-1"]
+    one.tag = one.tag.model_copy(update={"plan": "0123456789abcdef"})
+    with pytest.raises(ConflictError, match="node-1"):
+        change(world)
+
+
+def test_a_lab_that_joined_another_cluster(world: World) -> None:
+    held = recorded.read(world.folder)
+    workers = tuple(node for node in held.plan.nodes if node.role == "worker")
+    joined = held.model_copy(update={"plan": held.plan.model_copy(update={"nodes": workers})})
+    world.folder.write(world.folder.design, joined.model_dump_json())
+    with pytest.raises(ConflictError, match="made elsewhere") as caught:
+        change(world)
+    assert "winlab join" in caught.value.cure
+
+
+def test_the_objects_of_an_add_on_that_goes(world: World) -> None:
+    change(world, (*BEFORE, "addons.metrics-server={}"))
+    assert any(act.startswith("eject") for act in world.acts), "the nodes need a payload CD with its image"
+    world.acts.clear()
+    change(world, BEFORE)
+    objects = apply._uninstalled(
+        [world.proposal(*BEFORE, "addons.metrics-server={}").plan], world.proposal(*BEFORE).plan
+    )
+    (gone,) = [act for act in world.acts if act.startswith("delete")]
+    assert gone == f"delete {len(objects['metrics-server'])} objects"
+    assert ("", "ConfigMap", "kube-system", "winlab-addons") in map(apply._key, objects["metrics-server"])
+
+
+def test_another_setting_of_an_add_on_deletes_nothing(world: World) -> None:
+    before = world.proposal(*BEFORE, "addons.metrics-server={}").plan
+    after = world.proposal(*BEFORE, "addons.metrics-server.resolution=60").plan
+    assert apply._uninstalled([before], after) == {}
+
+
+# -- diff
+
+
+def test_a_lab_as_planned(world: World) -> None:
+    difference = diff.difference(world.proposal(*BEFORE).plan, world.site())
+    assert not difference
+    assert difference.changes == ()
+
+
+def test_what_is_not_there_is_told(world: World) -> None:
+    del world.domains["winlab-lab-node-2"]
+    (row,) = diff.difference(world.proposal(*BEFORE).plan, world.site()).changes
+    assert (row.kind, row.what) == ("added", "node node-2")
+    change(world, BEFORE)
+    assert not diff.difference(world.proposal(*BEFORE).plan, world.site())
+
+
+def test_a_network_and_sizes_that_somebody_else_changed(world: World) -> None:
+    world.network = ""
+    (row,) = diff.difference(world.proposal(*BEFORE).plan, world.site()).changes
+    assert row.what == "network"
+    world.domains["winlab-lab-node-2"].sizes = (2, 512)
+    (row,) = diff.difference(world.proposal(*BEFORE).plan, world.site()).changes
+    assert (row.what, row.before, row.after) == ("node node-2: sizes", "2 CPUs, 512 MiB", "2 CPUs, 2 GiB")
+    change(world, BEFORE)
+    assert not diff.difference(world.proposal(*BEFORE).plan, world.site())
+
+
+def test_an_interrupted_change_is_told(world: World) -> None:
+    assert killed_at(world, 3)
+    assert diff.difference(world.proposal(*AFTER).plan, world.site()).unfinished
+    change(world)
+    assert not diff.difference(world.proposal(*AFTER).plan, world.site())

@@ -1,0 +1,63 @@
+"""One node more or less: the recorded spec with another count; what can't be said so is refused with the cure."""
+
+from __future__ import annotations
+
+import plans
+import pytest
+
+from winlab.design.spec.model import Spec
+from winlab.errors import ConflictError, NotFoundError, UsageError
+from winlab.events import Quiet
+from winlab.lab_folder import LabFolder
+from winlab.operations import planning, recorded, resize
+from winlab.site import Site
+
+
+@pytest.fixture(autouse=True)
+def _lab() -> None:
+    spec = Spec.load("1-2-1", ["linux_workers.count=1"])
+    recorded.write(LabFolder("lab"), planning.make(spec, "lab", plans.TCG, Quiet()))
+
+
+def counts(spec: Spec) -> tuple[int, int]:
+    return spec.workers[0].count, spec.linux_workers.count
+
+
+def test_a_pool_grows() -> None:
+    assert counts(resize.grown("lab", Site(), "", 1)) == (3, 1)
+    assert counts(resize.grown("lab", Site(), "node", 2)) == (4, 1)
+    assert counts(resize.grown("lab", Site(), "linux", 2)) == (2, 3)
+
+
+def test_the_last_node_of_a_pool_goes() -> None:
+    assert counts(resize.shrunk("lab", Site(), "node-2")) == (1, 1)
+    assert counts(resize.shrunk("lab", Site(), "linux-1")) == (2, 0)
+
+
+def test_what_winlab_decided_for_the_lab_stays() -> None:
+    spec = resize.shrunk("lab", Site(), "linux-1")
+    plan = recorded.read(LabFolder("lab")).plan
+    assert spec.kubernetes.version == plan.cluster.versions.kubernetes
+    assert spec.network.cni == plan.cluster.profile
+
+
+@pytest.mark.parametrize(
+    ("node", "error", "cure"),
+    [
+        ("node-1", UsageError, "winlab node rebuild node-1"),
+        ("controller-1", ConflictError, "winlab destroy"),
+        ("node-9", NotFoundError, "node-1, node-2, linux-1"),
+    ],
+)
+def test_what_can_t_go(node: str, error: type[UsageError], cure: str) -> None:
+    with pytest.raises(error) as caught:
+        resize.shrunk("lab", Site(), node)
+    assert cure in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("pool", "count", "error"), [("other", 1, NotFoundError), ("node", 0, UsageError), ("node", 99, UsageError)]
+)
+def test_what_can_t_grow(pool: str, count: int, error: type[UsageError]) -> None:
+    with pytest.raises(error):
+        resize.grown("lab", Site(), pool, count)

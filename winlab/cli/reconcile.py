@@ -1,0 +1,219 @@
+"""Commands that change a standing lab: diff, apply, node add, node remove, node rebuild."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from winlab import settings
+from winlab.cli import consent
+from winlab.cli.common import (
+    AcceptEula,
+    Format,
+    LabName,
+    NodeName,
+    Output,
+    Until,
+    UntilWhen,
+    print_json,
+    print_table,
+    say,
+)
+from winlab.cli.complete import complete_pools, complete_specs
+from winlab.cli.flags import ChangeFlags, SourceFlags, spread
+from winlab.cli.work import plan_of
+from winlab.errors import ExitCode
+
+if TYPE_CHECKING:
+    from winlab import Difference, Lab, Plan, Spec
+
+CHANGES, SOURCES = ChangeFlags(), SourceFlags()
+app = typer.Typer(help="Add, remove or rebuild nodes of a standing lab.", no_args_is_help=True)
+SpecName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SPEC]",
+        help="As for create: 1-2-1, a name in specs/, or a YAML file; by default what the lab was made from.",
+        autocompletion=complete_specs,
+    ),
+]
+PoolName = Annotated[
+    str, typer.Argument(metavar="[POOL]", help="The pool; by default the first one.", autocompletion=complete_pools)
+]
+Restart = Annotated[
+    bool, typer.Option("--restart", help="Restart machines now whose memory or CPUs change; they take it at a start.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Remove nodes even if their pods can't be moved; these pods are deleted.")
+]
+
+
+def register(main: typer.Typer) -> None:
+    """Add the commands to the main one."""
+    main.command()(spread(diff))
+    main.command()(spread(apply))
+    main.add_typer(app, name="node")
+    app.command("add")(spread(add))
+    app.command("remove")(spread(remove))
+    app.command("rebuild")(spread(rebuild))
+
+
+def diff(
+    spec: SpecName = None,
+    changes: ChangeFlags = CHANGES,
+    lab: LabName = settings.DEFAULT_LAB,
+    output: Format = Output.TABLE,
+) -> None:
+    """Say what 'apply' would change in a standing lab. Exit code 22: something; 0: nothing."""
+    from winlab import Lab
+
+    own = Lab(lab)
+    difference = own.diff(plan_of(own, _spec(own, spec, changes)))
+    if output is Output.JSON:
+        print_json(
+            {
+                "lab": lab,
+                "changes": [change.record() for change in difference.changes],
+                "pending": [{"node": row.node, "from": row.before, "to": row.after} for row in difference.pending],
+                "unfinished": difference.unfinished,
+            }
+        )
+    else:
+        _show(lab, difference)
+    raise typer.Exit(ExitCode.DIFFERS if difference else ExitCode.OK)
+
+
+def apply(
+    spec: SpecName = None,
+    changes: ChangeFlags = CHANGES,
+    lab: LabName = settings.DEFAULT_LAB,
+    restart: Restart = False,
+    force: Force = False,
+    sources: SourceFlags = SOURCES,
+    until: UntilWhen = Until.CLUSTER,
+    accept_eula: AcceptEula = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Change a standing lab: nodes, memory, CPUs, add-ons. 'diff' says what would happen."""
+    from winlab import Lab
+
+    own = Lab(lab)
+    _carry_out(
+        own, _spec(own, spec, changes), sources, until, output, accept_eula=accept_eula, restart=restart, force=force
+    )
+
+
+def add(
+    pool: PoolName = "",
+    count: Annotated[int, typer.Option("--count", help="How many.", min=1)] = 1,
+    lab: LabName = settings.DEFAULT_LAB,
+    sources: SourceFlags = SOURCES,
+    until: UntilWhen = Until.CLUSTER,
+    accept_eula: AcceptEula = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Add nodes to a pool of a standing lab."""
+    from winlab import Lab
+
+    own = Lab(lab)
+    _carry_out(own, own.grown(pool, count), sources, until, output, accept_eula=accept_eula)
+
+
+def remove(
+    node: NodeName,
+    lab: LabName = settings.DEFAULT_LAB,
+    force: Force = False,
+    sources: SourceFlags = SOURCES,
+    until: UntilWhen = Until.CLUSTER,
+    accept_eula: AcceptEula = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Drain the last node of a pool, take it out of the cluster, and remove it."""
+    from winlab import Lab
+
+    own = Lab(lab)
+    _carry_out(own, own.shrunk(node), sources, until, output, accept_eula=accept_eula, force=force)
+
+
+def rebuild(
+    node: NodeName,
+    lab: LabName = settings.DEFAULT_LAB,
+    force: Force = False,
+    sources: SourceFlags = SOURCES,
+    until: UntilWhen = Until.CLUSTER,
+    accept_eula: AcceptEula = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Drain a worker, remove it, and make it anew with the same name and addresses."""
+    from winlab import Lab
+
+    own = Lab(lab)
+    _carry_out(own, own.spec(), sources, until, output, accept_eula=accept_eula, force=force, rebuild=node)
+
+
+def _spec(lab: Lab, name: str | None, changes: ChangeFlags) -> Spec:
+    """The spec that is named, or that of the lab, with the changes."""
+    if name is not None:
+        return changes.of(name)
+    return lab.spec(
+        changes.changes or (),
+        os=changes.os,
+        iso=changes.iso,
+        rehearse=changes.rehearse,
+        allow=changes.allow_path or (),
+    )
+
+
+def _carry_out(
+    lab: Lab,
+    spec: Spec,
+    sources: SourceFlags,
+    until: Until,
+    output: Output,
+    *,
+    accept_eula: bool,
+    restart: bool = False,
+    force: bool = False,
+    rebuild: str = "",
+) -> None:
+    from winlab.cli.progress import clock, shown
+
+    made: Plan = plan_of(lab, spec)
+    difference = lab.diff(made)
+    if output is Output.TABLE and difference:
+        _show(lab.name, difference)
+    accepted = consent.accepted(accept_eula, lab.terms(made))
+    begun = time.monotonic()
+    with shown(output) as tell:
+        lab.apply(
+            made, until=until.value, origin=sources.origin, accept_eula=accepted,
+            restart=restart, force=force, rebuild=rebuild, listener=tell,
+        )  # fmt: skip
+    if output is Output.TABLE:
+        what = "the cluster is Ready" if until is Until.CLUSTER else "all nodes answer"
+        say(f"The lab '{lab.name}' is as planned after {clock(time.monotonic() - begun)}: {what}.")
+        _show_pending(lab, lab.diff(made))
+
+
+def _show(lab: str, difference: Difference) -> None:
+    """Print what would change, as a table."""
+    if difference.unfinished:
+        say(f"A change of the lab '{lab}' was interrupted: 'winlab apply' finishes it, or takes it back.")
+    if difference.changes:
+        rows = [
+            [row.kind, row.what, row.before, row.after, "" if row.when == "now" else row.when, row.why]
+            for row in difference.changes
+        ]
+        print_table(["", "WHAT", "FROM", "TO", "WHEN", "WHY"], rows)
+    elif not difference:
+        say(f"The lab '{lab}' is as planned.")
+    for row in difference.pending:
+        say(f"{row.node} has {row.before}, and {row.after} from its next start on.")
+
+
+def _show_pending(lab: Lab, difference: Difference) -> None:
+    flag = "" if lab.name == settings.DEFAULT_LAB else f" --lab {lab.name}"
+    for row in difference.pending:
+        say(f"{row.node} has {row.before}, and {row.after} from its next start on; now: winlab apply --restart{flag}")

@@ -1,0 +1,296 @@
+"""What it takes to turn a standing lab into another one: two plans compared. Pure.
+
+Compared is what identifies a lab while it exists (``lasting`` of the plan's parts). Nodes are compared by name, add-ons
+by name, everything else by field. What can't be changed while the lab stands is a change, too: a refused one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from winlab.design.plan.addons import AddonPlan
+from winlab.design.plan.model import ClusterPlan, NetworkPlan, NodePlan, Plan
+from winlab.design.spec.sizes import human
+
+Kind = Literal["added", "changed", "removed", "refused"]
+When = Literal["now", "next start", "never"]
+
+ANEW = "make another lab for it"
+AGAIN = "take the nodes away first (a count of 0), then add them again with the new value"
+# Fields of a worker that can't be changed, in words, with the reason
+OF_A_NODE: Mapping[str, tuple[str, str]] = {
+    "image": ("system", "a machine keeps the system that was installed on it"),
+    "disk_mib": ("disk", "partitions and file systems in the guest would not grow with it"),
+    "bus": ("bus", "the installed system has drivers for the one that it was made with"),
+    "nic": ("network card", "the installed system knows its network by the one that it was made with"),
+    "firmware": ("firmware", "the disk is partitioned for the one that it was made with"),
+    "address": ("address", "the place of its pool among the others decides it: add pools after those that there are"),
+}
+# What else of a node follows from the lab's name, from the fields above or from its lab's network
+DERIVED = frozenset(
+    ("name", "role", "user", "domain", "uuid", "mac", "port", "floating", "hypervisor", "volumes", "os", "windows")
+)
+OF_THE_NETWORK: Mapping[str, tuple[str, str]] = {
+    "cidr": ("network.cidr", "the nodes, their certificates and the cluster know each other by their addresses"),
+    "mtu": ("network.mtu", "guests learn it when they boot, and the pods' network is made for it"),
+    "router_external": ("external addresses", "the API server's certificate has its address"),
+    "external_cidr": ("the host's external network", "the nodes' certificates have addresses of the old one"),
+    "reach": ("network.reach", "the router has another MAC for it, by which the host's firewall knows what it may do"),
+}
+OF_THE_CLUSTER: Mapping[str, tuple[str, str]] = {
+    "profile": ("network.cni", "the pods' network can't be replaced under running pods"),
+    "pod_cidr": ("kubernetes.pod_cidr", "nodes and pods have addresses of the old one"),
+    "service_cidr": ("kubernetes.service_cidr", "services and the API server's certificate have addresses of it"),
+    "source": ("kubernetes.source", "programs of running nodes are swapped by 'winlab push'"),
+}
+SECRET = frozenset({"product_key"})
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference. ``when`` it happens: now, at the machine's next start, or never, if it is refused."""
+
+    kind: Kind
+    what: str
+    before: str = ""
+    after: str = ""
+    why: str = ""
+    when: When = "now"
+
+    def record(self) -> dict[str, str]:
+        """The change for machines."""
+        return {
+            "kind": self.kind,
+            "what": self.what,
+            "from": self.before,
+            "to": self.after,
+            "why": self.why,
+            "when": self.when,
+        }
+
+
+@dataclass(frozen=True)
+class Changes:
+    """All differences, and the parts of the plans that they are about.
+
+    ``removed`` are nodes, ``resized`` nodes as they should be, ``registered`` those with other labels or taints in the
+    cluster; ``dropped`` and ``altered`` are add-ons as they were.
+    """
+
+    every: tuple[Change, ...] = ()
+    added: tuple[NodePlan, ...] = ()
+    removed: tuple[NodePlan, ...] = ()
+    resized: tuple[NodePlan, ...] = ()
+    registered: tuple[NodePlan, ...] = ()
+    dropped: tuple[AddonPlan, ...] = ()
+    altered: tuple[AddonPlan, ...] = ()
+
+    @property
+    def refused(self) -> tuple[Change, ...]:
+        """Those that can't be made while the lab stands."""
+        return tuple(change for change in self.every if change.kind == "refused")
+
+
+@dataclass
+class _Collected:
+    """Changes on their way into :class:`Changes`: the same change of two standing plans counts once."""
+
+    rows: dict[Change, None] = field(default_factory=dict)
+
+    def add(self, kind: Kind, what: str, before: Any = "", after: Any = "", why: str = "", when: When = "now") -> None:
+        self.rows[Change(kind, what, _text(before), _text(after), why, "never" if kind == "refused" else when)] = None
+
+
+def changes(standing: Sequence[Plan], wanted: Plan) -> Changes:
+    """What turns a lab into another one of the same name.
+
+    :param standing: the plans that the lab is made from, the oldest first: one, or several while a change is under way.
+    """
+    told = _Collected()
+    for plan in standing:
+        _network(told, plan.network, wanted.network)
+        _cluster(told, plan.cluster, wanted.cluster)
+        _controllers(told, plan, wanted)
+    there = {node.name: node for plan in standing for node in plan.nodes if node.role == "worker"}
+    workers = {node.name: node for node in wanted.nodes if node.role == "worker"}
+    whole = {node.name for node in standing[0].nodes}
+    added = tuple(node for name, node in workers.items() if name not in whole)
+    removed = tuple(node for name, node in there.items() if name not in workers)
+    for node in added:
+        told.add("added", f"node {node.name}", after=_described(node))
+    for node in removed:
+        told.add("removed", f"node {node.name}", _described(node), why="it is drained and leaves the cluster first")
+    names, resized, registered = {node.name for node in wanted.nodes}, {}, {}
+    for plan in standing:
+        taint = _taint(told, plan, wanted)
+        for old in plan.nodes:
+            if old.name not in names:
+                continue
+            node = wanted.node(old.name)
+            if taint and old.role == "controller":
+                registered[node.name] = node
+            kept = _kept(told, old, node, moved=plan.network.cidr != wanted.network.cidr)
+            if kept and _sizes(told, old, node):
+                resized[node.name] = node
+            if plan.labels(old) != wanted.labels(node):
+                told.add("changed", f"node {node.name}: labels", plan.labels(old), wanted.labels(node))
+                registered[node.name] = node
+    dropped, altered = _addons(told, standing, wanted)
+    return Changes(
+        tuple(told.rows),
+        added,
+        removed,
+        tuple(resized.values()),
+        tuple(registered.values()),
+        dropped,
+        altered,
+    )
+
+
+def _network(told: _Collected, old: NetworkPlan, new: NetworkPlan) -> None:
+    refused = _fields(told, old.lasting(), new.lasting(), OF_THE_NETWORK)
+    others = {name for name in new.lasting() if getattr(old, name) != getattr(new, name)} - set(OF_THE_NETWORK)
+    if others and not refused:
+        _decided_otherwise(told, "network", others, old, new)
+    if old.resolvers != new.resolvers:
+        told.add("changed", "network.dns", old.resolvers, new.resolvers, "nodes learn it when they renew their leases")
+
+
+def _cluster(told: _Collected, old: ClusterPlan, new: ClusterPlan) -> None:
+    refused = _fields(told, old.lasting(), new.lasting(), OF_THE_CLUSTER)
+    if old.versions.kubernetes != new.versions.kubernetes:
+        before, after = old.versions.kubernetes, new.versions.kubernetes
+        why = f"a cluster is not upgraded in place; {_keep('kubernetes.version', before)}"
+        told.add("refused", "kubernetes.version", before, after, why)
+    elif not refused:  # another profile has other components, another version other companions
+        for name in sorted({**old.releases, **new.releases}):
+            before, after = old.releases.get(name, "none"), new.releases.get(name, "none")
+            if before != after:
+                why = f"this winlab brings another version, and nodes keep theirs; {ANEW}"
+                told.add("refused", f"version of {name}", before, after, why)
+
+
+def _controllers(told: _Collected, old: Plan, new: Plan) -> None:
+    before, after = (sum(node.role == "controller" for node in plan.nodes) for plan in (old, new))
+    if before != after:
+        why = f"the API server's address and etcd's members are decided when the cluster is made; {ANEW}"
+        told.add("refused", "controllers.count", before, after, why)
+
+
+def _fields(
+    told: _Collected, old: Mapping[str, Any], new: Mapping[str, Any], names: Mapping[str, tuple[str, str]]
+) -> bool:
+    """Tell which of these fields differ; whether one does."""
+    differing = [name for name in names if old.get(name) != new.get(name)]
+    for name in differing:
+        what, why = names[name]
+        before, after = _usual(name, old.get(name)), _usual(name, new.get(name))
+        told.add("refused", what, before, after, f"{why}; {_keep(what, before)}")
+    return bool(differing)
+
+
+def _keep(what: str, value: Any) -> str:
+    """How to keep a field of the spec, or else another lab."""
+    return f"keep it with --set {what}={value}, or {ANEW}" if "." in what and value is not None else ANEW
+
+
+def _decided_otherwise(told: _Collected, what: str, names: Iterable[str], old: Any, new: Any) -> None:
+    why = f"this winlab decides it otherwise, and it can't be changed while the lab stands; {ANEW}"
+    for name in sorted(names):
+        told.add("refused", f"{what}: {name.replace('_', ' ')}", getattr(old, name), getattr(new, name), why)
+
+
+def _kept(told: _Collected, old: NodePlan, new: NodePlan, *, moved: bool) -> bool:
+    """Tell what of a node can't be changed; whether it keeps its system, which the rest follows from.
+
+    :param moved: its lab's network differs, which is told once.
+    """
+    cure = AGAIN if new.role == "worker" else ANEW
+    before, after = old.lasting(), new.lasting()
+    differing = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    if moved:
+        differing.discard("address")
+    if "image" in differing:
+        differing = {"image"}
+    for name, (words, why) in OF_A_NODE.items():
+        if name in differing:
+            show = human if name == "disk_mib" else str
+            told.add("refused", f"node {new.name}: {words}", show(before[name]), show(after[name]), f"{why}; {cure}")
+    if "image" in differing:
+        return False
+    if old.windows is not None and new.windows is not None:
+        said, says = old.windows.lasting(), new.windows.lasting()
+        for name in sorted(name for name in says if said.get(name) != says[name]):
+            was, shall = ("", "") if name in SECRET else (said.get(name), says[name])
+            why = f"Windows was installed with it; {cure}"
+            told.add("refused", f"node {new.name}: {name.replace('_', ' ')}", was, shall, why)
+    if others := differing - set(OF_A_NODE) - DERIVED - {"cpus", "memory_mib"}:
+        _decided_otherwise(told, f"node {new.name}", others, old, new)
+    return True
+
+
+def _sizes(told: _Collected, old: NodePlan, new: NodePlan) -> bool:
+    """Tell which sizes of a node change; whether one does."""
+    if old.memory_mib != new.memory_mib:
+        told.add("changed", f"node {new.name}: memory", human(old.memory_mib), human(new.memory_mib), when="next start")
+    if old.cpus != new.cpus:
+        told.add("changed", f"node {new.name}: cpus", old.cpus, new.cpus, when="next start")
+    return (old.memory_mib, old.cpus) != (new.memory_mib, new.cpus)
+
+
+def _taint(told: _Collected, old: Plan, new: Plan) -> bool:
+    """Tell whether controllers leave pods to Linux workers: they do where there is one; whether that changes."""
+    before, after = (
+        any(node.role == "worker" for node in plan.linux_nodes()) and not plan.joins for plan in (old, new)
+    )
+    if before != after:
+        words = {True: "no pods but their own", False: "any pods"}
+        why = "as long as the lab has Linux workers" if after else "the lab has no Linux worker any more"
+        told.add("changed", "controllers run", words[before], words[after], why)
+    return before != after
+
+
+def _addons(
+    told: _Collected, standing: Sequence[Plan], wanted: Plan
+) -> tuple[tuple[AddonPlan, ...], tuple[AddonPlan, ...]]:
+    """Tell how add-ons change; those that go and those that change, as they were, once for each standing plan."""
+    rows = {row.name: row for row in wanted.addons}
+    whole = {row.name for row in standing[0].addons}
+    dropped, altered = [], []
+    for row in wanted.addons:
+        if row.name not in whole:
+            told.add("added", f"add-on {row.name}", after=_settings(row))
+    for old in [row for plan in standing for row in plan.addons]:
+        new = rows.get(old.name)
+        if new is None:
+            told.add("removed", f"add-on {old.name}", _settings(old))
+            dropped.append(old)
+        elif (old.settings, old.versions) != (new.settings, new.versions):
+            told.add("changed", f"add-on {old.name}", _settings(old), _settings(new))
+            altered.append(old)
+    return tuple(dropped), tuple(altered)
+
+
+def _described(node: NodePlan) -> str:
+    return f"{node.image}, {node.cpus} CPUs, {human(node.memory_mib)}, {node.address}"
+
+
+def _settings(row: AddonPlan) -> str:
+    versions = [f"{name} {version}" for name, version in row.versions.items()]
+    return ", ".join([*versions, *(f"{name}={value}" for name, value in row.settings.items() if value is not None)])
+
+
+def _usual(name: str, value: Any) -> Any:
+    return "internet" if name == "reach" and value is None else value  # lasting() leaves the usual reach out
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={one}" for name, one in value.items()) or "none"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)

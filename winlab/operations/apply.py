@@ -1,0 +1,201 @@
+"""Turn a standing lab into that of another plan: everything is checked first, then the steps.
+
+The record in the lab's folder has both plans until the last step is done. So whatever interrupts the change, the same
+command continues it, and a command with the former spec takes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.connection import Connection
+from winlab.addons import record
+from winlab.design import addon
+from winlab.design.addon import Object
+from winlab.design.plan import addons, required
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.render.topology import topology
+from winlab.design.system import SystemName
+from winlab.errors import ClusterError, ConflictError, NotFoundError
+from winlab.events import Listener
+from winlab.lab_folder import LabFolder
+from winlab.operations import create, diff
+from winlab.operations.create import Until
+from winlab.operations.diff import Compared
+from winlab.operations.planning import Proposal
+from winlab.site import Site
+from winlab.steps.amendment import Amendment
+from winlab.steps.payload import Origin
+
+
+def apply(
+    proposal: Proposal,
+    site: Site,
+    tell: Listener,
+    *,
+    until: Until = "cluster",
+    origin: Origin | None = None,
+    consent: bool = False,
+    restart: bool = False,
+    force: bool = False,
+    rebuild: str = "",
+) -> None:
+    """Change the lab into that of the proposal, or continue that.
+
+    :param until: as :func:`winlab.operations.create.create` has it.
+    :param origin: where Kubernetes' artifacts and downloaded images come from.
+    :param consent: the user accepted the terms of Microsoft's evaluation media; missing media may be downloaded.
+    :param restart: shut machines down whose sizes change, and start them again with the new ones.
+    :param force: remove nodes even if their pods can't be moved, or the API server can't be asked.
+    :param rebuild: the name of a worker that is removed and made anew.
+    :raises NotFoundError: this account has no record of the lab; nothing was touched.
+    :raises ConflictError: something can't be changed while the lab stands; nothing was touched.
+    :raises WinlabError: as :func:`winlab.operations.create.create`.
+    """
+    plan = proposal.plan
+
+    def amend(conn: Connection) -> Amendment:
+        compared = diff.compare(plan, site, conn)
+        require_possible(compared)
+        with site.overlay() as northbound:
+            northbound.require_free(topology(plan))
+        return amendment(plan, compared, conn, site.folder(plan.lab), restart=restart, force=force, rebuild=rebuild)
+
+    with site.connected() as conn:  # before anything else is looked for
+        require_possible(diff.compare(plan, site, conn))
+    create.create(proposal, site, tell, until=until, origin=origin, consent=consent, amend=amend)
+
+
+def require_possible(compared: Compared) -> None:
+    """Check that everything can be changed while the lab stands.
+
+    :raises ConflictError: something can't; all of it is named, with the reasons.
+    """
+    refused = compared.changes.refused
+    if refused:
+        raise ConflictError(
+            f"The lab '{compared.held.plan.lab}' can't be changed this way while it stands.",
+            why="\n            ".join(f"{row.what}: {_from_to(row.before, row.after)}{row.why}." for row in refused),
+            cure="Leave out what can't be changed. Nothing was touched.",
+        )
+
+
+def amendment(
+    plan: Plan,
+    compared: Compared,
+    conn: Connection,
+    folder: LabFolder,
+    *,
+    restart: bool,
+    force: bool,
+    rebuild: str,
+) -> Amendment:
+    """How the lab becomes that of the plan.
+
+    :raises NotFoundError: there is no node of the name *rebuild*.
+    :raises ClusterError: nodes are to be drained, and the API server does not answer.
+    """
+    changed, there = compared.changes, {machine.tag.node: machine for machine in compared.machines}
+    wanted = {node.name for node in plan.nodes}
+    removed = {node.name: node.domain for node in changed.removed}
+    removed |= {name: machine.domain for name, machine in there.items() if name not in wanted}
+    if rebuild:
+        removed[rebuild] = _worker(plan, rebuild).domain
+    kept = tuple(node for node in plan.nodes if node.name not in removed)
+    running = {name for name, machine in there.items() if machine.state == "running"}
+    reachable = folder.kubeconfig.exists() and folder.kubectl.exists() and Kubectl.of(folder).answers()
+    if not reachable and not force and folder.kubeconfig.exists() and (asked := sorted(running & removed.keys())):
+        raise ClusterError(
+            f"The lab's API server does not answer, so that nodes can't be drained: {', '.join(asked)}.",
+            why="Their pods would be lost.",
+            cure="Start the controllers: 'winlab status' shows them. With --force the nodes are removed all the same.",
+            evidence=f"winlab kubectl --lab {plan.lab} -- get --raw=/readyz",
+        )
+    restarted = tuple(node for node in kept if restart and node.name in running and _outgrown(conn, node))
+    systems = _with_new_images(compared.held.plans, plan)
+    back = {node.name for node in kept if any(_lacks(one, node.name) for one in compared.held.plans[1:])}
+    return Amendment(
+        digests=compared.digests,
+        removed=removed,
+        rebuilt=frozenset(filter(None, [rebuild])),
+        kept=kept,
+        restarted=restarted,
+        reloaded=tuple(node for node in kept if node.os in systems and node.name in there),
+        registered=tuple(node for node in kept if node in changed.registered or node.name in back),
+        uninstalled=_uninstalled(compared.held.plans, plan),
+        reachable=reachable,
+        force=force,
+    )
+
+
+def _worker(plan: Plan, name: str) -> NodePlan:
+    """The worker that is to be rebuilt.
+
+    :raises NotFoundError: there is no such node.
+    :raises ConflictError: it is a controller.
+    """
+    for node in plan.nodes:
+        if node.name != name:
+            continue
+        if node.role == "controller":
+            raise ConflictError(
+                f"'{name}' is a controller and can't be rebuilt.",
+                why="It is a member of etcd and has the cluster's keys; with a single one the cluster would be lost.",
+                cure=f"Run 'winlab destroy --lab {plan.lab}' and create the lab again.",
+            )
+        return node
+    workers = ", ".join(node.name for node in plan.nodes if node.role == "worker") or "none"
+    raise NotFoundError(f"The lab '{plan.lab}' has no node '{name}'.", cure=f"Its workers are: {workers}.")
+
+
+def _outgrown(conn: Connection, node: NodePlan) -> bool:
+    """Whether a running machine has other sizes than it should have."""
+    return domains.sizes(conn, node.domain, now=True) != (node.cpus, node.memory_mib)
+
+
+def _lacks(plan: Plan, name: str) -> bool:
+    return all(node.name != name for node in plan.nodes)
+
+
+def _with_new_images(standing: Sequence[Plan], plan: Plan) -> frozenset[SystemName]:
+    """The systems whose nodes need images that one of the standing plans' payload CDs lacks."""
+    had = [{payload.os: set(payload.images) for payload in required.payloads(one)} for one in standing]
+    return frozenset(
+        payload.os
+        for payload in required.payloads(plan)
+        if any(payload.os in one and not set(payload.images) <= one[payload.os] for one in had)
+    )
+
+
+def _uninstalled(standing: Iterable[Plan], plan: Plan) -> dict[str, list[Object]]:
+    """The objects that the plan's add-ons no longer have, by add-on; with the last add-on the list of them goes, too.
+
+    :raises NotFoundError: an add-on that goes is not installed here, so that nobody knows its objects.
+    """
+    stay = [_key(item) for row in plan.addons for item in addons.manifests(row, plan)]
+    gone: dict[str, list[Object]] = {}
+    for old in standing:
+        for row in old.addons:
+            if row.name not in addon.registry():
+                raise NotFoundError(
+                    f"The add-on '{row.name}' of the lab is not installed here.",
+                    cure="Install the package that provides it.",
+                )
+            objects = [item for item in addons.manifests(row, old) if _key(item) not in stay]
+            if not plan.addons:
+                objects.append(record.written(plan))
+            known = [_key(item) for item in gone.get(row.name, [])]
+            gone.setdefault(row.name, []).extend(item for item in objects if _key(item) not in known)
+    return {name: objects for name, objects in gone.items() if objects}
+
+
+def _key(item: Object) -> tuple[str, str, str, str]:
+    """What an object is known by. A newer version of its kind is the same kind."""
+    group = item["apiVersion"].rpartition("/")[0]
+    return group, item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+def _from_to(before: str, after: str) -> str:
+    return f"from {before} to {after}: " if before or after else ""

@@ -1,0 +1,136 @@
+"""What would change: a standing lab compared with a plan, by its record, libvirt and OVN alone. Guests aren't asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.domains import Machine
+from winlab.design.plan.changes import Change, Changes, changes
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.render.topology import topology
+from winlab.design.spec.sizes import human
+from winlab.errors import ConflictError
+from winlab.operations import recorded
+from winlab.operations.recorded import Recorded
+from winlab.site import Site
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A machine that runs with other sizes than its next start gives it, in words."""
+
+    node: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What would change, what was changed and takes effect later, and whether a change was interrupted."""
+
+    changes: tuple[Change, ...]
+    pending: tuple[Pending, ...] = ()
+    unfinished: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.changes) or self.unfinished
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A lab compared with a plan: the record, the changes of the plan, and the lab's machines."""
+
+    held: Recorded
+    changes: Changes
+    machines: tuple[Machine, ...]
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """Those of the plans that the lab's machines may be made from."""
+        return frozenset(plan.digest for plan in self.held.plans)
+
+
+def compare(plan: Plan, site: Site, conn: Connection) -> Compared:
+    """Compare a lab with a plan, by its record and its machines.
+
+    :raises NotFoundError: this account has no record of the lab.
+    :raises ConflictError: its machines are not made from what is recorded, or it joined a cluster made elsewhere.
+    """
+    held = recorded.read(site.folder(plan.lab))
+    if held.plan.joins:
+        raise ConflictError(
+            f"The lab '{plan.lab}' joined a cluster made elsewhere.",
+            why="What its nodes need is decided by that cluster: only 'winlab join' looks at it.",
+            cure=f"Destroy the lab, which takes its nodes out of that cluster, and join again with another --workers; "
+            f"or join more nodes as another lab: winlab join --lab {plan.lab}-2.",
+        )
+    compared = Compared(held, changes(held.plans, plan), tuple(domains.machines(conn, plan.lab)))
+    strange = [m.tag.node for m in compared.machines if m.tag.plan not in (plan.digest, *compared.digests)]
+    if strange:
+        raise ConflictError(
+            f"The lab '{plan.lab}' is not made from what this account has recorded: {', '.join(strange)}.",
+            why="Another account or another version of winlab made these nodes.",
+            cure=f"Use the account that made it; or run 'winlab destroy --lab {plan.lab}' and create it again.",
+        )
+    return compared
+
+
+def difference(plan: Plan, site: Site) -> Difference:
+    """What :func:`winlab.operations.apply.apply` would change.
+
+    :raises WinlabError: as :func:`compare`; or libvirt or OVN does not answer.
+    """
+    with site.connected() as conn:
+        compared = compare(plan, site, conn)
+        there = {machine.tag.node for machine in compared.machines}
+        standing = [node for node in plan.nodes if node.name in there and node not in compared.changes.resized]
+        strayed = [row for node in standing for row in _strayed(node, conn)]
+        pending = tuple(one for node in standing if (one := _pending(node, conn)) is not None)
+    rows = [*compared.changes.every, *_missing(plan, compared, there), *strayed]
+    if not rows:
+        rows += _network(plan, site)
+    return Difference(tuple(rows), pending, compared.held.applying is not None)
+
+
+def _missing(plan: Plan, compared: Compared, there: set[str]) -> list[Change]:
+    """The nodes of both plans that have no machine."""
+    new = {node.name for node in compared.changes.added}
+    return [
+        Change("added", f"node {node.name}", why="it was planned, and has no machine")
+        for node in plan.nodes
+        if node.name not in there | new
+    ]
+
+
+def _network(plan: Plan, site: Site) -> list[Change]:
+    with site.overlay() as northbound:
+        if northbound.has(topology(plan)):
+            return []
+    return [Change("changed", "network", why="its rows in OVN are not those of the plan")]
+
+
+def _strayed(node: NodePlan, conn: Connection) -> list[Change]:
+    """Whether somebody else changed the sizes of a machine."""
+    then, planned = domains.sizes(conn, node.domain), (node.cpus, node.memory_mib)
+    if then == planned:
+        return []
+    why = "its machine has other sizes than it was planned with"
+    return [Change("changed", f"node {node.name}: sizes", _sizes(then), _sizes(planned), why, "next start")]
+
+
+def _pending(node: NodePlan, conn: Connection) -> Pending | None:
+    """What a running machine gets at its next start, if that is planned."""
+    if not domains.is_running(conn, node.domain):
+        return None
+    now, then = domains.sizes(conn, node.domain, now=True), domains.sizes(conn, node.domain)
+    return (
+        None if now == then or then != (node.cpus, node.memory_mib) else Pending(node.name, _sizes(now), _sizes(then))
+    )
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    cpus, memory = sizes
+    return f"{cpus} CPUs, {human(memory)}"

@@ -1,0 +1,89 @@
+"""One node more or less: the recorded spec with another count, which ``apply`` then makes true."""
+
+from __future__ import annotations
+
+from winlab.design.plan.model import Plan
+from winlab.design.spec.model import Spec
+from winlab.design.spec.pools import LINUX_POOL
+from winlab.errors import ConflictError, NotFoundError, UsageError
+from winlab.operations import recorded
+from winlab.operations.recorded import Recorded
+from winlab.site import Site
+
+
+def grown(lab: str, site: Site, pool: str, count: int) -> Spec:
+    """The lab's spec with more nodes in a pool.
+
+    :param pool: its name; empty: the first one.
+    :param count: how many more.
+    :raises NotFoundError: this account has no record of the lab, or the lab has no such pool.
+    :raises UsageError: an add-on decides how many nodes the pool has, or there is no room for more.
+    """
+    if count < 1:
+        raise UsageError("At least one node is added.", cure="Say --count 1 or more, or use 'winlab node remove'.")
+    held = recorded.read(site.folder(lab))
+    spec = held.wanted.restored_spec()
+    name = pool or spec.workers[0].name
+    return _with(held, spec, name, _count(lab, spec, name) + count)
+
+
+def shrunk(lab: str, site: Site, node: str) -> Spec:
+    """The lab's spec without a node, which is the last one of its pool: nodes are named by their numbers.
+
+    :raises NotFoundError: this account has no record of the lab, or the lab has no such node.
+    :raises ConflictError: the node is a controller.
+    :raises UsageError: it is not the last one of its pool, or an add-on decides how many nodes the pool has.
+    """
+    held = recorded.read(site.folder(lab))
+    spec = held.wanted.restored_spec()
+    pool, count = _last(held.wanted.plan, node)
+    _count(lab, spec, pool)
+    return _with(held, spec, pool, count)
+
+
+def _last(plan: Plan, name: str) -> tuple[str, int]:
+    """The pool of a node that is the last one of its pool, and how many others the pool has."""
+    node = next((one for one in plan.nodes if one.name == name), None)
+    if node is None:
+        workers = ", ".join(one.name for one in plan.nodes if one.role == "worker") or "none"
+        raise NotFoundError(f"The lab '{plan.lab}' has no node '{name}'.", cure=f"Its workers are: {workers}.")
+    if node.role == "controller":
+        raise ConflictError(
+            f"'{name}' is a controller and can't be removed.",
+            why="The API server's address and etcd's members are decided when the cluster is made.",
+            cure=f"Run 'winlab destroy --lab {plan.lab}' and create the lab again.",
+        )
+    members = [one.name for one in plan.nodes if one.pool == node.pool]
+    if members[-1] != name:
+        raise UsageError(
+            f"'{name}' can't be removed: only the last node of its pool can, which is '{members[-1]}'.",
+            why="A pool's nodes are named and addressed by their numbers, from 1 to its count.",
+            cure=f"Run 'winlab node remove {members[-1]} --lab {plan.lab}'; or make '{name}' anew with 'winlab node "
+            f"rebuild {name} --lab {plan.lab}'.",
+        )
+    return node.pool, len(members) - 1
+
+
+def _count(lab: str, spec: Spec, pool: str) -> int:
+    """How many nodes a pool of the spec has."""
+    own = {one.name: one.count for one in spec.workers}
+    if pool == LINUX_POOL and pool not in own:
+        return spec.linux_workers.count
+    if pool in own:
+        return own[pool]
+    if pool in (one.name for one in spec.pools):
+        raise UsageError(
+            f"An add-on decides how many nodes the pool '{pool}' has.",
+            cure=f"Change its settings: winlab apply --lab {lab} --set addons.NAME.SETTING=VALUE.",
+        )
+    raise NotFoundError(f"The lab '{lab}' has no pool '{pool}'.", cure=f"It has: {', '.join(own)}, {LINUX_POOL}.")
+
+
+def _with(held: Recorded, spec: Spec, pool: str, count: int) -> Spec:
+    """The spec with another count. What it leaves to winlab stays as it was decided for the lab."""
+    plan, changes = held.plan, [f"workers.{pool}.count={count}"]
+    if spec.kubernetes.version is None:
+        changes.append(f"kubernetes.version='{plan.cluster.versions.kubernetes}'")
+    if spec.network.cni is None:
+        changes.append(f"network.cni={plan.cluster.profile}")
+    return spec.changed(changes)
