@@ -16,6 +16,8 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.checks import suites
 from winlab.checks.report import Report
+from winlab.design import fault
+from winlab.design.fault import Fault
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
@@ -30,6 +32,7 @@ from winlab.operations import (
     consent,
     create,
     destroy,
+    faults,
     golden,
     join,
     load,
@@ -393,6 +396,37 @@ class Lab:
         :raises ClusterError: the API server does not answer, or refuses the pods.
         """
         return suites.smoke(self.name, self.site, listener, only=only, keep=keep)
+
+    # -- faults on purpose
+
+    @at_site
+    def add_fault(self, kind: str, *nodes: str, listener: Listener = ignore, **settings: object) -> Fault:
+        """Do a fault to a node, or between two: ``lab.add_fault("loss", "node-1", percent=20)``.
+
+        The same fault with other settings replaces the first one. docs/faults.md has all kinds.
+
+        :param settings: of this kind, as the command's flags are called.
+        :raises UsageError: there is no such fault, or it can't be done to these nodes; nothing was touched.
+        :raises NotFoundError: there is no such lab or node.
+        :raises GuestError: a node does not run, can't be asked, or refuses.
+        """
+        return faults.add(self.name, self.site, fault.make(kind, nodes, **settings), listener)
+
+    @at_site
+    def faults(self) -> list[Fault]:
+        """The faults that are active, whoever added them; empty if there is no such lab."""
+        return faults.active(self.name, self.site)
+
+    @at_site
+    def clear_faults(self, which: str = "", *, listener: Listener = ignore) -> list[Fault]:
+        """Undo faults; safe to repeat.
+
+        :param which: a fault's ``id``, or a node's name; by default all.
+        :returns: those that were active.
+        :raises NotFoundError: there is no such lab, or no fault or node of this name.
+        :raises GuestError: a node can't be asked, or refuses; the faults elsewhere are undone.
+        """
+        return faults.clear(self.name, self.site, which, listener)
 
     # -- the end
 

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import __version__
-from winlab.cli import bundle, cluster, common, host, image, iso, lab, node, signals, spec, test
+from winlab.cli import bundle, cluster, common, fault, host, image, iso, lab, node, signals, spec, test
 from winlab.errors import ExitCode, LabError, WinlabError
 
 
@@ -38,6 +38,7 @@ lab.register(app)
 node.register(app)
 cluster.register(app)
 host.register(app)
+app.add_typer(fault.app, name="fault")
 app.add_typer(image.app, name="image")
 app.add_typer(iso.app, name="iso")
 app.add_typer(bundle.app, name="bundle")

@@ -19,7 +19,7 @@ from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError
 from winlab.events import Event, Listener, Note, Told
-from winlab.operations import bundle, golden, lock_file, lock_inputs, recorded
+from winlab.operations import bundle, faults, golden, lock_file, lock_inputs, recorded
 from winlab.operations.lock_file import LockedMedium
 from winlab.operations.planning import Proposal
 from winlab.site import Site
@@ -78,6 +78,8 @@ def create(
             plan, site, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
         )
         _check_memory(plan, conn)
+        if said := faults.sentence(faults.active(plan.lab, site), plan.lab):
+            tell(Note(lab=plan.lab, text=said))
         recorded.write(folder, proposal)
         run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
         steps = recipe.guests(run)

@@ -7,7 +7,7 @@ options, DNS) are deleted by tag, together with the rows that belong to them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -16,8 +16,9 @@ from ovsdbapp.backend.ovs_idl import command, connection
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
-from winlab.adapters.overlay import rows
+from winlab.adapters.overlay import faults, rows
 from winlab.adapters.overlay.rows import POD_ROUTE, Row
+from winlab.design.fault.base import SwitchRule
 from winlab.design.plan import golden, tags
 from winlab.design.render.topology import Topology
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
@@ -127,6 +128,18 @@ class Northbound:
         """Make these the only routes to pod networks on the lab's router."""
         self._execute(_PodRoutes(self._api, lab, routes))
 
+    def fault_records(self, lab: str) -> list[str]:
+        """What the lab's faults on purpose say of themselves, one text each."""
+        return faults.records(self._api, lab)
+
+    def put_fault(self, lab: str, fault: str, record: str, rules: Sequence[SwitchRule]) -> bool:
+        """Set the rules of a fault on purpose, or remove it if there are none; whether the lab has a switch.
+
+        :param fault: its identifier.
+        :param record: what :meth:`fault_records` gives for it.
+        """
+        return cast(bool, self._execute(faults.Put(self._api, lab, fault, record, rules)))
+
     def remove(self, lab: str) -> bool:
         """Remove all rows of the lab; whether there were any."""
         return cast(bool, self._execute(_Remove(self._api, lab)))
@@ -193,7 +206,10 @@ class _Write(command.BaseCommand):  # type: ignore[misc]
 
 
 class _Apply(_Write):
-    """Write a lab's rows instead of those that it has; one transaction. The plan's routes to pod networks stay."""
+    """Write a lab's rows instead of those that it has; one transaction.
+
+    The plan's routes to pod networks stay, and faults on purpose.
+    """
 
     def __init__(self, api: Any, topology: Topology) -> None:
         super().__init__(api)
@@ -208,10 +224,13 @@ class _Apply(_Write):
             for route in _pod_routes(self.api, lab)
             if route.external_ids.get(tags.KEY_PLAN) == plan
         ]
+        broken = faults.kept(self.api, lab)
         _delete(self.api, lab)
         external = _external_switch(self.api, top.external_switch)
         for row in wanted.roots:
             made = self.insert(txn, row)
+            if row.table == "Logical_Switch":
+                faults.insert(txn, self.api, made, broken)
             if row.table == "Logical_Router":
                 made.static_routes = [*made.static_routes, *(self.insert(txn, route) for route in kept)]
         for port in wanted.external:
