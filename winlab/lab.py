@@ -400,7 +400,7 @@ class Lab:
     # -- faults on purpose
 
     @at_site
-    def add_fault(self, kind: str, *nodes: str, listener: Listener = ignore, **settings: object) -> Fault:
+    def add_fault(self, /, kind: str, *nodes: str, listener: Listener = ignore, **settings: object) -> Fault:
         """Do a fault to a node, or between two: ``lab.add_fault("loss", "node-1", percent=20)``.
 
         The same fault with other settings replaces the first one. docs/faults.md has all kinds.

@@ -201,11 +201,11 @@ class _Work:
             self._record(machine, left)
 
     def _others(self, machine: Machine, one: Fault) -> list[Fault]:
-        """The records of a machine without a fault, and without those that are over."""
+        """The records of a machine without a fault, and without those of its state: only one of these can be true."""
         return [
             other
             for other in _recorded(self.conn, machine)
-            if other.id != one.id and not (isinstance(other, MachineFault) and isinstance(one, MachineFault))
+            if other.id != one.id and not isinstance(other, MachineFault)
         ]
 
     def _record(self, machine: Machine, values: list[Fault]) -> None:

@@ -41,7 +41,7 @@ def make(kind: str, nodes: Sequence[str], **settings: object) -> Fault:
     if len(set(nodes)) < len(nodes):
         raise UsageError(f"'{nodes[0]}' can't be both ends of a fault.", cure="Name another node, or only one.")
     try:
-        return which(nodes=tuple(sorted(nodes)), **settings)  # type: ignore[arg-type]
+        return which(nodes=tuple(sorted(nodes)), **settings)
     except ValidationError as error:
         rows = error.errors(include_url=False, include_input=False)
         why = "\n".join(": ".join([*map(str, row["loc"]), _plain(row["msg"])]) for row in rows)
