@@ -227,7 +227,7 @@ def test_one_node_s_trouble_leaves_no_other_s_fault(world: World) -> None:
 def test_unknown_names_are_refused_before_anything_is_touched(world: World) -> None:
     with pytest.raises(NotFoundError, match="no node 'node-9'"):
         world.add("kill", "node-9")
-    with pytest.raises(NotFoundError, match="no fault or node 'kill.node-1'"):
+    with pytest.raises(NotFoundError, match=r"no fault or node 'kill\.node-1'"):
         world.clear("kill.node-1")
     assert world.clear("node-1") == []
     with pytest.raises(UsageError):

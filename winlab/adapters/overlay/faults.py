@@ -1,7 +1,7 @@
 """Faults on purpose among a lab's rows: rules of its logical switch, which say in external_ids what they are.
 
-They belong to the switch, and go with it when the lab is destroyed. Source: ovn-nb(5), tables ACL and QoS. OVN's meters drop what is above a rate
-on both datapaths.
+They belong to the switch, and go with it when the lab is destroyed. OVN's meters drop what is above a rate on both
+datapaths. Source: ovn-nb(5), tables ACL and QoS.
 """
 
 from __future__ import annotations
