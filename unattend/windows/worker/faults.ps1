@@ -23,10 +23,10 @@ function Write-Record([long]$Skew, [string]$Start, [bool]$Ran) {
 # The settings come some seconds late: so the clock is moved by the difference where it is as it was left
 function Set-Clock([long]$Before, [long]$Wanted, [long]$Now) {
     $clock = [DateTime]::UtcNow
-    $host_time = ([DateTime]'1970-01-01').AddSeconds($Now)
-    $off = ($clock - $host_time).TotalSeconds
+    $right = ([DateTime]'1970-01-01').AddSeconds($Now)
+    $off = ($clock - $right).TotalSeconds
     if ([Math]::Abs($off - $Wanted) -lt $near -and $Before -eq $Wanted) { return }
-    $time = $host_time.AddSeconds($Wanted)
+    $time = $right.AddSeconds($Wanted)
     if ([Math]::Abs($off - $Before) -lt $near) { $time = $clock.AddSeconds($Wanted - $Before) }
     Set-Date -Date ([DateTime]::SpecifyKind($time, [DateTimeKind]::Utc).ToLocalTime()) | Out-Null
 }
