@@ -78,7 +78,7 @@ def create(
             plan, site, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
         )
         _check_memory(plan, conn)
-        if said := faults.sentence(faults.active(plan.lab, site), plan.lab):
+        if said := faults.sentence(plan.lab, site, conn):
             tell(Note(lab=plan.lab, text=said))
         recorded.write(folder, proposal)
         run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))

@@ -84,11 +84,14 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
     return chosen
 
 
-def sentence(active_ones: list[Fault], lab: str) -> str:
-    """What other commands say while there are faults; empty if there are none."""
-    if not active_ones:
+def sentence(lab: str, site: Site, conn: Connection) -> str:
+    """What other commands say while a lab that already has machines has faults; else empty."""
+    if not domains.machines(conn, lab):
         return ""
-    what = ", ".join(one.id for one in active_ones)
+    with site.overlay() as northbound:
+        what = ", ".join(one.id for one in _active(lab, conn, northbound))
+    if not what:
+        return ""
     return f"Faults on purpose are active: {what}. 'winlab fault clear --lab {lab}' ends them."
 
 
