@@ -94,7 +94,7 @@ def test_nodes_are_apart_and_their_line_is_slow(lab: Lab) -> None:
     assert 0.5 < lab.rate(one, controller) < 4
     assert 0.5 < lab.rate(controller, one) < 4
     assert lab.rate(controller, other) > 6
-    lab.put("bandwidth", one, remove=True)
+    lab.put("bandwidth", one, mbit=2, remove=True)
     lab.put("bandwidth", one, other, mbit=2)
     assert 0.5 < lab.rate(one, other) < 4
     assert lab.rate(one, controller) > 6

@@ -14,7 +14,7 @@ class Loss(PacketFault):
     kind = "loss"
     about = "Lose packets between a node and another one, or all others of the lab; in both directions."
 
-    percent: float = Field(description="How many packets of a hundred are lost.", gt=0, le=100)
+    percent: float = Field(description="How many packets of a hundred are lost.", ge=0.01, le=100)
 
     def effect(self) -> str:
         """What it does, in words."""
