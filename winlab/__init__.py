@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from winlab.history.timeline import Timeline
     from winlab.lab import Lab
     from winlab.node import Node
-    from winlab.operations.watch import View
-    from winlab.operations.drift.model import Drift
     from winlab.operations.diff import Difference
+    from winlab.operations.drift.model import Drift
+    from winlab.operations.watch import View
     from winlab.site import Site
     from winlab.steps.payload import Origin
     from winlab.supplies import Supplies
@@ -58,8 +58,8 @@ __all__ = [
     "AccessError",
     "ClusterError",
     "ConflictError",
-    "Drift",
     "Difference",
+    "Drift",
     "Event",
     "ExitCode",
     "Failure",

@@ -16,6 +16,8 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.checks import suites
 from winlab.checks.report import Report
+from winlab.design import fault
+from winlab.design.fault import Fault
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
@@ -27,13 +29,14 @@ from winlab.events import Event, Listener, Told, ignore
 from winlab.history.timeline import Timeline, Which
 from winlab.node import Node
 from winlab.operations import (
-    autostart,
     apply,
+    autostart,
     bundle,
     consent,
     create,
     destroy,
     diff,
+    faults,
     golden,
     join,
     load,
@@ -44,17 +47,17 @@ from winlab.operations import (
     planning,
     power,
     push,
-    timeline,
-    watch,
-    support,
     recorded,
     resize,
+    support,
+    timeline,
+    watch,
 )
-from winlab.operations.autostart import Autostart
 from winlab.operations import repair as repairing
+from winlab.operations.autostart import Autostart
 from winlab.operations.create import Until
-from winlab.operations.drift.model import Drift
 from winlab.operations.diff import Difference
+from winlab.operations.drift.model import Drift
 from winlab.operations.join import Joining
 from winlab.operations.lock import Renewed
 from winlab.operations.logs import NodeDiagnostics
@@ -602,6 +605,7 @@ class Lab:
         :raises ConflictError: another winlab is changing the lab.
         """
         return autostart.change(self.name, self.site, wanted=wanted)
+
     @at_site
     def repair(
         self, node: str = "", *, check: bool = False, digests: bool = False, listener: Listener = ignore
@@ -616,6 +620,37 @@ class Lab:
         :raises WinlabError: the mending failed; the same call carries on.
         """
         return repairing.repair(self.name, self.site, listener, node=node, check=check, digests=digests)
+
+    # -- faults on purpose
+
+    @at_site
+    def add_fault(self, /, kind: str, *nodes: str, listener: Listener = ignore, **settings: object) -> Fault:
+        """Do a fault to a node, or between two: ``lab.add_fault("loss", "node-1", percent=20)``.
+
+        The same fault with other settings replaces the first one. docs/faults.md has all kinds.
+
+        :param settings: of this kind, as the command's flags are called.
+        :raises UsageError: there is no such fault, or it can't be done to these nodes; nothing was touched.
+        :raises NotFoundError: there is no such lab or node.
+        :raises GuestError: a node does not run, can't be asked, or refuses.
+        """
+        return faults.add(self.name, self.site, fault.make(kind, nodes, **settings), listener)
+
+    @at_site
+    def faults(self) -> list[Fault]:
+        """The faults that are active, whoever added them; empty if there is no such lab."""
+        return faults.active(self.name, self.site)
+
+    @at_site
+    def clear_faults(self, which: str = "", *, listener: Listener = ignore) -> list[Fault]:
+        """Undo faults; safe to repeat.
+
+        :param which: a fault's ``id``, or a node's name; by default all.
+        :returns: those that were active.
+        :raises NotFoundError: there is no such lab, or no fault or node of this name.
+        :raises GuestError: a node can't be asked, or refuses; the faults elsewhere are undone.
+        """
+        return faults.clear(self.name, self.site, which, listener)
 
     # -- the end
 

@@ -19,6 +19,7 @@ from winlab import run
 from winlab.adapters.overlay import ovn, southbound
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.design import spec
+from winlab.design.fault.base import SwitchRule
 from winlab.design.plan import make as making
 from winlab.design.plan.model import Plan
 from winlab.design.render.topology import Topology, topology
@@ -310,6 +311,35 @@ def test_a_mended_network_keeps_the_routes_to_its_pods(database: Database, north
         assert later.pod_routes("a") == routes
         later.apply(topology(make("a", "3-0-1")))
         assert later.pod_routes("a") == routes, "the step that sets them takes those away whose node is gone"
+
+
+def test_faults_are_rows_that_stay_when_a_network_is_mended(database: Database, northbound: Northbound) -> None:
+    plan = make("a")
+    northbound.apply(topology(plan))
+    other = make("b")
+    northbound.apply(topology(other))
+    whole = database.contents()
+    drop, limit = SwitchRule('outport == "x"'), SwitchRule('inport == "x"', "from-lport", 10_000)
+    assert northbound.put_fault("a", "partition.x", "one", [drop, limit])
+    assert northbound.put_fault("a", "bandwidth.x", "two", [limit])
+    assert northbound.put_fault("a", "bandwidth.x", "three", [limit])
+    faulty = database.contents()
+    assert (len(faulty["ACL"]), len(faulty["QoS"])) == (1, 2)
+    assert (northbound.fault_records("a"), northbound.fault_records("b")) == (["one", "three"], [])
+    assert northbound.has(topology(plan))
+    database.nbctl("lsp-del", plan.nodes[0].port)
+    with ovn.connect(database.remote) as later:
+        later.apply(topology(plan))
+        assert later.has(topology(plan))
+        assert database.contents() == faulty
+        assert later.put_fault("a", "partition.x", "", [])
+        assert later.fault_records("a") == ["three"]
+        assert later.put_fault("a", "bandwidth.x", "", [])
+        assert database.contents() == whole
+        later.put_fault("b", "partition.x", "four", [drop])
+        later.remove("b")
+        assert "ACL" not in database.contents()
+        assert not later.put_fault("b", "partition.x", "four", [drop])
 
 
 @pytest.mark.parametrize("follows", [(), ("sb_cfg",), ("sb_cfg", "hv_cfg")])

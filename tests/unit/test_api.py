@@ -16,8 +16,9 @@ from isos import make_server_medium
 import winlab
 from winlab import HostError, Lab, Site, Spec, Supplies, UsageError, settings
 from winlab.checks import access as ways
+from winlab.design import fault
 from winlab.design.plan.stock import Stock
-from winlab.operations import consent, create, destroy, load, look, push, reach, repair
+from winlab.operations import consent, create, destroy, faults, load, look, push, reach, repair
 
 
 @pytest.fixture
@@ -58,6 +59,17 @@ def test_the_example_plans_creates_changes_and_destroys(
     assert (plan.lab, site, options["until"]) == ("ci", names["lab"].site, "cluster")
     assert asked[1][1] == ("ci", "node-1", "out/kubelet.exe", False)
     assert names["removed"] == ["all"]
+
+
+def test_the_example_has_faults(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    there: list[fault.Fault] = []
+    monkeypatch.setattr(faults, "add", lambda lab, site, wanted, tell: there.append(wanted) or wanted)
+    monkeypatch.setattr(faults, "active", lambda lab, site: there)
+    monkeypatch.setattr(faults, "clear", lambda lab, site, which, tell: [which])
+    names: dict[str, Any] = {"lab": Lab("ci")}
+    exec(example.code("Faults on purpose"), names)
+    assert "loss.node-1 20 % of the packets are lost" in capsys.readouterr().out
+    assert names["cleared"] == ["node-1"]
 
 
 def test_the_example_tests_a_lab(

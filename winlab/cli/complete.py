@@ -60,3 +60,15 @@ def complete_pools(ctx: typer.Context) -> list[str]:
     except WinlabError:
         return []
     return list(dict.fromkeys([*(pool.name for pool in spec.workers), "linux"]))
+
+
+def complete_faults(ctx: typer.Context) -> list[str]:
+    """Identifiers of the faults of the lab that the command line names so far, and its nodes."""
+    from winlab import Lab
+    from winlab.errors import WinlabError
+
+    try:
+        faults = [one.id for one in Lab(ctx.params.get("lab") or settings.DEFAULT_LAB).faults()]
+    except WinlabError:
+        faults = []
+    return [*faults, *complete_nodes(ctx)]

@@ -11,6 +11,7 @@ import typer
 from winlab import settings
 from winlab.cli import consent
 from winlab.cli.common import AcceptEula, Format, LabName, Output, Until, UntilWhen, print_json, print_table, say
+from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
@@ -108,6 +109,7 @@ def status(
 
 def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
     statuses = lab.status()
+    faults = active(lab)
     rows = []
     for node in statuses:
         tag = node.tag
@@ -121,7 +123,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             row["problem"] = node.problem
             row["autostart"] = node.autostart  # type: ignore[assignment]
             row["user"] = node.tag.user
-        print_json({"lab": lab.name, "nodes": nodes})
+        print_json({"lab": lab.name, "nodes": nodes, "faults": [one.id for one in faults]})
     else:
         hints = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]
         print_table(["NODE", "ROLE", "IMAGE", "STATE", "ANSWERS", "ADDRESS", "FROM OUTSIDE", "REACH IT"], hints)
@@ -131,6 +133,9 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
         if starting := [node.tag.node for node in statuses if node.autostart]:
             some = f"Of its nodes these start with the host: {', '.join(starting)}."
             say("The lab starts with the host." if len(starting) == len(statuses) else some)
+        if faults:
+            ids = ", ".join(one.id for one in faults)
+            say(f"Faults on purpose: {ids}. 'winlab fault clear{_lab_flag(lab.name)}' ends them.")
     answering = sum(1 for node in statuses if node.answers)
     if answering == len(statuses):
         return ExitCode.OK

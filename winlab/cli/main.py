@@ -9,7 +9,26 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import __version__
-from winlab.cli import bundle, cluster, common, failure, host, image, iso, lab, node, power, reconcile, repair, signals, spec, support, test, watch
+from winlab.cli import (
+    bundle,
+    cluster,
+    common,
+    failure,
+    fault,
+    host,
+    image,
+    iso,
+    lab,
+    node,
+    power,
+    reconcile,
+    repair,
+    signals,
+    spec,
+    support,
+    test,
+    watch,
+)
 from winlab.errors import ExitCode, LabError, WinlabError
 
 
@@ -43,6 +62,7 @@ repair.register(app)
 reconcile.register(app)
 host.register(app)
 support.register(app)
+app.add_typer(fault.app, name="fault")
 app.add_typer(image.app, name="image")
 app.add_typer(iso.app, name="iso")
 app.add_typer(bundle.app, name="bundle")

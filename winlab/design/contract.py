@@ -258,6 +258,27 @@ class Logs(Call[LogTexts]):
     lines: int = 60  # 1 to 10000
 
 
+@dataclass(frozen=True, kw_only=True)
+class LinkFault:
+    """What happens to the packets between this node and another one, which is known by its MAC."""
+
+    mac: str
+    loss: float = 0  # percent, in each direction
+    delay: int = 0  # milliseconds, of what this node sends
+    jitter: int = 0  # by how many milliseconds that varies
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faults(Call[Changed]):
+    """Have exactly these faults on purpose, also after a restart. Windows can't lose or delay packets."""
+
+    script, on = "faults", BOTH
+    links: list[LinkFault] | None = field(default=None, metadata=LINUX_ONLY)
+    skew: int | None = None  # seconds by which the clock is ahead
+    free: int | None = None  # bytes that stay free on the system's disk
+    now: int = field(default=0, metadata=WINDOWS_ONLY)  # seconds since 1970, by the host's clock; Linux has its RTC
+
+
 # -- verbs of winlab_node
 
 

@@ -20,7 +20,7 @@ from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError
 from winlab.events import Listener, Note, Told
 from winlab.lab_folder import LabFolder
-from winlab.operations import bundle, golden, lock_file, lock_inputs, recorded
+from winlab.operations import bundle, faults, golden, lock_file, lock_inputs, recorded
 from winlab.operations.lock_file import LockedMedium
 from winlab.operations.planning import Proposal
 from winlab.site import Site
@@ -88,6 +88,8 @@ def create(
             plan, site, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
         )
         check_memory(plan, conn, amendment or Amendment())
+        if said := faults.sentence(plan.lab, site, conn):
+            tell(Note(lab=plan.lab, text=said))
         if amendment is None:
             recorded.write(folder, proposal)
         else:

@@ -88,9 +88,9 @@ def settings(text: str) -> Settings:
 
 def players() -> dict[str, Player]:
     """The players by the names of their scripts."""
-    from winlab_standin.guest import clusterplayers, players, sysprep
+    from winlab_standin.guest import clusterplayers, faultplayers, players, sysprep
 
-    return {**players.PLAYERS, **clusterplayers.PLAYERS, **sysprep.PLAYERS}
+    return {**players.PLAYERS, **clusterplayers.PLAYERS, **faultplayers.PLAYERS, **sysprep.PLAYERS}
 
 
 def play(name: str, machine: Machine, given: Settings) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import changing
 import plans
 import pytest
-import changing
 from changing import Killed, World
 
 from winlab.errors import ClusterError, ConflictError, HostError, NotFoundError

@@ -24,6 +24,7 @@ VERBS = {  # the module and function of each
     "routes": ("network", "routes"),
     "push": ("push", "push"),
     "load": ("images", "load"),
+    "faults": ("faults", "faults"),
     "logs": ("logs", "logs"),
 }
 LOOKS = {"status", "logs"}  # the verbs that change nothing, and answer while another one does

@@ -7,7 +7,7 @@ options, DNS) are deleted by tag, together with the rows that belong to them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -16,9 +16,10 @@ from ovsdbapp.backend.ovs_idl import command, connection
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
-from winlab.adapters.overlay import differences, rows, southbound
+from winlab.adapters.overlay import differences, faults, rows, southbound
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.overlay.rows import POD_ROUTE, Row
+from winlab.design.fault.base import SwitchRule
 from winlab.design.plan import golden, tags
 from winlab.design.render.topology import Topology
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
@@ -176,6 +177,18 @@ class Northbound:
         """Make these the only routes to pod networks on the lab's router."""
         self._execute(_PodRoutes(self._api, lab, routes))
 
+    def fault_records(self, lab: str) -> list[str]:
+        """What the lab's faults on purpose say of themselves, one text each."""
+        return faults.records(self._api, lab)
+
+    def put_fault(self, lab: str, fault: str, record: str, rules: Sequence[SwitchRule]) -> bool:
+        """Set the rules of a fault on purpose, or remove it if there are none; whether the lab has a switch.
+
+        :param fault: its identifier.
+        :param record: what :meth:`fault_records` gives for it.
+        """
+        return cast(bool, self._execute(faults.Put(self._api, lab, fault, record, rules)))
+
     def remove(self, lab: str) -> bool:
         """Remove all rows of the lab; whether there were any."""
         return cast(bool, self._execute(_Remove(self._api, lab)))
@@ -257,7 +270,7 @@ class _Apply(_Write):
     """Make a lab's rows the wanted ones; one transaction. Rows that are there are kept and corrected.
 
     A switch or router that is deleted and made anew takes the connections of running guests with it: OVN knows it by
-    its row. Routes to pod networks stay.
+    its row. Routes to pod networks and faults on purpose stay.
     """
 
     def __init__(self, api: Any, topology: Topology) -> None:

@@ -42,6 +42,7 @@ LINUX = System(
     pod_mtu=None,
     store_disk=True,
     payload_drive=("sdb", "scsi"),  # Debian's cloud kernel has no AHCI
+    packet_faults=True,
     hyperv=False,
     needless_cpu=("la57", "smap"),  # each page fault and each copy from user space would cost an emulator more
     needs_cx16=False,

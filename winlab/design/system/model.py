@@ -43,6 +43,7 @@ class System:
     :param pod_mtu: the MTU of pods, in bytes, where the system itself decides it.
     :param store_disk: whether its nodes can mount a disk with containerd's store that the host filled.
     :param payload_drive: target and bus of the drive for the payload CD.
+    :param packet_faults: whether its kernel can lose and delay packets on purpose.
     :param hyperv: whether it uses Hyper-V's enlightenments, which QEMU has with KVM.
     :param needless_cpu: CPU features that it can do without, and that cost an emulator time.
     :param needs_cx16: whether it refuses to boot without the instruction cmpxchg16b.
@@ -70,6 +71,7 @@ class System:
     pod_mtu: int | None
     store_disk: bool
     payload_drive: tuple[str, str]
+    packet_faults: bool
     hyperv: bool
     needless_cpu: tuple[str, ...]
     needs_cx16: bool

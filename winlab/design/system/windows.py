@@ -37,6 +37,7 @@ WINDOWS = System(
     pod_mtu=HNS_MTU,
     store_disk=False,
     payload_drive=("sdd", "sata"),  # Windows has the driver; the answer file's CD is in it before
+    packet_faults=False,
     hyperv=True,
     needless_cpu=(),
     needs_cx16=True,

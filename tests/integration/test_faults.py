@@ -1,0 +1,102 @@
+"""Faults on purpose in a lab's network, with real packets: namespaces take the places of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from test_reach import CONNECT, Places, run
+
+from winlab.adapters.overlay import ovn
+from winlab.design import fault, spec
+from winlab.design.fault.base import Place, SwitchFault
+from winlab.design.plan import make as plan
+from winlab.design.plan.model import NodePlan
+from winlab.design.system import get
+from winlab.host.facts import read_facts
+from winlab.supply.images import stock
+
+FOLLOW = 60  # seconds
+SINK_PORT = 8100
+SINK = f"""
+import socket, time
+made = socket.create_server(("", {SINK_PORT}))
+print("listening", flush=True)
+peer, _ = made.accept()
+count, begun = 0, time.monotonic()
+while piece := peer.recv(1 << 16):
+    count += len(piece)
+print(count * 8 / 1e6 / (time.monotonic() - begun), flush=True)
+"""
+SOURCE = f"""
+import socket, sys, time
+end = time.monotonic() + 2
+with socket.create_connection((sys.argv[1], {SINK_PORT}), 10) as made:
+    while time.monotonic() < end:
+        made.sendall(bytes(16384))
+"""
+
+
+class Lab(Places):
+    """One lab with a controller and two workers."""
+
+    def __init__(self) -> None:
+        changes = ("workers.os=debian-13", "network.cni=l3", "network.floating_block=203")
+        wanted = spec.load("1-2-1", changes, environment={})
+        self.labs = [plan.make(wanted, "it-faults", read_facts(), stock.take(wanted))]
+        self.links: dict[str, str] = {}
+
+    def put(self, kind: str, *nodes: NodePlan, remove: bool = False, **settings: object) -> None:
+        """Add a fault as the command does, or remove it."""
+        one = fault.make(kind, [node.name for node in nodes], **settings)
+        assert isinstance(one, SwitchFault)
+        places = {
+            node.name: Place(node.name, get(node.os), node.mac, node.port, node.floating) for node in self.labs[0].nodes
+        }
+        with ovn.connect() as northbound:
+            assert northbound.put_fault("it-faults", one.id, "", () if remove else one.rules(places))
+            northbound.await_followers(FOLLOW)
+
+    def between(self, one: NodePlan, other: NodePlan) -> set[bool]:
+        """Whether two nodes reach each other, in both directions, by both addresses; one attempt each."""
+        ways = [(one, other), (other, one)]
+        return {
+            run(*self.python(a, CONNECT, address), check=False) for a, b in ways for address in (b.address, b.floating)
+        }
+
+    def rate(self, sender: NodePlan, to: NodePlan) -> float:
+        """Megabits in a second that get from one node to another."""
+        with self.listening(self.python(to, SINK)) as process:
+            run(*self.python(sender, SOURCE, to.address))
+            assert process.stdout is not None
+            return float(process.stdout.readline())
+
+
+@pytest.fixture
+def lab(host: None) -> Iterator[Lab]:
+    with Lab().attached() as places:
+        assert isinstance(places, Lab)
+        yield places
+
+
+def test_nodes_are_apart_and_their_line_is_slow(lab: Lab) -> None:
+    controller, one, other = lab.labs[0].nodes
+    lab.put("partition", one, controller)
+    assert lab.between(one, controller) == {False}
+    assert lab.between(one, other) == {True}
+    lab.put("partition", one, controller, remove=True)
+    lab.put("partition", one)
+    assert lab.between(one, controller) == {False}
+    assert lab.reaches(None, one.floating)  # the host still gets in
+    assert lab.between(controller, other) == {True}
+    lab.put("partition", one, remove=True)
+    assert lab.between(one, controller) == {True}
+
+    lab.put("bandwidth", one, mbit=2)
+    assert 0.5 < lab.rate(one, controller) < 4
+    assert 0.5 < lab.rate(controller, one) < 4
+    assert lab.rate(controller, other) > 6
+    lab.put("bandwidth", one, mbit=2, remove=True)
+    lab.put("bandwidth", one, other, mbit=2)
+    assert 0.5 < lab.rate(one, other) < 4
+    assert lab.rate(one, controller) > 6

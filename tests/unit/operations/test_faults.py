@@ -1,0 +1,249 @@
+"""Faults on purpose are recorded before they are done, found again, and forgotten when they are undone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace, TracebackType
+from typing import Any, cast
+
+import pytest
+from lab_fakes import machine
+
+from winlab.adapters.vm import domains
+from winlab.adapters.vm import faults as adapter
+from winlab.adapters.vm.domains import Machine
+from winlab.design import contract, fault
+from winlab.design.contract import Call, Changed, Faults
+from winlab.design.fault.base import SwitchRule
+from winlab.design.plan.tags import Tag
+from winlab.errors import GuestError, NotFoundError, UnreachableError, UsageError
+from winlab.events import ignore
+from winlab.lab_folder import LabFolder
+from winlab.operations import faults
+from winlab.site import Site
+
+
+class World:
+    """A lab whose domains, rows and nodes are dictionaries."""
+
+    def __init__(self) -> None:
+        self.states = {"controller-1": "running", "node-1": "running"}
+        self.records: dict[str, list[Any]] = {name: [] for name in self.states}
+        self.rows: dict[str, tuple[str, Sequence[SwitchRule]]] = {}
+        self.calls: list[tuple[str, Faults]] = []
+        self.failure: Exception | None = None
+        self.seen: list[Any] = []  # what was recorded when a node was called
+
+    @property
+    def machines(self) -> list[Machine]:
+        systems = {"controller-1": "linux", "node-1": "windows"}
+        return [machine(name, systems[name], state) for name, state in self.states.items()]
+
+    # -- OVN
+
+    def fault_records(self, _lab: str) -> list[str]:
+        return [record for record, _ in self.rows.values()]
+
+    def put_fault(self, _lab: str, one: str, record: str, rules: Sequence[SwitchRule]) -> bool:
+        self.rows.pop(one, None)
+        if rules:
+            self.rows[one] = record, rules
+        return True
+
+    def await_followers(self, _seconds: float) -> None:
+        pass
+
+    # -- the lab
+
+    def add(self, kind: str, *nodes: str, **settings: object) -> None:
+        faults.add("lab", self.site, fault.make(kind, nodes, **settings), ignore)
+
+    def clear(self, which: str = "") -> list[str]:
+        return [one.id for one in faults.clear("lab", self.site, which, ignore)]
+
+    @property
+    def active(self) -> list[str]:
+        return [one.id for one in faults.active("lab", self.site)]
+
+    @property
+    def site(self) -> Site:
+        @contextmanager
+        def itself() -> Iterator[World]:
+            yield self
+
+        return cast(
+            Site,
+            SimpleNamespace(folder=LabFolder, connected=itself, overlay=itself, facts=SimpleNamespace(scale=1.0)),
+        )
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+
+    def node_of(domain: str) -> str:
+        return domain.removeprefix("winlab-lab-")
+
+    def set_state(state: str) -> Any:
+        return lambda _conn, domain: made.states.update({node_of(domain): state})
+
+    class NodeScripts:
+        def __init__(self, tag: Tag, folder: LabFolder) -> None:
+            self.tag = tag
+
+        def __enter__(self) -> NodeScripts:
+            return self
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None:
+            pass
+
+        def execute(self, command: list[str], stdin: bytes = b"") -> str:
+            return ""
+
+        def run(self, call: Call[Any], heard: object = None) -> Changed:
+            assert isinstance(call, Faults)
+            call.settings(self.tag.os)
+            made.seen = list(made.records[self.tag.node])
+            if made.failure is not None:
+                raise made.failure
+            made.calls.append((self.tag.node, call))
+            return Changed(changed=True)
+
+    def write(_conn: object, domain: str, _lab: str, values: Sequence[Any]) -> None:
+        made.records[node_of(domain)] = json.loads(json.dumps(list(values)))
+
+    monkeypatch.setattr(domains, "machines", lambda _conn, _lab=None: made.machines)
+    monkeypatch.setattr(domains, "state", lambda _conn, domain: made.states[node_of(domain)])
+    monkeypatch.setattr(adapter, "records", lambda _conn, domain: made.records[node_of(domain)])
+    monkeypatch.setattr(adapter, "write_records", write)
+    monkeypatch.setattr(adapter, "card", lambda _conn, domain: (f"mac of {node_of(domain)}", node_of(domain)))
+    monkeypatch.setattr(faults, "BEGIN", {"off": set_state("off"), "paused": set_state("paused")})
+    monkeypatch.setattr(faults, "END", {"off": set_state("running"), "paused": set_state("running")})
+    monkeypatch.setattr(faults, "NodeScripts", NodeScripts)
+    return made
+
+
+def test_a_partition_is_in_ovn_alone(world: World) -> None:
+    world.add("partition", "node-1", "controller-1")
+    assert world.active == ["partition.controller-1.node-1"]
+    assert (world.calls, any(world.records.values())) == ([], False)
+    assert world.clear() == ["partition.controller-1.node-1"]
+    assert world.rows == {}
+
+
+def test_faults_of_one_node_are_called_together(world: World) -> None:
+    world.add("clock", "node-1", skew="+2h")
+    world.add("disk", "node-1", free="50MiB")
+    ((_, first), (name, second)) = world.calls
+    assert (first.skew, first.free) == (7200, None)
+    assert (name, second.skew, second.free) == ("node-1", 7200, 50 << 20)
+    assert world.clear("clock.node-1") == ["clock.node-1"]
+    assert (world.calls[-1][1].skew, world.calls[-1][1].free) == (None, 50 << 20)
+    assert world.active == ["disk.node-1"]
+
+
+def test_the_same_fault_again_changes_it(world: World) -> None:
+    world.add("clock", "node-1", skew="+2h")
+    world.add("clock", "node-1", skew="-1h")
+    assert world.active == ["clock.node-1"]
+    assert world.calls[-1][1].skew == -3600
+
+
+def test_packets_of_a_windows_node_are_lost_at_its_peer(world: World) -> None:
+    world.add("loss", "node-1", percent=20)
+    ((name, call),) = world.calls
+    assert (name, call.links) == ("controller-1", [contract.LinkFault(mac="mac of node-1", loss=20)])
+    assert world.active == ["loss.node-1"]
+    assert world.clear("node-1") == ["loss.node-1"]
+    assert world.calls[-1] == ("controller-1", Faults(now=world.calls[-1][1].now))
+    assert world.active == []
+
+
+def test_a_fault_is_recorded_before_it_is_done(world: World) -> None:
+    world.add("disk", "node-1")
+    assert [row["kind"] for row in world.seen] == ["disk"]
+    world.clear()
+    assert [row["kind"] for row in world.seen] == ["disk"]  # and forgotten after it is undone
+
+
+def test_what_a_node_refuses_is_no_fault(world: World) -> None:
+    world.add("disk", "node-1")
+    world.failure = GuestError("the script failed")
+    with pytest.raises(GuestError):
+        world.add("clock", "node-1", skew="+2h")
+    assert world.active == ["disk.node-1"]
+
+
+def test_what_was_perhaps_done_stays_recorded(world: World) -> None:
+    world.failure = UnreachableError("the connection was lost")
+    with pytest.raises(GuestError):
+        world.add("clock", "node-1", skew="+2h")
+    assert world.active == ["clock.node-1"]
+
+
+def test_a_frozen_node_goes_on_and_then_its_other_faults_end(world: World) -> None:
+    world.add("disk", "node-1")
+    world.add("freeze", "node-1")
+    assert world.states["node-1"] == "paused"
+    world.add("freeze", "node-1")  # once more: it is so already
+    assert world.active == ["disk.node-1", "freeze.node-1"]
+    with pytest.raises(GuestError, match="paused"):
+        world.add("clock", "node-1", skew="+2h")
+    assert world.clear() == ["disk.node-1", "freeze.node-1"]
+    assert world.states["node-1"] == "running"
+    assert world.calls[-1][1].free is None
+    assert world.active == []
+
+
+def test_a_node_that_was_started_otherwise_has_no_fault_any_more(world: World) -> None:
+    world.add("kill", "node-1")
+    assert world.active == ["kill.node-1"]
+    world.states["node-1"] = "running"
+    assert world.active == []
+    world.add("freeze", "node-1")
+    assert [row["kind"] for row in world.records["node-1"]] == ["freeze"]
+
+
+def test_a_node_that_is_off_for_another_reason_is_not_killed(world: World) -> None:
+    world.states["node-1"] = "shutting down"
+    with pytest.raises(GuestError, match="shutting down"):
+        world.add("kill", "node-1")
+    assert world.records["node-1"] == []
+
+
+def test_one_node_s_trouble_leaves_no_other_s_fault(world: World) -> None:
+    world.add("disk", "node-1")
+    world.add("partition", "node-1")
+    world.failure = GuestError("the script failed")
+    with pytest.raises(GuestError, match="the script failed"):
+        world.clear()
+    assert world.active == ["disk.node-1"]
+
+
+def test_unknown_names_are_refused_before_anything_is_touched(world: World) -> None:
+    with pytest.raises(NotFoundError, match="no node 'node-9'"):
+        world.add("kill", "node-9")
+    with pytest.raises(NotFoundError, match=r"no fault or node 'kill\.node-1'"):
+        world.clear("kill.node-1")
+    assert world.clear("node-1") == []
+    with pytest.raises(UsageError):
+        world.add("loss", "node-1", "node-1", percent=1)
+    assert not any(world.records.values())
+
+
+def test_records_of_strangers_are_passed_over(world: World) -> None:
+    world.records["node-1"] = ["x", {"kind": "partition", "nodes": ["node-1"]}, {"kind": "disk", "nodes": ["node-1"]}]
+    world.rows = {"a": ("no JSON", ()), "b": (json.dumps({"kind": "kill", "nodes": ["node-1"]}), ())}
+    assert world.active == ["disk.node-1"]
+
+
+def test_other_commands_say_that_there_are_faults(world: World) -> None:
+    assert faults.sentence("lab", world.site, cast(Any, None)) == ""
+    world.add("partition", "node-1")
+    said = faults.sentence("lab", world.site, cast(Any, None))
+    assert "partition.node-1" in said
+    assert "winlab fault clear --lab lab" in said

@@ -1,0 +1,155 @@
+"""Faults on purpose: ``winlab fault add KIND``, ``list``, ``clear``. Each kind is a command, made from its fields."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from winlab import settings
+from winlab.cli.common import Format, LabName, NodeName, Output, print_json, print_table, say
+from winlab.cli.complete import complete_faults, complete_nodes
+
+if TYPE_CHECKING:
+    from winlab import Lab
+    from winlab.design.fault import Fault
+
+app = typer.Typer(help="Faults on purpose in a lab: lost packets, full disks, wrong clocks ...", no_args_is_help=True)
+
+Other = Annotated[
+    str | None,
+    typer.Argument(help="The other node; without it, all others of the lab.", autocompletion=complete_nodes),
+]
+Which = Annotated[
+    str,
+    typer.Argument(help="A fault, or a node; without it, all.", autocompletion=complete_faults, metavar="[FAULT|NODE]"),
+]
+
+
+def active(lab: Lab) -> list[Fault]:
+    """The lab's faults, for commands that only mention them: none if OVN does not answer."""
+    from winlab.errors import HostError
+
+    try:
+        return lab.faults()
+    except HostError:
+        return []
+
+
+def _document(fault: Fault) -> dict[str, Any]:
+    return {
+        "id": fault.id,
+        "kind": fault.kind,
+        "nodes": fault.nodes,
+        "settings": fault.settings,
+        "effect": fault.effect(),
+    }
+
+
+def _command(kind: type[Fault]) -> Callable[..., None]:
+    """The command that adds faults of a kind: its nodes, a flag for each of its settings."""
+
+    def work(**given: Any) -> None:
+        from winlab import Lab
+        from winlab.cli.progress import shown
+
+        nodes = [given["node"], *([given["other"]] if given.get("other") else [])]
+        values = {name: given[name] for name in flags if given[name] is not None}
+        with shown(given["output"]) as tell:
+            fault = Lab(given["lab"]).add_fault(kind.kind, *nodes, listener=tell, **values)
+        if given["output"] is Output.TABLE:
+            say(f"{fault.id}: {fault.effect()}.")
+
+    flags = {name: field for name, field in kind.model_fields.items() if name != "nodes"}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("node", keyword, annotation=NodeName)]
+    if kind.pairs:
+        parameters.append(inspect.Parameter("other", keyword, default=None, annotation=Other))
+    for name, field in flags.items():
+        option = typer.Option(f"--{name}", help=field.description, show_default=False)
+        # what has units is parsed by the kind itself
+        base: Any = field.annotation if field.annotation in (int, float) and not _has_units(field) else str
+        needed = field.is_required()
+        parameters.append(
+            inspect.Parameter(
+                name,
+                keyword,
+                default=inspect.Parameter.empty if needed else None,
+                annotation=Annotated[base if needed else base | None, option],
+            )
+        )
+    parameters.append(inspect.Parameter("lab", keyword, default=settings.DEFAULT_LAB, annotation=LabName))
+    parameters.append(inspect.Parameter("output", keyword, default=Output.TABLE, annotation=Format))
+    work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    work.__annotations__ = {one.name: one.annotation for one in parameters}
+    work.__doc__ = kind.about
+    return work
+
+
+def _has_units(field: Any) -> bool:
+    from pydantic import BeforeValidator
+
+    return any(isinstance(one, BeforeValidator) for one in field.metadata)
+
+
+class _Kinds(TyperGroup):
+    """The commands of all kinds, made when one is asked for: to import the kinds takes as long as all else."""
+
+    @functools.cached_property
+    def _made(self) -> dict[str, Any]:
+        from winlab.design.fault import KINDS
+
+        kinds = typer.Typer()
+        for kind in KINDS.values():
+            kinds.command(kind.kind)(_command(kind))
+        group = typer.main.get_command(kinds)
+        assert isinstance(group, TyperGroup)
+        return dict(group.commands)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """The kinds."""
+        return list(self._made)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """The command of a kind; None if there is no such kind."""
+        return self._made.get(cmd_name)
+
+
+add = typer.Typer(cls=_Kinds, no_args_is_help=True)
+app.add_typer(add, name="add")
+
+
+@add.callback()
+def _add() -> None:
+    """Do a fault to a node, or between two. Again with other settings: it is changed."""
+
+
+@app.command("list")
+def list_faults(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+    """Show a lab's faults."""
+    from winlab import Lab
+
+    faults = Lab(lab).faults()
+    if output is Output.JSON:
+        print_json({"lab": lab, "faults": [_document(one) for one in faults]})
+    elif not faults:
+        say(f"The lab '{lab}' has no faults.")
+    else:
+        rows = [[one.id, " and ".join(one.nodes), one.effect()] for one in faults]
+        print_table(["FAULT", "NODES", "EFFECT"], rows)
+
+
+@app.command()
+def clear(which: Which = "", lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+    """Undo faults: one, those of a node, or all."""
+    from winlab import Lab
+    from winlab.cli.progress import shown
+
+    with shown(output) as tell:
+        cleared = Lab(lab).clear_faults(which, listener=tell)
+    if output is Output.TABLE:
+        say(f"Cleared: {', '.join(one.id for one in cleared)}." if cleared else "There is nothing to clear.")

@@ -1,0 +1,17 @@
+"""A frozen machine."""
+
+from __future__ import annotations
+
+from winlab.design.fault.base import MachineFault
+
+
+class Freeze(MachineFault):
+    """The machine's CPUs stand still: it answers nothing, and its connections stay open."""
+
+    kind = "freeze"
+    about = "Freeze a node: its CPUs stand still, its connections stay open. Clearing the fault has it go on."
+    state = "paused"
+
+    def effect(self) -> str:
+        """What it does, in words."""
+        return "it is frozen"

@@ -1,0 +1,286 @@
+"""Faults on purpose: add, list, clear. What is active is read back from OVN's rows and the domains' metadata.
+
+A fault is recorded before anything is done, and forgotten after all is undone; so whoever is interrupted in between can
+run the same command again, and ``clear`` finds everything.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from winlab.adapters.guests.scripts import NodeScripts
+from winlab.adapters.overlay.ovn import Northbound
+from winlab.adapters.vm import domains, faults
+from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.domains import Machine
+from winlab.design import contract, fault
+from winlab.design.fault.base import Fault, InnerFault, MachineFault, Place, SwitchFault
+from winlab.engine import wait
+from winlab.engine.wait import Met, Waiting
+from winlab.errors import GuestError, NotFoundError, UnreachableError, WinlabError, together
+from winlab.events import Event, Listener, Progress
+from winlab.lab_folder import LabFolder
+from winlab.operations import look, one_step
+from winlab.site import Site
+
+FOLLOW = 60.0  # seconds until OVN's controllers must have followed
+BOOT = 5  # times the usual time of a start, in which a node that was started must answer
+BEGIN: dict[str, Callable[[Connection, str], None]] = {"off": faults.cut_power, "paused": faults.freeze}
+END: dict[str, Callable[[Connection, str], None]] = {"off": faults.start, "paused": domains.resume}
+
+
+def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
+    """Do a fault to a lab, or do it again with other settings; returns it.
+
+    :raises NotFoundError: there is no such lab or node.
+    :raises UsageError: it can't be done to these nodes; nothing was touched.
+    :raises GuestError: a node does not run, can't be asked, or refuses.
+    """
+    folder = site.folder(lab)
+    with site.connected() as conn, folder.locked():
+        work = _Work(lab, site, conn, folder)
+        work.check(wanted)
+        one_step.perform(
+            f"fault {wanted.id}", lambda progress: work.add(wanted, progress), _journaled(folder, tell), usual=5
+        )
+    return wanted
+
+
+def active(lab: str, site: Site) -> list[Fault]:
+    """The faults of a lab now, by their identifiers; none if there is no such lab."""
+    with site.connected() as conn, site.overlay() as northbound:
+        return _active(lab, conn, northbound)
+
+
+def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
+    """Undo faults; returns them. Safe to repeat.
+
+    :param which: an identifier, or a node whose faults are all undone; empty: all.
+    :raises NotFoundError: there is no such lab, or nothing of that name has a fault.
+    :raises GuestError: a node can't be asked, or refuses; faults of others are undone.
+    """
+    folder = site.folder(lab)
+    with site.connected() as conn, folder.locked():
+        work = _Work(lab, site, conn, folder)
+        with site.overlay() as northbound:
+            known = _active(lab, conn, northbound)
+        chosen = [one for one in known if which in ("", one.id) or which in one.nodes]
+        if which and not chosen and which not in work.places:
+            raise NotFoundError(
+                f"The lab '{lab}' has no fault or node '{which}'.",
+                cure=f"Its faults: {', '.join(one.id for one in known)}." if known else "It has no faults.",
+            )
+        if chosen:
+            one_step.perform(
+                f"clear {', '.join(one.id for one in chosen)}",
+                lambda progress: work.clear(chosen, progress),
+                _journaled(folder, tell),
+                usual=5 * len(chosen),
+            )
+    return chosen
+
+
+def sentence(lab: str, site: Site, conn: Connection) -> str:
+    """What other commands say while a lab that already has machines has faults; else empty."""
+    if not domains.machines(conn, lab):
+        return ""
+    with site.overlay() as northbound:
+        what = ", ".join(one.id for one in _active(lab, conn, northbound))
+    if not what:
+        return ""
+    return f"Faults on purpose are active: {what}. 'winlab fault clear --lab {lab}' ends them."
+
+
+def _active(lab: str, conn: Connection, northbound: Northbound) -> list[Fault]:
+    known: dict[str, Fault] = {}
+    for text in northbound.fault_records(lab):
+        with suppress(ValueError):
+            one = fault.read(json.loads(text))
+            if isinstance(one, SwitchFault):
+                known[one.id] = one
+    for machine in domains.machines(conn, lab):
+        for inner in _recorded(conn, machine):
+            # a machine that another command started or resumed has this fault no longer
+            if not isinstance(inner, MachineFault) or machine.state == inner.state:
+                known[inner.id] = inner
+    return [known[one] for one in sorted(known)]
+
+
+def _recorded(conn: Connection, machine: Machine) -> list[Fault]:
+    read = (fault.read(record) for record in faults.records(conn, machine.domain))
+    return [one for one in read if isinstance(one, InnerFault | MachineFault)]
+
+
+def _journaled(folder: LabFolder, tell: Listener) -> Listener:
+    def listen(event: Event) -> None:
+        folder.record(event)
+        tell(event)
+
+    return listen
+
+
+@dataclass
+class _Work:
+    """Faults of one lab, under its lock."""
+
+    lab: str
+    site: Site
+    conn: Connection
+    folder: LabFolder
+
+    def __post_init__(self) -> None:
+        self.machines = {machine.tag.node: machine for machine in look.find(self.lab, self.conn)}
+        self.places: dict[str, Place] = {}
+        for name, machine in self.machines.items():
+            mac, port = faults.card(self.conn, machine.domain)
+            self.places[name] = Place(name, machine.tag.system, mac, port, machine.tag.floating)
+
+    def check(self, wanted: Fault) -> None:
+        """Check everything before anything is touched.
+
+        :raises WinlabError: the fault can't be added.
+        """
+        for name in wanted.nodes:
+            if name not in self.machines:
+                raise NotFoundError(
+                    f"The lab '{self.lab}' has no node '{name}'.", cure=f"It has: {', '.join(self.machines)}."
+                )
+        wanted.check(self.places)
+        if isinstance(wanted, MachineFault):
+            machine = self.machines[wanted.nodes[0]]
+            if machine.state != wanted.state:
+                _require_running(machine)
+        elif isinstance(wanted, InnerFault):
+            for name in wanted.inside(self.places):
+                _require_running(self.machines[name])
+
+    def add(self, wanted: Fault, progress: Progress) -> None:
+        """Do it."""
+        if isinstance(wanted, SwitchFault):
+            progress.say("changing the lab's switch in OVN")
+            self._put(wanted, remove=False)
+        elif isinstance(wanted, MachineFault):
+            machine = self.machines[wanted.nodes[0]]
+            self._record(machine, [*self._others(machine, wanted), wanted])
+            BEGIN[wanted.state](self.conn, machine.domain)
+        elif isinstance(wanted, InnerFault):
+            for name in wanted.inside(self.places):
+                self._add_inside(self.machines[name], wanted, progress)
+
+    def clear(self, chosen: list[Fault], progress: Progress) -> None:
+        """Undo these: first of machines, so that the rest can be undone inside of them."""
+        problems: list[Exception] = []
+        order = (MachineFault, SwitchFault, InnerFault)
+        for kind in order:
+            for one in chosen:
+                if not isinstance(one, kind):
+                    continue
+                try:
+                    progress.say(f"undoing {one.id}")
+                    self._clear(one, progress)
+                except WinlabError as error:
+                    problems.append(error)
+        if problems:
+            raise together(problems)
+
+    def _clear(self, one: Fault, progress: Progress) -> None:
+        if isinstance(one, SwitchFault):
+            self._put(one, remove=True)
+            return
+        for name, machine in self.machines.items():
+            recorded = _recorded(self.conn, machine)
+            if one.id not in {other.id for other in recorded}:
+                continue
+            left = self._others(machine, one)
+            if isinstance(one, MachineFault):
+                END[one.state](self.conn, machine.domain)
+            else:
+                self._await_answer(machine, progress)
+                self._apply(name, left, progress)
+            self._record(machine, left)
+
+    def _others(self, machine: Machine, one: Fault) -> list[Fault]:
+        """The records of a machine without a fault, and without those of its state: only one of these can be true."""
+        return [
+            other
+            for other in _recorded(self.conn, machine)
+            if other.id != one.id and not isinstance(other, MachineFault)
+        ]
+
+    def _record(self, machine: Machine, values: list[Fault]) -> None:
+        faults.write_records(self.conn, machine.domain, self.lab, [one.record() for one in values])
+
+    def _put(self, one: SwitchFault, *, remove: bool) -> None:
+        rules = () if remove else one.rules(self.places)
+        with self.site.overlay() as northbound:
+            if not northbound.put_fault(self.lab, one.id, json.dumps(one.record(), sort_keys=True), rules):
+                raise NotFoundError(
+                    f"The lab '{self.lab}' has no network.", cure="Run the lab's create command again: it makes it."
+                )
+            northbound.await_followers(FOLLOW)
+
+    def _add_inside(self, machine: Machine, wanted: InnerFault, progress: Progress) -> None:
+        before = _recorded(self.conn, machine)
+        after = [*self._others(machine, wanted), wanted]
+        self._record(machine, after)
+        try:
+            self._apply(machine.tag.node, after, progress)
+        except UnreachableError:
+            raise  # perhaps it is done: it stays recorded
+        except GuestError:
+            with suppress(GuestError):
+                self._apply(machine.tag.node, before, progress)
+            self._record(machine, before)
+            raise
+
+    def _apply(self, name: str, values: list[Fault], progress: Progress) -> None:
+        """Have exactly these faults inside a node."""
+        call = contract.Faults(now=int(time.time()))
+        for one in values:
+            if isinstance(one, InnerFault) and set(one.nodes) <= self.places.keys():
+                call = one.done_by(name, self.places, call)
+        progress.say(f"changing {name}")
+        with NodeScripts(self.machines[name].tag, self.folder) as node:
+            node.run(call, progress.say)
+
+    def _await_answer(self, machine: Machine, progress: Progress) -> None:
+        """Wait until a node that was just started answers.
+
+        :raises GuestError: it does not run, or does not answer in time.
+        """
+        name = machine.tag.node
+        if (state := domains.state(self.conn, machine.domain)) != "running":
+            raise GuestError(
+                f"'{name}' is {state}: nothing can be undone inside of it.",
+                cure="Run the lab's create command again, which starts it; then the same command.",
+            )
+
+        def ask() -> Met[None] | Waiting:
+            try:
+                with NodeScripts(machine.tag, self.folder) as node:
+                    node.execute(["hostname"])
+            except UnreachableError as error:
+                return Waiting(f"waiting for {name}: {error.what}")
+            return Met(None)
+
+        def give_up(seen: Waiting) -> GuestError:
+            return GuestError(
+                f"'{name}' does not answer: nothing can be undone inside of it.",
+                why=seen.says,
+                cure="Run the same command again once it answers.",
+            )
+
+        wait.until(ask, progress, give_up, stall=machine.tag.system.usual_boot * BOOT * self.site.facts.scale)
+
+
+def _require_running(machine: Machine) -> None:
+    if machine.state != "running":
+        raise GuestError(
+            f"'{machine.tag.node}' is {machine.state}.",
+            cure=f"If that is a fault, 'winlab fault clear {machine.tag.node}' ends it. "
+            "The lab's create command starts and resumes nodes, too.",
+        )
