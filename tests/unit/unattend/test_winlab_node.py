@@ -428,9 +428,7 @@ def test_what_was_begun_ends_well_though_nobody_listens(guest: Guest, monkeypatc
     assert guest.do("status", {})["prepared"]
 
 
-def test_what_waits_does_not_wait_for_ever_though_nobody_listens(
-    guest: Guest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_does_not_wait_for_ever_though_nobody_listens(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has begun nothing, and a third winlab would have to wait for it."""
     with alone.alone(guest.node(), "prepare"), nobody_listens(monkeypatch):
         assert program.main(["run-kubeadm"], "", guest.node()) == 1

@@ -1,0 +1,73 @@
+"""What the host has that a lab could leave behind, to be compared before and after."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess  # noqa: TID251 - looks at the host as people do
+from collections.abc import Collection
+from pathlib import Path
+
+POOL = Path("/var/lib/winlab/pool")
+NVRAM = Path("/var/lib/libvirt/qemu/nvram")
+NORTHBOUND = "--db=unix:/run/winlab/ovnnb.sock"
+TABLES = (
+    "Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Policy",
+    "Logical_Router_Static_Route", "NAT", "Load_Balancer", "DHCP_Options", "DNS", "Gateway_Chassis",
+)  # fmt: skip
+Traces = dict[str, frozenset[str]]
+
+
+def traces() -> Traces:
+    """The lines of each kind. Images stay in the pool: they are the cache that makes the next lab quick."""
+    rows = (line for table in TABLES for line in _rows(table))
+    return {
+        "domains": _lines("virsh", "-c", "qemu:///system", "list", "--all", "--name"),
+        "volumes": frozenset(path.name for path in POOL.iterdir() if not path.name.startswith("base-")),
+        "nvram": frozenset(path.name for path in NVRAM.iterdir()) if NVRAM.is_dir() else frozenset(),
+        "links": frozenset(path.name for path in Path("/sys/class/net").iterdir()),
+        "rows": frozenset(rows),
+        "ports": _lines("ovs-vsctl", "--bare", "--columns=name", "list", "Interface"),
+        "routes": _lines("ip", "route"),
+        "addresses": frozenset(map(_address, _lines("ip", "-brief", "address"))),
+        "firewall": _lines("nft", "--stateless", "list", "ruleset"),
+        "mounts": frozenset(Path("/proc/self/mounts").read_text().splitlines()),
+        "uploads": frozenset(path.name for path in POOL.iterdir() if path.name.endswith(".claim")),
+    }
+
+
+def _address(line: str) -> str:
+    """Without the state of the link, which says whether anybody uses it now."""
+    words = line.split()
+    return " ".join([words[0], *words[2:]])
+
+
+def _lines(*command: str) -> frozenset[str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return frozenset(line.strip() for line in done.stdout.splitlines() if line.strip())
+
+
+def _rows(table: str) -> list[str]:
+    words = ["ovn-nbctl", NORTHBOUND, "--format=json", "--data=json", "--columns=_uuid,external_ids", "list", table]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout) if done.stdout.strip() else {"data": []}
+    return [f"{table} {uuid[1]} {json.dumps(ids[1])}" for uuid, ids in told["data"]]
+
+
+def left(before: Traces, after: Traces, others: Collection[str] = ()) -> list[str]:
+    """What differs, a line each: ``+`` is there now and was not before, ``-`` is gone.
+
+    :param others: labs that people change meanwhile; what names one of them does not count, nor do the network
+        interfaces of their machines.
+    """
+    lines = []
+    for kind in before:
+        for sign, rows in (("+", after[kind] - before[kind]), ("-", before[kind] - after[kind])):
+            lines += [f"{sign} {kind}: {row}" for row in sorted(rows) if not _is_of(row, others)]
+    return lines
+
+
+def _is_of(row: str, others: Collection[str]) -> bool:
+    return any(re.search(rf'(^|winlab-|"){re.escape(lab)}([-."]|$)', row) for lab in others) or (
+        bool(others) and re.match(r"(vnet|tap|veth|wl-|patch-)", row) is not None
+    )
