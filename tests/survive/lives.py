@@ -250,7 +250,7 @@ class _Creation:
 def destruction(stage: Stage, within: float | None = None) -> None:
     """Kill ``create`` at each point, destroy what there is, compare the host; then kill ``destroy`` itself.
 
-    :param within: only points that come within so many seconds of an undisturbed run.
+    :param within: only points that come within so many seconds of the first step.
     """
     known = calm(stage)
     usual = {**known.steps, COMMAND: known.before}
@@ -273,7 +273,7 @@ def destruction(stage: Stage, within: float | None = None) -> None:
         if outcome.fired:
             stage.record.add(kill)
             stage.say(f"  {AFTER}: {point.step}, {point.moment}: {kill.left or 'nothing left'} {kill.processes or ''}")
-        if within is not None and kill.at > within:
+        if within is not None and kill.at - known.before > within:
             break
     _destroy_killed(stage, before)
 
