@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -11,18 +12,17 @@ from survive import lives, planted, report, targets
 from survive.command import ROOT, Wired
 from survive.record import Record
 
-LIVES = (*lives.SIGNALS, "destroy", "guest")
+LIVES = (*lives.SIGNALS, lives.ABANDON, lives.DESTROY, "guest")
 DAEMONS = tuple(targets.DAEMONS)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make survive", description=__doc__)
-    parser.add_argument("--lives", default="all", help=f"of {', '.join((*LIVES, *DAEMONS))}; services: the last four")
+    parser.add_argument("--lives", default="all", help=f"of {', '.join((*LIVES, *DAEMONS))}; services: all after guest")
     parser.add_argument("--spec", default="--spec 1-0-1", help="the words of 'winlab create' that say what is made")
     parser.add_argument("--lab", default="survive")
-    parser.add_argument("--others", default="", help="labs that other people change meanwhile")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "survive")
-    parser.add_argument("--within", type=float, help="destroy: only points within so many seconds")
+    parser.add_argument("--within", type=float, default=60, help="abandon: see docs/survive.md")
     parser.add_argument("--table", type=Path, help="write the table into this page")
     options = parser.parse_args()
     assert os.geteuid() == 0, "daemons are killed and started: this needs root"
@@ -34,18 +34,32 @@ def main() -> None:
         print(f"{time.monotonic() - begun:7.0f} s  {text}", flush=True)
 
     wired = Wired(options.results / "work", env)
-    others = tuple(options.others.split())
-    stage = lives.Stage(record, wired, options.lab, tuple(options.spec.split()), say, others, planted.scanner())
+    stage = lives.Stage(record, wired, options.lab, tuple(options.spec.split()), say, planted.scanner())
+    failed = False
     for life in _chosen(options.lives):
         say(f"== {life}")
-        if life == "destroy":
-            lives.destruction(stage, options.within)
-        elif life in lives.SIGNALS:
-            lives.creation(stage, life)
-        else:
-            lives.creation(stage, life, lives.middles(lives.calm(stage)))
+        try:
+            _play(stage, life, options.within)
+        except lives.LifeError as error:
+            failed = True
+            say(f"  given up: {error}")
     if options.table is not None:
         report.write(options.table, record)
+    faults = [kill for kill in record.kills() if not kill.is_well]
+    for kill in faults:
+        say(f"fault: {kill.life}, {kill.step}, {kill.moment}: {kill.fault}")
+    sys.exit(bool(failed or faults))
+
+
+def _play(stage: lives.Stage, life: str, within: float) -> None:
+    if life == lives.ABANDON:
+        lives.abandonment(stage, within)
+    elif life == lives.DESTROY:
+        lives.destruction(stage)
+    elif life in lives.SIGNALS:
+        lives.creation(stage, life)
+    else:
+        lives.creation(stage, life, lives.middles(lives.calm(stage)))
 
 
 def _chosen(text: str) -> list[str]:

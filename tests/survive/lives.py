@@ -22,7 +22,7 @@ SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
 HEAL = (sys.executable, "-m", "winlab", "host", "setup")  # what the cure of a failed command says
 TRIES = 3  # commands in a row that may fail before a life is given up
 PASSES = 2  # how often a lab is made anew for points that did not come
-CREATE, DESTROY, AFTER = "create", "destroy", "destroy after a kill"
+CREATE, DESTROY, ABANDON = "create", "destroy", "abandon"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,6 @@ class Stage:
 
     :param lab: the name of the lab, which nobody else uses.
     :param spec: the words of ``create`` that say what it is.
-    :param others: labs that other people change meanwhile.
     :param scan: looks for the lab's secrets after each kill.
     """
 
@@ -40,7 +39,6 @@ class Stage:
     lab: str
     spec: tuple[str, ...]
     say: Callable[[str], None]
-    others: tuple[str, ...] = ()
     scan: Scan | None = None
 
     @property
@@ -56,6 +54,11 @@ class Stage:
         """Run ``winlab destroy``; see :meth:`Wired.run`."""
         return self.wired.run("destroy", "--lab", self.lab, **how)  # type: ignore[arg-type]
 
+    def heal(self, daemon: str) -> None:
+        """Start a daemon that was killed, as the message of the failed command says."""
+        if not targets.find(daemon):
+            subprocess.run(HEAL, check=True, capture_output=True)
+
     def look(self) -> Traces:
         """What the host has now, with winlab's own folders."""
         staging = self._folder("WINLAB_CACHE", ".cache/winlab") / "staging"
@@ -63,13 +66,13 @@ class Stage:
         return {
             **traces(),
             **{kind: _names(folder) for kind, folder in folders.items()},
-            "/tmp": frozenset(name for name in _names(Path("/tmp")) if "winlab" in name),
+            "/tmp": _names(Path("/tmp")),
             "machines": frozenset(map(str, targets.find(f"guest {self.lab}"))),
         }
 
     def left(self, before: Traces) -> list[str]:
         """What is there now and was not before, and the other way round."""
-        return left(before, self.look(), self.others)
+        return left(before, self.look(), self.lab)
 
     def secrets(self) -> list[str]:
         """Where secrets of the lab are now and must not be."""
@@ -122,7 +125,7 @@ def calm(stage: Stage) -> Calm:
     made = stage.create()
     if made.code:
         raise LifeError(made.failure)
-    row = Calm(CREATE, stage.made_of, made.seconds, _before(made), _worked(made))
+    row = Calm(CREATE, stage.made_of, made.seconds, _before(made), _worked(made), _begins(made))
     gone = stage.destroy()
     if gone.code:
         raise LifeError(gone.failure)
@@ -139,6 +142,11 @@ def _before(outcome: Outcome) -> float:
 
 def _worked(outcome: Outcome) -> dict[str, float]:
     return {event["step"]: event["seconds"] for event in outcome.of("StepDone")}
+
+
+def _begins(outcome: Outcome) -> dict[str, float]:
+    first = outcome.begun + _before(outcome)
+    return {event["step"]: event["time"] - first for event in outcome.of("StepStarted")}
 
 
 def creation(stage: Stage, life: str, wanted: Iterable[Point] | None = None) -> None:
@@ -184,12 +192,12 @@ class _Creation:
                 stage.say(f"  failed: {outcome.failure}")
                 if failures == TRIES:
                     raise LifeError(outcome.failure)
-            elif outcome.code > 0 or self._target:
+            else:
                 failures = 0
         seen = [line for node in self._watched for line in twice.seen(stage.execute(node))]
         if (gone := stage.destroy()).code:
             raise LifeError(gone.failure)
-        missed = sorted(map(list, self._missing - stage.record.over(self._life, stage.made_of)))
+        missed = sorted(map(list, self._missing))
         whole = Whole(self._life, stage.made_of, self._seconds, self._commands, missed, seen, stage.left(before))
         stage.record.add(whole)
         stage.say(f"  Ready after {self._commands} commands, {self._seconds:.0f} s; left: {whole.left or 'nothing'}")
@@ -197,16 +205,21 @@ class _Creation:
     def _command(self) -> Outcome:
         """One ``create``, with the next kill."""
         stage = self._stage
-        wanted = self._missing - stage.record.over(self._life, stage.made_of) - {kill.point for kill in self._pending}
         number = SIGNALS.get(self._life, signal.SIGKILL)
         outcome = stage.create(
-            wanted=wanted, usual=self._usual, spent=self._spent, number=number, target=self._target, heal=self._heal
+            wanted=self._missing,
+            usual=self._usual,
+            spent=self._spent,
+            number=number,
+            target=self._target,
+            heal=self._heal,
         )
+        self._missing -= {point for point, _ in outcome.fired}
         self._seconds += outcome.seconds
         self._commands += 1
         self._take(outcome)
-        if self._heal and not targets.find(self._target):
-            subprocess.run(self._heal, check=True, capture_output=True)
+        if self._heal:
+            stage.heal(self._target)
         return outcome
 
     def _take(self, outcome: Outcome) -> None:
@@ -247,15 +260,20 @@ class _Creation:
         self._watched |= {node for node in wanted if twice.watch(self._stage.execute(node))}
 
 
-def destruction(stage: Stage, within: float | None = None) -> None:
-    """Kill ``create`` at each point, destroy what there is, compare the host; then kill ``destroy`` itself.
+def abandonment(stage: Stage, within: float) -> None:
+    """Kill ``create`` at its points, destroy what there is, and compare the host with what it was before.
 
-    :param within: only points that come within so many seconds of the first step.
+    :param within: of steps that begin later than so many seconds after the first, only the middle counts: for each
+        point the lab is made anew.
     """
     known = calm(stage)
     usual = {**known.steps, COMMAND: known.before}
-    over = stage.record.over(AFTER, stage.made_of)
-    chosen = [point for point in points(known.steps) if point not in over]
+    over = stage.record.over(ABANDON, stage.made_of)
+    chosen = [
+        point
+        for point in points(known.steps)
+        if point not in over and (point.moment == MIDDLE or known.begins.get(point.step, 0.0) <= within)
+    ]
     stage.destroy()
     before = stage.look()
     for point in chosen:
@@ -266,26 +284,28 @@ def destruction(stage: Stage, within: float | None = None) -> None:
         secrets = stage.secrets()
         gone = stage.destroy()
         kill = Kill(
-            AFTER, stage.made_of, point.step, point.moment, "SIGKILL", at=round(when - outcome.begun, 1),
+            ABANDON, stage.made_of, point.step, point.moment, "SIGKILL", at=round(when - outcome.begun, 1),
             ended=0.0, code=outcome.code, processes=outcome.left, lost=round(gone.seconds, 1), secrets=secrets,
             after="gone" if gone.code == 0 else gone.failure, left=stage.left(before),
         )  # fmt: skip
         if outcome.fired:
             stage.record.add(kill)
-            stage.say(f"  {AFTER}: {point.step}, {point.moment}: {kill.left or 'nothing left'} {kill.processes or ''}")
-        if within is not None and kill.at - known.before > within:
-            break
-    _destroy_killed(stage, before)
+            stage.say(
+                f"  {ABANDON}: {point.step}, {point.moment}: {kill.left or 'nothing left'} {kill.processes or ''}"
+            )
 
 
-def _destroy_killed(stage: Stage, before: Traces) -> None:
+def destruction(stage: Stage) -> None:
     """Kill ``destroy`` at each of its steps, and run it again."""
+    calm(stage)
     every = stage.record.calm(DESTROY, stage.made_of)
     assert every is not None
     wanted = {Point(COMMAND, MIDDLE), *(Point(step, END) for step in every.steps)}
     missing = wanted - stage.record.over(DESTROY, stage.made_of)
     if not missing:
         return
+    stage.destroy()
+    before = stage.look()
     if (made := stage.create()).code:
         raise LifeError(made.failure)
     pending: Kill | None = None

@@ -18,6 +18,7 @@ class Calm:
     :param seconds: how long it took.
     :param steps: the steps that it had to do, and how long each took.
     :param before: how long it took until its first step.
+    :param begins: seconds from then until each step began.
     """
 
     life: str
@@ -25,6 +26,7 @@ class Calm:
     seconds: float
     before: float
     steps: dict[str, float]
+    begins: dict[str, float] = field(default_factory=dict)
     kind: str = "calm"
 
 
@@ -67,11 +69,16 @@ class Kill:
         return Point(self.step, self.moment)
 
     @property
+    def fault(self) -> str:
+        """What did not go as it should; empty if all did."""
+        failed = "" if self.after in ("ready", "killed", "gone") else f"the next command: {self.after}"
+        again = f"done again: {', '.join(self.again)}" if self.again else ""
+        return "; ".join(filter(None, (failed, again, *self.left, *self.processes, *self.secrets)))
+
+    @property
     def is_well(self) -> bool:
         """Whether everything went as it should."""
-        return self.after in ("ready", "killed", "gone") and not (
-            self.again or self.left or self.processes or self.secrets
-        )
+        return not self.fault
 
 
 @dataclass(frozen=True)
@@ -132,8 +139,8 @@ class Record:
         return list(last.values())
 
     def over(self, life: str, spec: str) -> set[Point]:
-        """The points of a life that need no second time."""
-        return {kill.point for kill in self.kills() if (kill.life, kill.spec) == (life, spec)}
+        """The points of a life that need no second time: those with a fault do."""
+        return {kill.point for kill in self.kills() if (kill.life, kill.spec) == (life, spec) and kill.is_well}
 
     def calms(self) -> list[Calm]:
         """The undisturbed commands, the last one for each life."""

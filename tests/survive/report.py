@@ -13,7 +13,7 @@ TITLES = {
     "kill": "SIGKILL of `create`",
     "term": "SIGTERM of `create`",
     "guest": "SIGKILL of the guest's QEMU",
-    "destroy after a kill": "SIGKILL of `create`, then `destroy`",
+    "abandon": "SIGKILL of `create`, then `destroy`",
     "destroy": "SIGKILL of `destroy`, then `destroy`",
 }
 
@@ -46,25 +46,23 @@ def _life(life: str, spec: str, kills: list[Kill], calm: Calm | None, whole: Who
     cells = {(kill.step, kill.moment): _cell(kill) for kill in kills}
     shown = [moment for moment in MOMENTS if any(kill.moment == moment for kill in kills)]
     lines = [f"### {title}: `{spec}`", "", _sum(life, kills, calm, whole), ""]
-    lines += [f"| step | {' | '.join(shown)} | left |", f"| --- |{' --- |' * (len(shown) + 1)}"]
+    lines += [f"| step | {' | '.join(shown)} | faults |", f"| --- |{' --- |' * (len(shown) + 1)}"]
     for step in steps:
         row = [cells.get((step, moment), "") for moment in shown]
-        wrong = [line for kill in kills if kill.step == step for line in (*kill.left, *kill.processes, *kill.secrets)]
-        lines.append(f"| {step} | {' | '.join(row)} | {'; '.join(wrong) or 'nothing'} |")
+        wrong = [f"{kill.moment}: {kill.fault}" for kill in kills if kill.step == step and kill.fault]
+        lines.append(f"| {step} | {' | '.join(row)} | {'; '.join(wrong) or 'none'} |")
     return "\n".join(lines)
 
 
 def _cell(kill: Kill) -> str:
-    """Seconds lost; what was wrong, if anything was."""
-    wrong = "" if kill.after in ("ready", "killed", "gone") else f" ✗ {kill.after[:120]}"
-    wrong += f" again: {', '.join(kill.again)}" if kill.again else ""
-    return f"{kill.lost:.0f} s{wrong}"
+    """Seconds lost; a cross if anything was wrong."""
+    return f"{kill.lost:.0f} s{'' if kill.is_well else ' ✗'}"
 
 
 def _sum(life: str, kills: list[Kill], calm: Calm | None, whole: Whole | None) -> str:
     bad = sum(not kill.is_well for kill in kills)
     text = f"{len(kills)} kills, {bad or 'none'} with a fault."
-    if calm is not None and life not in ("destroy", "destroy after a kill"):
+    if calm is not None and life not in ("destroy", "abandon"):
         worst = max(kills, key=lambda kill: kill.lost)
         mean = sum(kill.lost for kill in kills) / len(kills)
         text += (

@@ -7,9 +7,12 @@ from pathlib import Path
 # The program, and words of its command line that tell it from others of the same name
 DAEMONS = {
     "libvirtd": ("libvirtd", ""),
-    "ovsdb-server": ("ovsdb-server", "ovnnb_db"),
+    "ovsdb-server": ("ovsdb-server", "conf.db"),  # Open vSwitch's own
+    "ovsdb-server-nb": ("ovsdb-server", "ovnnb_db"),  # OVN's two
+    "ovsdb-server-sb": ("ovsdb-server", "ovnsb_db"),
     "ovn-northd": ("ovn-northd", ""),
     "ovs-vswitchd": ("ovs-vswitchd", ""),
+    "ovn-controller": ("ovn-controller", ""),
 }
 
 

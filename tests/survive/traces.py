@@ -15,6 +15,7 @@ TABLES = (
     "Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Policy",
     "Logical_Router_Static_Route", "NAT", "Load_Balancer", "DHCP_Options", "DNS", "Gateway_Chassis",
 )  # fmt: skip
+NAMELESS = ("links", "ports", "addresses", "mounts", "firewall", "/tmp")  # what does not say whose it is
 Traces = dict[str, frozenset[str]]
 
 
@@ -54,20 +55,28 @@ def _rows(table: str) -> list[str]:
     return [f"{table} {uuid[1]} {json.dumps(ids[1])}" for uuid, ids in told["data"]]
 
 
-def left(before: Traces, after: Traces, others: Collection[str] = ()) -> list[str]:
+def left(before: Traces, after: Traces, lab: str) -> list[str]:
     """What differs, a line each: ``+`` is there now and was not before, ``-`` is gone.
 
-    :param others: labs that people change meanwhile; what names one of them does not count, nor do the network
-        interfaces of their machines.
+    What names another lab does not count: people may change theirs meanwhile. While there are any, what does not say
+    whose it is (:data:`NAMELESS`) does not count, either.
     """
+    others = (_labs(before) | _labs(after)) - {lab}
     lines = []
     for kind in before:
         for sign, rows in (("+", after[kind] - before[kind]), ("-", before[kind] - after[kind])):
-            lines += [f"{sign} {kind}: {row}" for row in sorted(rows) if not _is_of(row, others)]
+            lines += [f"{sign} {kind}: {row}" for row in sorted(rows) if not _is_of(kind, row, others)]
     return lines
 
 
-def _is_of(row: str, others: Collection[str]) -> bool:
-    return any(re.search(rf'(^|winlab-|"){re.escape(lab)}([-."]|$)', row) for lab in others) or (
-        bool(others) and re.match(r"(vnet|tap|veth|wl-|patch-)", row) is not None
-    )
+def _labs(now: Traces) -> set[str]:
+    """All labs, except those in which golden images are made: a lab brings these with it."""
+    labs = {match[1] for row in now.get("rows", ()) if (match := re.search(r'\["winlab", "([^"]+)"\]', row))}
+    labs |= {row.split(".")[0] for row in now.get("volumes", ()) if row.count(".") >= 2}
+    return {name for name in labs if not name.startswith("golden-")}
+
+
+def _is_of(kind: str, row: str, others: Collection[str]) -> bool:
+    if others and (kind in NAMELESS or row.endswith(" []")):
+        return True
+    return any(re.search(rf'(^|winlab-|"){re.escape(other)}([-."]|$)', row) for other in others)

@@ -35,6 +35,11 @@ def test_what_was_seen_needs_no_second_time(record: Record) -> None:
     assert again.over("kill", "--spec 3-0-1") == set()
 
 
+def test_what_had_a_fault_is_played_again(record: Record) -> None:
+    record.add(replace(KILL, left=["+ volumes: x"]))
+    assert record.over("kill", "--spec 1-0-1") == set()
+
+
 def test_a_half_line_counts_for_nothing(record: Record) -> None:
     record.add(KILL)
     with record.path.open("a") as file:
@@ -74,9 +79,9 @@ def test_the_table_has_what_was_lost_and_what_went_wrong(record: Record) -> None
     assert "### SIGKILL of `create`: `--spec 1-0-1`" in table
     assert "2 kills, 1 with a fault." in table
     assert "15 s on average (1.07 ×), 25 s at most (1.12 ×: boot n, beginning)" in table
-    assert "| step | beginning | end | left |" in table
-    assert "| network |  | 5 s | nothing |" in table
-    assert "| boot n | 25 s again: network |  | 12 qemu-img |" in table
+    assert "| step | beginning | end | faults |" in table
+    assert "| network |  | 5 s | none |" in table
+    assert "| boot n | 25 s ✗ |  | beginning: done again: network; 12 qemu-img |" in table
     assert "Run twice at once in a node: nothing." in table
 
 

@@ -32,7 +32,14 @@ def proc(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("target", "pids"),
-    [("ovsdb-server", [12]), ("libvirtd", [14]), ("ovn-northd", []), ("guest survive", [16]), ("guest survive2", [17])],
+    [
+        ("ovsdb-server-nb", [12]),
+        ("ovsdb-server", []),
+        ("libvirtd", [14]),
+        ("ovn-northd", []),
+        ("guest survive", [16]),
+        ("guest survive2", [17]),
+    ],
 )
 def test_only_what_is_meant_is_killed(proc: Path, target: str, pids: list[int]) -> None:
     assert targets.find(target, proc) == pids
@@ -44,30 +51,38 @@ def test_what_a_command_started_is_known_by_its_mark(proc: Path) -> None:
     assert targets.marked("m-2", proc) == []
 
 
-BEFORE = {"volumes": frozenset({"a.n.disk.qcow2"}), "links": frozenset({"br-winlab"}), "rows": frozenset[str]()}
+ROW = 'NAT 12 [["winlab", "{}"], ["winlab-plan", "1"]]'
+QUIET = {kind: frozenset[str]() for kind in ("volumes", "links", "rows", "domains", "/tmp")}
+BUSY = {**QUIET, "rows": frozenset({ROW.format("field")})}
 
 
 def test_what_differs_is_named() -> None:
-    after = {**BEFORE, "volumes": frozenset({"b.n.disk.qcow2"})}
-    assert left(BEFORE, after) == ["+ volumes: b.n.disk.qcow2", "- volumes: a.n.disk.qcow2"]
-    assert left(BEFORE, BEFORE) == []
+    before, after = ({**QUIET, "volumes": frozenset({name})} for name in ("survive.n.disk", "survive.n.seed"))
+    assert left(before, after, "survive") == ["+ volumes: survive.n.seed", "- volumes: survive.n.disk"]
+    assert left(before, before, "survive") == []
 
 
 @pytest.mark.parametrize(
     ("kind", "row", "counts"),
     [
         ("volumes", "field.node-1.disk.qcow2", False),
-        ("volumes", "field2.node-1.disk.qcow2", True),
-        ("rows", 'NAT 12 [["winlab", "field"]]', False),
-        ("rows", 'NAT 12 [["winlab", "survive"]]', True),
+        ("volumes", "survive.node-1.disk.qcow2", True),
+        ("volumes", "golden-1a2b.machine.disk.qcow2", True),  # the lab's own golden image is made in it
+        ("domains", "winlab-field-node-1", False),
+        ("domains", "winlab-survive-node-1", True),
+        ("rows", ROW.format("survive"), True),
+        ("rows", "DNS 13 []", False),
         ("links", "vnet7", False),
-        ("links", "winlab-field-x", False),
+        ("/tmp", "tmpabc", False),
     ],
 )
 def test_what_others_do_meanwhile_does_not_count(kind: str, row: str, counts: bool) -> None:
-    after = {**BEFORE, kind: BEFORE[kind] | {row}}
-    assert bool(left(BEFORE, after, ["field"])) is counts
-    assert left(BEFORE, after)  # it does if there are no others
+    assert bool(left(BUSY, {**BUSY, kind: BUSY[kind] | {row}}, "survive")) is counts
+
+
+@pytest.mark.parametrize(("kind", "row"), [("links", "vnet7"), ("/tmp", "tmpabc"), ("rows", "DNS 13 []")])
+def test_everything_counts_on_a_quiet_host(kind: str, row: str) -> None:
+    assert left(QUIET, {**QUIET, kind: frozenset({row})}, "survive") == [f"+ {kind}: {row}"]
 
 
 def test_a_seed_chooses_the_same_points_again() -> None:
