@@ -3,6 +3,7 @@
 # make check             formatting, linting, types, and import layers
 # make test-unit         a minute; no root, no network
 # make test-integration  real libvirt, OVN and guests; needs root
+# make survive           winlab, the host's daemons and guests killed at every step (docs/survive.md); takes hours
 # make setup             the virtual environment and the host's services alone
 # make clean             labs, host services and the virtual environment go; packages and cached images stay
 # make help              this list
@@ -16,10 +17,12 @@ WINLAB := $(CURDIR)/$(BIN)/winlab
 AS_MEMBER := $(shell [ "$$(id -u)" = 0 ] || id -nG | grep -qw libvirt || echo sg libvirt -c)
 SPEC ?= 1-1-1
 UNTIL ?= cluster
+SURVIVE ?= --spec 1-1-1 --rehearse
+LIVES ?= all
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-unit test-integration check setup clean
+.PHONY: help lab test test-unit test-integration check survive setup clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +51,9 @@ test-integration: $(VENV)/.installed
 	$(SUDO) env CI="$(CI)" $(BIN)/pytest --durations=25 tests/integration
 
 test: check test-unit test-integration
+
+survive: setup
+	$(SUDO) env PYTHONPATH=tests $(BIN)/python -m survive --lives "$(LIVES)" --spec "$(SURVIVE)" --table docs/survive.md
 
 clean:
 	-[ ! -x "$(WINLAB)" ] || $(SUDO) "$(WINLAB)" host teardown --force

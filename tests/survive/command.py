@@ -111,7 +111,11 @@ class Wired:
                 start_new_session=True,
                 env={**os.environ, **_paths(), "TMPDIR": str(temporary), "SURVIVE_MARK": mark, **self.env},
             )
-            events, seconds = self._follow(process, armed, heal)
+            try:
+                events, seconds = self._follow(process, armed, heal)
+            finally:
+                if process.poll() is None:  # Ctrl-C ends the harness, and the command has a session of its own
+                    process.kill()
             errors.seek(0)
             said = errors.read()
         rows = fired.read_text().splitlines() if fired.exists() else []
