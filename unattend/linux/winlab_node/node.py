@@ -55,7 +55,7 @@ def is_pushed(program: Path) -> bool:
 
 
 def say(text: str) -> None:
-    """Tell winlab what is going on. It may have been killed: the work goes on, and the next winlab waits for its end."""
+    """Tell winlab what is going on. If it was killed, the work goes on, and the next winlab waits for its end."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
