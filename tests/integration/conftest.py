@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import subprocess  # noqa: TID251 - makes a user, removes the golden image's volume
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ import pytest
 from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, Winlab, stand_in_medium, text, traces
 from survive import sample
 from survive.command import Wired
+from survive.moments import BEGINNING, MIDDLE, Point
 
 from winlab.design.catalog import recipes
 from winlab.events import Quiet
@@ -175,9 +177,11 @@ def labs(
             rehearsal = pool.submit(empty, "create", *spec, "--lab", LAB_A, *offline)
             _wait_for_base("debian-13", rehearsal)
             create_b = ("create", *SPEC_B, "--lab", LAB_B)
-            killed_b = sample.play(wired, seed, sample.choose(seed, BEFORE_START, 2), *create_b)
+            early, starting = sample.choose(seed, BEFORE_START, 2), Point("start controller-1", BEGINNING)
+            killed_b = sample.play(wired, early, starting, signal.SIGKILL, *create_b)
             interrupted = member.interrupted("start controller-1", *create_b)
-            killed_b += sample.play(wired, seed, sample.choose(seed, ["boot controller-1"], 1), *create_b)
+            (booting,) = sample.choose(seed, ["boot controller-1"], 1, (BEGINNING, MIDDLE))
+            killed_b += sample.play(wired, [], booting, sample.signal_of(seed), *create_b)
             printed_b = member.ok(*create_b)
             printed_a = text(rehearsal.result())
             said_a = rehearsal.result().stderr

@@ -191,7 +191,9 @@ def test_an_interrupted_create_is_carried_on(labs: Labs, member: Winlab) -> None
     state = Path(member.env["WINLAB_STATE"]) / "labs" / LAB_B
     starts = [json.loads(line) for line in (state / "journal.jsonl").read_text().splitlines()]
     kinds = [event["event"] for event in starts if event.get("step") == "start controller-1"]
-    assert kinds[:3] == ["StepStarted", "StepDone", "StepSkipped"]
+    done = kinds.index("StepDone")
+    assert set(kinds[:done]) == {"StepStarted"}  # once more than it was killed there
+    assert set(kinds[done + 1 :]) == {"StepSkipped"}
 
 
 def test_member_without_root_has_a_lab(labs: Labs, member: Winlab) -> None:

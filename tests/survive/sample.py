@@ -21,10 +21,17 @@ def seed() -> str:
     return os.environ.get(VARIABLE) or datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
-def choose(seed: str, steps: Iterable[str], number: int) -> list[Point]:
+def choose(
+    seed: str, steps: Iterable[str], number: int, moments: tuple[str, ...] = (BEGINNING, MIDDLE, END)
+) -> list[Point]:
     """So many points of the steps with these titles."""
-    every = [Point(step, moment) for step in steps for moment in (BEGINNING, MIDDLE, END)]
+    every = [Point(step, moment) for step in steps for moment in moments]
     return sorted(random.Random(seed).sample(every, number))
+
+
+def signal_of(seed: str) -> signal.Signals:
+    """SIGKILL or SIGTERM."""
+    return random.Random(f"signal {seed}").choice((signal.SIGKILL, signal.SIGTERM))
 
 
 @dataclass(frozen=True)
@@ -42,15 +49,16 @@ class Sampled:
         return f"{self.number.name} at {step}, {moment}: exit code {self.outcome.code}, left {self.outcome.left}"
 
 
-def play(wired: Wired, seed: str, wanted: Iterable[Point], *command: str) -> list[Sampled]:
-    """Run the command again and again, killed at one point each time, until all points came.
+def play(wired: Wired, wanted: Iterable[Point], last: Point, number: signal.Signals, *command: str) -> list[Sampled]:
+    """Run the command again and again, killed at one point each time, until *last* came.
 
-    It ends, too, when a command ends by itself: a point is missing then, for its step was done already.
+    Steps run at the same time: the kill at one point may come when another's step has just done its work and not told.
+    That point does not come any more.
+
+    :param last: a point that comes in any case.
     """
-    left, played = set(wanted), list[Sampled]()
-    chance = random.Random(f"signals {seed}")
-    while left and len(played) < MOST:
-        number = chance.choice((signal.SIGKILL, signal.SIGTERM))
+    left, played = {*wanted, last}, list[Sampled]()
+    while last in left and len(played) < MOST:
         outcome = wired.run(*command, wanted=left, number=number)
         if not outcome.fired:
             break
