@@ -6,6 +6,7 @@
 # make test-fuzz         spoilt inputs for every parser, another sample each day (FUZZ_SEED=... repeats one)
 # make fuzz              the same for ten minutes (FUZZ_SECONDS=..., SEED=..., PARSER=..., REPLAY=file)
 # make test-integration  real libvirt, OVN and guests; needs root
+# make survive           winlab, the host's daemons and guests killed at every step (docs/survive.md); takes hours
 # make setup             the virtual environment and the host's services alone
 # make clean             labs, host services and the virtual environment go; packages and cached images stay
 # make help              this list
@@ -20,10 +21,13 @@ AS_MEMBER := $(shell [ "$$(id -u)" = 0 ] || id -nG | grep -qw libvirt || echo sg
 SPEC ?= 1-1-1
 UNTIL ?= cluster
 FUZZ_SECONDS ?= 600
+SURVIVE ?= --spec 1-1-1 --rehearse
+LIVES ?= all
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-unit test-fuzz fuzz test-powershell test-integration check setup clean
+.PHONY: help lab test test-unit test-fuzz fuzz survive test-powershell test-integration check setup clean
+
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +65,9 @@ test-integration: $(VENV)/.installed
 	$(SUDO) env CI="$(CI)" $(BIN)/pytest --durations=25 tests/integration
 
 test: check test-unit test-fuzz test-powershell test-integration
+
+survive: setup
+	$(SUDO) env PYTHONPATH=tests $(BIN)/python -m survive --lives "$(LIVES)" --spec "$(SURVIVE)" --table docs/survive.md
 
 clean:
 	-[ ! -x "$(WINLAB)" ] || $(SUDO) "$(WINLAB)" host teardown --force

@@ -7,14 +7,18 @@ that can be pasted into a shell.
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import select
 import selectors
 import shlex
 import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -28,6 +32,7 @@ MOST = 256 << 20  # bytes that a watched command may print
 ERRORS = 1 << 20  # bytes that it may print as errors
 LOOK = 0.25  # seconds between two looks whether it should end
 BLOCK = 1 << 16
+KEPT = 200  # lines of a long command's output that an error may show
 
 
 @dataclass(frozen=True)
@@ -105,33 +110,17 @@ def run(
     cwd: Path | None = None,
     cure: str = "",
 ) -> Result:
-    """Run a command to its end and return its result.
+    """Run a command to its end and return its result; it is ended when the work is asked to stop.
 
     :param check: raise :class:`CommandError` if the exit code is not 0.
     :param timeout: seconds after which the command is killed.
     :param env: variables added to this process's own.
     :raises HostError: the program is not installed, or took longer than *timeout* (:class:`OverdueError`).
+    :raises Stopped: the work was asked to stop.
     """
-    words = _resolve(args, cure)
-    begun = time.monotonic()
-    try:
-        done = subprocess.run(
-            words,
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            env=_environment(env),
-            cwd=cwd,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise OverdueError(
-            f"'{shlex.join(words)}' did not end within {timeout:.0f} s.", cure=cure, causes=[error]
-        ) from error
-    result = Result(tuple(words), done.returncode, done.stdout, done.stderr, time.monotonic() - begun)
+    words, begun = _resolve(args, cure), time.monotonic()
+    code, out, err, _ = _watch(words, (stdin or "").encode(), timeout, env, sys.maxsize, cwd=cwd, cure=cure)
+    result = Result(tuple(words), code, _text(out), _text(err), _since(begun))
     if check and result.returncode != 0:
         raise CommandError(result, cure)
     return result
@@ -159,7 +148,7 @@ def watched(
     code, out, err, flooded = _watch(words, (stdin or "").encode(), timeout, env, most)
     if flooded:
         raise FloodError(f"'{shlex.join(words)[:LONG]}' printed more than {most >> 20} MiB.", why="It was ended.")
-    result = Result(tuple(words), code, out.decode(errors="replace"), err.decode(errors="replace"), _since(begun))
+    result = Result(tuple(words), code, _text(out), _text(err), _since(begun))
     if code != 0:
         raise CommandError(result)
     return result
@@ -177,7 +166,14 @@ def head(args: Sequence[str | Path], most: int, timeout: float) -> bytes | None:
 
 
 def _watch(
-    words: list[str], stdin: bytes, timeout: float | None, env: Mapping[str, str] | None, most: int
+    words: list[str],
+    stdin: bytes,
+    timeout: float | None,
+    env: Mapping[str, str] | None,
+    most: int,
+    *,
+    cwd: Path | None = None,
+    cure: str = "",
 ) -> tuple[int, bytes, bytes, bool]:
     """The exit code of a command, the beginning of both streams, and whether it was ended since it printed too much."""
     patience, begun = stopping.Patience(), time.monotonic()
@@ -185,20 +181,15 @@ def _watch(
     def check() -> None:
         patience.check()
         if timeout is not None and _since(begun) > timeout:
-            raise OverdueError(f"'{shlex.join(words)[:LONG]}' did not end within {timeout:.0f} s.")
+            raise OverdueError(f"'{shlex.join(words)[:LONG]}' did not end within {timeout:.0f} s.", cure=cure)
 
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment(env)
-    ) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(env), cwd=cwd) as process:
         try:
             out, err = _talk(process, stdin, most, check)
             if flooded := len(out) > most:
                 process.kill()
-            while True:
-                try:
-                    return process.wait(LOOK), bytes(out[:most]), bytes(err), flooded
-                except subprocess.TimeoutExpired:
-                    check()
+            return _await(process, check), bytes(out[:most]), bytes(err), flooded
         except BaseException:
             process.kill()
             raise
@@ -241,6 +232,10 @@ def _give(handle: int, rest: memoryview) -> memoryview:
         return rest[:0]
 
 
+def _text(output: bytes) -> str:
+    return output.decode(errors="replace").replace("\r\n", "\n")
+
+
 def _since(begun: float) -> float:
     return time.monotonic() - begun
 
@@ -255,33 +250,74 @@ def stream(
 ) -> Result:
     """Run a long command and pass each line of its output (both streams) to *on_line* as it comes.
 
-    The command is ended if *on_line* raises or the user interrupts.
+    The command is asked to end, and may clean up, if *on_line* raises, the user interrupts, or the work is asked to
+    stop; also if it prints nothing for long.
+
+    :raises CommandError: its exit code is not 0.
+    :raises HostError: the program is not installed.
+    :raises Stopped: the work was asked to stop.
     """
-    words = _resolve(args, cure)
-    begun = time.monotonic()
-    kept: list[str] = []
+    words, begun = _resolve(args, cure), time.monotonic()
+    kept: deque[str] = deque(maxlen=KEPT)
+    patience = stopping.Patience()
     with subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
         env=_environment(env),
         cwd=cwd,
     ) as process:
-        assert process.stdout is not None
         try:
-            for line in process.stdout:
-                kept = [*kept[-199:], line.rstrip("\n")]
-                on_line(kept[-1])
+            for line in _lines(process, patience.check):
+                kept.append(line)
+                on_line(line)
+            code = _await(process, patience.check)
         except BaseException:
-            process.terminate()
+            _end(process)
             raise
-    result = Result(tuple(words), process.returncode, "\n".join(kept), "", time.monotonic() - begun)
+    result = Result(tuple(words), code, "\n".join(kept), "", _since(begun))
     if result.returncode != 0:
         raise CommandError(result, cure)
     return result
+
+
+def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Iterator[str]:
+    """The lines that a process prints, without their ends. A progress bar's carriage return ends one, too."""
+    assert process.stdout is not None
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
+    rest = ""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            check()
+            if not selector.select(LOOK):
+                continue
+            piece = os.read(process.stdout.fileno(), BLOCK)
+            *whole, rest = (rest + decoder.decode(piece, final=not piece)).split("\n")
+            yield from whole
+            if not piece:
+                break
+    if rest:
+        yield rest
+
+
+def _await(process: subprocess.Popen[bytes], check: Callable[[], None]) -> int:
+    """The exit code of a process."""
+    while True:
+        try:
+            return process.wait(LOOK)
+        except subprocess.TimeoutExpired:
+            check()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, which has a few seconds to clean up."""
+    process.terminate()
+    try:
+        process.wait(stopping.CLEAN_UP)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import subprocess  # noqa: TID251 - makes a user, removes the golden image's volume
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,9 @@ import pycdlib
 import pytest
 from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, Winlab, stand_in_medium, text, traces
 from secrets_scan import Watch
+from survive import sample
+from survive.command import Wired
+from survive.moments import BEGINNING, MIDDLE, Point
 
 from winlab.design.catalog import recipes
 from winlab.events import Quiet
@@ -31,6 +35,16 @@ SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab wri
 SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
 POOL = Path("/var/lib/winlab/pool")
 MEMBER = "winlab-it"  # a user of the tests' own
+BEFORE_START = (
+    "credentials",
+    "network",
+    "disk controller-1",
+    "seed controller-1",
+)  # the steps before the machine's start
+
+
+def pytest_report_header() -> str:
+    return f"kills sampled by {sample.VARIABLE}={sample.seed()}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -151,7 +165,8 @@ def bundle(winlab: Winlab, golden: Golden, tmp_path_factory: pytest.TempPathFact
 def labs(
     winlab: Winlab, member: Winlab, golden: Golden, bundle: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Labs]:
-    """Two labs with the same inner addresses, up and answering."""
+    """Two labs with the same inner addresses, up and answering. The second one's create is killed at sampled points."""
+    seed, wired = sample.seed(), Wired(Path(member.env["HOME"]) / "survive", member.env, member.prefix)
     for user, lab in ((winlab, LAB_A), (member, LAB_B)):
         user.ok("destroy", "--lab", lab)
     before = traces()
@@ -163,13 +178,18 @@ def labs(
             offline = ("--bundle", str(bundle), "--bundle-digest", digest)
             rehearsal = pool.submit(empty, "create", *spec, "--lab", LAB_A, *offline)
             _wait_for_base("debian-13", rehearsal)
-            other = pool.submit(member.interrupted, "start controller-1", "create", *SPEC_B, "--lab", LAB_B)
-            interrupted = other.result()
-            printed_b = member.ok("create", *SPEC_B, "--lab", LAB_B)
+            create_b = ("create", *SPEC_B, "--lab", LAB_B)
+            early, starting = sample.choose(seed, BEFORE_START, 2), Point("start controller-1", BEGINNING)
+            killed_b = sample.play(wired, early, starting, signal.SIGKILL, *create_b)
+            interrupted = member.interrupted("start controller-1", *create_b)
+            (booting,) = sample.choose(seed, ["boot controller-1"], 1, (BEGINNING, MIDDLE))
+            killed_b += sample.play(wired, [], booting, sample.signal_of(seed), *create_b)
+            printed_b = member.ok(*create_b)
             printed_a = text(rehearsal.result())
             said_a = rehearsal.result().stderr
         a, b, seen = _on(winlab, LAB_A), _on(member, LAB_B), frozenset(watch.seen)
-        yield Labs(a, b, printed_a, said_a, printed_b, interrupted, before, spec, seen)
+        yield Labs(a, b, printed_a, said_a, printed_b, interrupted, before, spec, seen, killed_b)
+
     finally:
         for user, lab in ((winlab, LAB_A), (member, LAB_B)):
             user("destroy", "--lab", lab)

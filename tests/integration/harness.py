@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from survive.sample import Sampled
+from survive.traces import Traces as Traces
+from survive.traces import traces as traces
+
 from winlab.design.catalog import recipes
 from winlab.supply.images import cache
 
@@ -72,41 +76,6 @@ class Winlab:
 
 
 @dataclass(frozen=True)
-class Traces:
-    """What the host has that a lab could leave behind."""
-
-    domains: frozenset[str]
-    volumes: frozenset[str]
-    nvram: frozenset[str]
-    links: frozenset[str]
-    rows: frozenset[str]
-    routes: str
-
-
-def traces() -> Traces:
-    def lines(*command: str) -> frozenset[str]:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return frozenset(line.strip() for line in done.stdout.splitlines() if line.strip())
-
-    nvram = Path("/var/lib/libvirt/qemu/nvram")
-    return Traces(
-        domains=lines("virsh", "-c", "qemu:///system", "list", "--all", "--name"),
-        # images stay: they are the cache that makes the next lab quick
-        volumes=frozenset(p.name for p in Path("/var/lib/winlab/pool").iterdir() if not p.name.startswith("base-")),
-        nvram=frozenset(p.name for p in nvram.iterdir()) if nvram.is_dir() else frozenset(),
-        links=frozenset(path.name for path in Path("/sys/class/net").iterdir()),
-        rows=lines("ovn-nbctl", "--db=unix:/run/winlab/ovnnb.sock", "--bare", "--columns=_uuid", "find", "NAT")
-        | lines("ovn-nbctl", "--db=unix:/run/winlab/ovnnb.sock", "--bare", "--columns=name", "list", "Logical_Switch")
-        | lines(
-            "ovn-nbctl", "--db=unix:/run/winlab/ovnnb.sock", "--bare", "--columns=name", "list", "Logical_Switch_Port"
-        )
-        | lines("ovn-nbctl", "--db=unix:/run/winlab/ovnnb.sock", "--bare", "--columns=_uuid", "list", "DHCP_Options")
-        | lines("ovn-nbctl", "--db=unix:/run/winlab/ovnnb.sock", "--bare", "--columns=_uuid", "list", "DNS"),
-        routes=subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout,
-    )
-
-
-@dataclass(frozen=True)
 class Golden:
     """A golden image as the command tells it, the flags that mean it, and the file that came into it."""
 
@@ -128,6 +97,7 @@ class Labs:
     before: Traces
     spec_a: tuple[str, ...]  # what the first lab was made with
     seen: frozenset[bytes]  # arguments and environments of processes while they were made
+    killed_b: list[Sampled]  # the creates of the second lab that were killed
 
 
 def text(done: subprocess.CompletedProcess[str]) -> str:

@@ -193,7 +193,9 @@ def test_an_interrupted_create_is_carried_on(labs: Labs, member: Winlab) -> None
     starts = [json.loads(line) for line in (state / "journal.jsonl").read_text().splitlines()]
     kinds = [event["event"] for event in starts if event.get("step") == "start controller-1"]
     ends = [kind for kind in kinds if kind not in ("StepChecking", "StepProgress")]
-    assert ends == ["StepStarted", "StepDone", "StepSkipped"]
+    done = ends.index("StepDone")
+    assert set(ends[:done]) == {"StepStarted"}  # once more than it was killed there
+    assert set(ends[done + 1 :]) == {"StepSkipped"}
 
 
 def test_member_without_root_has_a_lab(labs: Labs, member: Winlab) -> None:

@@ -18,11 +18,11 @@ from winlab import run, stopping
 def test_programs_find_what_winlab_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
 
-    def remember(words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    def remember(words: list[str], **options: Any) -> Process:
         seen.update(options["env"], words=words)
-        return subprocess.CompletedProcess(words, 0, "", "")
+        return Process(echo)
 
-    monkeypatch.setattr(subprocess, "run", remember)
+    monkeypatch.setattr(subprocess, "Popen", remember)
     monkeypatch.setattr(run.shutil, "which", lambda program, path: f"{path.split(':')[-1]}/{program}")
     monkeypatch.setenv("PATH", "/home/me/bin")
     run.run(["mke2fs"], env={"TMPDIR": "/work"})
@@ -39,7 +39,7 @@ class Process:
     def __init__(self, play: Callable[[Process], None]) -> None:
         self.stdin, self.stdout, self.stderr = (self._pipe(end) for end in (1, 0, 0))
         self.ended = threading.Event()
-        self.killed = False
+        self.killed = self.asked = self.stubborn = False
         self.heard = b""
         self.code = 0
         self._play = play
@@ -72,6 +72,11 @@ class Process:
     def kill(self) -> None:
         self.killed = True
         self.ended.set()
+
+    def terminate(self) -> None:
+        self.asked = True
+        if not self.stubborn:
+            self.kill()
 
 
 Started = Callable[[Callable[[Process], None]], list[Process]]
@@ -149,3 +154,73 @@ def test_an_interrupt_ends_kubectl_within_seconds(starts: Started) -> None:
         run.watched(["kubectl", "get", "nodes"], timeout=60)
     assert made[0].killed
     assert time.monotonic() - begun < 5
+
+
+def test_an_interrupt_ends_any_program_within_seconds(starts: Started) -> None:
+    """SIGTERM reaches winlab alone; Ctrl-C in a terminal reaches the program, too."""
+    made, stop, begun = starts(hang), threading.Event(), time.monotonic()
+    threading.Timer(0.1, stop.set).start()
+    with stopping.by(stop), pytest.raises(stopping.Stopped):
+        run.run(["qemu-img", "convert"])
+    assert made[0].killed
+    assert time.monotonic() - begun < 5
+
+
+def test_an_interrupt_ends_a_silent_build_and_lets_it_clean_up(starts: Started) -> None:
+    made, stop = starts(hang), threading.Event()
+    threading.Timer(0.1, stop.set).start()
+    with stopping.by(stop), pytest.raises(stopping.Stopped):
+        run.stream(["go", "build"], lambda _: None)
+    assert made[0].asked
+
+
+def test_a_build_that_does_not_want_to_end_is_ended(starts: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stubborn(process: Process) -> None:
+        process.stubborn = True
+        hang(process)
+
+    made, stop = starts(stubborn), threading.Event()
+    monkeypatch.setattr(stopping, "CLEAN_UP", 0.2)
+    threading.Timer(0.1, stop.set).start()
+    with stopping.by(stop), pytest.raises(stopping.Stopped):
+        run.stream(["go", "build"], lambda _: None)
+    assert made[0].killed
+
+
+def test_lines_come_as_they_are_printed(starts: Started) -> None:
+    def build(process: Process) -> None:
+        for piece in (b"one\ntw", b"o\r", b"\nthree \xc3", b"\xa4\r50 %\n", b"four"):
+            process.inside[1].write(piece)
+            time.sleep(0.01)
+
+    starts(build)
+    heard: list[str] = []
+    assert run.stream(["go", "build"], heard.append).stdout == "one\ntwo\nthree ä\n50 %\nfour"
+    assert heard == ["one", "two", "three ä", "50 %", "four"]
+
+
+def test_a_long_command_that_fails_shows_its_last_lines(starts: Started) -> None:
+    def fail(process: Process) -> None:
+        process.inside[1].write(b"no space\n")
+        process.code = 2
+
+    starts(fail)
+    with pytest.raises(run.CommandError, match="exit code 2") as caught:
+        run.stream(["go", "build"], lambda _: None)
+    assert caught.value.why == "no space"
+
+
+def test_a_program_hears_nothing_and_tells_all(starts: Started) -> None:
+    def talk(process: Process) -> None:
+        assert process.inside[0].read() == b""
+        process.inside[1].write(b"one\r\ntwo\n")
+        process.inside[2].write(b"hm")
+        process.code = 1
+
+    starts(talk)
+    done = run.run(["virsh", "list"], check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "one\ntwo\n", "hm")
+    starts(hang)
+    with pytest.raises(run.OverdueError, match="did not end within") as caught:
+        run.run(["virsh", "uri"], timeout=0.1, cure="Start libvirt.")
+    assert caught.value.cure == "Start libvirt."

@@ -12,6 +12,7 @@ import runpy
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -403,6 +404,34 @@ def test_a_settled_status_is_that_after_the_change(guest: Guest, monkeypatch: py
     earlier.__enter__()
     assert guest.do("status", {})["started"]
     assert not guest.do("status", {"settled": True})["started"]
+
+
+@contextmanager
+def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The standard output of a script whose winlab was killed: a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    pipe = os.fdopen(writer, "w")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", pipe)
+        yield
+    with suppress(BrokenPipeError):  # what was not written yet
+        pipe.close()
+
+
+def test_what_was_begun_ends_well_though_nobody_listens(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubeadm's init takes minutes; otherwise it would end with its first line after the kill, to be done once more."""
+    guest.burn(PROGRAMS, {})
+    with nobody_listens(monkeypatch):
+        guest.do("prepare", SETTINGS)
+        assert program.main(["status"], "", guest.node()) == 0
+    assert guest.do("status", {})["prepared"]
+
+
+def test_what_waits_does_not_wait_for_ever_though_nobody_listens(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has begun nothing, and a third winlab would have to wait for it."""
+    with alone.alone(guest.node(), "prepare"), nobody_listens(monkeypatch):
+        assert program.main(["run-kubeadm"], "", guest.node()) == 1
 
 
 def test_push_and_back(guest: Guest) -> None:

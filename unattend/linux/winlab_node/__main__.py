@@ -7,7 +7,7 @@ import json
 import sys
 from importlib import import_module
 
-from winlab_node.node import Node, NodeError
+from winlab_node.node import Node, NodeError, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def main(arguments: list[str], text: str, node: Node) -> int:
     except (NodeError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(json.dumps(result), flush=True)
+    say(json.dumps(result))
     return 0
 
 

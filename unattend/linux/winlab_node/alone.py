@@ -7,7 +7,7 @@ import fcntl
 import os
 import time
 
-from winlab_node.node import Node, say
+from winlab_node.node import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def alone(node: Node, verb: str) -> Iterator[None]:
                 break
             except BlockingIOError:
                 file.seek(0)
-                say(f"winlab: waiting for {file.read() or 'another verb'}, which an earlier winlab started here")
+                earlier = file.read() or "another verb"
+                # not by say(): whoever waits ends here if nobody listens any more
+                print(f"winlab: waiting for {earlier}, which an earlier winlab started here", flush=True)
                 time.sleep(LOOK)
         file.truncate(0)
         file.write(f"'{verb}' (process {os.getpid()})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from winlab_node.node import PROGRAMS, Node, NodeError
+from winlab_node.node import PROGRAMS, Node, NodeError, say
 from winlab_node.state import KUBELET_CONF
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ def run_kubeadm(node: Node, settings: Settings) -> Settings:
 
             def heard(line: str) -> None:
                 hidden = SECRET.sub("<secret>", line)
-                print(line if open_talk else hidden, flush=True)
+                say(line if open_talk else hidden)
                 print(hidden, file=file, flush=True)
                 last[:] = [*last[-11:], hidden]
 

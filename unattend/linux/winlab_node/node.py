@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import subprocess  # noqa: TID251 - this runs in guests, where there is no winlab
+import sys
 from pathlib import Path
 
 TYPE_CHECKING = False  # instead of typing's, which is slow to load on an emulated CPU
@@ -54,8 +55,11 @@ def is_pushed(program: Path) -> bool:
 
 
 def say(text: str) -> None:
-    """Tell winlab what is going on."""
-    print(text, flush=True)
+    """Tell winlab what is going on. If it was killed, the work goes on, and the next winlab waits for its end."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for all that comes, also when Python ends
 
 
 class Node:

@@ -1,0 +1,31 @@
+"""A lab whose create was killed a few times, at points that change with the date; `make survive` plays all of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from harness import LAB_B, Labs, Winlab
+from survive import sample
+
+
+def test_killed_creates_are_carried_on(labs: Labs, member: Winlab) -> None:
+    """SIGKILL; during the boot SIGKILL or SIGTERM. Nothing goes on without its winlab, no finished step is done again.
+
+    That the lab came up all the same is the other tests' matter, and that it leaves nothing behind
+    test_destroy_leaves_the_host_as_it_was's.
+    """
+    how = f"{sample.VARIABLE}={sample.seed()} repeats: " + "; ".join(map(str, labs.killed_b))
+    assert [str(one.outcome.fired[0][0].step) for one in labs.killed_b][-2:] == [
+        "start controller-1",
+        "boot controller-1",
+    ], how
+    assert all(one.outcome.code == (-9 if one.number == 9 else 130) for one in labs.killed_b), how
+    assert not any(one.outcome.left for one in labs.killed_b), how
+    journal = Path(member.env["WINLAB_STATE"]) / "labs" / LAB_B / "journal.jsonl"
+    done = set()
+    for event in map(json.loads, journal.read_text().splitlines()):
+        assert (event["event"], event.get("step") in done) != ("StepStarted", True), f"{event['step']}: {how}"
+        if event["event"] == "StepDone":
+            done.add(event["step"])
+    assert "boot controller-1" in done

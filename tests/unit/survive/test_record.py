@@ -1,0 +1,98 @@
+"""What was seen is kept line by line, so that an interrupted matrix carries on; and the table of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from survive import report
+from survive.moments import BEGINNING, END, Point
+from survive.record import Calm, Kill, Record, Whole
+
+CALM = Calm("create", "--spec 1-0-1", 200.0, 1.0, {"network": 0.4, "boot n": 100.0})
+KILL = Kill("kill", "--spec 1-0-1", "network", END, "SIGKILL", 1.0, 0.0, -9, after="killed", lost=5.0)
+WHOLE = Whole("kill", "--spec 1-0-1", 260.0, 3, [], [], [])
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return Record(tmp_path / "results/kills.jsonl")
+
+
+def test_nothing_was_seen_yet(record: Record) -> None:
+    assert record.calm("create", "--spec 1-0-1") is None
+    assert record.over("kill", "--spec 1-0-1") == set()
+
+
+def test_what_was_seen_needs_no_second_time(record: Record) -> None:
+    record.add(CALM)
+    record.add(KILL)
+    again = Record(record.path)
+    assert again.calm("create", "--spec 1-0-1") == CALM
+    assert again.over("kill", "--spec 1-0-1") == {Point("network", END)}
+    assert again.over("term", "--spec 1-0-1") == set()
+    assert again.over("kill", "--spec 3-0-1") == set()
+
+
+def test_what_had_a_fault_is_played_again(record: Record) -> None:
+    record.add(replace(KILL, left=["+ volumes: x"]))
+    assert record.over("kill", "--spec 1-0-1") == set()
+
+
+def test_a_half_line_counts_for_nothing(record: Record) -> None:
+    record.add(KILL)
+    with record.path.open("a") as file:
+        file.write('{"kind": "kill", "step"')
+    assert record.kills() == [KILL]
+
+
+def test_the_last_of_a_point_counts(record: Record) -> None:
+    record.add(replace(KILL, lost=90.0))
+    record.add(KILL)
+    assert record.kills() == [KILL]
+
+
+@pytest.mark.parametrize(
+    ("change", "well"),
+    [
+        ({}, True),
+        ({"after": "ready"}, True),
+        ({"after": "gone"}, True),
+        ({"after": "The node does not answer. []"}, False),
+        ({"again": ["network"]}, False),
+        ({"left": ["+ volumes: x"]}, False),
+        ({"processes": ["12 qemu-img"]}, False),
+        ({"secrets": ["a password in /tmp/x"]}, False),
+    ],
+)
+def test_what_is_well(change: dict[str, object], well: bool) -> None:
+    assert replace(KILL, **change).is_well is well  # type: ignore[arg-type]
+
+
+def test_the_table_has_what_was_lost_and_what_went_wrong(record: Record) -> None:
+    record.add(CALM)
+    record.add(KILL)
+    record.add(replace(KILL, step="boot n", moment=BEGINNING, lost=25.0, again=["network"], processes=["12 qemu-img"]))
+    record.add(WHOLE)
+    table = report.table(record)
+    assert "### SIGKILL of `create`: `--spec 1-0-1`" in table
+    assert "2 kills, 1 with a fault." in table
+    assert "15 s on average (1.07 ×), 25 s at most (1.12 ×: boot n, beginning)" in table
+    assert "| step | beginning | end | faults |" in table
+    assert "| network |  | 5 s | none |" in table
+    assert "| boot n | 25 s ✗ |  | beginning: done again: network; 12 qemu-img |" in table
+    assert "Run twice at once in a node: nothing." in table
+
+
+def test_the_page_keeps_the_rest_of_its_text(record: Record, tmp_path: Path) -> None:
+    record.add(CALM)
+    record.add(KILL)
+    page = tmp_path / "survive.md"
+    page.write_text(f"# Title\n{report.BEGIN}\nold\n{report.FINISH}\nend\n")
+    report.write(page, record)
+    report.write(page, record)
+    text = page.read_text()
+    assert text.startswith(f"# Title\n{report.BEGIN}\n### SIGKILL")
+    assert text.endswith(f"{report.FINISH}\nend\n")
+    assert "old" not in text
