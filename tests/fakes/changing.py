@@ -306,6 +306,7 @@ def world(
     monkeypatch.setattr(domains, "free_memory_mib", lambda _conn: made.free)
     monkeypatch.setattr(create.recipe, "guests", made.recipe)
     monkeypatch.setattr(create.recipe, "golden_upload", lambda *_: [])
+    monkeypatch.setattr(create.faults, "sentence", lambda *_: "")
     monkeypatch.setattr(create, "all_made", lambda *_: True)
     monkeypatch.setattr(golden, "check_media", lambda *_args, **_flags: None)
     monkeypatch.setattr(golden, "lacking", lambda *_: ())

@@ -48,7 +48,7 @@ def test_a_folder_that_can_t_be_written_is_told(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_credentials_that_can_t_be_read_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "read_text", failing(errno.EACCES))
+    monkeypatch.setattr(Path, "read_bytes", failing(errno.EACCES))
     with pytest.raises(AccessError, match="can't be read"):
         LabFolder("lab").credentials()
 

@@ -22,7 +22,7 @@ from winlab.design.fault.base import Fault, InnerFault, MachineFault, Place, Swi
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, NotFoundError, UnreachableError, WinlabError, together
-from winlab.events import Event, Listener, Progress
+from winlab.events import Listener, Progress
 from winlab.lab_folder import LabFolder
 from winlab.operations import look, one_step
 from winlab.site import Site
@@ -45,7 +45,7 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
         work = _Work(lab, site, conn, folder)
         work.check(wanted)
         one_step.perform(
-            f"fault {wanted.id}", lambda progress: work.add(wanted, progress), _journaled(folder, tell), usual=5
+            f"fault {wanted.id}", lambda progress: work.add(wanted, progress), folder.journaled(tell), usual=5, lab=lab
         )
     return wanted
 
@@ -78,8 +78,9 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
             one_step.perform(
                 f"clear {', '.join(one.id for one in chosen)}",
                 lambda progress: work.clear(chosen, progress),
-                _journaled(folder, tell),
+                folder.journaled(tell),
                 usual=5 * len(chosen),
+                lab=lab,
             )
     return chosen
 
@@ -113,14 +114,6 @@ def _active(lab: str, conn: Connection, northbound: Northbound) -> list[Fault]:
 def _recorded(conn: Connection, machine: Machine) -> list[Fault]:
     read = (fault.read(record) for record in faults.records(conn, machine.domain))
     return [one for one in read if isinstance(one, InnerFault | MachineFault)]
-
-
-def _journaled(folder: LabFolder, tell: Listener) -> Listener:
-    def listen(event: Event) -> None:
-        folder.record(event)
-        tell(event)
-
-    return listen
 
 
 @dataclass

@@ -15,7 +15,7 @@ from winlab.engine import engine
 from winlab.engine.durations import Forecast
 from winlab.engine.step import Step
 from winlab.errors import ClusterError, GuestError, HostError, NotFoundError, WinlabError
-from winlab.events import Event, Listener, Note
+from winlab.events import Listener, Note
 from winlab.lab_folder import LabFolder
 from winlab.operations import look, recorded
 from winlab.site import Site
@@ -48,7 +48,7 @@ def stop(lab: str, site: Site, nodes: Sequence[str], tell: Listener, *, force: b
     :raises NotFoundError: there is no such lab or node; nothing was touched.
     :raises StalledError: a node does not shut down.
     """
-    with _standing(lab, site, nodes, tell) as (subjects, run):
+    with _standing("stop", lab, site, nodes, tell) as (subjects, run):
         run(_stops(subjects, force=force))
         return _result(subjects)
 
@@ -62,7 +62,7 @@ def start(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Sw
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
     site.folder(lab).credentials()
-    with _standing(lab, site, nodes, tell) as (subjects, run):
+    with _standing("start", lab, site, nodes, tell) as (subjects, run):
         _check_memory(subjects)
         _go_on(subjects, tell, run, [])
         return _result(subjects)
@@ -76,7 +76,7 @@ def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[
     :raises WinlabError: as those two.
     """
     site.folder(lab).credentials()
-    with _standing(lab, site, nodes, tell) as (subjects, run):
+    with _standing("restart", lab, site, nodes, tell) as (subjects, run):
         _check_memory(subjects)
         _go_on(subjects, tell, run, _stops(subjects))
         return _result(subjects)
@@ -88,7 +88,7 @@ def suspend(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[
     :raises NotFoundError: there is no such lab or node; nothing was touched.
     :raises GuestError: a node that was named is off; nothing was touched.
     """
-    with _standing(lab, site, nodes, tell) as (subjects, run):
+    with _standing("suspend", lab, site, nodes, tell) as (subjects, run):
         chosen = _active(subjects, nodes, tell, "suspended")
         run([switch.suspend(one) for one in chosen])
         return _result(subjects)
@@ -103,7 +103,7 @@ def resume(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[S
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
     site.folder(lab).credentials()
-    with _standing(lab, site, nodes, tell) as (subjects, run):
+    with _standing("resume", lab, site, nodes, tell) as (subjects, run):
         _go_on(_active(subjects, nodes, tell, "resumed"), tell, run, [])
         return _result(subjects)
 
@@ -112,8 +112,13 @@ Runs = Callable[[Sequence[Step]], None]
 
 
 @contextmanager
-def _standing(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> Iterator[tuple[list[Subject], Runs]]:
-    """The named machines of a lab, or all of them, and what runs steps; the lab is locked, and its journal kept."""
+def _standing(
+    verb: str, lab: str, site: Site, nodes: Sequence[str], tell: Listener
+) -> Iterator[tuple[list[Subject], Runs]]:
+    """The named machines of a lab, or all of them, and what runs steps; the lab is locked, and its journal kept.
+
+    :param verb: what is done, for the journal.
+    """
     folder = site.folder(lab)
     with site.storage() as (conn, pool):
         look.find(lab, conn)
@@ -124,14 +129,10 @@ def _standing(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> Ite
             standing = StandingLab(folder, conn, pool, site.facts)
             there = [one for one in look.find(lab, conn) if not nodes or one.tag.node in nodes]
 
-            def listen(event: Event) -> None:
-                trouble = "" if new else folder.record(event)
-                tell(event)
-                if trouble:
-                    tell(Note(lab=lab, text=trouble))
+            listen = tell if new else folder.journaled(tell)
 
             def run(steps: Sequence[Step]) -> None:
-                engine.run(_forecast(standing).steps(steps), listen, lab)
+                engine.run(_forecast(standing).steps(steps), listen, lab, verb)
 
             try:
                 yield [Subject(standing, one) for one in there], run

@@ -19,8 +19,7 @@ from winlab.engine.run import Run
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
 from winlab.errors import NotFoundError
-from winlab.events import Event, Listener, Note
-from winlab.lab_folder import LabFolder
+from winlab.events import Listener
 from winlab.operations import one_step, recorded
 from winlab.operations.create import check_memory, refuse_other_plan
 from winlab.operations.drift import inspections
@@ -59,17 +58,7 @@ def repair(
         if check:
             return [one.drift for one in _inspect(subject, tell)]
         with folder.locked():
-            return _repair(subject, _journaled(folder, tell))
-
-
-def _journaled(folder: LabFolder, tell: Listener) -> Listener:
-    def listen(event: Event) -> None:
-        trouble = folder.record(event)
-        tell(event)
-        if trouble:
-            tell(Note(lab=folder.lab, text=trouble))
-
-    return listen
+            return _repair(subject, folder.journaled(tell))
 
 
 def _repair(subject: Subject, tell: Listener) -> list[Drift]:
@@ -100,7 +89,7 @@ def _mend(subject: Subject, todo: list[Finding], tell: Listener) -> None:
     if starting := {one.drift.node for one in todo if STARTED in one.steps}:
         check_memory(_only(run.plan, starting), run.conn)
     steps = assemble(run, todo, _recipe(subject, todo))
-    engine.run(Forecast(run.pace.known, [run.plan]).steps(steps), tell, run.lab)
+    engine.run(Forecast(run.pace.known, [run.plan]).steps(steps), tell, run.lab, "repair")
 
 
 def _only(plan: Plan, names: set[str]) -> Plan:

@@ -117,7 +117,7 @@ def test_what_is_so_already_is_skipped(played: Played) -> None:
 def test_what_is_done_is_in_the_journal(played: Played) -> None:
     power.stop("lab", Site(), (), Ear())
     lines = [json.loads(line) for line in LabFolder("lab").journal.read_text().splitlines()]
-    assert [one["event"] for one in lines] == [
+    assert [one["event"] for one in lines if one["event"] not in ("StepChecking", "StepProgress")] == [
         "RunStarted", "StepStarted", "StepDone", "StepStarted", "StepDone", "RunEnded",
     ]  # fmt: skip
 
@@ -272,6 +272,7 @@ def test_the_commands(played: Played, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert winlab(monkeypatch, "autostart", "on", "--output", "json") == 0
     assert json.loads(capsys.readouterr().out)["nodes"] == NODES
     monkeypatch.setattr(look, "connect", played.connect)
+    monkeypatch.setattr(Lab, "faults", lambda _: [])
     assert winlab(monkeypatch, "status") == 0
     assert "The lab starts with the host." in capsys.readouterr().out
     played.domain("node-1").setAutostart(0)

@@ -110,10 +110,13 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.room, self.size, self.tables = room, 0, 0
-        monkeypatch.setattr(os, "fstatvfs", lambda _: types.SimpleNamespace(f_bfree=self.room - self.size, f_frsize=1))
-        monkeypatch.setattr(os, "fstat", lambda _: types.SimpleNamespace(st_size=self.size))
-        monkeypatch.setattr(os, "posix_fallocate", self.allocate)
-        monkeypatch.setattr(os, "ftruncate", self.truncate)
+        played = {
+            "fstatvfs": lambda _: types.SimpleNamespace(f_bfree=self.room - self.size, f_frsize=1),
+            "fstat": lambda _: types.SimpleNamespace(st_size=self.size),
+            "posix_fallocate": self.allocate,
+            "ftruncate": self.truncate,
+        }
+        monkeypatch.setattr(faults, "os", types.SimpleNamespace(**{**vars(os), **played}))
 
     def allocate(self, _file: int, start: int, length: int) -> None:
         assert start == self.size

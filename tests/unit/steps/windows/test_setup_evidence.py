@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -34,7 +35,9 @@ def test_a_cursor_or_spinner_is_no_progress() -> None:
 
 
 def disk(path: Path, table: bytes, begin: int) -> Path:
+    """A disk of 1,000 sectors whose NTFS begins at one of them."""
     path.write_bytes(table.ljust(begin * SECTOR, b"\0") + b"\xeb\x52\x90NTFS    ".ljust(SECTOR, b"\0"))
+    os.truncate(path, 1000 * SECTOR)
     return path
 
 
