@@ -214,6 +214,14 @@ class Lab:
         return resize.grown(self.name, self.site, pool, count)
 
     @at_site
+    def unchanged(self) -> Spec:
+        """The lab's spec, with the versions that winlab decided for it.
+
+        :raises NotFoundError: this account has no record of the lab.
+        """
+        return resize.unchanged(self.name, self.site)
+
+    @at_site
     def shrunk(self, node: str) -> Spec:
         """The lab's spec without a node, the last one of its pool.
 

@@ -30,6 +30,7 @@ from winlab.operations import create, golden, recorded
 from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps.amendment import CONTROLLER_TAINT
+from winlab.steps.power import shutdown
 from winlab.steps.states import MEMBER, NETWORK, STARTED
 from winlab.supply.images import library
 
@@ -300,13 +301,16 @@ def world(
 ) -> World:
     """A host on which ``create`` and ``apply`` do all but make real things."""
     made = World(folder, facts, stock)
-    names = "machines find state is_running sizes resize carries set_tag shut_down remove eject"
+    names = "machines find state is_running sizes resize carries set_tag remove eject"
     for name in names.split():
         monkeypatch.setattr(domains, name, getattr(made, name))
     monkeypatch.setattr(domains, "free_memory_mib", lambda _conn: made.free)
     monkeypatch.setattr(create.recipe, "guests", made.recipe)
     monkeypatch.setattr(create.recipe, "golden_upload", lambda *_: [])
     monkeypatch.setattr(create.faults, "sentence", lambda *_: "")
+    monkeypatch.setattr(create.faults, "forget_over", lambda *_: None)
+    monkeypatch.setattr(domains, "inserted", lambda *_: {})
+    monkeypatch.setattr(shutdown, "shut_down", lambda subject, _: made.shut_down(None, subject.domain))
     monkeypatch.setattr(create, "all_made", lambda *_: True)
     monkeypatch.setattr(golden, "check_media", lambda *_args, **_flags: None)
     monkeypatch.setattr(golden, "lacking", lambda *_: ())

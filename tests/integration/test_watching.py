@@ -28,10 +28,12 @@ def test_the_create_that_made_the_lab(labs: Labs, tmp_path: Path) -> None:
 
 def test_an_interrupted_create_and_the_one_that_resumed_it(labs: Labs) -> None:
     runs = json.loads(text(labs.b("timeline", "--run", "all", "--output", "json")))["runs"]
-    assert [run["state"] for run in runs[:2]] == ["interrupted", "done"]
-    kinds = [
-        json.loads(line)["event"] for line in text(labs.b("events", "--run", "2", "--output", "json")).splitlines()
-    ]
+    states = [run["state"] for run in runs]
+    assert states[-1] == "done"
+    assert "interrupted" in states
+    assert set(states) <= {"done", "interrupted", "ended without a word"}  # it was also killed
+    last = text(labs.b("events", "--run", str(len(runs)), "--output", "json"))
+    kinds = [json.loads(line)["event"] for line in last.splitlines()]
     assert (kinds[0], kinds[-1]) == ("RunStarted", "RunEnded")
     assert "StepProgress" in kinds
 

@@ -32,11 +32,11 @@ Which = Annotated[
 
 def active(lab: Lab) -> list[Fault]:
     """The lab's faults, for commands that only mention them: none if OVN does not answer."""
-    from winlab.errors import HostError
+    from winlab.errors import AccessError, HostError
 
     try:
         return lab.faults()
-    except HostError:
+    except (AccessError, HostError):
         return []
 
 

@@ -150,7 +150,9 @@ def rebuild(
     from winlab import Lab
 
     own = Lab(lab)
-    _carry_out(own, own.spec(), sources, until, output, accept_eula=accept_eula, force=force, rebuild=node)
+    if output is Output.TABLE:
+        say(f"'{node}' is made anew: what is on its disk is lost, also the volumes of its pods that are kept there.")
+    _carry_out(own, own.unchanged(), sources, until, output, accept_eula=accept_eula, force=force, rebuild=node)
 
 
 def _spec(lab: Lab, name: str | None, changes: ChangeFlags) -> Spec:

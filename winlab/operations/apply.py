@@ -28,6 +28,7 @@ from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps.amendment import Amendment
 from winlab.steps.payload import Origin
+from winlab.supply.payload import PREFIX
 
 
 def apply(
@@ -94,17 +95,30 @@ def amendment(
 ) -> Amendment:
     """How the lab becomes that of the plan.
 
-    :raises NotFoundError: there is no node of the name *rebuild*.
+    :raises NotFoundError: there is no node of the name *rebuild*, or this account has no credentials for the lab.
     :raises ClusterError: nodes are to be drained, and the API server does not answer.
     """
     changed, there = compared.changes, {machine.tag.node: machine for machine in compared.machines}
     wanted = {node.name for node in plan.nodes}
     removed = {node.name: node.domain for node in changed.removed}
     removed |= {name: machine.domain for name, machine in there.items() if name not in wanted}
-    if rebuild:
-        removed[rebuild] = _worker(plan, rebuild).domain
+    unfinished = compared.held.applying.rebuilt if compared.held.applying is not None else ()
+    rebuilt = {name for name in unfinished if name in wanted} | set(filter(None, [rebuild]))
+    removed |= {name: _worker(plan, name).domain for name in rebuilt}
+    if there:
+        folder.credentials()  # without them nothing can be made anew, nor asked
     kept = tuple(node for node in plan.nodes if node.name not in removed)
     running = {name for name, machine in there.items() if machine.state == "running"}
+    if not folder.kubeconfig.exists() and not force and (asked := sorted(running & removed.keys())):
+        drives = [
+            path.name for machine in compared.machines for path in domains.inserted(conn, machine.domain).values()
+        ]
+        if any(name.startswith(PREFIX) for name in drives):
+            raise ClusterError(
+                f"Nodes can't be drained: {', '.join(asked)}.",
+                why=f"The lab has a cluster, and its kubeconfig '{folder.kubeconfig}' is missing.",
+                cure=f"Run 'winlab repair --lab {plan.lab}'. With --force the nodes are removed all the same.",
+            )
     reachable = folder.kubeconfig.exists() and folder.kubectl.exists() and Kubectl.of(folder).answers()
     if not reachable and not force and folder.kubeconfig.exists() and (asked := sorted(running & removed.keys())):
         raise ClusterError(
@@ -119,7 +133,7 @@ def amendment(
     return Amendment(
         digests=compared.digests,
         removed=removed,
-        rebuilt=frozenset(filter(None, [rebuild])),
+        rebuilt=frozenset(rebuilt),
         kept=kept,
         restarted=restarted,
         reloaded=tuple(node for node in kept if node.os in systems and node.name in there),

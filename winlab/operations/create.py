@@ -19,7 +19,6 @@ from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError
 from winlab.events import Listener, Note, Told
-from winlab.lab_folder import LabFolder
 from winlab.operations import bundle, faults, golden, lock_file, lock_inputs, recorded
 from winlab.operations.lock_file import LockedMedium
 from winlab.operations.planning import Proposal
@@ -78,26 +77,28 @@ def create(
         tell = folder.journaled(tell)
         amendment = amend(conn) if amend is not None else None
         if amendment is None:
-            _refuse_unfinished(folder)
+            recorded.refuse_unfinished(folder)
         refuse_other_plan(plan, conn, amendment.digests if amendment is not None else frozenset())
+        again = amendment.rebuilt if amendment is not None else frozenset[str]()
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
-        if not all_made(plan, conn):
+        if not all_made(plan, conn, but=again):
             golden.check_evaluation(plan, tell)
         built = golden.lacking(
-            plan, site, lambda one: golden.is_there(plan, one, pool, conn), held, Told(tell, "golden image")
+            plan, site, lambda one: golden.is_there(plan, one, pool, conn, again), held, Told(tell, "golden image")
         )
         check_memory(plan, conn, amendment or Amendment())
         if said := faults.sentence(plan.lab, site, conn):
             tell(Note(lab=plan.lab, text=said))
         if amendment is None:
-            recorded.write(folder, proposal)
+            if folder.credentials_fit(plan) or not domains.machines(conn, plan.lab):  # else it is another account's
+                recorded.write(folder, proposal)
         else:
-            recorded.begin(folder, proposal)
+            recorded.begin(folder, proposal, sorted(amendment.rebuilt))
         run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
         steps = recipe.guests(run)
         if until == "cluster" or built:
-            whole = not built and (amendment is None or not amendment.reloaded)
+            whole = not built and not again and (amendment is None or not amendment.reloaded)
             source, why = payload.choose(plan, origin, settled=whole and payload.has_all(run), check=check)
             if source.bundle is not None and origin.bundle is None:
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
@@ -113,6 +114,7 @@ def create(
         forecast = Forecast(run.pace.known, [plan, *built])
         verb = "apply" if amendment is not None else "join" if admin else "create"
         engine.run(forecast.steps(recipe.once(steps)), tell, plan.lab, verb)
+        faults.forget_over(plan.lab, conn)
         if amendment is not None:
             recorded.write(folder, proposal)
         for builder in built:
@@ -144,20 +146,6 @@ def _check_lock(
         compare(lock_inputs.fetched(plan))
 
     return check, check_images
-
-
-def _refuse_unfinished(folder: LabFolder) -> None:
-    """Refuse to go on while the lab is neither what it was nor what it is being changed into.
-
-    :raises ConflictError: a change was interrupted.
-    """
-    if len(recorded.standing(folder)) > 1:
-        raise ConflictError(
-            f"A change of the lab '{folder.lab}' was interrupted.",
-            why="It is partly what it was, and partly what 'winlab apply' was making of it.",
-            cure=f"Run 'winlab apply --lab {folder.lab}': it finishes the change. With the spec that the lab had "
-            "before, it takes it back.",
-        )
 
 
 def refuse_other_plan(plan: Plan, conn: Connection, others: Collection[str] = ()) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from winlab.adapters.guests.scripts import NodeScripts
@@ -29,8 +29,8 @@ from winlab.site import Site
 
 FOLLOW = 60.0  # seconds until OVN's controllers must have followed
 BOOT = 5  # times the usual time of a start, in which a node that was started must answer
-BEGIN: dict[str, Callable[[Connection, str], None]] = {"off": faults.cut_power, "paused": faults.freeze}
-END: dict[str, Callable[[Connection, str], None]] = {"off": faults.start, "paused": domains.resume}
+BEGIN: dict[str, Callable[[Connection, str], None]] = {"off": domains.cut_power, "suspended": domains.suspend}
+END: dict[str, Callable[[Connection, str], None]] = {"off": domains.start, "suspended": domains.resume}
 
 
 def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
@@ -41,13 +41,29 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
     :raises GuestError: a node does not run, can't be asked, or refuses.
     """
     folder = site.folder(lab)
-    with site.connected() as conn, folder.locked():
+    with site.connected() as conn, _locked(folder, conn):
         work = _Work(lab, site, conn, folder)
         work.check(wanted)
         one_step.perform(
             f"fault {wanted.id}", lambda progress: work.add(wanted, progress), folder.journaled(tell), usual=5, lab=lab
         )
     return wanted
+
+
+@contextmanager
+def _locked(folder: LabFolder, conn: Connection) -> Iterator[None]:
+    """Lock a lab that is there; the folder of another account's lab does not stay.
+
+    :raises NotFoundError: there is no such lab.
+    """
+    look.find(folder.lab, conn)
+    new = not folder.path.exists()
+    with folder.locked():
+        try:
+            yield
+        finally:
+            if new:
+                folder.remove()
 
 
 def active(lab: str, site: Site) -> list[Fault]:
@@ -64,7 +80,7 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
     :raises GuestError: a node can't be asked, or refuses; faults of others are undone.
     """
     folder = site.folder(lab)
-    with site.connected() as conn, folder.locked():
+    with site.connected() as conn, _locked(folder, conn):
         work = _Work(lab, site, conn, folder)
         with site.overlay() as northbound:
             known = _active(lab, conn, northbound)
@@ -86,14 +102,24 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
 
 
 def sentence(lab: str, site: Site, conn: Connection) -> str:
-    """What other commands say while a lab that already has machines has faults; else empty."""
-    if not domains.machines(conn, lab):
-        return ""
-    with site.overlay() as northbound:
-        what = ", ".join(one.id for one in _active(lab, conn, northbound))
+    """What other commands say while a lab that already has machines has faults; else empty. It never fails."""
+    what = ""
+    with suppress(WinlabError):
+        if domains.machines(conn, lab):
+            with site.overlay() as northbound:
+                what = ", ".join(one.id for one in _active(lab, conn, northbound))
     if not what:
         return ""
     return f"Faults on purpose are active: {what}. 'winlab fault clear --lab {lab}' ends them."
+
+
+def forget_over(lab: str, conn: Connection) -> None:
+    """Forget faults of machines that another command has started or resumed; else they would come back one day."""
+    for machine in domains.machines(conn, lab):
+        there = _recorded(conn, machine)
+        left = [one for one in there if not isinstance(one, MachineFault) or machine.state == one.state]
+        if len(left) < len(there):
+            faults.write_records(conn, machine.domain, lab, [one.record() for one in left])
 
 
 def _active(lab: str, conn: Connection, northbound: Northbound) -> list[Fault]:
@@ -184,17 +210,24 @@ class _Work:
         if isinstance(one, SwitchFault):
             self._put(one, remove=True)
             return
-        for name, machine in self.machines.items():
-            recorded = _recorded(self.conn, machine)
-            if one.id not in {other.id for other in recorded}:
-                continue
-            left = self._others(machine, one)
-            if isinstance(one, MachineFault):
-                END[one.state](self.conn, machine.domain)
-            else:
-                self._await_answer(machine, progress)
-                self._apply(name, left, progress)
-            self._record(machine, left)
+        problems: list[Exception] = []
+        for machine in self.machines.values():
+            if one.id in {other.id for other in _recorded(self.conn, machine)}:
+                try:
+                    self._clear_in(machine, one, progress)
+                except WinlabError as error:
+                    problems.append(error)  # it ends in the others all the same
+        if problems:
+            raise together(problems)
+
+    def _clear_in(self, machine: Machine, one: Fault, progress: Progress) -> None:
+        left = self._others(machine, one)
+        if isinstance(one, MachineFault):
+            END[one.state](self.conn, machine.domain)
+        else:
+            self._await_answer(machine, progress)
+            self._apply(machine.tag.node, left, progress)
+        self._record(machine, left)
 
     def _others(self, machine: Machine, one: Fault) -> list[Fault]:
         """The records of a machine without a fault, and without those of its state: only one of these can be true."""
@@ -214,7 +247,7 @@ class _Work:
                 raise NotFoundError(
                     f"The lab '{self.lab}' has no network.", cure="Run the lab's create command again: it makes it."
                 )
-            northbound.await_followers(FOLLOW)
+            northbound.await_followers(FOLLOW, self.site.facts.chassis)
 
     def _add_inside(self, machine: Machine, wanted: InnerFault, progress: Progress) -> None:
         before = _recorded(self.conn, machine)

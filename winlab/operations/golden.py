@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 
 from winlab.adapters.overlay import ovn
@@ -31,12 +31,15 @@ WANTED_BY = "wanted-by"  # in a builder's folder: the lab whose create began it
 SOON = 14  # days: an evaluation that ends within them is reported
 
 
-def is_there(plan: Plan, builder: Plan, pool: StoragePool, conn: Connection) -> bool:
+def is_there(plan: Plan, builder: Plan, pool: StoragePool, conn: Connection, but: Collection[str] = ()) -> bool:
     """Whether *builder* need not run: its golden image is in the pool or the cache, or all of its clones in *plan*
-    already exist, from whichever image was current then."""
+    already exist, from whichever image was current then.
+
+    :param but: nodes that are made anew, though they exist now.
+    """
     if pool.is_complete(_volume(plan, builder)) or golden_cache.find(_key(builder)) is not None:
         return True
-    return all_made(plan, conn, builder.golden)
+    return all_made(plan, conn, builder.golden, but)
 
 
 def _key(builder: Plan) -> str:

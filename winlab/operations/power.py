@@ -17,7 +17,7 @@ from winlab.engine.step import Step
 from winlab.errors import ClusterError, GuestError, HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note
 from winlab.lab_folder import LabFolder
-from winlab.operations import look, recorded
+from winlab.operations import faults, look, recorded
 from winlab.site import Site
 from winlab.steps.power import answer, ready, shutdown, switch
 from winlab.steps.power.subject import StandingLab, Subject
@@ -61,7 +61,6 @@ def start(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Sw
     :raises HostError: there is not enough memory, or no room for a disk.
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
-    site.folder(lab).credentials()
     with _standing("start", lab, site, nodes, tell) as (subjects, run):
         _check_memory(subjects)
         _go_on(subjects, tell, run, [])
@@ -75,7 +74,6 @@ def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[
 
     :raises WinlabError: as those two.
     """
-    site.folder(lab).credentials()
     with _standing("restart", lab, site, nodes, tell) as (subjects, run):
         _check_memory(subjects)
         _go_on(subjects, tell, run, _stops(subjects))
@@ -102,13 +100,13 @@ def resume(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[S
     :raises HostError: there is no room for a disk.
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
-    site.folder(lab).credentials()
     with _standing("resume", lab, site, nodes, tell) as (subjects, run):
         _go_on(_active(subjects, nodes, tell, "resumed"), tell, run, [])
         return _result(subjects)
 
 
 Runs = Callable[[Sequence[Step]], None]
+LOGS_IN = ("start", "restart", "resume")  # verbs that wait until a node answers
 
 
 @contextmanager
@@ -118,12 +116,15 @@ def _standing(
     """The named machines of a lab, or all of them, and what runs steps; the lab is locked, and its journal kept.
 
     :param verb: what is done, for the journal.
+    :raises NotFoundError: there is no such lab or node, or this account can't log in to it, which the verb needs.
     """
     folder = site.folder(lab)
     with site.storage() as (conn, pool):
         look.find(lab, conn)
         for node in nodes:
             look.find_node(lab, node, conn)
+        if verb in LOGS_IN:
+            folder.credentials()
         new = not folder.path.exists()  # another account made the lab
         with folder.locked():
             standing = StandingLab(folder, conn, pool, site.facts)
@@ -134,8 +135,11 @@ def _standing(
             def run(steps: Sequence[Step]) -> None:
                 engine.run(_forecast(standing).steps(steps), listen, lab, verb)
 
+            if said := faults.sentence(lab, site, conn):
+                listen(Note(lab=lab, text=said))
             try:
                 yield [Subject(standing, one) for one in there], run
+                faults.forget_over(lab, conn)
             finally:
                 if new:
                     folder.remove()

@@ -9,6 +9,7 @@ back by the next ``winlab apply``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
 
 from winlab.design.plan.model import Plan
 from winlab.design.spec.model import Spec
-from winlab.errors import AccessError, NotFoundError, WinlabError
+from winlab.errors import AccessError, ConflictError, NotFoundError, WinlabError
 from winlab.lab_folder import CURE, LabFolder
 from winlab.operations.planning import Proposal
 
@@ -45,9 +46,13 @@ class _Design(BaseModel):
 
 
 class Applying(_Design):
-    """What the lab is being changed into; ``earlier`` are plans of changes that were interrupted before."""
+    """What the lab is being changed into.
+
+    ``earlier`` are plans of changes that were interrupted before; ``rebuilt`` are nodes that are made anew.
+    """
 
     earlier: tuple[Plan, ...] = ()
+    rebuilt: tuple[str, ...] = ()
 
 
 class Recorded(_Design):
@@ -76,14 +81,15 @@ def write(folder: LabFolder, proposal: Proposal) -> None:
     _write(folder, Recorded(spec=spec, roots=spec.roots, plan=proposal.plan))
 
 
-def begin(folder: LabFolder, proposal: Proposal) -> None:
+def begin(folder: LabFolder, proposal: Proposal, rebuilt: Iterable[str] = ()) -> None:
     """Record that the lab is being changed into another one. :func:`write` ends the change.
 
+    :param rebuilt: the nodes that are made anew.
     :raises WinlabError: there is no record, or the lab's folder can't be written.
     """
     held, spec = read(folder), proposal.spec
     earlier = tuple(plan for plan in held.plans[1:] if plan != proposal.plan)
-    applying = Applying(spec=spec, roots=spec.roots, plan=proposal.plan, earlier=earlier)
+    applying = Applying(spec=spec, roots=spec.roots, plan=proposal.plan, earlier=earlier, rebuilt=tuple(rebuilt))
     _write(folder, held.model_copy(update={"applying": applying}))
 
 
@@ -111,8 +117,8 @@ def read(folder: LabFolder) -> Recorded:
         raise NotFoundError(
             f"This account has no record of what the lab '{folder.lab}' was made from.",
             why=f"'{folder.design}' does not exist. Another user or an earlier winlab made the lab.",
-            cure="Use the account that made it, or run 'winlab create' with the lab's spec: it changes nothing that is "
-            "there, and records the spec.",
+            cure="Use the account that made it, or run 'winlab create' with the lab's spec, or 'winlab join' again: it "
+            "changes nothing that is there, and records the spec.",
         ) from error
     except OSError as error:
         raise AccessError(
@@ -126,3 +132,17 @@ def read(folder: LabFolder) -> Recorded:
             cure="Run 'winlab create' with the lab's spec: it changes nothing that is there, and records it anew.",
             evidence=str(folder.design),
         ) from error
+
+
+def refuse_unfinished(folder: LabFolder) -> None:
+    """Refuse to go on while the lab is neither what it was nor what it is being changed into.
+
+    :raises ConflictError: a change was interrupted.
+    """
+    if len(standing(folder)) > 1:
+        raise ConflictError(
+            f"A change of the lab '{folder.lab}' was interrupted.",
+            why="It is partly what it was, and partly what 'winlab apply' was making of it.",
+            cure=f"Run 'winlab apply --lab {folder.lab}': it finishes the change. With the spec that the lab had "
+            "before, it takes it back.",
+        )

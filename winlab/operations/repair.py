@@ -8,6 +8,7 @@ controller or restarts a machine that runs; what nobody of winlab made is told a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from winlab.adapters.vm import domains
@@ -18,9 +19,9 @@ from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
-from winlab.errors import NotFoundError
-from winlab.events import Listener
-from winlab.operations import one_step, recorded
+from winlab.errors import NotFoundError, WinlabError
+from winlab.events import Listener, Note
+from winlab.operations import faults, one_step, recorded
 from winlab.operations.create import check_memory, refuse_other_plan
 from winlab.operations.drift import inspections
 from winlab.operations.drift.model import Drift, Finding, Subject
@@ -43,27 +44,37 @@ def repair(
     :param digests: read base volumes whole, and compare their digests.
     :raises NotFoundError: there is no such node, or this account has no record of the lab.
     :raises ConflictError: the lab is not the recorded one, or another winlab is changing it.
-    :raises WinlabError: a step of the mending failed.
+    :raises WinlabError: the lab can't be inspected.
     """
     folder = site.folder(lab)
-    plan = recorded.read(folder).plan
-    nodes = tuple(one for one in plan.nodes if node in ("", one.name))
-    if not nodes:
-        names = ", ".join(one.name for one in plan.nodes)
-        raise NotFoundError(f"The lab '{lab}' has no node '{node}'.", cure=f"It has: {names}.")
-    with site.storage() as (conn, _):
+    recorded.read(folder)  # before the lock, which makes a folder
+    with site.storage() as (conn, _), nullcontext() if check else folder.locked():
+        plan = recorded.read(folder).plan
+        nodes = tuple(one for one in plan.nodes if node in ("", one.name))
+        if not nodes:
+            names = ", ".join(one.name for one in plan.nodes)
+            raise NotFoundError(f"The lab '{lab}' has no node '{node}'.", cure=f"It has: {names}.")
+        recorded.refuse_unfinished(folder)
         refuse_other_plan(plan, conn)
+        if said := faults.sentence(lab, site, conn):
+            tell(Note(lab=lab, text=said))
         run = Run.start(plan, Stock(), site, conn)
         subject = Subject(run, nodes, _is_cluster(run), digests)
         if check:
             return [one.drift for one in _inspect(subject, tell)]
-        with folder.locked():
-            return _repair(subject, folder.journaled(tell))
+        drifts = _repair(subject, tell, folder.journaled(tell))
+        faults.forget_over(lab, conn)
+        return drifts
 
 
-def _repair(subject: Subject, tell: Listener) -> list[Drift]:
+def _repair(subject: Subject, tell: Listener, journal: Listener) -> list[Drift]:
+    """Look and mend until nothing differs that was not tried. What can't be mended does not keep the rest from it.
+
+    :param journal: is told what is mended; of looking, the journal has nothing.
+    """
     seen: dict[tuple[str, str, str], Drift] = {}
     tried: set[tuple[str, str, str]] = set()
+    failed: dict[tuple[str, str, str], str] = {}
     for _ in range(ROUNDS):
         findings = _inspect(subject, tell)
         for one in findings:
@@ -73,9 +84,13 @@ def _repair(subject: Subject, tell: Listener) -> list[Drift]:
             break
         todo = [one for one in todo if one.tier == min(other.tier for other in todo)]
         tried |= {one.drift.key for one in todo}
-        _mend(subject, todo, tell)
+        try:
+            _mend(subject, todo, journal)
+        except WinlabError as error:
+            failed |= {one.drift.key: f"failed: {error.what}" for one in todo}
         subject = replace(subject, digests=False)  # they were read, and what was written again was read before
     left = {one.drift.key: one.drift for one in findings}
+    left |= {key: replace(left[key], action=why) for key, why in failed.items() if key in left}
     return [left.get(key) or replace(drift, mended=True) for key, drift in seen.items()]
 
 
@@ -129,7 +144,11 @@ def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[S
         for one in todo
         if one.mend is not None
     }
-    first = [Step(state, mend, lambda: False) for state, mend in mends.items()]
+    # one after the other: several may mend the same rows or the same definition
+    states = list(mends)
+    first = [
+        Step(state, mends[state], lambda: False, after=states[max(0, at - 1) : at]) for at, state in enumerate(states)
+    ]
     kinds = {(kind, one.drift.node) for one in todo for kind in one.steps}
     wanted = _Wanted(frozenset(kinds | {(kind, "") for one in todo for kind in one.lab_steps}))
     chosen = [step for step in steps if step.reaches in wanted]

@@ -81,9 +81,23 @@ def _count(lab: str, spec: Spec, pool: str) -> int:
 
 def _with(held: Recorded, spec: Spec, pool: str, count: int) -> Spec:
     """The spec with another count. What it leaves to winlab stays as it was decided for the lab."""
-    plan, changes = held.plan, [f"workers.{pool}.count={count}"]
+    return pinned(held, spec).changed([f"workers.{pool}.count={count}"])
+
+
+def unchanged(lab: str, site: Site) -> Spec:
+    """The lab's spec. What it leaves to winlab stays as it was decided for the lab.
+
+    :raises NotFoundError: this account has no record of the lab.
+    """
+    held = recorded.read(site.folder(lab))
+    return pinned(held, held.wanted.restored_spec())
+
+
+def pinned(held: Recorded, spec: Spec) -> Spec:
+    """A spec with what winlab decided for the lab, where it leaves that to winlab."""
+    plan, changes = held.plan, list[str]()
     if spec.kubernetes.version is None:
         changes.append(f"kubernetes.version='{plan.cluster.versions.kubernetes}'")
     if spec.network.cni is None:
         changes.append(f"network.cni={plan.cluster.profile}")
-    return spec.changed(changes)
+    return spec.changed(changes) if changes else spec

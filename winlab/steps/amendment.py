@@ -7,9 +7,9 @@ change is continued by the same steps.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from winlab.adapters.kube.kubectl import Kubectl
@@ -19,20 +19,22 @@ from winlab.design.addon import Object
 from winlab.design.plan import required, tags
 from winlab.design.plan.model import POOL_LABEL, NodePlan
 from winlab.design.render import nodes
-from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
-from winlab.engine.wait import Met, Waiting
-from winlab.errors import ClusterError, StalledError
+from winlab.errors import ClusterError
 from winlab.events import Progress
+from winlab.steps.power import shutdown
+from winlab.steps.power.subject import StandingLab, Subject
 from winlab.steps.states import (
     ADAPTED,
     API,
     DRAINED,
+    IMAGE,
     LEFT,
     LOADED,
     MEMBER,
+    PAYLOAD,
     PAYLOAD_INSERTED,
     READY,
     REGISTERED,
@@ -42,8 +44,6 @@ from winlab.steps.states import (
 )
 
 DRAIN = 120  # seconds on hardware that pods may take to end
-PRESS = 30.0  # seconds after which the power button is pressed again: a guest that is starting does not hear it
-SILENCE = 180.0  # seconds on hardware that a guest may take to shut down without writing anything
 # kubeadm's own for controllers (k8s.io/kubernetes, cmd/kubeadm/app/constants: ControlPlaneTaint)
 CONTROLLER_TAINT = "node-role.kubernetes.io/control-plane"
 
@@ -86,27 +86,48 @@ def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: 
     early = [_register(run, node, []) for node in amendment.registered if amendment.reachable]
     before = [step.reaches for step in early]
     drained = [_drain(run, name, domain, before, amendment) for name, domain in amendment.removed.items()]
-    removed = [_remove(run, name, domain) for name, domain in amendment.removed.items()]
+    making = [_for_rebuilt(run, step, amendment) for step in making]
+    shared = [step.reaches for step in making if not step.reaches.lab]
+    removed = [
+        # what a node is made anew from is there before the old one goes
+        _remove(run, name, domain, shared if name in amendment.rebuilt else [])
+        for name, domain in amendment.removed.items()
+    ]
     adapted = [_adapt(run, node, amendment) for node in amendment.kept]
-    off = [_switch_off(run, node) for node in amendment.restarted]
-    begun = [step.reaches for step in (*removed, *adapted, *off)]
-    steps = [*early, *drained, *removed, *adapted, *off]
+    leaving: list[Step] = []
     if cluster or run.folder.kubeconfig.exists():
         asked = [API(run.lab)] if cluster else []
-        steps += [_leave(run, name, asked) for name in amendment.removed]
-        steps += [_uninstall(run, name, objects, asked) for name, objects in amendment.uninstalled.items()]
+        leaving += [_leave(run, name, asked) for name in amendment.removed]
+        leaving += [_uninstall(run, name, objects, asked) for name, objects in amendment.uninstalled.items()]
         if not amendment.reachable:
-            steps += [_register(run, node, asked) for node in amendment.registered]
+            leaving += [_register(run, node, asked) for node in amendment.registered]
+    # a controller that is off answers no drain; with the cluster's steps, the API server is asked for the rest later
+    quiet = [step.reaches for step in (*early, *drained, *([] if cluster else leaving))]
+    off = [_switch_off(run, node, quiet) for node in amendment.restarted]
+    begun = [step.reaches for step in (*removed, *adapted, *off)]
+    steps = [*early, *drained, *removed, *adapted, *off, *leaving]
     if cluster:
         steps += [_load(run, node) for node in amendment.reloaded]
     return [*steps, *(_after(run, step, amendment, begun) for step in making)]
+
+
+def _for_rebuilt(run: Run, step: Step, amendment: Amendment) -> Step:
+    """A step that makes what labs share: machines that are made anew need it, though they are there now."""
+    bases = {node.volume("base").name for node in run.plan.nodes if node.name in amendment.rebuilt}
+    systems = {node.os for node in run.plan.nodes if node.name in amendment.rebuilt}
+    if step.reaches.kind is IMAGE and step.reaches.of in bases:
+        return replace(step, done=partial(run.pool.is_complete, step.reaches.of))
+    if step.reaches.kind is PAYLOAD and step.reaches.of in systems:
+        return replace(step, done=lambda: False)
+    return step
 
 
 def _after(run: Run, step: Step, amendment: Amendment, begun: Sequence[State]) -> Step:
     """A step that makes something, after those that change what is there. Other labs' steps don't wait."""
     if step.reaches.lab not in ("", run.lab):
         return step
-    more = [*begun]
+    again = [REMOVED(run.lab, name) for name in amendment.rebuilt]
+    more = [state for state in begun if step.reaches.lab or state not in again]
     more += [LEFT(run.lab, name) for name in amendment.rebuilt if step.reaches == MEMBER(run.lab, name)]
     more += [LOADED(run.lab, node.name) for node in amendment.reloaded if step.reaches == READY(run.lab, node.name)]
     return replace(step, after=[*step.needs, *more])
@@ -154,7 +175,7 @@ def _drain(run: Run, name: str, domain: str, after: Sequence[State], amendment: 
     return Step(DRAINED(run.lab, name), work, done, after, usual=run.pace.usual(15))
 
 
-def _remove(run: Run, name: str, domain: str) -> Step:
+def _remove(run: Run, name: str, domain: str, after: Sequence[State]) -> Step:
     def work(progress: Progress) -> None:
         progress.say("its machine and its disks")
         domains.remove(run.conn, domain)
@@ -168,7 +189,7 @@ def _remove(run: Run, name: str, domain: str) -> Step:
         run.pool.refresh()
         return not run.pool.names(f"{run.lab}.{name}.")
 
-    return Step(REMOVED(run.lab, name), work, done, [DRAINED(run.lab, name)], usual=2)
+    return Step(REMOVED(run.lab, name), work, done, [DRAINED(run.lab, name), *after], usual=2)
 
 
 def _leave(run: Run, name: str, after: Sequence[State]) -> Step:
@@ -204,36 +225,20 @@ def _adapt(run: Run, node: NodePlan, amendment: Amendment) -> Step:
     return Step(ADAPTED(run.lab, node.name), work, done, usual=0.2)
 
 
-def _switch_off(run: Run, node: NodePlan) -> Step:
+def _switch_off(run: Run, node: NodePlan, after: Sequence[State]) -> Step:
     def work(progress: Progress) -> None:
-        pressed = 0.0
-
-        def look() -> Met[None] | Waiting:
-            nonlocal pressed
-            if not pressed or time.monotonic() - pressed > PRESS:
-                pressed = time.monotonic()
-                domains.shut_down(run.conn, node.domain)
-            if domains.state(run.conn, node.domain) in ("off", "crashed", "gone"):
-                return Met(None)
-            return Waiting(f"waiting for {node.name} to shut down", domains.written_bytes(run.conn, node.domain))
-
-        wait.until(look, progress, give_up, stall=run.pace.silence(SILENCE))
-
-    def give_up(_: Waiting) -> StalledError:
-        return StalledError(
-            f"'{node.name}' does not shut down.",
-            why="The guest does nothing about its power button.",
-            cure=f"Shut it down yourself, or cut its power with 'virsh destroy {node.domain}'. Then run the same "
-            "command again.",
-            evidence=f"winlab serial {node.name} --log --lab {run.lab}",
-        )
+        standing = StandingLab(run.folder, run.conn, run.pool, run.plan.host)
+        for machine in domains.machines(run.conn, run.lab):
+            if machine.domain == node.domain:
+                shutdown.shut_down(Subject(standing, machine), progress)
 
     def done() -> bool:
         if not domains.is_running(run.conn, node.domain):
             return True
         return domains.sizes(run.conn, node.domain, now=True) == (node.cpus, node.memory_mib)
 
-    return Step(SWITCHED_OFF(run.lab, node.name), work, done, [ADAPTED(run.lab, node.name)], usual=run.pace.usual(15))
+    needs = [ADAPTED(run.lab, node.name), *after]
+    return Step(SWITCHED_OFF(run.lab, node.name), work, done, needs, usual=run.pace.usual(15))
 
 
 def _register(run: Run, node: NodePlan, after: Sequence[State]) -> Step:

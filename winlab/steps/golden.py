@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -55,13 +56,14 @@ def clone(plan: Plan) -> WindowsNode | None:
     return next((node for node in plan.windows_nodes() if node.windows.golden), None)
 
 
-def all_made(plan: Plan, conn: Connection, key: str | None = None) -> bool:
+def all_made(plan: Plan, conn: Connection, key: str | None = None, but: Collection[str] = ()) -> bool:
     """Whether all of the plan's Windows machines exist, so that no golden image will be cloned any more.
 
     :param key: of a golden image: only its clones count.
+    :param but: nodes that are made anew, though they exist now.
     """
     nodes = plan.windows_nodes() if key is None else plan.clones(key)
-    return all(domains.find(conn, node.domain) is not None for node in nodes)
+    return all(node.name not in but and domains.find(conn, node.domain) is not None for node in nodes)
 
 
 def steps(run: Run, target: str, key: str) -> list[Step]:

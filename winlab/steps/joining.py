@@ -11,7 +11,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.render import kubeadm
 from winlab.engine.run import Run
 from winlab.engine.step import Step
-from winlab.errors import ClusterError
+from winlab.errors import ClusterError, NotFoundError
 from winlab.events import Progress
 from winlab.steps.states import API, KUBECTL
 
@@ -44,6 +44,12 @@ def given_kubeconfig(run: Run, admin: str) -> Step:
     """
 
     def work(progress: Progress) -> None:
+        if not admin:
+            raise NotFoundError(
+                f"The kubeconfig of the cluster that the lab '{run.lab}' joined is lost.",
+                why=f"'{run.folder.kubeconfig}' does not exist.",
+                cure="Run 'winlab join' again, as before: it writes it anew.",
+            )
         run.folder.write(run.folder.kubeconfig, admin)
         progress.say(f"asking the API server at {run.plan.cluster.external}")
         if not Kubectl.of(run.folder).answers():

@@ -121,8 +121,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(adapter, "records", lambda _conn, domain: made.records[node_of(domain)])
     monkeypatch.setattr(adapter, "write_records", write)
     monkeypatch.setattr(adapter, "card", lambda _conn, domain: (f"mac of {node_of(domain)}", node_of(domain)))
-    monkeypatch.setattr(faults, "BEGIN", {"off": set_state("off"), "paused": set_state("paused")})
-    monkeypatch.setattr(faults, "END", {"off": set_state("running"), "paused": set_state("running")})
+    monkeypatch.setattr(faults, "BEGIN", {"off": set_state("off"), "suspended": set_state("suspended")})
+    monkeypatch.setattr(faults, "END", {"off": set_state("running"), "suspended": set_state("running")})
     monkeypatch.setattr(faults, "NodeScripts", NodeScripts)
     return made
 
@@ -188,10 +188,10 @@ def test_what_was_perhaps_done_stays_recorded(world: World) -> None:
 def test_a_frozen_node_goes_on_and_then_its_other_faults_end(world: World) -> None:
     world.add("disk", "node-1")
     world.add("freeze", "node-1")
-    assert world.states["node-1"] == "paused"
+    assert world.states["node-1"] == "suspended"
     world.add("freeze", "node-1")  # once more: it is so already
     assert world.active == ["disk.node-1", "freeze.node-1"]
-    with pytest.raises(GuestError, match="paused"):
+    with pytest.raises(GuestError, match="suspended"):
         world.add("clock", "node-1", skew="+2h")
     assert world.clear() == ["disk.node-1", "freeze.node-1"]
     assert world.states["node-1"] == "running"

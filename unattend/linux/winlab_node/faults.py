@@ -54,9 +54,11 @@ def faults(node: Node, settings: Settings) -> Settings:
         _empty(node)  # so that there is room for what is written next
     if not (links or skew is not None):
         _undo(node)
-    elif node.write(SCRIPT, script) | node.write(f"etc/systemd/system/{UNIT}", SERVICE):
+    else:
+        node.write(SCRIPT, script)
+        node.write(f"etc/systemd/system/{UNIT}", SERVICE)
         node.call("systemctl", "daemon-reload")
-        node.call("systemctl", "enable", UNIT)
+        node.call("systemctl", "enable", UNIT)  # also if nothing was written: the last run may have been killed here
     if skew is None:
         _synchronize(node)
     else:

@@ -349,14 +349,6 @@ def set_tag(conn: libvirt.virConnect, name: str, tag: Tag) -> None:
         domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, element, tags.KEY, tags.XMLNS, flags)
 
 
-def shut_down(conn: libvirt.virConnect, name: str) -> None:
-    """Press the power button: the guest may take its time, or ignore it. A domain that does not run is left alone."""
-    domain = get(conn, name)
-    with explained(f"'{name}' can't be shut down."):
-        if domain.isActive():
-            domain.shutdown()
-
-
 def remove(conn: libvirt.virConnect, name: str) -> bool:
     """Stop the domain at once and undefine it with its NVRAM; whether it existed."""
     domain = find(conn, name)

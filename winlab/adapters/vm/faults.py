@@ -1,4 +1,4 @@
-"""What faults on purpose need of domains: their records in a domain's metadata, its network card, power and pause."""
+"""What faults on purpose need of domains: their records in a domain's metadata, and its network card."""
 
 from __future__ import annotations
 
@@ -59,27 +59,3 @@ def card(conn: Connection, name: str) -> tuple[str, str]:
     mac = root.find("devices/interface/mac")
     port = root.find("devices/interface/virtualport/parameters")
     return ("" if mac is None else str(mac.get("address"))), ("" if port is None else str(port.get("interfaceid")))
-
-
-def cut_power(conn: Connection, name: str) -> None:
-    """End a domain's process at once; it stays defined."""
-    with explained(f"The power of '{name}' can't be cut."):
-        domain = get(conn, name)
-        if domain.isActive():
-            domain.destroy()
-
-
-def freeze(conn: Connection, name: str) -> None:
-    """Have a running domain's CPUs stand still."""
-    with explained(f"'{name}' can't be frozen."):
-        domain = get(conn, name)
-        if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
-            domain.suspend()
-
-
-def start(conn: Connection, name: str) -> None:
-    """Start a domain that is off."""
-    with explained(f"'{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
-        domain = get(conn, name)
-        if not domain.isActive():
-            domain.create()

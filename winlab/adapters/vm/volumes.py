@@ -208,10 +208,12 @@ class StoragePool:
                 )
                 if self._claimant(name) != locks.signature():
                     continue  # somebody deleted the claim, and may have replaced the volume
-                self._write(name + MARKER, json.dumps({"size": size, "sha256": digest}).encode())
+                self._write(name + MARKER, _marker(size, digest))
 
     def restore_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
-        """Write a base volume again whose content was lost or has changed; its marker stays as it is.
+        """Write a base volume again whose content was lost or has changed.
+
+        Its marker says meanwhile that it is not complete, and keeps the digest.
 
         A machine that runs goes on with the old file until it is started again.
 
@@ -220,8 +222,10 @@ class StoragePool:
         while True:
             with self._claimed(name, tell) as mine:
                 if mine:
+                    self._write(name + MARKER, _marker(-1, self.uploaded_digest(name)))
                     volume = self._create(name, _volume_xml(name, "raw", source.stat().st_size))
-                    self._fill(name, volume, source, lambda part: tell("uploading into the pool", part))
+                    size, digest = self._fill(name, volume, source, lambda part: tell("uploading into the pool", part))
+                    self._write(name + MARKER, _marker(size, digest))
                     return
 
     @contextmanager
@@ -416,6 +420,11 @@ class StoragePool:
 def _no_volume(name: str, error: libvirt.libvirtError) -> WinlabError:
     cure = "Check that the pool has space: 'winlab doctor' shows it."
     return WinlabError(f"The volume '{name}' can't be made.", why=str(error), cure=cure)
+
+
+def _marker(size: int, digest: str) -> bytes:
+    """What the marker of a base volume says: how large it is once it is whole, and the SHA-256 of what was uploaded."""
+    return json.dumps({"size": size, "sha256": digest}).encode()
 
 
 def _volume_xml(name: str, kind: str, capacity: int) -> etree._Element:

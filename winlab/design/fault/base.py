@@ -110,7 +110,7 @@ class SwitchFault(Fault):
 class MachineFault(Fault):
     """Done by libvirt. Recorded in the domain's metadata, and over as soon as the machine is in another state."""
 
-    state: ClassVar[Literal["off", "paused"]]
+    state: ClassVar[Literal["off", "suspended"]]
 
 
 class InnerFault(Fault):

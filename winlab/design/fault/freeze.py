@@ -10,7 +10,7 @@ class Freeze(MachineFault):
 
     kind = "freeze"
     about = "Freeze a node: its CPUs stand still, its connections stay open. Clearing the fault has it go on."
-    state = "paused"
+    state = "suspended"
 
     def effect(self) -> str:
         """What it does, in words."""

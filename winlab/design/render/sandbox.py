@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from jinja2 import nodes
+from jinja2 import nodes, pass_context
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError, TemplateAssertionError
 from jinja2.runtime import Context, markup_join, str_join
@@ -23,6 +23,8 @@ BUDGET = 2_000_000  # of a whole rendering; winlab's own template takes some 20,
 LARGEST = 1 << 16  # characters, or items, of one value with all that is in it
 TURN = 10  # of the budget, for one turn of a loop or one call
 BITS = 4096  # of a whole number
+MOST_PLACES = 100  # of a number, or of an indentation
+PLACES = {"tojson": 2, "round": 1}  # from which argument on a filter takes such a count
 
 FILTERS = (
     *("abs", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first", "float", "forceescape", "int"),
@@ -81,7 +83,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.spend(_weight(value))
         return value
 
-    def _shown(self, value: Any) -> Any:
+    @pass_context
+    def _shown(self, _context: Context, value: Any) -> Any:
+        """What a template shows, paid for. With the context Jinja folds no constants: each turn of a loop pays."""
         return self._sized(value)
 
     def _turns(self, values: Iterable[Any], text: int) -> Iterable[Any]:
@@ -104,9 +108,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         def call(*args: Any, **named: Any) -> Any:
             given = [_weight(value) for value in (*args, *named.values())]
             self.spend(TURN + sum(given))
+            places = (*args[PLACES[name] :], *named.values()) if name in PLACES else ()
+            if any(isinstance(one, int) and abs(one) > MOST_PLACES for one in places):
+                raise SecurityError(f"the filter '{name}' takes numbers up to {MOST_PLACES}")
             if name in ("join", "replace"):  # the one repeats its separator, the other what it puts in
-                begin = 0 if name == "replace" or len(args) < 2 else 1
-                size = given[begin] * (1 + max(given[begin + 1 :], default=1))
+                # Jinja gives both its context first
+                size = given[1] * (1 + max(given[2:], default=1))
                 if size > LARGEST * 64:
                     raise SecurityError("it takes too much time or memory")
                 self.spend(size // 64)

@@ -19,7 +19,7 @@ from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.steps import pod_network, systems
 from winlab.steps.states import API, CNI, MEMBER, PROXY, READY, ROUTES
 
-REGISTER = (MEMBER, CNI, PROXY, READY)
+CONNECT = (CNI, PROXY, READY)  # a node that is a member
 
 
 def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
@@ -41,10 +41,12 @@ def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
     there = {row["metadata"]["name"]: row for row in rows}
     for node in subject.nodes:
         if node.name not in there:
+            # a controller's join may begin with kubeadm's reset, which deletes its part of etcd
+            steps = (MEMBER, *CONNECT) if node.role == "worker" else CONNECT
             drift = Drift(
                 "cluster", node.name, "node", "there", "gone", "its kubelet registers it again", mendable=True
             )
-            yield Finding(drift, partial(_register, run, node), REGISTER, (ROUTES,), tier=Tier.CLUSTER)
+            yield Finding(drift, partial(_register, run, node), steps, (ROUTES,), tier=Tier.CLUSTER)
         elif not diagnose.is_ready(there[node.name]):
             why = diagnose.brief(there[node.name])
             drift = Drift("cluster", node.name, "node", "Ready", f"not Ready: {why}", "waited for", mendable=True)

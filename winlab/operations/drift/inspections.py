@@ -47,6 +47,10 @@ def inspect(subject: Subject, progress: Progress) -> list[Finding]:
         except WinlabError as error:
             told = _can_t(area, inspection, error)
             findings.setdefault(told.drift.key, told)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:  # what was asked gave something strange
+            strange = WinlabError(f"{type(error).__name__}: {error}", cure="Look at it with 'winlab kubectl' or virsh.")
+            told = _can_t(area, inspection, strange)
+            findings.setdefault(told.drift.key, told)
     in_the_way = [one.drift for one in findings.values() if one.drift.mendable and not one.unreached]
     return [one for one in findings.values() if not (one.unreached and _explained(one.drift, in_the_way))]
 

@@ -14,7 +14,7 @@ from winlab.errors import WinlabError
 from winlab.events import Progress
 from winlab.operations.drift import machine_xml
 from winlab.operations.drift.machine_xml import Other
-from winlab.operations.drift.model import Drift, Finding, Subject
+from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.operations.drift.volumes import is_whole
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.states import STARTED
@@ -39,12 +39,12 @@ def states(subject: Subject, progress: Progress) -> Iterator[Finding]:
         except WinlabError as error:
             yield Finding(Drift("machine", node.name, "state", "running", f"{state}: {error.why}", error.cure, False))
             continue
-        yield _finding(node, state, "resumed" if state == "paused" else "started")
+        yield _finding(node, state, "resumed" if state in domains.PAUSED else "started")
 
 
 def _finding(node: NodePlan, state: str, action: str, mend: partial[None] | None = None) -> Finding:
     drift = Drift("machine", node.name, "state", "running", state, action, mendable=True)
-    return Finding(drift, mend, (STARTED,))
+    return Finding(drift, mend, (STARTED,), tier=Tier.START)
 
 
 def _define(run: Run, node: NodePlan, progress: Progress) -> None:

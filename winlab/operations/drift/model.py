@@ -40,13 +40,14 @@ class Drift:
 
 
 class Tier(IntEnum):
-    """What is mended before what: a login needs the network, a join the API server."""
+    """What is mended before what: a start needs its disks and CDs, a login the network, a join the API server."""
 
     HOST = 0
-    LOGIN = 1
-    SERVICE = 2
-    ACCESS = 3
-    CLUSTER = 4
+    START = 1
+    LOGIN = 2
+    SERVICE = 3
+    ACCESS = 4
+    CLUSTER = 5
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,9 @@ def _look(subject: Subject, node: NodePlan) -> list[Finding]:
 
 
 def _service(run: Run, node: NodePlan, name: str, state: str) -> Finding:
+    if state == "absent" and node.role == "controller":
+        action = "run 'winlab create' if the lab was never complete"
+        return Finding(Drift("node", node.name, name, "running", state, action, mendable=False))
     if state == "absent":
         drift = Drift("node", node.name, name, "running", state, "set up again as by create", mendable=True)
         return Finding(drift, None, JOIN, JOIN_LAB, tier=Tier.CLUSTER)

@@ -40,7 +40,7 @@ def step(subject: Subject) -> Step:
         except GuestError:
             return False
         try:
-            return not clock.difference(guest, subject.machine.tag)
+            return not clock.difference(guest, subject.machine.tag, subject.skew)
         except GuestError:
             return False
         finally:
@@ -83,7 +83,9 @@ class _Wait:
         try:
             guest = _login(self._subject)
             try:
-                self._subject.stepped += clock.settle(guest, self._subject.machine.tag, self._progress)
+                self._subject.stepped += clock.settle(
+                    guest, self._subject.machine.tag, self._progress, self._subject.skew
+                )
             finally:
                 _close(guest)
         except UnreachableError:

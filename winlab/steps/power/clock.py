@@ -17,11 +17,13 @@ from winlab.events import Progress
 
 TOLERANCE = 2.0  # seconds
 TRIES = 3  # Windows sets its local time, which a change to summer time in between shifts by an hour
-MOST = 1 << 10  # bytes of an answer
+MOST = 32  # bytes of an answer
 
 
-def difference(guest: Guest, tag: Tag) -> float:
+def difference(guest: Guest, tag: Tag, skew: float = 0.0) -> float:
     """How many seconds the guest's clock is ahead of the host's; negative if it is behind.
+
+    :param skew: by how many seconds it is to be ahead, by a fault on purpose.
 
     0 if it is right as far as can be told: the guest read its clock some time between the question and the answer.
 
@@ -37,8 +39,8 @@ def difference(guest: Guest, tag: Tag) -> float:
     asked = time.time()
     code = guest.execute([ways(tag.system).clock], hear)
     try:
-        told = int(str(heard)) / 1000
-    except ValueError as error:
+        told = int(str(heard)) / 1000 - skew
+    except (ValueError, OverflowError) as error:
         raise GuestError(
             f"The clock of '{tag.node}' can't be read.",
             why=f"Its answer was {str(heard)[:80]!r}, the exit code {code}.",
@@ -47,14 +49,16 @@ def difference(guest: Guest, tag: Tag) -> float:
     return 0.0 if asked - TOLERANCE <= told <= arrived + TOLERANCE else told - arrived
 
 
-def settle(guest: Guest, tag: Tag, progress: Progress) -> float:
+def settle(guest: Guest, tag: Tag, progress: Progress, skew: float = 0.0) -> float:
     """Set the guest's clock by the host's, unless it is right; returns the seconds by which it was set forward.
+
+    :param skew: as of :func:`difference`.
 
     :raises GuestError: it can't be set.
     """
     stepped = 0.0
     for _ in range(TRIES):
-        off = difference(guest, tag)
+        off = difference(guest, tag, skew)
         if not off:
             return stepped
         progress.say(f"the clock of {tag.node} is {abs(off):.0f} s {'ahead' if off > 0 else 'behind'}: setting it")

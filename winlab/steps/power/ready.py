@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from winlab import documents
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
@@ -67,8 +67,9 @@ def _lacking(subject: Subject, kubectl: Kubectl, signs: frozenset[str]) -> tuple
         return "", signs  # it never joined: it has nothing to wait for
     lease = _object(kubectl, "lease", subject.name, "--namespace=kube-node-lease") or {}
     signs = diagnose.signs(node)
-    since = time.time() - GRACE if subject.since is None else subject.since
-    if _seconds(lease.get("spec", {}).get("renewTime")) < since - SLACK:
+    since = (time.time() - GRACE if subject.since is None else subject.since) + subject.skew
+    spec = lease.get("spec")
+    if _seconds(spec.get("renewTime") if isinstance(spec, dict) else None) < since - SLACK:
         return "its kubelet has not renewed its lease", signs | {"no lease"}
     if subject.booted and _reported(node) < since - SLACK:
         return "its kubelet has not reported since the start", signs | {"no report"}
@@ -77,8 +78,13 @@ def _lacking(subject: Subject, kubectl: Kubectl, signs: frozenset[str]) -> tuple
 
 def _object(kubectl: Kubectl, *words: str) -> dict[str, Any] | None:
     text = kubectl.run("get", *words, "--ignore-not-found", "--output=json").strip()
-    one: dict[str, Any] | None = json.loads(text) if text else None
-    return one
+    if not text:
+        return None
+    try:
+        one = documents.from_json(text)
+    except ValueError as error:
+        raise ClusterError("The API server gave no object.", why=str(error)) from error
+    return one if isinstance(one, dict) else None
 
 
 def _reported(node: dict[str, Any]) -> float:
@@ -87,10 +93,10 @@ def _reported(node: dict[str, Any]) -> float:
     return _seconds(times[0] if times else None)
 
 
-def _seconds(text: str | None) -> float:
+def _seconds(text: object) -> float:
     """A time of the API server, in seconds since 1970; 0 if there is none."""
     try:
-        return datetime.fromisoformat(text or "").timestamp()
+        return datetime.fromisoformat(str(text or "")).timestamp()
     except ValueError:
         return 0.0
 

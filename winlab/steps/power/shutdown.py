@@ -37,15 +37,24 @@ def step(subject: Subject, after: Iterable[State] = (), *, force: bool = False) 
             progress.say(f"cutting the power of {subject.name}")
             domains.cut_power(subject.lab.conn, subject.domain)
             return
-        if subject.state in domains.PAUSED:
-            require_writable_disk(subject.lab, subject)
-            domains.resume(subject.lab.conn, subject.domain)
-        _Shutdown(subject, progress).run()
+        shut_down(subject, progress)
 
     def done() -> bool:
         return subject.state in domains.OFF
 
     return Step(subject.at(STOPPED), work, done, after, usual=subject.lab.pace.usual(15))
+
+
+def shut_down(subject: Subject, progress: Progress) -> None:
+    """Shut a machine down, and wait until it is off; a suspended one is resumed for that.
+
+    :raises StalledError: it does not shut down.
+    :raises HostError: it is paused, and its disk can't be written.
+    """
+    if subject.state in domains.PAUSED:
+        require_writable_disk(subject.lab, subject)
+        domains.resume(subject.lab.conn, subject.domain)
+    _Shutdown(subject, progress).run()
 
 
 class _Shutdown:
