@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 
 DEEPEST = 100  # collections within each other
-MOST = 1_000_000  # values of a YAML text, with aliases written out
+MOST = 300_000  # values of a YAML text, with aliases written out
 DIGITS = 40  # of a whole number
 
 

@@ -23,7 +23,7 @@ from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, Winlab, stand_in
 from secrets_scan import Watch
 from survive import sample
 from survive.command import Wired
-from survive.moments import BEGINNING, MIDDLE, Point
+from survive.moments import BEGINNING, Point
 
 from winlab.design.catalog import recipes
 from winlab.events import Quiet
@@ -182,7 +182,7 @@ def labs(
             early, starting = sample.choose(seed, BEFORE_START, 2), Point("start controller-1", BEGINNING)
             killed_b = sample.play(wired, early, starting, signal.SIGKILL, *create_b)
             interrupted = member.interrupted("start controller-1", *create_b)
-            (booting,) = sample.choose(seed, ["boot controller-1"], 1, (BEGINNING, MIDDLE))
+            (booting,) = sample.choose(seed, ["boot controller-1"], 1, (BEGINNING,))
             killed_b += sample.play(wired, [], booting, sample.signal_of(seed), *create_b)
             printed_b = member.ok(*create_b)
             printed_a = text(rehearsal.result())

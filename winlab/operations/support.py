@@ -37,6 +37,7 @@ LIST_LIMIT = 8.0  # seconds in which libvirt has to list the machines
 TOTAL = 64 << 20  # bytes of all parts
 LONGEST = 600  # characters of a reason
 KEPT = 3  # archives of one lab
+KEPT_IN_ALL = 20
 STUMP_SECONDS = 3600  # after which an archive that is being written is one whose winlab was killed
 STEM = re.compile(r"(?P<lab>.+)-\d{8}T\d{6}Z(-\d+)?\.tar\.gz")
 README = """\
@@ -284,11 +285,12 @@ def _place(lab: str) -> Path:
 
 
 def _prune(lab: str, newest: Path) -> None:
-    """Remove old archives of the lab, and what a killed winlab left of one."""
+    """Remove old archives of the lab, the oldest of all labs, and what a killed winlab left of one."""
     with suppress(OSError):
-        own = [path for path in folder().iterdir() if (name := STEM.fullmatch(path.name)) and name["lab"] == lab]
-        own.sort(key=lambda path: path.stat().st_mtime)
-        for path in own[:-KEPT]:
+        every = [(path, name["lab"]) for path in folder().iterdir() if (name := STEM.fullmatch(path.name))]
+        every.sort(key=lambda one: one[0].stat().st_mtime)
+        own = [path for path, of in every if of == lab]
+        for path in [*own[:-KEPT], *(path for path, _ in every[:-KEPT_IN_ALL])]:
             if path != newest:
                 path.unlink(missing_ok=True)
         for path in folder().glob(f".{lab}-*.tar.gz.*"):

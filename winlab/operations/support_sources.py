@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from winlab import __version__, settings
+from winlab import __version__, journal, settings
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import connection, domains
 from winlab.adapters.vm.domains import Machine
@@ -64,7 +64,7 @@ def of_lab(lab: str, site: Site, within: str = "") -> list[Source]:
     folder = site.folder(lab)
     made = [
         Source(f"{within}spec and plan", lambda: _design(folder, within)),
-        Source(f"{within}journal", lambda: [_file(f"{within}journal.jsonl", folder.journal)]),
+        Source(f"{within}journal", lambda: _journal(folder, within)),
         Source(f"{within}evidence", lambda: _folder(f"{within}evidence", folder.path / "evidence")),
         Source(f"{within}OVN northbound", lambda: [_json(f"{within}network/northbound.json", _northbound(lab, site))]),
     ]
@@ -113,10 +113,11 @@ def of_machine(machine: Machine, site: Site, within: str = "") -> list[Source]:
 def builders(lab: str, site: Site) -> list[str]:
     """The labs in which golden images of a lab are made, as far as they have a folder here."""
     try:
-        plan = recorded.read(site.folder(lab)).plan
+        plans = recorded.read(site.folder(lab)).plans
     except Exception:  # the source that reads it again says why
         return []
-    return [builder.lab for builder in plan.builders if site.folder(builder.lab).path.is_dir()]
+    names = dict.fromkeys(builder.lab for plan in plans for builder in plan.builders)
+    return [name for name in names if site.folder(name).path.is_dir()]
 
 
 def end_of(content: bytes, *, cut: bool) -> tuple[bytes, bool]:
@@ -141,10 +142,22 @@ def _versions(site: Site) -> dict[str, str]:
 
 def _design(folder: LabFolder, within: str) -> Iterator[File]:
     record = recorded.read(folder)
-    yield _json(f"{within}spec.json", support_secrets.without(record.spec.model_dump(mode="json")))
-    yield _json(f"{within}plan.json", record.plan.without_secrets().model_dump(mode="json"))
-    for path, content in rendered.files(record.plan.without_secrets()).items():
-        yield File(f"{within}rendered/{path}", content)
+    designs = [("", record.spec, record.plan)]
+    if record.applying is not None:  # a change that was interrupted, or failed
+        designs.append(("applying/", record.applying.spec, record.applying.plan))
+    for part, spec, plan in designs:
+        place = f"{within}{part}"
+        yield _json(f"{place}spec.json", support_secrets.without(spec.model_dump(mode="json")))
+        yield _json(f"{place}plan.json", plan.without_secrets().model_dump(mode="json"))
+        for path, content in rendered.files(plan.without_secrets()).items():
+            yield File(f"{place}rendered/{path}", content)
+
+
+def _journal(folder: LabFolder, within: str) -> Iterator[File]:
+    yield _file(f"{within}journal.jsonl", folder.journal)
+    older = journal.older(folder.journal)
+    if older.exists():
+        yield _file(f"{within}{older.name}", older)
 
 
 def _northbound(lab: str, site: Site) -> Any:
