@@ -240,6 +240,8 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
         def answers(self) -> bool:
             return self._guest.answers
 
+    monkeypatch.setattr("winlab.operations.faults.sentence", lambda *_: "")
+    monkeypatch.setattr("winlab.operations.faults.forget_over", lambda *_: None)
     monkeypatch.setattr(ovn, "connect", connect)
     monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: made.bridge)
     monkeypatch.setattr(fabric, "guest_ports", lambda: made.plugged)

@@ -52,8 +52,8 @@ class World:
             self.rows[one] = record, rules
         return True
 
-    def await_followers(self, _seconds: float) -> None:
-        pass
+    def await_followers(self, _seconds: float, chassis: str) -> None:
+        assert chassis == "here"  # another hypervisor may be off
 
     # -- the lab
 
@@ -75,8 +75,13 @@ class World:
 
         return cast(
             Site,
-            SimpleNamespace(folder=LabFolder, connected=itself, overlay=itself, facts=SimpleNamespace(scale=1.0)),
+            SimpleNamespace(
+                folder=LabFolder, connected=itself, overlay=itself, facts=SimpleNamespace(scale=1.0, chassis="here")
+            ),
         )
+
+
+HERE = SimpleNamespace(scale=1.0, chassis="here")
 
 
 @pytest.fixture

@@ -44,6 +44,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
         def connected(_self: Site) -> Iterator[Any]:
             yield site.conn
 
+        monkeypatch.setattr("winlab.operations.faults.sentence", lambda *_: "")
         monkeypatch.setattr(Site, "storage", storage)
         monkeypatch.setattr(Site, "connected", connected)
         monkeypatch.setattr(Site, "facts", plans.KVM)
