@@ -7,9 +7,9 @@ lab with this plan: an update of winlab may decide otherwise for the same spec.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
 
 from winlab.design.plan.model import Plan
 from winlab.design.spec.model import Spec
@@ -30,6 +30,11 @@ class Recorded(BaseModel):
     spec: Spec
     roots: tuple[Path, ...]
     plan: Plan
+
+    @field_serializer("spec")
+    def _given(self, spec: Spec) -> dict[str, Any]:
+        # only what was said: a pool refuses fields that another system's pools have, even with their usual values
+        return spec.model_dump(mode="json", exclude_unset=True)
 
     def restored_spec(self) -> Spec:
         """The spec, with its roots."""
