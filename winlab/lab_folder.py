@@ -72,8 +72,7 @@ class LabFolder:
         :raises HostError: there is no space.
         :raises AccessError: it can't be written.
         """
-        self.make()
-        with _writing(path):
+        with self._kept(), _writing(path):
             files.write_atomic(path, text, mode=mode, durable=True)
 
     def credentials(self) -> Credentials:
@@ -170,10 +169,16 @@ class LabFolder:
             yield
 
     @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Make the folder, and keep :meth:`staging` from removing it for the length of a with-block."""
+        with self._staging_lock():
+            self.make()
+            yield
+
+    @contextmanager
     def _sweeping(self) -> Iterator[None]:
         """Remove the staging folders of processes that were killed; nobody makes one inside the with-block."""
-        with self._staging_lock():
-            self.make()  # in the lock: whoever made it for a staging folder alone removes it there
+        with self._kept():
             for path in self.path.glob(f"{STAGING}*"):
                 with suppress(OSError), locks.folder(path) as mine:
                     if mine:
@@ -188,8 +193,8 @@ class LabFolder:
         if isinstance(event, (StepChecking, StepProgress)):
             return ""
         try:
-            self.make()
-            handle = os.open(self.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with self._kept():
+                handle = os.open(self.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(handle, "a") as file:
                 file.write(json.dumps(events.record(event)) + "\n")
         except (OSError, WinlabError) as error:
