@@ -125,6 +125,14 @@ class GuestError(WinlabError):
     exit_code = ExitCode.GUEST
 
 
+class GuestCommandError(GuestError):
+    """A command in a guest ended with an exit code other than 0, which is ``code``."""
+
+    def __init__(self, what: str, *, code: int, why: str = "", evidence: str = "") -> None:
+        super().__init__(what, why=why, evidence=evidence)
+        self.code = code
+
+
 class UnreachableError(GuestError):
     """A guest does not answer at all (yet)."""
 

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,12 +37,12 @@ def older(path: Path) -> Path:
 class Writer:
     """Writes a journal. It never raises: work goes on without one.
 
-    :param make: makes the folder that the journal is in.
+    :param kept: makes the folder that the journal is in, and keeps it for the length of a with-block.
     """
 
-    def __init__(self, path: Path, make: Callable[[], None]) -> None:
+    def __init__(self, path: Path, kept: Callable[[], AbstractContextManager[None]]) -> None:
         self._path = path
-        self._make = make
+        self._kept = kept
         self._failed = False
         self._said: dict[tuple[str, str, str], tuple[float, object]] = {}
         self._lock = threading.Lock()
@@ -56,8 +56,8 @@ class Writer:
             if not self._is_new(event):
                 return ""
             try:
-                self._make()
-                self._write(event)
+                with self._kept():
+                    self._write(event)
             except Exception as error:
                 if not self._failed:
                     self._failed = True

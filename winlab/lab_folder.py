@@ -52,7 +52,7 @@ class LabFolder:
         self.kubeconfig = self.path / "kubeconfig"
         self.kubectl = self.path / "kubectl"
         self.lock = self.path.with_name(f"{lab}.lock")
-        self._writer = journal.Writer(self.journal, self.make)
+        self._writer = journal.Writer(self.journal, self._kept)
 
     def make(self) -> None:
         """Make the folder, for its owner alone.
@@ -70,8 +70,7 @@ class LabFolder:
         :raises HostError: there is no space.
         :raises AccessError: it can't be written.
         """
-        self.make()
-        with _writing(path):
+        with self._kept(), _writing(path):
             files.write_atomic(path, text, mode=mode, durable=True)
 
     def credentials(self) -> Credentials:
@@ -199,10 +198,16 @@ class LabFolder:
             yield
 
     @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Make the folder, and keep :meth:`staging` from removing it for the length of a with-block."""
+        with self._staging_lock():
+            self.make()
+            yield
+
+    @contextmanager
     def _sweeping(self) -> Iterator[None]:
         """Remove the staging folders of processes that were killed; nobody makes one inside the with-block."""
-        with self._staging_lock():
-            self.make()  # in the lock: whoever made it for a staging folder alone removes it there
+        with self._kept():
             for path in self.path.glob(f"{STAGING}*"):
                 with suppress(OSError), locks.folder(path) as mine:
                     if mine:

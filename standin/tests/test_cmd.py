@@ -247,7 +247,7 @@ def test_a_session_on_the_screen_stands_in_the_way_of_a_restart(world: Fake) -> 
     world.user = True
     code, _, err = run(world, "shutdown /r /t 0")
     assert (code, world.wishes) == (1191, [])
-    assert "other users are logged on" in err
+    assert "there are other users logged on to the computer.(1191)" in err
     assert run(world, "shutdown /r /f /t 0")[0] == run(world, "shutdown /r /t 5")[0] == 0
     assert run(world, "logoff")[0] == 0
     assert run(world, "shutdown /r /t 0")[0] == 0

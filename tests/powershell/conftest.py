@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ SCRIPTS = engines.ROOT / "unattend/windows"
 @pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> Path:
     program = engines.locate(Path(request.config.cache.mkdir("powershell")))  # type: ignore[union-attr]
+    if program is None and os.environ.get("CI"):
+        pytest.fail(engines.MISSING)
     if program is None:
         pytest.skip(engines.MISSING)
     return program

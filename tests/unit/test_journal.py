@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def writer(path: Path) -> Writer:
-    return Writer(path, lambda: None)
+    return Writer(path, nullcontext)
 
 
 def titles(path: Path) -> list[str]:

@@ -6,11 +6,13 @@ import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import plans
 import pytest
 
-from winlab import locks
+from winlab import files, locks
 from winlab.design.plan import credentials
 from winlab.lab_folder import LabFolder
 
@@ -91,3 +93,32 @@ def test_many_stage_at_once_in_a_folder_that_was_not_there() -> None:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(stage, range(200)))
     assert list(LabFolder("it").path.glob("*")) == []
+
+
+def test_a_file_can_be_written_while_another_ends_staging_in_a_folder_that_it_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever made the folder for a staging folder alone removes it, but never under somebody's hands."""
+    ended = Event()
+    write = files.write_atomic
+
+    def late(path: Path, content: str, **how: Any) -> None:
+        end.set()
+        ended.wait(0.3)
+        write(path, content, **how)
+
+    monkeypatch.setattr(files, "write_atomic", late)
+    begun, end, folder = Event(), Event(), LabFolder("it")
+
+    def stage() -> None:
+        with LabFolder("it").staging():
+            begun.set()
+            end.wait()
+        ended.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        staging = threads.submit(stage)
+        begun.wait()
+        folder.write(folder.path / "drive-node-1", "payload.iso")
+        staging.result()
+    assert (folder.path / "drive-node-1").read_text() == "payload.iso"

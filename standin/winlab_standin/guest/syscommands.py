@@ -178,7 +178,8 @@ def shutdown(shell: Shell, rest: str, streams: Streams) -> int:
         streams.err("Usage: shutdown /r | /s [/f] [/t xxx]   (the stand-in knows no other)\r\n")
         return 1
     if shell.world.logged_on() and "/f" not in flags and delay == 0:  # /t over 0 implies /f
-        streams.err("The system shutdown cannot be initiated because other users are logged on to it.(1191)\r\n")
+        streams.err("The system shutdown cannot be initiated because there are other users logged on to the computer.")
+        streams.err("(1191)\r\n")
         return 1191
     # The answer must still reach whoever asked
     shell.world.power(action, max(delay, 1.0))

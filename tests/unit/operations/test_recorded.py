@@ -5,9 +5,10 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import plans
 import pytest
 
-from tests.fakes import plans
+from winlab.design import spec as specs
 from winlab.design.spec.model import Spec
 from winlab.errors import NotFoundError, WinlabError
 from winlab.events import Quiet
@@ -29,15 +30,15 @@ def proposal(source: str = "1-1-1", *changes: str) -> Proposal:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("source", "changes"),
     [
-        (),
-        ("linux_workers.count=2", "network.reach=labs", "controllers.count=3", "workers.count=2"),
-        ("addons.metrics-server={}", f"workers.product_key={KEY}"),
+        *((name, ()) for name in specs.names()),
+        ("1-1-1", ("linux_workers.count=2", "network.reach=labs", "controllers.count=3", "workers.count=2")),
+        ("1-1-1", ("addons.metrics-server={}", f"workers.product_key={KEY}")),
     ],
 )
-def test_it_comes_back_as_it_was(folder: LabFolder, changes: tuple[str, ...]) -> None:
-    made = proposal("1-1-1", *changes)
+def test_it_comes_back_as_it_was(folder: LabFolder, source: str, changes: tuple[str, ...]) -> None:
+    made = proposal(source, *changes)
     recorded.write(folder, made)
     back = recorded.read(folder)
     assert back.plan == made.plan

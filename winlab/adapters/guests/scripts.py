@@ -21,7 +21,7 @@ from winlab.adapters.guests import base, systems
 from winlab.adapters.guests.connect import connect
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
-from winlab.errors import GuestError, UnreachableError, WinlabError
+from winlab.errors import GuestCommandError, GuestError, UnreachableError, WinlabError
 from winlab.lab_folder import LabFolder
 
 TOLD = 12  # lines of a script's errors that an error message repeats
@@ -107,15 +107,17 @@ class NodeScripts:
     def execute(self, command: list[str], stdin: bytes = b"") -> str:
         """Run a command in the node; what it printed.
 
-        :raises GuestError: it failed.
+        :raises GuestCommandError: its exit code is not 0.
+        :raises GuestError: it can't be run.
         """
         out, err = Lines(_ignore), Lines(_ignore)
         code = self._connected().execute(command, out, err, stdin)
         out.end()
         err.end()
         if code != 0:
-            raise GuestError(
+            raise GuestCommandError(
                 f"A command in '{self.tag.node}' ended with exit code {code}.",
+                code=code,
                 why=_last(err, out) or "It printed nothing.",
                 evidence=f"the command: {systems.command_line(self.tag.system, command)[:200]}",
             )

@@ -25,7 +25,7 @@ from winlab.engine.run import Run
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import GuestError, StalledError, UnreachableError
+from winlab.errors import GuestCommandError, GuestError, StalledError, UnreachableError
 from winlab.events import Progress
 from winlab.steps import evidence, joining, pod_network
 from winlab.steps.interface import Condition
@@ -49,7 +49,6 @@ SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
 # kubeadm's preflight check gives containerd two seconds for each answer; when it fails, nothing was changed
 TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
 TRIES = 4
-EXIT_CODE = re.compile(r"exit code (\d+)")
 # Of shutdown.exe: Windows shuts down (ERROR_SHUTDOWN_IN_PROGRESS), or is about to (ERROR_SHUTDOWN_IS_SCHEDULED)
 UNDER_WAY = (1115, 1190)
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
@@ -279,16 +278,15 @@ def _ask_restart(there: NodeScripts) -> None:
 
     /f: with Administrator logged on at the screen Windows refuses (1191). /t 5: the answer comes first.
 
-    :raises GuestError: shutdown.exe refused.
+    :raises GuestCommandError: shutdown.exe refused.
     """
     try:
         there.execute(["shutdown.exe /r /f /t 5 /d p:4:1 /c winlab"])
-    except UnreachableError:
-        return
-    except GuestError as error:
-        refused = EXIT_CODE.search(error.what)
-        if refused and int(refused[1]) not in UNDER_WAY:
+    except GuestCommandError as error:
+        if error.code not in UNDER_WAY:
             raise
+    except GuestError:
+        return
 
 
 def _restarted(before: WindowsFacts, facts: WindowsFacts) -> bool:

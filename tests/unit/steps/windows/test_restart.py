@@ -10,7 +10,7 @@ import pytest
 import runs
 
 from winlab.design.contract import Call, R
-from winlab.errors import GuestError, UnreachableError
+from winlab.errors import GuestCommandError, GuestError, UnreachableError
 from winlab.events import Quiet
 from winlab.steps.windows import node as windows_node
 
@@ -53,8 +53,8 @@ def restarted(error: Exception | None) -> Node:
         None,
         UnreachableError("'node-1' does not answer WinRM.", why="cut off"),
         GuestError("WinRM on 'node-1' refuses the request.", why="the shell was not found"),
-        GuestError("A command in 'node-1' ended with exit code 1115.", why="A system shutdown is in progress."),
-        GuestError("A command in 'node-1' ended with exit code 1190.", why="A system shutdown has been scheduled."),
+        GuestCommandError("A command in 'node-1' ended with exit code 1115.", code=1115),
+        GuestCommandError("A command in 'node-1' ended with exit code 1190.", code=1190),
     ],
 )
 def test_whatever_the_answer_the_start_is_what_counts(error: Exception | None) -> None:
@@ -63,4 +63,4 @@ def test_whatever_the_answer_the_start_is_what_counts(error: Exception | None) -
 
 def test_a_refusal_is_told() -> None:
     with pytest.raises(GuestError, match="exit code 5"):
-        restarted(GuestError("A command in 'node-1' ended with exit code 5.", why="Access is denied."))
+        restarted(GuestCommandError("A command in 'node-1' ended with exit code 5.", code=5, why="Access is denied."))
