@@ -13,7 +13,7 @@ sys.path[:0] = [
     str(ROOT / part) for part in ("", "tests/fuzz", "tests/unit", "tests/fakes", "standin", "unattend/linux")
 ]
 
-import harness  # noqa: E402
+import fuzzing  # noqa: E402
 import parsers  # noqa: E402, F401 - registers them
 
 
@@ -29,25 +29,25 @@ def main() -> int:
     options.add_argument("--replay", type=Path, help="feed this file, whose name begins with its parser's")
     given = options.parse_args()
     if given.replay:
-        rows = [harness.replay(harness.PARSERS[given.replay.name.partition(".")[0]], given.replay.read_bytes())]
+        rows = [fuzzing.replay(fuzzing.PARSERS[given.replay.name.partition(".")[0]], given.replay.read_bytes())]
         _tell(rows[0], given.failures)
     else:
-        seed = given.seed or harness.main_seed()
-        chosen = [one for one in harness.PARSERS.values() if given.parser in one.name]
+        seed = given.seed or fuzzing.main_seed()
+        chosen = [one for one in fuzzing.PARSERS.values() if given.parser in one.name]
         print(f"{len(chosen)} parsers, {given.seconds:.0f} s, SEED={seed}", flush=True)
         weights, until, rows = sum(one.weight for one in chosen), time.monotonic() + given.seconds, []
         for one in chosen:
             left = max(1.0, until - time.monotonic())
-            row = harness.run(one, seed, seconds=left * one.weight / weights, inputs=given.inputs)
+            row = fuzzing.run(one, seed, seconds=left * one.weight / weights, inputs=given.inputs)
             rows.append(row)
             weights -= one.weight
             print(f"{row.parser}: {row.inputs:,} inputs", file=sys.stderr, flush=True)
             _tell(row, given.failures)
-    print(harness.table(rows))
+    print(fuzzing.table(rows))
     return 1 if any(row.unexpected for row in rows) else 0
 
 
-def _tell(row: harness.Totals, failures: Path) -> None:
+def _tell(row: fuzzing.Totals, failures: Path) -> None:
     for bad in row.unexpected:
         print(f"{row.parser}: {bad.what}\n{bad.trace}  {bad.save(failures)}", flush=True)
 

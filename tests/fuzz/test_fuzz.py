@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import harness
+import fuzzing
 import parsers  # noqa: F401 - registers them
 import pytest
 
 SECONDS = 2.0  # for each parser, at most; the valid inputs are always fed
 INPUTS = 25
-CASES = sorted(path for path in harness.CASES.iterdir() if path.name != "README.md")
+CASES = sorted(path for path in fuzzing.CASES.iterdir() if path.name != "README.md")
 
 
-@pytest.mark.parametrize("name", sorted(harness.PARSERS))
+@pytest.mark.parametrize("name", sorted(fuzzing.PARSERS))
 def test_no_input_has_an_unexpected_outcome(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    parser, seed = harness.PARSERS[name], harness.main_seed()
-    totals = harness.run(parser, seed, seconds=SECONDS * parser.weight, inputs=INPUTS)
+    parser, seed = fuzzing.PARSERS[name], fuzzing.main_seed()
+    totals = fuzzing.run(parser, seed, seconds=SECONDS * parser.weight, inputs=INPUTS)
     folder = tmp_path_factory.mktemp("inputs")
     told = [f"{bad.what}\n{bad.trace}make fuzz REPLAY={bad.save(folder)}" for bad in totals.unexpected]
     assert not told, f"SEED={seed}\n" + "\n".join(told)
@@ -28,7 +28,7 @@ def test_no_input_has_an_unexpected_outcome(name: str, tmp_path_factory: pytest.
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_once_went_wrong(case: Path) -> None:
-    totals = harness.replay(harness.PARSERS[case.name.partition(".")[0]], case.read_bytes())
+    totals = fuzzing.replay(fuzzing.PARSERS[case.name.partition(".")[0]], case.read_bytes())
     assert not totals.unexpected, totals.unexpected[0].what + totals.unexpected[0].trace
 
 
@@ -43,7 +43,7 @@ def test_an_unexpected_outcome_is_noticed() -> None:
         raise UsageError("no")
 
     def greedy(content: bytes, folder: Path) -> None:
-        bytearray(harness.MEMORY + (64 << 20))
+        bytearray(fuzzing.MEMORY + (64 << 20))
 
     def start(content: bytes, folder: Path) -> None:
         import subprocess
@@ -65,14 +65,14 @@ def test_an_unexpected_outcome_is_noticed() -> None:
         (start, "TouchedTheWorld"),
         (end, "ended with 3"),
     ):
-        totals = harness.replay(harness.Parser("x", feed, lambda: [], ()), b"input")
+        totals = fuzzing.replay(fuzzing.Parser("x", feed, lambda: [], ()), b"input")
         assert says in totals.unexpected[0].what, says
         assert totals.unexpected[0].content == b"input"
-    assert not harness.replay(harness.Parser("x", fine, lambda: [], ()), b"input").unexpected
+    assert not fuzzing.replay(fuzzing.Parser("x", fine, lambda: [], ()), b"input").unexpected
 
 
 def test_the_same_seed_makes_the_same_inputs() -> None:
-    parser = harness.PARSERS["lock-file"]
+    parser = fuzzing.PARSERS["lock-file"]
     seeds = list(parser.seeds())
-    made = [[harness.make(parser, seeds, seed, number) for number in range(30)] for seed in ("a", "a", "b")]
+    made = [[fuzzing.make(parser, seeds, seed, number) for number in range(30)] for seed in ("a", "a", "b")]
     assert made[0] == made[1] != made[2]

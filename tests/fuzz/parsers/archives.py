@@ -13,7 +13,7 @@ from pathlib import Path
 
 import disks
 import mutation
-from harness import parser
+from fuzzing import parser
 
 from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Obtained, Program

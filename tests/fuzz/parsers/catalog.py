@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import mutation
-from harness import parser
+from fuzzing import parser
 
 from winlab import data
 from winlab.design.catalog import recipes, releases, versions

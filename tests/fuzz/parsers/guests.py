@@ -9,7 +9,7 @@ from typing import Any
 
 import mutation
 import plans
-from harness import parser
+from fuzzing import parser
 from lxml import etree
 
 from winlab import documents

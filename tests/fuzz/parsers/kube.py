@@ -9,7 +9,7 @@ from typing import Any
 import certificates
 import mutation
 import yaml
-from harness import parser
+from fuzzing import parser
 
 from winlab import documents
 from winlab.adapters.kube import authority, diagnose, existing, kubeconfig, reduced, yamltext

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import isos
 import mutation
-from harness import parser
+from fuzzing import parser
 
 from winlab.events import Quiet
 from winlab.supply.media import drivers, inspection, offline, small_iso, wim, windows_iso

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import mutation
-from harness import parser
+from fuzzing import parser
 
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.design.catalog.recipes import Download

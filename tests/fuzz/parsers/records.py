@@ -7,7 +7,7 @@ from pathlib import Path
 
 import mutation
 import plans
-from harness import parser
+from fuzzing import parser
 
 from winlab import events
 from winlab.adapters.kube import kubeconfig

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import mutation
 import plans
-from harness import parser
+from fuzzing import parser
 from jinja2 import TemplateError
 
 from winlab import data
