@@ -3,8 +3,8 @@
 # make check             formatting, linting, types, and import layers
 # make test-unit         a minute; no root, no network
 # make test-powershell   the scripts for Windows in a real PowerShell engine; a minute
-# make test-fuzz         spoilt inputs for every parser, another sample each day (FUZZ_SEED=... repeats one)
-# make fuzz              the same for ten minutes (FUZZ_SECONDS=..., SEED=..., PARSER=..., REPLAY=file)
+# make test-fuzz         spoilt inputs for every parser, a small sample
+# make fuzz              the same for ten minutes, others each day (FUZZ_SECONDS=..., SEED=..., PARSER=..., REPLAY=file)
 # make test-integration  real libvirt, OVN and guests; needs root
 # make survive           winlab, the host's daemons and guests killed at every step (docs/survive.md); takes hours
 # make setup             the virtual environment and the host's services alone

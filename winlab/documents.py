@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NoReturn
 
 import yaml
@@ -15,6 +16,7 @@ import yaml
 DEEPEST = 100  # collections within each other
 MOST = 300_000  # values of a YAML text, with aliases written out
 DIGITS = 40  # of a whole number
+SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, by an escape
 
 
 class _Loader(yaml.SafeLoader):
@@ -35,6 +37,8 @@ class _Loader(yaml.SafeLoader):
         self._depth -= 1
         if node is None:
             return None
+        if isinstance(node, yaml.ScalarNode) and SURROGATE.search(node.value):
+            raise _refused("a text in it can't be written as UTF-8", begin)
         if not alias:
             self._sizes[id(node)] = 1 + sum(self._sizes[id(part)] for part in _parts(node))
         elif id(node) not in self._sizes:
@@ -96,12 +100,15 @@ def from_json(text: str | bytes | bytearray) -> Any:
     """The value that a JSON text stands for.
 
     :raises ValueError: it is no JSON (``NaN`` and the like are none), is nested too deeply, or has a number that is
-        too large. No other error.
+        too large, or half of a character. No other error.
     """
     try:
-        return json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_no_number)
+        value = json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_no_number)
+        if SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+            raise ValueError("a text in it can't be written as UTF-8")
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    return value
 
 
 def _whole(digits: str) -> int:

@@ -102,9 +102,11 @@ class LabFolder:
     def credentials_fit(self, plan: Plan) -> bool:
         """Whether there are credentials, for exactly these nodes."""
         try:
-            return self.credentials().identity == credentials.identity(plan)
+            made = self.credentials()
         except WinlabError:
             return False
+        names = {node.name for node in plan.nodes}
+        return made.identity == credentials.identity(plan) and names <= made.nodes.keys()
 
     def has_credentials_of(self, nodes: Collection[str]) -> bool:
         """Whether there are credentials for each of these nodes."""

@@ -40,6 +40,7 @@ def test_aliases_and_merges_have_an_end(how: str) -> None:
             "!!python/object:os.system x",
         ),
         *("- " * 1500, "{a: " * 2000),
+        *(r'a: "\ud800"', r'"\udfff": 1'),
     ],
 )
 def test_what_yaml_can_t_be_has_one_kind_of_error(text: str) -> None:
@@ -48,7 +49,21 @@ def test_what_yaml_can_t_be_has_one_kind_of_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 3000, '{"a":' * 3000, "1" * 5000, "NaN", "-Infinity", "1e999", "", "{", b"\xff", "1" * 41]
+    "text",
+    [
+        "[" * 3000,
+        '{"a":' * 3000,
+        "1" * 5000,
+        "NaN",
+        "-Infinity",
+        "1e999",
+        "",
+        "{",
+        b"\xff",
+        "1" * 41,
+        r'"\ud800"',
+        r'{"\udc00": 1}',
+    ],
 )
 def test_what_json_can_t_be_has_one_kind_of_error(text: str | bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
@@ -59,6 +74,11 @@ def test_what_json_can_t_be_has_one_kind_of_error(text: str | bytes) -> None:
 def test_all_else_is_as_ever(value: Any) -> None:
     assert documents.from_json(json.dumps(value)) == value
     assert documents.from_yaml(yaml.safe_dump(value)) == value
+
+
+def test_characters_beyond_the_first_plane_may_be_escaped() -> None:
+    assert documents.from_json(r'"\ud83d\ude00"') == "\U0001f600"
+    assert documents.from_yaml(r'"\U0001F600"') == "\U0001f600"
 
 
 def test_merges_and_aliases_still_work() -> None:

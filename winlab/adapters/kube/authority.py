@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from winlab import documents
@@ -29,11 +30,11 @@ def authority(path: Path) -> str:
 def key_hashes(pem: bytes) -> list[str]:
     """``sha256:`` and the SHA-256 of each certificate's public key (SPKI, DER): how kubeadm pins a CA.
 
-    :raises UsageError: there is no certificate.
+    :raises UsageError: there is no certificate, or one with a key of an unknown kind.
     """
     try:
         keys = [certificate.public_key() for certificate in x509.load_pem_x509_certificates(pem)]
-    except ValueError as error:
+    except (ValueError, UnsupportedAlgorithm) as error:
         raise UsageError("The cluster's CA is not a certificate in PEM.", why=str(error)) from error
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     return [f"sha256:{hashlib.sha256(key.public_bytes(*form)).hexdigest()}" for key in keys]

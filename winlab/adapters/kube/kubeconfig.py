@@ -132,15 +132,23 @@ def unmerge(path: Path, lab: str) -> bool:
             return False
     except OSError as error:
         raise _not_written(path, error) from error
+    if _cleared(config := _read(path)[1], lab) == config:
+        return False  # a file that is not to be changed is not locked
     with _locked(path):
         text, config = _read(path)
-        wanted = config if _is_foreign(config, lab) else _without(config, lab)
-        if wanted.get(CURRENT) == name(lab) and not _mine(wanted, "contexts", lab):
-            wanted = {**wanted, CURRENT: ""}
+        wanted = _cleared(config, lab)
         if wanted == config:
             return False
         _write(path, yamltext.edit(text, wanted))
         return True
+
+
+def _cleared(config: dict[str, Any], lab: str) -> dict[str, Any]:
+    """The file's content without the lab."""
+    wanted = config if _is_foreign(config, lab) else _without(config, lab)
+    if wanted.get(CURRENT) == name(lab) and not _mine(wanted, "contexts", lab):
+        wanted = {**wanted, CURRENT: ""}
+    return wanted
 
 
 def publish(lab: str, *, use: bool = False) -> Path:
