@@ -260,9 +260,13 @@ class Logs(Call[LogTexts]):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkFault:
-    """What happens to the packets between this node and another one, which is known by its MAC."""
+    """What happens to the packets between this node and another one.
+
+    That is known by its MAC; behind a router, by its addresses and the networks of its pods.
+    """
 
     mac: str
+    addresses: list[str]
     loss: float = 0  # percent, in each direction
     delay: int = 0  # milliseconds, of what this node sends
     jitter: int = 0  # by how many milliseconds that varies

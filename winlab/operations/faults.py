@@ -153,10 +153,14 @@ class _Work:
 
     def __post_init__(self) -> None:
         self.machines = {machine.tag.node: machine for machine in look.find(self.lab, self.conn)}
+        with self.site.overlay() as northbound:
+            routes = northbound.pod_routes(self.lab)
         self.places: dict[str, Place] = {}
         for name, machine in self.machines.items():
             mac, port = faults.card(self.conn, machine.domain)
-            self.places[name] = Place(name, machine.tag.system, mac, port, machine.tag.floating)
+            tag = machine.tag
+            pods = tuple(sorted(network for network, hop in routes.items() if hop == tag.address))
+            self.places[name] = Place(name, tag.system, mac, port, tag.address, tag.floating, pods)
 
     def check(self, wanted: Fault) -> None:
         """Check everything before anything is touched.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "disk": {"free": "50MiB"},
 }
 PLACES = {
-    name: Place(name, system, f"52:54:00:00:00:0{number}", f"port-{number}", f"172.31.0.{number}")
+    name: Place(name, system, f"52:54:00:00:00:0{number}", f"port-{number}", f"10.0.0.{number}", f"172.31.0.{number}")
     for number, (name, system) in enumerate(
         {"controller-1": LINUX, "linux-1": LINUX, "win-1": WINDOWS, "win-2": WINDOWS}.items(), 1
     )
@@ -30,6 +31,10 @@ MAC = {name: place.mac for name, place in PLACES.items()}
 
 def made(kind: str, *nodes: str, **settings: object) -> fault.Fault:
     return fault.make(kind, nodes, **(settings or SETTINGS.get(kind, {})))
+
+
+def link(node: str, **what: int) -> contract.LinkFault:
+    return contract.LinkFault(mac=MAC[node], addresses=list(PLACES[node].sources), **what)
 
 
 def inner(kind: str, *nodes: str, **settings: object) -> InnerFault:
@@ -116,16 +121,26 @@ def rules(kind: str, *nodes: str) -> list[tuple[str, str, int]]:
 def test_a_pair_is_cut_in_both_directions_and_by_both_addresses() -> None:
     a, b = "controller-1", "win-1"
     assert rules("partition", b, a) == [
-        ('outport == {"port-3"} && inport == {"port-1"}', "to-lport", 0),
-        ('outport == {"port-3"} && ip4.src == {172.31.0.1}', "to-lport", 0),
-        ('outport == {"port-1"} && inport == {"port-3"}', "to-lport", 0),
-        ('outport == {"port-1"} && ip4.src == {172.31.0.3}', "to-lport", 0),
+        ('outport == {"port-3"} && (inport == {"port-1"} || ip4.src == {10.0.0.1, 172.31.0.1})', "to-lport", 0),
+        ('outport == {"port-1"} && (inport == {"port-3"} || ip4.src == {10.0.0.3, 172.31.0.3})', "to-lport", 0),
     ]
+
+
+@pytest.mark.parametrize("kind", ["partition", "bandwidth"])
+def test_pods_that_the_router_knows_count_as_their_nodes(kind: str) -> None:
+    one = made(kind, "controller-1", "win-1")
+    assert isinstance(one, SwitchFault)
+    of, to = (
+        dataclasses.replace(PLACES[name], pods=(f"10.244.{number}.0/24",)) for number, name in enumerate(one.nodes)
+    )
+    matches = [rule.match for rule in one.rules({of.node: of, to.node: to})]
+    assert "ip4.src == {10.0.0.1, 172.31.0.1, 10.244.0.0/24}" in matches[0]
+    assert "ip4.src == {10.0.0.3, 172.31.0.3, 10.244.1.0/24}" in matches[1]
 
 
 def test_a_node_alone_is_cut_from_all_others() -> None:
     (first, *_) = rules("partition", "win-1")
-    assert first[0] == 'outport == {"port-1", "port-2", "port-4"} && inport == {"port-3"}'
+    assert first[0].startswith('outport == {"port-1", "port-2", "port-4"} && (inport == {"port-3"} || ')
 
 
 def test_a_node_s_line_is_limited_each_way_also_to_the_outside() -> None:
@@ -172,16 +187,16 @@ def test_a_node_s_call_has_all_of_its_faults() -> None:
     for one in (inner("loss", "linux-1"), inner("delay", "linux-1", "win-1"), inner("clock", "linux-1"), inner("disk", "linux-1")):  # fmt: skip  # noqa: E501
         call = one.done_by("linux-1", PLACES, call)
     assert call.links == [
-        contract.LinkFault(mac=MAC["controller-1"], loss=20),
-        contract.LinkFault(mac=MAC["win-1"], loss=20, delay=100, jitter=20),
-        contract.LinkFault(mac=MAC["win-2"], loss=20),
+        link("controller-1", loss=20),
+        link("win-1", loss=20, delay=100, jitter=20),
+        link("win-2", loss=20),
     ]
     assert (call.skew, call.free) == (7200, 50 << 20)
 
 
 def test_a_peer_does_it_for_the_node_alone() -> None:
     call = inner("loss", "win-1").done_by("controller-1", PLACES, contract.Faults())
-    assert call.links == [contract.LinkFault(mac=MAC["win-1"], loss=20)]
+    assert call.links == [link("win-1", loss=20)]
 
 
 def test_of_two_faults_of_a_link_the_larger_counts() -> None:

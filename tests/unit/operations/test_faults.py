@@ -52,6 +52,9 @@ class World:
             self.rows[one] = record, rules
         return True
 
+    def pod_routes(self, _lab: str) -> dict[str, str]:
+        return {"10.244.1.0/24": "10.77.0.2"}
+
     def await_followers(self, _seconds: float, chassis: str) -> None:
         assert chassis == "here"  # another hypervisor may be off
 
@@ -161,7 +164,10 @@ def test_the_same_fault_again_changes_it(world: World) -> None:
 def test_packets_of_a_windows_node_are_lost_at_its_peer(world: World) -> None:
     world.add("loss", "node-1", percent=20)
     ((name, call),) = world.calls
-    assert (name, call.links) == ("controller-1", [contract.LinkFault(mac="mac of node-1", loss=20)])
+    assert (name, call.links) == (
+        "controller-1",
+        [contract.LinkFault(mac="mac of node-1", addresses=["10.77.0.2", "1.2.3.4", "10.244.1.0/24"], loss=20)],
+    )
     assert world.active == ["loss.node-1"]
     assert world.clear("node-1") == ["loss.node-1"]
     assert world.calls[-1] == ("controller-1", Faults(now=world.calls[-1][1].now))

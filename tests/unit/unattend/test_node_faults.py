@@ -13,7 +13,7 @@ import pytest
 from winlab_node import faults
 from winlab_node.node import Node, NodeError
 
-LINK = {"mac": "52:54:00:00:00:01", "loss": 20, "delay": 100, "jitter": 20}
+LINK = {"mac": "52:54:00:00:00:01", "addresses": ["10.0.0.2", "10.244.1.0/24"], "loss": 20, "delay": 100, "jitter": 20}
 SCRIPT, UNIT = "var/lib/winlab/faults.sh", "etc/systemd/system/winlab-faults.service"
 
 
@@ -57,6 +57,9 @@ def test_packets_are_lost_and_late_now_and_after_a_restart(guest: Guest) -> None
     assert "parent 77:2 netem limit 20000 loss 20% delay 100ms 20ms" in text
     assert "flower dst_mac 52:54:00:00:00:01 classid 77:2" in text
     assert "ether saddr 52:54:00:00:00:01 numgen random mod 10000 < 2000 counter drop" in text
+    assert "protocol ip prio 102 flower dst_ip 10.244.1.0/24 classid 77:2" in text
+    routed = "ether saddr != 52:54:00:00:00:01 ip saddr { 10.0.0.2, 10.244.1.0/24 } numgen"
+    assert routed in text  # a packet throws the dice once
     assert "faults.sh" in (guest.root / UNIT).read_text()
     assert guest.asked[-1] == f"sh /{SCRIPT}"
     assert not guest.do(links=[LINK])
@@ -77,9 +80,10 @@ def test_each_link_has_its_queue(guest: Guest) -> None:
         guest.do(links=[{**LINK, "mac": f"52:54:00:00:00:{number:02x}"} for number in range(16)])
 
 
-def test_what_is_no_mac_gets_into_no_script(guest: Guest) -> None:
-    with pytest.raises(NodeError, match="no MAC"):
-        guest.do(links=[{**LINK, "mac": "$(reboot)"}])
+@pytest.mark.parametrize("what", [{"mac": "$(reboot)"}, {"addresses": ["10.0.0.1", "$(reboot)"]}])
+def test_what_is_no_address_gets_into_no_script(guest: Guest, what: dict[str, Any]) -> None:
+    with pytest.raises(NodeError, match="is no"):
+        guest.do(links=[{**LINK, **what}])
     assert not (guest.root / SCRIPT).exists()
 
 

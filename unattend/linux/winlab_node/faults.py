@@ -18,7 +18,9 @@ SYNCHRONIZERS = ("systemd-timesyncd", "chrony", "chronyd", "ntp", "ntpsec", "ope
 QUEUE = 20000  # packets that wait in a delay: 100 ms at a gigabit in a second are some 8,000
 MOST = 15  # different links: a queue of tc(8)'s prio has 16 bands
 SLACK = 1 << 20  # bytes by which the free room may be off; the file system's own tables take some, too
+ROUTED = 100  # added to a link's number in tc: the packets that the router brings and takes
 MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
+ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}(/\d{1,2})?")
 SERVICE = """\
 [Unit]
 Description=winlab: faults on purpose
@@ -88,17 +90,26 @@ def _packets(links: list[dict[str, Any]]) -> str:
     ]
     drops = []
     for band, row in enumerate(links, 2):
-        mac, loss, delay, jitter = str(row["mac"]), float(row["loss"]), int(row["delay"]), int(row["jitter"])
+        mac, addresses = str(row["mac"]), [str(one) for one in row["addresses"]]
+        loss, delay, jitter = float(row["loss"]), int(row["delay"]), int(row["jitter"])
         if not MAC.fullmatch(mac):
             raise NodeError(f"settings.links: '{mac}' is no MAC.")
+        for address in addresses:
+            if not ADDRESS.fullmatch(address):
+                raise NodeError(f"settings.links: '{address}' is no address.")
         how = f" loss {loss:g}%" if loss else ""
         how += f" delay {delay}ms" + (f" {jitter}ms" if jitter else "") if delay else ""
         lines.append(f'tc qdisc add dev "$dev" parent 77:{band:x} netem limit {QUEUE}{how}')
-        lines.append(
-            f'tc filter add dev "$dev" parent 77: protocol all prio {band} flower dst_mac {mac} classid 77:{band:x}'
-        )
+        select = 'tc filter add dev "$dev" parent 77: protocol'
+        lines.append(f"{select} all prio {band} flower dst_mac {mac} classid 77:{band:x}")
+        lines += [
+            f"{select} ip prio {band + ROUTED} flower dst_ip {address} classid 77:{band:x}" for address in addresses
+        ]
         if loss:
-            drops.append(f"ether saddr {mac} numgen random mod 10000 < {round(loss * 100)} counter drop")
+            dice = f"numgen random mod 10000 < {round(loss * 100)} counter drop"
+            drops.append(f"ether saddr {mac} {dice}")
+            if addresses:  # never both: two throws would lose more
+                drops.append(f"ether saddr != {mac} ip saddr {{ {', '.join(addresses)} }} {dice}")
     if drops:
         lines += [
             "nft -f - <<END",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from winlab.design.fault.base import Places, SwitchFault, SwitchRule, ports
+from winlab.design.fault.base import Places, SwitchFault, SwitchRule, ports, sent_by
 
 
 class Bandwidth(SwitchFault):
@@ -34,6 +34,6 @@ class Bandwidth(SwitchFault):
             return tuple(SwitchRule(f"{field} == {own}", direction, kbit) for field, direction in ways)
         ends = self.nodes[:1], self.nodes[1:]
         return tuple(
-            SwitchRule(f"inport == {ports(places, of)} && outport == {ports(places, to)}", kbit=kbit, priority=1001)
+            SwitchRule(f"outport == {ports(places, to)} && {sent_by(places, of)}", kbit=kbit, priority=1001)
             for of, to in (ends, ends[::-1])
         )

@@ -23,13 +23,21 @@ class Place:
 
     :param port: its logical switch port in OVN.
     :param floating: its external address.
+    :param pods: the networks of its pods that the lab's router knows; none with a CNI plug-in that hides them.
     """
 
     node: str
     system: System
     mac: str
     port: str
+    address: str
     floating: str
+    pods: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What packets from it have as their source, as addresses and networks, when they come from the router."""
+        return (self.address, self.floating, *self.pods)
 
 
 Places = Mapping[str, Place]  # of all nodes of a lab, by name
@@ -131,6 +139,7 @@ def ports(places: Places, names: tuple[str, ...]) -> str:
     return "{" + ", ".join(f'"{places[name].port}"' for name in names) + "}"
 
 
-def addresses(places: Places, names: tuple[str, ...]) -> str:
-    """The external addresses of nodes, as a set."""
-    return "{" + ", ".join(places[name].floating for name in names) + "}"
+def sent_by(places: Places, names: tuple[str, ...]) -> str:
+    """Packets that nodes sent: from their ports, or brought by the router."""
+    sources = ", ".join(source for name in names for source in places[name].sources)
+    return f"(inport == {ports(places, names)} || ip4.src == {{{sources}}})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from winlab.design.contract import LinkFault
+from winlab.design.fault.base import Place
 from winlab.design.fault.link import PacketFault
 
 
@@ -30,6 +31,6 @@ class Delay(PacketFault):
         varies = f" (± {self.jitter} ms)" if self.jitter else ""
         return f"a round trip takes {self.ms} ms{varies} longer"
 
-    def link(self, mac: str) -> LinkFault:
-        """The fault of the packets to and from a MAC."""
-        return LinkFault(mac=mac, delay=self.ms, jitter=self.jitter)
+    def link(self, place: Place) -> LinkFault:
+        """The fault of the packets to and from a node."""
+        return LinkFault(mac=place.mac, addresses=list(place.sources), delay=self.ms, jitter=self.jitter)

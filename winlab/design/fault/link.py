@@ -1,7 +1,8 @@
 """Packets that are lost or late: what the Linux end of each pair of nodes does to them. Pure.
 
 Windows has nothing of that kind, and the host's own queues need root and a kernel module that it may lack. So a pair
-needs a Linux node, which does it for both. The packets are known by the other node's MAC; those of its pods have it.
+needs a Linux node, which does it for both. The packets are known by the other node's MAC, or, where the lab's router is
+between them, by its addresses and the networks of its pods.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from winlab.design.contract import Faults, LinkFault
-from winlab.design.fault.base import InnerFault, Places
+from winlab.design.fault.base import InnerFault, Place, Places
 from winlab.errors import UsageError
 
 
@@ -37,8 +38,8 @@ class PacketFault(InnerFault):
         can = [name for name in (self.nodes[0], *self.peers(places)) if places[name].system.packet_faults]
         return (self.nodes[0],) if self.nodes[0] in can else tuple(can)
 
-    def link(self, mac: str) -> LinkFault:
-        """The fault of the packets to and from a MAC."""
+    def link(self, place: Place) -> LinkFault:
+        """The fault of the packets to and from a node."""
         raise NotImplementedError
 
     def done_by(self, node: str, places: Places, call: Faults) -> Faults:
@@ -46,15 +47,15 @@ class PacketFault(InnerFault):
         ends = self.peers(places) if node == self.nodes[0] else self.nodes[:1]
         links = {link.mac: link for link in call.links or []}
         for end in ends:
-            own = self.link(places[end].mac)
+            own = self.link(places[end])
             links[own.mac] = _worse(links[own.mac], own) if own.mac in links else own
         return replace(call, links=[links[mac] for mac in sorted(links)])
 
 
 def _worse(one: LinkFault, other: LinkFault) -> LinkFault:
     """Two faults of one link: of each number the larger one."""
-    return LinkFault(
-        mac=one.mac,
+    return replace(
+        one,
         loss=max(one.loss, other.loss),
         delay=max(one.delay, other.delay),
         jitter=max(one.jitter, other.jitter),

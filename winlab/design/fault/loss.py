@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from winlab.design.contract import LinkFault
+from winlab.design.fault.base import Place
 from winlab.design.fault.link import PacketFault
 
 
@@ -20,6 +21,6 @@ class Loss(PacketFault):
         """What it does, in words."""
         return f"{self.percent:g} % of the packets are lost"
 
-    def link(self, mac: str) -> LinkFault:
-        """The fault of the packets to and from a MAC."""
-        return LinkFault(mac=mac, loss=self.percent)
+    def link(self, place: Place) -> LinkFault:
+        """The fault of the packets to and from a node."""
+        return LinkFault(mac=place.mac, addresses=list(place.sources), loss=self.percent)

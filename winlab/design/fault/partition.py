@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winlab.design.fault.base import Places, SwitchFault, SwitchRule, addresses, ports
+from winlab.design.fault.base import Places, SwitchFault, SwitchRule, ports, sent_by
 
 
 class Partition(SwitchFault):
@@ -24,10 +24,9 @@ class Partition(SwitchFault):
         self.need_peers(places)
 
     def rules(self, places: Places) -> tuple[SwitchRule, ...]:
-        """Each direction is dropped: from port to port, and what the router brings, where it got another source."""
+        """Each direction is dropped: from port to port, and what the router brings."""
         one, ends = self.nodes[:1], self.peers(places)
         return tuple(
-            SwitchRule(f"outport == {ports(places, to)} && {source}")
+            SwitchRule(f"outport == {ports(places, to)} && {sent_by(places, of)}")
             for of, to in ((one, ends), (ends, one))
-            for source in (f"inport == {ports(places, of)}", f"ip4.src == {addresses(places, of)}")
         )
