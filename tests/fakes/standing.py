@@ -93,7 +93,7 @@ class Overlay:
     def differences(self, _topology: object) -> list[Difference]:
         return self.differs
 
-    def mend(self, _topology: object) -> None:
+    def apply(self, _topology: object) -> None:
         self.mended += 1
         self.differs = [one for one in self.differs if one.foreign]
 

@@ -50,9 +50,9 @@ class Matched:
 
 
 def match(wanted: Iterable[Any], there: Iterable[Any]) -> Matched:
-    """Find each wanted row among those of the database. Routes to pod networks are left out."""
+    """Find each wanted row among those of the database, first among the lab's own. Routes to pods are left out."""
     left: dict[str, list[Any]] = {}
-    for real in there:
+    for real in sorted(there, key=lambda real: (tags.KEY not in real.external_ids, str(real.uuid))):
         if POD_ROUTE not in real.external_ids:
             left.setdefault(name(real), []).append(real)
     pairs, missing = [], []

@@ -1,7 +1,6 @@
 """The adapter to OVN's northbound database. Each change of a lab's network is one transaction: all or nothing.
 
-Source: ovn-nb(5) for tables and columns, ovsdbapp for the protocol. Rows of root tables (switches, routers, DHCP
-options, DNS) are deleted by tag, together with the rows that belong to them.
+Source: ovn-nb(5) for tables and columns, ovsdbapp for the protocol.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from ovsdbapp.backend.ovs_idl import command, connection
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
-from winlab.adapters.overlay import differences, faults, rows, southbound
+from winlab.adapters.overlay import differences, faults, rows, southbound, writes
 from winlab.adapters.overlay.differences import Difference
-from winlab.adapters.overlay.rows import POD_ROUTE, Row
 from winlab.design.fault.base import SwitchRule
 from winlab.design.plan import golden, tags
 from winlab.design.render.topology import Topology
@@ -43,22 +41,12 @@ class Northbound:
         return None
 
     def has(self, topology: Topology) -> bool:
-        """Whether the lab's network is exactly this one: every row and every column that :meth:`apply` writes."""
-        wanted = rows.of(topology)
-        roots, external = _there(self._api, topology)
-        return rows.same(wanted.roots, roots) and rows.same(wanted.external, external)
+        """Whether the lab's network is this one: every row and every column that :meth:`apply` writes."""
+        return all(one.foreign for one in self.differences(topology))
 
     def differences(self, topology: Topology) -> list[Difference]:
         """What of the lab's network is not as :meth:`apply` would write it."""
-        return differences.of(rows.of(topology), *_there(self._api, topology))
-
-    def mend(self, topology: Topology) -> None:
-        """Write only what differs, in one transaction: machines use the rest meanwhile. Foreign rows stay.
-
-        :raises ConflictError: as :meth:`apply`.
-        :raises HostError: as :meth:`apply`.
-        """
-        self._write(topology, _Mend(self._api, topology))
+        return differences.of(rows.of(topology), *writes.there(self._api, topology))
 
     def ports_up(self, lab: str) -> dict[str, bool]:
         """The names of the lab's logical switch ports for machines, and whether a controller has bound each."""
@@ -77,7 +65,7 @@ class Northbound:
             hypervisor may be switched off. Otherwise all count.
         :raises HostError: they have not within that time.
         """
-        number = self._execute(_Count(self._api))
+        number = self._execute(writes.Count(self._api))
         end, ask = time.monotonic() + seconds, time.monotonic() + ASK
         while True:
             (row,) = self._api.tables["NB_Global"].rows.values()
@@ -104,7 +92,7 @@ class Northbound:
         """The labs that have any row, without the host's own ("host")."""
         return {
             row.external_ids[tags.KEY]
-            for table in _tables(self._api)
+            for table in writes.tables(self._api)
             for row in table.rows.values()
             if tags.KEY in row.external_ids
         } - {tags.HOST}
@@ -126,17 +114,14 @@ class Northbound:
         return made
 
     def apply(self, topology: Topology) -> None:
-        """Make the lab's network, replacing an earlier one.
+        """Make the lab's network, or what differs of it: machines use the rest meanwhile. Foreign rows stay.
 
         :raises ConflictError: another lab has one of its external addresses.
         :raises HostError: the host has no external switch, because it was not set up.
         """
-        self._write(topology, _Apply(self._api, topology))
-
-    def _write(self, topology: Topology, write: command.BaseCommand) -> None:
         self.require_free(topology)
         try:
-            self._execute(write)
+            self._execute(writes.Apply(self._api, topology))
         except HostError as error:
             # another lab took a block meanwhile; the database refuses a second port with the name of its claim
             if claim := next((name for name in topology.claims if f"({name})" in error.why), None):
@@ -171,11 +156,11 @@ class Northbound:
 
     def pod_routes(self, lab: str) -> dict[str, str]:
         """The routes to pod networks on the lab's router: network to next hop."""
-        return {route.ip_prefix: route.nexthop for route in _pod_routes(self._api, lab)}
+        return {route.ip_prefix: route.nexthop for route in writes.pod_routes(self._api, lab)}
 
     def set_pod_routes(self, lab: str, routes: dict[str, str]) -> None:
         """Make these the only routes to pod networks on the lab's router."""
-        self._execute(_PodRoutes(self._api, lab, routes))
+        self._execute(writes.PodRoutes(self._api, lab, routes))
 
     def fault_records(self, lab: str) -> list[str]:
         """What the lab's faults on purpose say of themselves, one text each."""
@@ -191,7 +176,7 @@ class Northbound:
 
     def remove(self, lab: str) -> bool:
         """Remove all rows of the lab; whether there were any."""
-        return cast(bool, self._execute(_Remove(self._api, lab)))
+        return cast(bool, self._execute(writes.Remove(self._api, lab)))
 
     def _execute(self, write: command.BaseCommand) -> Any:
         try:
@@ -242,228 +227,6 @@ class _Api(impl_idl.OvnNbApiIdlImpl):  # type: ignore[misc]
     @ovsdb_connection.setter
     def ovsdb_connection(self, link: connection.Connection) -> None:
         self._link = link
-
-
-class _Write(command.BaseCommand):  # type: ignore[misc]
-    """Rows in a transaction; a row to which several others refer is inserted once."""
-
-    def __init__(self, api: Any) -> None:
-        super().__init__(api)
-        self._made: dict[Row, Any] = {}
-
-    def insert(self, txn: Any, row: Row) -> Any:
-        """Insert a row and those that it refers to."""
-        if row not in self._made:
-            columns = {name: self._value(txn, value) for name, value in row.columns.items()}
-            made = self._made[row] = txn.insert(self.api.tables[row.table])
-            for name, value in columns.items():
-                setattr(made, name, value)
-        return self._made[row]
-
-    def _value(self, txn: Any, value: Any) -> Any:
-        if isinstance(value, list):
-            return [self.insert(txn, one) if isinstance(one, Row) else one for one in value]
-        return value
-
-
-class _Apply(_Write):
-    """Make a lab's rows the wanted ones; one transaction. Rows that are there are kept and corrected.
-
-    A switch or router that is deleted and made anew takes the connections of running guests with it: OVN knows it by
-    its row. Routes to pod networks and faults on purpose stay.
-    """
-
-    def __init__(self, api: Any, topology: Topology) -> None:
-        super().__init__(api)
-        self.topology = topology
-
-    def run_idl(self, txn: Any) -> None:
-        self._made.clear()  # a transaction that met another one is tried again
-        top, wanted = self.topology, rows.of(self.topology)
-        lab = top.external_ids[tags.KEY]
-        there = [row for table in _tables(self.api) for row in table.rows.values()]
-        there = [row for row in there if row.external_ids.get(tags.KEY) == lab]
-        kept = [self._settle(txn, row, there) for row in wanted.roots]
-        external = _external_switch(self.api, top.external_switch)
-        ports = [port for port in external.ports if port.external_ids.get(tags.KEY) == lab]
-        own = [self._settle(txn, port, ports) for port in wanted.external]
-        for port in own:
-            if port not in ports:
-                external.addvalue("ports", port)
-        for port in ports:
-            if port not in own:
-                external.delvalue("ports", port)
-        for row in there:
-            if row not in kept:
-                row.delete()
-
-    def _settle(self, txn: Any, row: Row, among: list[Any]) -> Any:
-        """The row of the database that is the wanted one: one of these, corrected, or a new one."""
-        if row in self._made:
-            return self._made[row]
-        there = next((one for one in among if rows.is_meant(row, one) and one not in self._made.values()), None)
-        if there is None:
-            return self.insert(txn, row)
-        self._made[row] = there
-        for name, value in row.columns.items():
-            if isinstance(value, list) and any(isinstance(one, Row) for one in value):
-                self._settle_list(txn, there, name, value)
-            elif not rows.same_value(value, getattr(there, name)):
-                setattr(there, name, value)
-        return there
-
-    def _settle_list(self, txn: Any, there: Any, name: str, wanted: list[Row]) -> None:
-        """Make the rows that a column refers to the wanted ones, and the plan's routes to pod networks."""
-        present = getattr(there, name)
-        present = present if isinstance(present, list) else [present]
-        routes = [one for one in present if POD_ROUTE in getattr(one, "external_ids", {})]
-        others = [one for one in present if one not in routes]
-        for route in routes:
-            if route.external_ids != (ids := {**route.external_ids, **self.topology.external_ids}):
-                route.external_ids = ids
-        after = [self._settle(txn, row, others) for row in wanted] + routes
-        if sorted(one.uuid for one in after) != sorted(one.uuid for one in present):
-            setattr(there, name, after)
-
-
-class _Mend(_Write):
-    """Change what differs of a lab's rows; one transaction."""
-
-    def __init__(self, api: Any, topology: Topology) -> None:
-        super().__init__(api)
-        self.topology = topology
-
-    def run_idl(self, txn: Any) -> None:
-        wanted = rows.of(self.topology)
-        roots, ports = _there(self.api, self.topology)
-        matched = differences.match(wanted.roots, roots)
-        self._made = dict(matched.pairs)  # others refer to these
-        for row in matched.missing:
-            self.insert(txn, row)
-        for row, real in matched.pairs:
-            self._align(txn, row, real)
-        for real in matched.surplus:
-            real.delete()
-        external = _external_switch(self.api, self.topology.external_switch)
-        matched = differences.match(wanted.external, ports)
-        for row in matched.missing:
-            external.addvalue("ports", self.insert(txn, row))
-        for row, real in matched.pairs:
-            self._align(txn, row, real)
-        for real in matched.surplus:
-            external.delvalue("ports", real)
-
-    def _align(self, txn: Any, row: Row, real: Any) -> None:
-        """Make a row of the database the wanted one, with the rows that belong to it."""
-        for column, value in row.columns.items():
-            if column not in differences.OWNED:
-                if differences.shown(value) != differences.shown(getattr(real, column)):
-                    setattr(real, column, self._value(txn, value))
-                continue
-            matched = differences.match(value, getattr(real, column))
-            for part in matched.missing:
-                real.addvalue(column, self.insert(txn, part))
-            for part, there in matched.pairs:
-                self._align(txn, part, there)
-            for there in matched.surplus:
-                if tags.KEY in there.external_ids:
-                    real.delvalue(column, there)
-
-
-class _Count(command.BaseCommand):  # type: ignore[misc]
-    """Raise the database's sequence number, which northd and the controllers report when they have followed."""
-
-    def run_idl(self, txn: Any) -> None:  # noqa: ARG002
-        (row,) = self.api.tables["NB_Global"].rows.values()
-        row.verify("nb_cfg")
-        self.result = row.nb_cfg = row.nb_cfg + 1
-
-
-class _PodRoutes(_Write):
-    """Replace a lab's routes to pod networks; one transaction."""
-
-    def __init__(self, api: Any, lab: str, routes: dict[str, str]) -> None:
-        super().__init__(api)
-        self.lab = lab
-        self.routes = routes
-
-    def run_idl(self, txn: Any) -> None:
-        self._made.clear()
-        for router in self.api.tables["Logical_Router"].rows.values():
-            if router.external_ids.get(tags.KEY) != self.lab:
-                continue
-            for route in router.static_routes:
-                if POD_ROUTE in route.external_ids:
-                    router.delvalue("static_routes", route)
-            for network, hop in self.routes.items():
-                made = rows.route(network, hop, {**router.external_ids, POD_ROUTE: "true"})
-                router.addvalue("static_routes", self.insert(txn, made))
-
-
-class _Remove(command.BaseCommand):  # type: ignore[misc]
-    """Delete a lab's rows; one transaction."""
-
-    def __init__(self, api: Any, lab: str) -> None:
-        super().__init__(api)
-        self.lab = lab
-
-    def run_idl(self, txn: Any) -> None:  # noqa: ARG002
-        self.result = _delete(self.api, self.lab)
-
-
-def _pod_routes(api: Any, lab: str) -> list[Any]:
-    """The rows of a lab's routes to pod networks."""
-    return [
-        route
-        for router in api.tables["Logical_Router"].rows.values()
-        if router.external_ids.get(tags.KEY) == lab
-        for route in router.static_routes
-        if POD_ROUTE in route.external_ids
-    ]
-
-
-def _delete(api: Any, lab: str) -> bool:
-    deleted = False
-    for switch in api.tables["Logical_Switch"].rows.values():
-        if switch.external_ids.get(tags.KEY) == lab:
-            continue  # it is deleted as a whole below
-        for port in switch.ports:
-            if port.external_ids.get(tags.KEY) == lab:
-                switch.delvalue("ports", port)
-                deleted = True
-    for table in _tables(api):
-        for row in list(table.rows.values()):
-            if row.external_ids.get(tags.KEY) == lab:
-                row.delete()
-                deleted = True
-    return deleted
-
-
-def _there(api: Any, topology: Topology) -> tuple[list[Any], list[Any]]:
-    """The lab's rows in root tables, and its ports on the external switch."""
-    lab = topology.external_ids[tags.KEY]
-    switches = api.tables["Logical_Switch"].rows.values()
-    ports = [port for row in switches if row.name == topology.external_switch for port in row.ports]
-    return (
-        [row for table in _tables(api) for row in table.rows.values() if row.external_ids.get(tags.KEY) == lab],
-        [port for port in ports if port.external_ids.get(tags.KEY) == lab],
-    )
-
-
-def _tables(api: Any) -> list[Any]:
-    """The tables in which labs have independent rows. An older OVN does not have all of them."""
-    return [api.tables[name] for name in tags.TABLES if name in api.tables]
-
-
-def _external_switch(api: Any, name: str) -> Any:
-    for row in api.tables["Logical_Switch"].rows.values():
-        if row.name == name:
-            return row
-    raise HostError(
-        f"OVN has no logical switch '{name}', through which labs reach the outside.",
-        why="The host was not set up, or something removed it.",
-        cure="Run 'sudo winlab host setup'; it can be run at any time.",
-    )
 
 
 @contextmanager

@@ -5,8 +5,6 @@ Source: ovn-nb(5) for tables and columns.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +13,6 @@ from winlab.design.render.topology import SwitchPort, Topology
 # seconds and counts: a failed API server is removed after some 15 s
 HEALTH_CHECK = {"interval": "5", "timeout": "10", "success_count": "1", "failure_count": "2"}
 POD_ROUTE = "winlab-pod-route"  # in external_ids of routes to the nodes' pod networks
-# The columns by which a row is known among those of its lab. A row that is not here has a name
-KNOWN_BY = {
-    "DHCP_Options": (),  # a lab has one
-    "DNS": (),
-    "NAT": ("type", "external_ip", "logical_ip"),
-    "Logical_Router_Policy": ("priority", "match"),
-    "Logical_Router_Static_Route": ("ip_prefix",),
-    "Load_Balancer_Health_Check": ("vip",),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,29 +70,6 @@ def of(top: Topology) -> LabRows:
 def route(prefix: str, hop: str, ids: dict[str, str]) -> Row:
     """A static route of a router."""
     return Row("Logical_Router_Static_Route", {"ip_prefix": prefix, "nexthop": hop, "external_ids": ids})
-
-
-def same(wanted: Iterable[Row], found: Iterable[Any]) -> bool:
-    """Whether rows of the database are the wanted ones, in any order: every column that winlab writes is compared.
-
-    Routes to pod networks are not: they come and go with the nodes.
-    """
-    wanted = list(wanted)
-    columns: dict[str, list[str]] = {}
-    _collect(wanted, columns)
-    return bool(_plain(wanted) == _there(list(found), columns))
-
-
-def is_meant(wanted: Row, there: Any) -> bool:
-    """Whether a row of the database is the wanted one, as it is or with other values."""
-    if there._table.name != wanted.table:
-        return False
-    return all(same_value(wanted.columns[name], getattr(there, name)) for name in KNOWN_BY.get(wanted.table, ("name",)))
-
-
-def same_value(wanted: Any, there: Any) -> bool:
-    """Whether a column without references has the wanted value."""
-    return bool(_plain(wanted) == _there(there, {}))
 
 
 def _port(port: SwitchPort, dhcp: Row) -> Row:
@@ -192,39 +158,3 @@ def _nats(top: Topology) -> list[Row]:
         )
         for nat in top.nats
     ]
-
-
-def _collect(rows: Iterable[Row], columns: dict[str, list[str]]) -> None:
-    """Add the columns that are written, by table."""
-    for row in rows:
-        columns[row.table] = list(row.columns)
-        for value in row.columns.values():
-            if isinstance(value, list):
-                _collect((one for one in value if isinstance(one, Row)), columns)
-
-
-def _plain(value: Any) -> Any:
-    """A wanted value in a form that can be compared: the database does not tell one value from a set of one."""
-    if isinstance(value, Row):
-        return {name: _plain(one) for name, one in value.columns.items()}
-    if isinstance(value, list):
-        return sorted((one for item in value for one in _unpacked(_plain(item))), key=_order)
-    return value if isinstance(value, dict) else [value]
-
-
-def _there(value: Any, columns: dict[str, list[str]]) -> Any:
-    """A value of the database in the same form."""
-    if (table := getattr(value, "_table", None)) is not None:
-        return {name: _there(getattr(value, name), columns) for name in columns.get(table.name, ())}
-    if isinstance(value, list):
-        kept = [one for one in value if POD_ROUTE not in getattr(one, "external_ids", {})]
-        return sorted((one for item in kept for one in _unpacked(_there(item, columns))), key=_order)
-    return dict(value) if isinstance(value, dict) else [value]
-
-
-def _unpacked(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _order(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)

@@ -44,7 +44,7 @@ def _mend_rows(run: Run, progress: Progress) -> None:
     with ovn.connect() as northbound:
         wanted = topology(run.plan)
         if any(not one.foreign for one in northbound.differences(wanted)):
-            northbound.mend(wanted)
+            northbound.apply(wanted)
 
 
 def daemons(subject: Subject, progress: Progress) -> Iterator[Finding]:

@@ -125,7 +125,7 @@ def test_what_mending_did_not_cure_is_left_and_not_tried_for_ever(
 ) -> None:
     tried: list[object] = []
     lab.overlay.differs = [Difference("NAT x", "there", "")]
-    monkeypatch.setattr(lab.overlay, "mend", tried.append)
+    monkeypatch.setattr(lab.overlay, "apply", tried.append)
     assert run() == {"NAT x": False}
     assert len(tried) == 1
 
