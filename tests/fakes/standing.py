@@ -24,7 +24,7 @@ from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.events import Progress, Quiet
 from winlab.host import fabric
 from winlab.lab_folder import LabFolder
-from winlab.operations.drift import cluster, inspections, nodes, volumes
+from winlab.operations.drift import clocks, cluster, inspections, nodes, volumes
 from winlab.operations.drift.model import Drift, Finding, Subject
 from winlab.steps.interface import Condition
 from winlab.supply.images import cache
@@ -116,6 +116,7 @@ class Guest:
         self.error: WinlabError | None = None
         self.services = {"containerd": "running", "kubelet": "running"}
         self.joined = True
+        self.ahead = 0.0  # seconds, by its clock
         self.did: list[str] = []
 
     def condition(self) -> Condition:
@@ -126,6 +127,9 @@ class Guest:
     def start(self, service: str, _progress: Progress) -> None:
         self.did.append(f"start {service}")
         self.services[service] = "running"
+
+    def close(self) -> None:
+        pass
 
     def restart_kubelet(self) -> None:
         self.did.append("restart kubelet")
@@ -142,6 +146,7 @@ class Standing:
         self.guests = {node.name: Guest() for node in plan.nodes}
         self.states = {node.domain: "running" for node in plan.nodes}
         self.disk_trouble: str | None = None
+        self.skew = 0.0  # seconds, by a fault on purpose
         self.bridge = ""
         self.plugged: dict[str, str] = {}
         self.api: WinlabError | None = None
@@ -261,6 +266,10 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     )
     monkeypatch.setattr(definitions, "change", lambda _, name, xml: made.xml.__setitem__(name, xml))
     monkeypatch.setattr(nodes, "Login", Login)
+    monkeypatch.setattr(clocks, "connect", lambda tag, *_, **__: made.guests[tag.node])
+    monkeypatch.setattr(clocks.clock, "skew", lambda *_: made.skew)
+    monkeypatch.setattr(clocks.clock, "difference", lambda guest, _, skew: guest.ahead - skew)
+    monkeypatch.setattr(clocks.clock, "settle", lambda guest, *rest: setattr(guest, "ahead", rest[-1]))
     monkeypatch.setattr(nodes.systems, "of", lambda _, node: made.guests[node.name])
     monkeypatch.setattr(cache, "entries", lambda: made.cached)
     monkeypatch.setattr(cache, "verify", lambda *_: None)

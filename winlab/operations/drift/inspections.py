@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from winlab.errors import WinlabError
 from winlab.events import Progress
-from winlab.operations.drift import cluster, folder, machines, network, nodes, volumes
+from winlab.operations.drift import clocks, cluster, folder, machines, network, nodes, volumes
 from winlab.operations.drift.folder import ACCESS
 from winlab.operations.drift.model import Area, Drift, Finding, Inspection, Subject
 
@@ -25,6 +25,7 @@ EVERY: tuple[tuple[Area, Inspection], ...] = (
     ("machine", machines.hardware),
     ("network", network.ports),
     ("node", nodes.guests),
+    ("node", clocks.clocks),
     ("cluster", cluster.members),
     ("cluster", cluster.routes),
 )

@@ -11,6 +11,10 @@ import time
 from winlab.adapters.guests import base
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.systems import ways
+from winlab.adapters.vm import faults
+from winlab.adapters.vm.connection import Connection
+from winlab.design import fault
+from winlab.design.fault.clock import Clock
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError
 from winlab.events import Progress
@@ -18,6 +22,12 @@ from winlab.events import Progress
 TOLERANCE = 2.0  # seconds
 TRIES = 3  # Windows sets its local time, which a change to summer time in between shifts by an hour
 MOST = 32  # bytes of an answer
+
+
+def skew(conn: Connection, domain: str) -> float:
+    """By how many seconds a machine's clock is to be ahead of the host's, by a fault on purpose; 0 if there is none."""
+    recorded = map(fault.read, faults.records(conn, domain))
+    return next((float(one.skew) for one in recorded if isinstance(one, Clock)), 0.0)
 
 
 def difference(guest: Guest, tag: Tag, skew: float = 0.0) -> float:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winlab.adapters.vm import domains, faults
+from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.volumes import StoragePool
-from winlab.design import fault
-from winlab.design.fault.clock import Clock
 from winlab.design.plan.facts import HostFacts
 from winlab.engine.durations import Durations
 from winlab.engine.run import Pace
 from winlab.engine.state import Kind, State
 from winlab.lab_folder import LabFolder
+from winlab.steps.power import clock
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,7 @@ class Subject:
     @property
     def skew(self) -> float:
         """By how many seconds its clock is to be ahead of the host's, by a fault on purpose; 0 if there is none."""
-        recorded = map(fault.read, faults.records(self.lab.conn, self.domain))
-        return next((float(one.skew) for one in recorded if isinstance(one, Clock)), 0.0)
+        return clock.skew(self.lab.conn, self.domain)
 
     def at(self, kind: Kind) -> State:
         """The state of this kind of this node."""

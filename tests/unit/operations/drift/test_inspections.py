@@ -341,6 +341,20 @@ def test_a_disk_that_was_detached_comes_back(lab: Standing) -> None:
 # -- nodes and cluster
 
 
+def test_clocks(lab: Standing) -> None:
+    """A clock that nobody sets may be a little wrong, and a fault on purpose is none."""
+    lab.guests["controller-1"].ahead, lab.guests["node-1"].ahead = 20.0, -3600.0
+    (finding,) = lab.findings()
+    assert told([finding.drift]) == [("node-1", "clock", "as the host's", "3600 s behind", True)]
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    assert lab.findings() == []
+    lab.skew = 7200.0
+    assert {one.drift.actual for one in lab.findings()} == {"7180 s behind", "7200 s behind"}
+    lab.guests["controller-1"].ahead = lab.guests["node-1"].ahead = 7200.0
+    assert lab.findings() == []
+
+
 def test_services(lab: Standing) -> None:
     guest = lab.guests["controller-1"]
     guest.services |= {"kubelet": "stopped"}

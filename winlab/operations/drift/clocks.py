@@ -1,0 +1,51 @@
+"""The guests' clocks: certificates and tokens are not valid yet, or no more, where the time is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+
+from winlab.adapters.guests.connect import connect
+from winlab.adapters.vm import domains
+from winlab.design.plan import tags
+from winlab.design.plan.model import NodePlan
+from winlab.engine.run import Run
+from winlab.errors import GuestError
+from winlab.events import Progress
+from winlab.operations.drift.model import Drift, Finding, Subject, Tier
+from winlab.steps.power import clock
+from winlab.threads import Threads
+
+WRONG = 30.0  # seconds: a clock that nobody sets goes wrong by some in a day, and nobody minds
+LOGIN = 10  # seconds
+
+
+def clocks(subject: Subject, progress: Progress) -> Iterator[Finding]:
+    """Each running guest's clock, unless it is wrong on purpose by just as much."""
+    running = [node for node in subject.nodes if domains.is_running(subject.run.conn, node.domain)]
+    progress.say("comparing clocks")
+    with Threads(max_workers=8) as pool:
+        for finding in pool.map(partial(_look, subject.run), running):
+            if finding is not None:
+                yield finding
+
+
+def _look(run: Run, node: NodePlan) -> Finding | None:
+    tag = tags.of(run.plan, node)
+    try:
+        with closing(connect(tag, run.folder, timeout=LOGIN)) as guest:
+            off = clock.difference(guest, tag, clock.skew(run.conn, node.domain))
+    except GuestError:
+        return None  # the inspection of guests tells
+    if abs(off) < WRONG:
+        return None
+    actual = f"{abs(off):.0f} s {'ahead' if off > 0 else 'behind'}"
+    drift = Drift("node", node.name, "clock", "as the host's", actual, "set by the host's", mendable=True)
+    return Finding(drift, partial(_settle, run, node), tier=Tier.SERVICE)
+
+
+def _settle(run: Run, node: NodePlan, progress: Progress) -> None:
+    tag = tags.of(run.plan, node)
+    with closing(connect(tag, run.folder, timeout=LOGIN)) as guest:
+        clock.settle(guest, tag, progress, clock.skew(run.conn, node.domain))
