@@ -35,6 +35,7 @@ from winlab.site import Site
 LIMIT = 60.0  # seconds for collecting all parts
 LIST_LIMIT = 8.0  # seconds in which libvirt has to list the machines
 TOTAL = 64 << 20  # bytes of all parts
+TOTAL_FAILED = 16 << 20  # the same while somebody waits for the reason of a failure: a MiB is masked in half a second
 LONGEST = 600  # characters of a reason
 KEPT = 3  # archives of one lab
 KEPT_IN_ALL = 20
@@ -75,7 +76,8 @@ def collect(
     masker, missing = _masker(lab, site)
     parts = [_failure(failed)] if failed is not None else []
     gathered, lacking = _gather(_sources(lab, site, missing), end - time.monotonic(), progress)
-    parts, missing = [*parts, *gathered], [*missing, *lacking]
+    gathered, excess = _bounded(gathered, TOTAL if failed is None else TOTAL_FAILED)
+    parts, missing = [*parts, *gathered], [*missing, *lacking, *excess]
     progress.say("taking out secrets")
     missing = [Missing(*(_short(text, masker) for text in (one.what, one.why))) for one in missing]
     parts = [File(part.path, _masked(part, masker), part.cut) for part in parts]
@@ -164,7 +166,7 @@ def _gather(sources: Sequence[Source], seconds: float, progress: Progress | None
         stop.set()
     made = [file for name in kept if name not in {one.name for one in pending.values()} for file in kept[name]]
     missing += [Missing(source.name, f"It did not answer within {seconds:.0f} s.") for source in pending.values()]
-    return _bounded(made, missing), missing
+    return made, missing
 
 
 def _words(error: BaseException) -> str:
@@ -183,17 +185,18 @@ def _read(source: Source, kept: list[File], future: Future[None], stop: threadin
         future.set_result(None)
 
 
-def _bounded(parts: Iterable[File], missing: list[Missing]) -> list[File]:
-    """The parts that are together not too large, the smallest ones first."""
+def _bounded(parts: Iterable[File], most: int) -> tuple[list[File], list[Missing]]:
+    """The parts that have together not more than so many bytes, the smallest ones first; and the rest."""
     taken: list[File] = []
+    excess: list[Missing] = []
     total = 0
     for part in sorted(parts, key=lambda part: len(part.content)):
         total += len(part.content)
-        if total > TOTAL:
-            missing.append(Missing(part.path, "The archive would become too large."))
+        if total > most:
+            excess.append(Missing(part.path, "The archive would become too large."))
         else:
             taken.append(part)
-    return sorted(taken, key=lambda part: part.path)
+    return sorted(taken, key=lambda part: part.path), excess
 
 
 def _masked(part: File, masker: Masker) -> bytes:
