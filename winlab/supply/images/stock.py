@@ -25,6 +25,7 @@ from winlab.supply.images import cache, digests, golden, windows_media
 # Of a folder that a spec names. It goes onto a CD, and every file is read to make a plan.
 MOST_FILES = 10_000
 MOST_BYTES = 8 << 30
+LARGEST = (1 << 32) - 1  # bytes of a file: more does not fit into ISO 9660 with one extent
 
 
 def take(spec: Spec, progress: Progress | None = None) -> Stock:
@@ -35,6 +36,8 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
     voice = progress or Quiet()
     _read_catalog()
     addon.read(spec.addons)
+    for script in (one for pool in spec.pools for one in pool.scripts):
+        _require_fitting(script)
     files: dict[Path, tuple[Material, ...]] = {path: (_material(path, voice),) for path in _files(spec.pools)}
     files |= {path: tuple(_tree(path, spec.roots, voice)) for path in _folders(spec.pools)}
     templates_ = {pool.template: own_template(pool.template) for pool in spec.pools if pool.template is not None}
@@ -180,7 +183,22 @@ def _below(folder: Path) -> list[Path]:
         raise UsageError(f"The folder '{folder}', which the spec names, can't be read.", why=str(error)) from error
     if size > MOST_BYTES:
         raise _too_much(folder, f"Its files have more than {MOST_BYTES >> 30} GiB.")
+    for path in plain_files:
+        _require_fitting(path)
     return plain_files
+
+
+def _require_fitting(path: Path) -> None:
+    """Refuse a file that no CD can have, before it is read.
+
+    :raises UsageError: it is too large.
+    """
+    if path.exists() and path.stat().st_size > LARGEST:
+        raise UsageError(
+            f"'{path}' is too large for the CD by which files come to nodes.",
+            why="A file on it must be smaller than 4 GiB.",
+            cure="Let a script in workers.scripts download it.",
+        )
 
 
 def _entries(folder: Path) -> Iterator[Path]:

@@ -13,7 +13,6 @@ from winlab.supply.media.small_iso import JOLIET_NAME
 
 SCRIPTS = "winlab/scripts"
 FILES = "winlab/files"
-LARGEST = (1 << 32) - 1  # bytes of a file that Windows reads from an ISO 9660 tree
 
 
 def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
@@ -41,13 +40,6 @@ def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
                 cure="Give the folder that a driver's package was unpacked to.",
             )
         staged |= tree
-    for path in staged.values():
-        if path.stat().st_size > LARGEST:
-            raise UsageError(
-                f"'{path}' is too large for an answer ISO.",
-                why="A file on an answer ISO must be smaller than 4 GiB.",
-                cure="Let a script in workers.scripts download it.",
-            )
     return staged
 
 
