@@ -1,0 +1,51 @@
+"""Drift of the first shared lab, made by hand in the real OVN, libvirt and guests: named, and mended."""
+
+from __future__ import annotations
+
+import json
+import subprocess  # noqa: TID251 - damages the lab by hand
+from pathlib import Path
+from typing import Any
+
+from harness import LAB_A, Labs, text
+
+NB = "--db=unix:/run/winlab/ovnnb.sock"
+
+
+def damage(*words: str) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def drifts(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
+    """The exit code, and the drifts by node and what they are about."""
+    done = labs.a("repair", *words, "--output", "json")
+    assert done.returncode in (0, 22), done.stderr
+    return done.returncode, {f"{one['node']} {one['what']}".strip(): one for one in json.loads(done.stdout)["drifts"]}
+
+
+def test_drift_is_named_and_mended(labs: Labs, state: Path) -> None:
+    assert drifts(labs, "--check") == (0, {})
+    folder = state / "labs" / LAB_A
+    plan = json.loads((folder / "design.json").read_text())["plan"]
+    node = next(one for one in plan["nodes"] if one["name"] == "node-1")
+    router, net = plan["network"]["router"], plan["network"]
+    bridge = f"{net['external_gateway']}/{net['external_cidr'].split('/')[1]}"
+    text(labs.a("exec", "controller-1", "--", "sudo systemctl stop kubelet"))
+    damage("ovn-nbctl", NB, "lr-nat-del", router, "dnat_and_snat", node["floating"])
+    damage("virsh", "suspend", node["domain"])
+    (folder / "known_hosts").unlink()
+    damage("ip", "addr", "del", bridge, "dev", "br-winlab")
+    code, seen = drifts(labs, "--check")
+    nat = f"NAT dnat_and_snat {node['floating']} {node['address']}"
+    assert (code, seen.keys()) == (22, {"known_hosts", nat, "bridge br-winlab", "node-1 state"})
+    assert all(one["mendable"] and not one["mended"] for one in seen.values())
+    assert not (folder / "known_hosts").exists()
+
+    code, seen = drifts(labs)
+    assert code == 0, seen
+    # the kubelet was seen once the guests could be reached again
+    assert seen.keys() >= {"known_hosts", nat, "bridge br-winlab", "node-1 state", "controller-1 kubelet"}
+    assert all(one["mended"] for one in seen.values())
+    statuses = json.loads(text(labs.a("status", "--output", "json")))["nodes"]
+    assert [(one["state"], one["answers"]) for one in statuses] == [("running", True), ("running", True)]
