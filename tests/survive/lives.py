@@ -109,7 +109,9 @@ class Stage:
 
 
 def _names(folder: Path) -> frozenset[str]:
-    return frozenset(path.name for path in folder.iterdir()) if folder.is_dir() else frozenset()
+    """The names in a folder; without those of services that come and go by themselves."""
+    names = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
+    return frozenset(name for name in names if not name.startswith(("systemd-private-", "snap-private-tmp")))
 
 
 class LifeError(Exception):
