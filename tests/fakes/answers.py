@@ -13,6 +13,7 @@ FRESH: dict[type[contract.CallResult], dict[str, Any]] = {
     contract.Changed: {"changed": True},
     contract.Joined: {"changed": True, "joined": True},
     contract.Sealing: {"build": "20348.2762", "evaluation_minutes": None, "rearms": 5},
+    contract.Sysprep: {"running": False, "state": "IMAGE_STATE_COMPLETE", "succeeded": False, "errors": []},
     contract.LinuxFacts: {
         "boot_time": "2026-11-22T10:00:00Z",
         "boot_id": "b1",

@@ -114,10 +114,19 @@ def test_sealing(worker: Machine) -> None:
     assert "sysprep" not in worker.notes()
     done(worker.run("seal", seal), **facts)
     assert "sysprep.exe /generalize /oobe /shutdown" in worker.notes()
-    done(worker.run("sealed"), running=False, errors=[])
-    log = worker.c / "Windows/System32/Sysprep/Panther/setuperr.log"
-    log.write_text("an error\n")
-    done(worker.run("sealed", limit=30), running=False, errors=["an error"])
+    told = {"running": False, "state": "IMAGE_STATE_COMPLETE", "succeeded": False}
+    done(worker.run("sealed"), **told, errors=[])
+    sysprep = worker.c / "Windows/System32/Sysprep"
+    (sysprep / "Panther/setuperr.log").write_text("an error\n")
+    (sysprep / "Sysprep_succeeded.tag").touch()
+    done(worker.run("sealed", limit=30), **{**told, "succeeded": True}, errors=["an error"])
+
+
+def test_a_windows_whose_setup_is_not_complete_is_not_sealed(worker: Machine) -> None:
+    (worker.c / "etc/kubernetes/kubelet.conf").unlink(missing_ok=True)
+    state = r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State"
+    worker.registry(state, "ImageState", "IMAGE_STATE_UNDEPLOYABLE")
+    refused(worker.run("seal", {"generalize": "<unattend/>", "begin": True}), "'IMAGE_STATE_UNDEPLOYABLE'")
 
 
 def test_settings_that_are_no_json(worker: Machine) -> None:

@@ -189,7 +189,14 @@ class Sysprep(CallResult):
     """How sysprep is doing."""
 
     running: bool
-    errors: list[str]  # the end of its log
+    state: str  # Windows' ImageState
+    succeeded: bool  # whether it says so itself, by a file
+    errors: list[str]  # the end of its log; successful runs have some, too
+
+    @property
+    def done(self) -> bool:
+        """Whether Windows is generalized. Source: Microsoft, Windows Setup States."""
+        return self.succeeded or self.state == "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
 
 
 class Joined(Changed):

@@ -41,6 +41,8 @@ from winlab.supply.images import cache
 from winlab.supply.images import golden as golden_cache
 
 ASK = 15.0  # seconds between two checks of whether sysprep still runs
+FAILED = 60.0  # seconds for which sysprep must have ended without success, before that is believed
+LATE = 300.0  # seconds after which a generalized Windows that still runs is switched off from here
 SILENT_SECONDS = 1800.0  # sysprep writes little for a long time
 NOTE = "sealed.json"
 RESTARTS = 2  # of a Windows with a pending restart, before sysprep
@@ -122,6 +124,7 @@ class _Build:
         self.target = target
         self.key = key
         self.note = run.folder.path / NOTE
+        self._ended: float | None = None  # since when sysprep has been seen not to run
         self._disk_logs = partial(setup_logs.read, run, node)
 
     def is_off(self) -> bool:
@@ -206,7 +209,7 @@ class _Build:
                 sysprep = there.run(contract.Sealed())
             except WinlabError:
                 return
-            if sysprep.running or sysprep.errors:
+            if sysprep.running or sysprep.done or sysprep.errors:
                 return
             there.disconnect()
             progress.say("looking whether sysprep runs")
@@ -216,6 +219,7 @@ class _Build:
 
     def _await_off(self, progress: Progress) -> None:
         asked = time.monotonic()
+        self._ended = None
 
         def look() -> Met[None] | Waiting:
             nonlocal asked
@@ -257,19 +261,25 @@ class _Build:
         )
 
     def _ask(self, progress: Progress) -> None:
-        """Check that sysprep has not failed.
+        """Check that sysprep has not failed; switch off a Windows that it has left running.
 
-        :raises GuestError: it has.
+        Between sysprep's end and the power-off Windows still answers, and the log of a successful run has errors, too.
+
+        :raises GuestError: it has failed.
         """
         try:
             with self.run.node(self.node) as there:
                 sysprep = there.run(contract.Sealed())
+                ended = self._since_its_end(sysprep.running)
+                if sysprep.done and ended > LATE:
+                    progress.say("Windows is generalized, and still runs: shutting it down")
+                    there.execute(["shutdown.exe", "/s", "/f", "/t", "0"])
         except WinlabError:
             return  # it is shutting down
-        if sysprep.running or not sysprep.errors:
+        if sysprep.done or ended < FAILED:
             return
         self.note.unlink(missing_ok=True)  # so that the same command tries again
-        text = "\n".join(sysprep.errors)
+        text = "\n".join(sysprep.errors) or f"It has ended; the state of Windows is {sysprep.state}."
         known = known_failures.recognise(text)
         error = GuestError(
             "sysprep could not generalize Windows.",
@@ -283,6 +293,16 @@ class _Build:
         )
         evidence.keep(self.run, self.node, self._disk_logs, error, progress)
         raise error
+
+    def _since_its_end(self, running: bool) -> float:
+        """Seconds since sysprep was first seen not to run."""
+        if running:
+            self._ended = None
+            return 0.0
+        now = time.monotonic()
+        if self._ended is None:
+            self._ended = now
+        return now - self._ended
 
     def is_there(self) -> bool:
         return golden_cache.find(self.key) is not None and self.run.pool.is_complete(self.target)

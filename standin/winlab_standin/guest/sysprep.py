@@ -19,7 +19,7 @@ from winlab_standin.guest.players import feature_state, joined
 
 STATE_FILE = "standin-state.json"  # of installed.State, in the folder of Windows' registry
 EVALUATION = 180 * 24 * 60  # minutes
-SWITCH_OFF = 4.0  # seconds from the start of sysprep
+SWITCH_OFF = 20.0  # seconds from the start of sysprep: long enough to be asked meanwhile
 GENERALIZED = "generalized"
 # What a clone must not have: the account's password, the network's settings, keys and certificates
 IDENTITY = (
@@ -78,7 +78,10 @@ def sealed(machine: Machine, given: Settings) -> dict[str, Any]:
     del given
     path = machine.config / STATE_FILE
     phase = json.loads(path.read_text()).get("phase") if path.is_file() else None
-    return {"running": phase == GENERALIZED, "errors": []}
+    state = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE" if phase == GENERALIZED else "IMAGE_STATE_COMPLETE"
+    # the log of a successful run has such lines, too
+    errors = ["BiUpdateEfiEntry failed c000000d"] if phase == GENERALIZED else []
+    return {"running": False, "state": state, "succeeded": phase == GENERALIZED, "errors": errors}
 
 
 def updates(machine: Machine, given: Settings) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+COMPLETE = "IMAGE_STATE_COMPLETE"  # Microsoft, Windows Setup States
 # Programs of Windows, and how they answer here. Each notes what it was called with
 NATIVE = {
     "netsh.exe": "",
@@ -264,6 +265,8 @@ class Machine:
                         "DefaultPassword": "secret",
                     },
                     r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System": {"EnableLUA": 1},
+                    r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State": {"ImageState": COMPLETE},
+                    r"HKLM\SYSTEM\Setup": {"UnattendFile": r"C:\Windows\Panther\unattend.xml"},
                     r"HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters": {
                         "BootId": 17
                     },
@@ -315,6 +318,13 @@ class Machine:
                 {key: values for key, values in json.loads(path.read_text()).items() if "(volatile)" not in values}
             )
         )
+
+    def registry(self, key: str, name: str, value: object) -> None:
+        """Set a value of the registry."""
+        path = self.folder / "registry.json"
+        every = json.loads(path.read_text())
+        every.setdefault(key, {})[name] = value
+        path.write_text(json.dumps(every))
 
     def notes(self) -> str:
         path = self.folder / "notes.txt"

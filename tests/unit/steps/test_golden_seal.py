@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import answers
@@ -32,6 +32,11 @@ class Guest:
         self.noted: list[bool] = []
         self.killed = False
         self.note = LabFolder("").path
+        self.sysprep: dict[str, object] = {}  # what is special in its answer
+        self.executed: list[Sequence[str]] = []
+
+    def execute(self, command: Sequence[str]) -> None:
+        self.executed.append(command)
 
     def run(self, call: Call[R], *_: Any) -> R:
         if not self.answers:
@@ -41,7 +46,7 @@ class Guest:
             if call.begin and self.killed:
                 raise KeyboardInterrupt  # as near to a kill as a test comes
         self.asked.append("look" if isinstance(call, contract.Seal) and not call.begin else call.script)
-        return answers.result(call, {"running": False, "errors": []} if call.script == "sealed" else {"restart": False})
+        return answers.result(call, self.sysprep if call.script == "sealed" else {"restart": False})
 
     def disconnect(self) -> None:
         pass
@@ -151,4 +156,53 @@ def test_a_kill_right_before_sysprep_began_starts_it(builder: Builder, monkeypat
     runs.clock(monkeypatch, golden).sleeping = slept
     builder.step.run(Quiet())
     assert builder.guest.asked[:3] == ["sealed", "sealed", "seal"]
+    assert builder.step.done()
+
+
+HARMLESS = ["BiUpdateEfiEntry failed c000000d"]
+GENERALIZED = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
+
+
+@pytest.mark.parametrize(
+    "sysprep", [{"running": True}, {"state": GENERALIZED}, {"succeeded": True, "state": "IMAGE_STATE_UNDEPLOYABLE"}]
+)
+def test_errors_in_the_log_of_a_run_that_succeeds_are_no_failure(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, sysprep: dict[str, object]
+) -> None:
+    """sysprep has ended, and Windows still answers for a while before it is off."""
+    builder.guest.answers = True
+    builder.guest.sysprep = {**sysprep, "errors": HARMLESS}
+    clock = runs.clock(monkeypatch, golden)
+    clock.sleeping = lambda: builder.domain.shutdown() if clock.now > 300 else None
+    builder.step.run(Quiet())
+    assert builder.step.done()
+    assert builder.guest.executed == []
+
+
+def test_a_sysprep_that_ended_without_success_has_failed_after_a_minute(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder.guest.answers = True
+    builder.guest.sysprep = {"errors": ["0x80073cf2"]}
+    clock = runs.clock(monkeypatch, golden)
+    with pytest.raises(GuestError, match="could not generalize") as caught:
+        builder.step.run(Quiet())
+    assert 160 < clock.now < 220
+    assert "0x80073cf2" in caught.value.why
+    assert not builder.note.exists()
+
+
+def test_a_generalized_windows_that_stays_on_is_switched_off(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder.guest.answers = True
+    builder.guest.sysprep = {"state": GENERALIZED}
+    runs.clock(monkeypatch, golden)
+    execute = builder.guest.execute
+
+    def shutting_down(command: Sequence[str]) -> None:
+        execute(command)
+        builder.domain.shutdown()
+
+    monkeypatch.setattr(builder.guest, "execute", shutting_down)
+    builder.step.run(Quiet())
+    assert builder.guest.executed == [["shutdown.exe", "/s", "/f", "/t", "0"]]
     assert builder.step.done()

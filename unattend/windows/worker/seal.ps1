@@ -25,16 +25,20 @@ function Get-Licence {
     return @{ minutes = $minutes; rearms = [int]$service.RemainingWindowsReArmCount }
 }
 
-# Apps that are installed for a user, but not for all of them, stop sysprep (0x80073cf2). Server Core knows none
+# Apps that a user has, but that are not there for all of them, stop sysprep (0x80073cf2); Edge does on some releases,
+# which can't always be removed. So each is tried, and sysprep judges. Server Core knows none
 function Remove-UserApps {
     if (-not (Get-Command -Name 'Get-AppxPackage' -ErrorAction SilentlyContinue)) { return }
     $all = @(Get-AppxProvisionedPackage -Online | ForEach-Object { $_.DisplayName })
-    Get-AppxPackage | Where-Object {
-        -not $_.IsFramework -and -not $_.NonRemovable -and
-            "$($_.SignatureKind)" -ne 'System' -and $all -notcontains $_.Name
-    } | ForEach-Object {
-        Write-Progressing "removing the app $($_.Name)"
-        Remove-AppxPackage -Package $_.PackageFullName
+    foreach ($app in Get-AppxPackage -AllUsers) {
+        $installed = @($app.PackageUserInformation | Where-Object { "$($_.InstallState)" -ne 'Staged' })
+        if ($app.IsFramework -or $all -contains $app.Name -or $installed.Count -eq 0) { continue }
+        Write-Progressing "removing the app $($app.Name)"
+        try {
+            Remove-AppxPackage -Package $app.PackageFullName -AllUsers
+        } catch {
+            Write-Progressing "it stays: $($_.Exception.Message)"
+        }
     }
 }
 
@@ -52,13 +56,15 @@ function Start-Sysprep($Text, $Superseded) {
             $line
         } | Out-Null
     }
+    # Setup takes the file that this names before any CD
+    Remove-ItemProperty -Path 'HKLM:\SYSTEM\Setup' -Name 'UnattendFile' -ErrorAction SilentlyContinue
     # Neither answers before a clone's own bootstrap has given them keys
     foreach ($name in 'sshd', 'WinRM') { Set-Service -Name $name -StartupType Manual }
     Remove-Item -Force -ErrorAction SilentlyContinue -Path @(
         'C:\ProgramData\ssh\ssh_host_*', 'C:\ProgramData\ssh\administrators_authorized_keys',
         'C:\winlab\ready.txt', 'C:\winlab\bootstrap.log', # else their errors are taken for a clone's
         'C:\Windows\Panther\setup*.log', 'C:\Windows\Panther\UnattendGC\setup*.log',
-        "$Sysprep\unattend.xml", 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml')
+        "$Sysprep\unattend.xml", "$Sysprep\Sysprep_succeeded.tag", 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml')
     Remove-Item -Recurse -Force -ErrorAction SilentlyContinue -Path @(
         'C:\Windows\Temp\*', 'C:\Windows\SoftwareDistribution\Download\*', "$Sysprep\Panther\*")
     Optimize-Volume -DriveLetter C -ReTrim -ErrorAction SilentlyContinue
@@ -77,6 +83,8 @@ Invoke-Step {
     if (-not $text) { throw 'settings.generalize is empty: it must be the text of an answer file.' }
     if (Test-Joined) { throw 'This node has joined a cluster: what is made of it would carry its identity.' }
     if (Test-AnyRestartPending) { return @{ restart = $true } }
+    $state = "$((Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State').ImageState)"
+    if ($state -ne 'IMAGE_STATE_COMPLETE') { throw "Windows' Setup is not complete: its state is '$state'." }
     $licence = Get-Licence
     $version = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
     if ($settings.begin) { Start-Sysprep $text $settings.superseded }
