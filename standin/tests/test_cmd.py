@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from winlab_standin.guest import bootstrap, cmdline, netcommands
+from winlab import data
+from winlab_standin.guest import batch, bootstrap, cmdline, netcommands
 from winlab_standin.guest.base import Result
 from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.paths import Drives, is_there
@@ -299,6 +301,33 @@ def test_another_bootstrap_is_refused(world: Fake, tmp_path: Path, monkeypatch: 
     said: list[str] = []
     assert Shell(world, COMMANDS).spawn(line, Streams(said.append, said.append)) == 1
     assert "not the script" in "".join(said)
+
+
+def in_windows_pe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pe: bytes) -> Fake:
+    """Windows PE with winlab's CD as E:."""
+    known = tmp_path / "known.json"
+    known.write_text(json.dumps({"pe_sha256": hashlib.sha256(b"right").hexdigest()}))
+    monkeypatch.setattr(batch.play, "__defaults__", (known,))
+    disc = tmp_path / "e" / "winlab"
+    disc.mkdir(parents=True)
+    (disc / "pe.cmd").write_bytes(pe)
+    return Fake(Drives({"X": tmp_path, "E": tmp_path / "e"}), Registry(tmp_path / "registry"), has_com1=False)
+
+
+@pytest.mark.parametrize(("pe", "told"), [(b"right", ["winlab: phase=windowsPE\r\n"]), (b"wrong", [])])
+def test_windows_pe_s_port_has_no_name_until_pe_cmd_gives_it_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pe: bytes, told: list[str]
+) -> None:
+    """And the command of the answer file succeeds whatever comes of it: Setup of 2025 ends on any other exit code."""
+    world = in_windows_pe(tmp_path, monkeypatch, pe)
+    said: list[str] = []
+    heard = Streams(said.append, said.append)
+    assert Shell(world, COMMANDS, cwd="X:\\").spawn("cmd.exe /c echo winlab: phase=windowsPE>COM1", heard) == 1
+    text = data.texts("unattend")["windows/Autounattend.xml.j2"]
+    command = html.unescape(re.findall(r"<Path>(cmd.exe .*pe\.cmd.*)</Path>", text)[0])
+    assert Shell(world, COMMANDS, cwd="X:\\").spawn(command, heard) == 0
+    assert world.port == told
+    assert world.watches is bool(told)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_fingerprint_knows_nothing_of_winlab_but_its_scripts_for_windows(monkeyp
     monkeypatch.setattr(Path, "read_bytes", watched)
     media.fingerprint(recipes.get("windows-rehearsal"))
     windows = data.folder("unattend") / "windows"
-    scripts = {windows / "bootstrap.ps1", *(windows / "worker").glob("*.ps1")}
+    scripts = {windows / "bootstrap.ps1", windows / "pe.cmd", *(windows / "worker").glob("*.ps1")}
     assert read == {*media._sources(), *scripts}
     assert all(path.is_relative_to(PACKAGE) for path in media._sources())
 

@@ -51,8 +51,9 @@ try {
 
     # Drivers that Windows PE did not carry over. 259: nothing to do; 3010: wants a restart. Some releases of virtio-win
     # bring drivers that Windows refuses; without an adapter it ends below. The person's own must be taken
-    $drivers = Join-Path (Split-Path -Parent $here) 'drv'
-    if (Test-Path -Path $drivers) {
+    foreach ($name in 'drv', 'drv2') {
+        $drivers = Join-Path (Split-Path -Parent $here) $name
+        if (-not (Test-Path -Path $drivers)) { continue }
         Get-ChildItem -Path $drivers -Recurse -Filter '*.inf' | ForEach-Object {
             $inf = $_.FullName
             try {

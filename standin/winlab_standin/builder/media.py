@@ -21,6 +21,11 @@ def _bootstrap() -> Path:
     return data.folder("unattend") / "windows" / "bootstrap.ps1"
 
 
+def _pe() -> Path:
+    """What runs beside Setup in Windows PE."""
+    return data.folder("unattend") / "windows" / "pe.cmd"
+
+
 def _scripts() -> list[Path]:
     """The PowerShell scripts for Windows workers, which the stand-in plays."""
     return sorted((data.folder("unattend") / "windows/worker").glob("*.ps1"))
@@ -40,15 +45,17 @@ def fingerprint(recipe: Recipe) -> str:
     digest = hashlib.sha256(f"pyspnego {version('pyspnego')}\n".encode())
     for path in _sources():
         digest.update(f"{path.relative_to(_PACKAGE)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
-    for path in (_bootstrap(), *_scripts()):
+    for path in (_bootstrap(), _pe(), *_scripts()):
         digest.update(f"{path.name}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 
 def _known() -> dict[str, bytes]:
-    """What the guest must know of this winlab: the digests of the PowerShell scripts that it plays."""
+    """What the guest must know of this winlab: the digests of the scripts that it plays."""
+    pe = _pe().read_bytes().replace(b"\n", b"\r\n")  # as it is on CDs
     known = {
         "bootstrap_sha256": hashlib.sha256(_bootstrap().read_bytes()).hexdigest(),
+        "pe_sha256": hashlib.sha256(pe).hexdigest(),
         "scripts": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in _scripts()},
     }
     return {"known.json": json.dumps(known, indent=1).encode()}

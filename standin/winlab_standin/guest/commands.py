@@ -255,6 +255,20 @@ def cmd(shell: Shell, rest: str, streams: Streams) -> int:
     return inner.run(line, streams)
 
 
+def start(shell: Shell, rest: str, streams: Streams) -> int:
+    """``start ["TITLE"] [/min] COMMAND``: here it is waited for, though nobody hears it."""
+    del streams
+    line = re.sub(r'(?i)^\s*("[^"]*"\s*)?(/min\b\s*)?', "", rest)
+    Shell(shell.world, shell.commands, dict(shell.variables), shell.cwd, 0, shell.cancelled).run(
+        line, Streams(_unheard, _unheard)
+    )
+    return 0
+
+
+def _unheard(text: str) -> None:
+    del text
+
+
 def rem(shell: Shell, rest: str, streams: Streams) -> int:
     """``rem``: nothing."""
     del rest, streams
@@ -289,6 +303,7 @@ _BUILTIN: dict[str, Command] = {
     "for": for_,
     "if": if_,
     "rem": rem,
+    "start": start,
 }
 _PROGRAMS: dict[str, Command] = {
     "cmd": cmd,

@@ -10,10 +10,6 @@ from winlab_standin.guest.answer import number as integer
 
 SETUP = "Microsoft-Windows-Setup"
 LOCALE = "Microsoft-Windows-International-Core-WinPE"
-TELL_ERRORS = (
-    r'cmd.exe /v:on /c "for /l %i in (1,0,2) do ((for %f in (X:\$WINDOWS.~BT\Sources\Panther\setuperr.*) do '
-    r'if not %~zf==!s! (type %f>COM1&set s=%~zf))&ping -n 9 127.0.0.1>nul)"'
-)
 MIB = 1 << 20
 
 
@@ -110,20 +106,14 @@ def make(root: Node, machine: Machine) -> Plan:
 
 
 def first_commands(root: Node) -> list[str]:
-    """What Setup runs before it looks at keys, images and disks."""
-    return commands(component(root, "windowsPE", SETUP), "RunSynchronous/RunSynchronousCommand", "Path")
+    """What Setup runs before it looks at keys, images and disks.
 
-
-def tells_errors(root: Node) -> bool:
-    """Whether the answer file has winlab's own command that copies Setup's log of errors to the serial port.
-
-    :raises AnswerError: it has another that runs beside Setup: the stand-in plays none but this one.
+    :raises AnswerError: the answer file has commands that run beside Setup, which the stand-in does not play.
     """
-    beside = commands(component(root, "windowsPE", SETUP), "RunAsynchronous/RunAsynchronousCommand", "Path")
-    for command in beside:
-        if command != TELL_ERRORS:
-            raise AnswerError("Windows Setup cannot continue. Setup will now close.", f"not played here: {command}")
-    return bool(beside)
+    setup = component(root, "windowsPE", SETUP)
+    for command in commands(setup, "RunAsynchronous/RunAsynchronousCommand", "Path"):
+        raise AnswerError("Windows Setup cannot continue. Setup will now close.", f"not played here: {command}")
+    return commands(setup, "RunSynchronous/RunSynchronousCommand", "Path")
 
 
 def _check_key(setup: Node, machine: Machine) -> None:

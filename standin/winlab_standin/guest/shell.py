@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from winlab_standin.guest import VERSION, cmdline
+from winlab_standin.guest import VERSION, batch, cmdline
 from winlab_standin.guest.cmdline import Group, Redirection, Sequence, Simple, SyntaxFault
 
 if TYPE_CHECKING:
@@ -184,8 +184,10 @@ class Shell:
         name = wanted.target.rpartition("\\")[2].rstrip(":").upper()
         if name == "NUL":
             return _nowhere
-        if name == "COM1":
+        if name == "COM1" and self.world.has_com1:
             return self.world.serial
+        if name == "COM1":
+            raise OSError("The system cannot find the file specified.")
         path = self.path(wanted.target)
         if path is None or not path.parent.is_dir():
             raise OSError("The system cannot find the path specified.")
@@ -198,8 +200,11 @@ class Shell:
     def _simple(self, text: str, streams: Streams) -> None:
         if not text.strip():
             return
-        name, rest = cmdline.program(text)
+        name, rest = cmdline.program(text.lstrip().lstrip("@"))
         base = name.replace("/", "\\").rpartition("\\")[2].lower()
+        if base.endswith((".cmd", ".bat")):
+            self.code = batch.play(self.path(name), self.world, streams.err)
+            return
         if len(name) == 2 and name[1] == ":":
             base, rest = "cd", f" /d {name}\\"
         command = self.commands.find(base)

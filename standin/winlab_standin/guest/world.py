@@ -48,6 +48,8 @@ class World:
     drives: Drives
     registry: Registry
     durable: bool = False  # whether what a command wrote must be on the disk when it has ended
+    has_com1: bool = True  # whether the first serial port has its name, COM1
+    watches: bool = False  # whether winlab's pe.cmd runs, which copies Setup's log of errors to that port
 
     @classmethod
     def real(cls) -> World:

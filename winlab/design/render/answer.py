@@ -32,6 +32,7 @@ def answer_xml(node: WindowsNode, administrator_password: str) -> str:
     values = {
         "install": windows.golden is None,
         "firmware": node.firmware,
+        "bus": node.bus,
         "language": windows.language,
         "locale_name": windows.locale,
         "keyboard": windows.keyboard,
@@ -82,6 +83,8 @@ def answer_files(plan: Plan, node: WindowsNode, credentials: Credentials) -> dic
     return {
         "Autounattend.xml": answer_xml(node, credentials.administrator_password).encode(),
         "winlab/bootstrap.ps1": data.texts("unattend")["windows/bootstrap.ps1"].encode(),
+        # cmd.exe finds labels by lines that end as its own do
+        "winlab/pe.cmd": data.texts("unattend")["windows/pe.cmd"].replace("\n", "\r\n").encode(),
         "winlab/node.json": (json.dumps(facts, indent=2) + "\n").encode(),
         "winlab/winrm.pfx": credentials.pfx(node.name),
         "winlab/ssh_host_ed25519_key": identity.host_key.encode(),

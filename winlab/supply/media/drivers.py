@@ -20,7 +20,10 @@ DRIVERS = ("vioscsi", "viostor", "NetKVM", "vioserial", "Balloon", "viorng", "pv
 NEEDED = {"virtio-scsi": ("vioscsi", "NetKVM"), "virtio-blk": ("viostor", "NetKVM"), "sata": ()}
 GUEST_TOOLS = "virtio-win-guest-tools.exe"  # at the ISO's root: the drivers' services and QEMU's guest agent
 RELEASES = {"2019": "2k19", "2022": "2k22", "2025": "2k25"}
-TARGET = "drv"  # on one medium only: a driver reachable twice was reported to stop Setup
+# The folder that the answer file names, on one medium only: a driver reachable twice was reported to stop Setup. The
+# Setup of 2025 ends if any driver in it can't be installed in Windows PE, so it has only those that Setup needs
+SETUP = "drv"
+LATER = "drv2"  # for bootstrap.ps1
 
 
 def check(iso_path: Path) -> None:
@@ -58,7 +61,7 @@ def stage(iso_path: Path, release: str, bus: str, within: str = "") -> dict[str,
             for name in tree.names(f"/{driver}/{RELEASES[release]}/amd64"):
                 if not name.lower().endswith(".pdb"):
                     content = tree.read(f"/{driver}/{RELEASES[release]}/amd64/{name}")
-                    files[f"{TARGET}/{driver}/{name}"] = content
+                    files[f"{SETUP if driver in NEEDED[bus] else LATER}/{driver}/{name}"] = content
         if GUEST_TOOLS in tree.names("/"):
             files[f"winlab/{GUEST_TOOLS}"] = tree.read(f"/{GUEST_TOOLS}")
     except ODD as error:
@@ -69,7 +72,7 @@ def stage(iso_path: Path, release: str, bus: str, within: str = "") -> dict[str,
         ) from error
     finally:
         iso.close()
-    missing = [driver for driver in NEEDED[bus] if not any(name.startswith(f"{TARGET}/{driver}/") for name in files)]
+    missing = [driver for driver in NEEDED[bus] if not any(name.startswith(f"{SETUP}/{driver}/") for name in files)]
     if missing:
         raise UsageError(
             f"The driver ISO '{iso_path}' has no {' and no '.join(missing)} for Windows Server {release}.",

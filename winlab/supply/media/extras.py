@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from winlab.supply.media.small_iso import JOLIET_NAME
 
 SCRIPTS = "winlab/scripts"
 FILES = "winlab/files"
+LONGEST_INF = 4 << 20  # bytes
 
 
 def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
@@ -32,15 +34,31 @@ def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
         staged[f"{SCRIPTS}/{number:02}-{script.name}"] = stock.require(script.sha256)
     staged |= _tree(windows.files, FILES, stock)
     for number, folder in enumerate(windows.extra_drivers, 1):
-        tree = _tree(folder, f"{drivers.TARGET}/own-{number}", stock)
-        if not any(name.lower().endswith(".inf") for name in tree):
+        tree = _tree(folder, f"own-{number}", stock)
+        if not any(map(_is_inf, tree)):
             raise UsageError(
                 f"There are no drivers in folder {number} of workers.extra_drivers.",
                 why="It has no .inf file.",
                 cure="Give the folder that a driver's package was unpacked to.",
             )
-        staged |= tree
+        # Windows PE may need those for a disk; others only put the installation at risk
+        target = (
+            drivers.SETUP if any(_is_for_disks(path) for name, path in tree.items() if _is_inf(name)) else drivers.LATER
+        )
+        staged |= {f"{target}/{name}": path for name, path in tree.items()}
     return staged
+
+
+def _is_inf(name: str) -> bool:
+    return name.lower().endswith(".inf")
+
+
+def _is_for_disks(inf: Path) -> bool:
+    """Whether a driver is for a disk's controller, by its class (Microsoft, System-Defined Device Setup Classes)."""
+    with inf.open("rb") as file:
+        content = file.read(LONGEST_INF)
+    text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1", "replace")
+    return re.search(r"^\s*Class\s*=\s*\"?(SCSIAdapter|hdc)\b", text, re.IGNORECASE | re.MULTILINE) is not None
 
 
 def _tree(files: Iterable[Material], target: str, stock: Stock) -> dict[str, Path]:

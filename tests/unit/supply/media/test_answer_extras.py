@@ -22,12 +22,18 @@ def make_virtio_win(path: Path, folders: list[str], *, tools: bool = False) -> P
 def test_drivers_of_the_release_are_staged_with_their_programs(tmp_path: Path) -> None:
     folders = [f"{name}/{release}/amd64" for name in ("vioscsi", "NetKVM", "viostor") for release in ("2k22", "w11")]
     path = make_virtio_win(tmp_path / "v.iso", folders, tools=True)
-    for bus in ("virtio-scsi", "virtio-blk"):
-        found = drivers.stage(path, "2022", bus)
-        assert {name for name in found if name.startswith("drv/NetKVM")} == {
-            f"drv/NetKVM/d.{kind}" for kind in ("inf", "sys", "exe")
+    places = {
+        "virtio-scsi": {"drv/NetKVM", "drv/vioscsi", "drv2/viostor"},
+        "virtio-blk": {"drv/NetKVM", "drv/viostor", "drv2/vioscsi"},
+        "sata": {"drv2/NetKVM", "drv2/viostor", "drv2/vioscsi"},
+    }
+    for bus, wanted in places.items():
+        staged_ = drivers.stage(path, "2022", bus)
+        assert staged_.keys() == {
+            *(f"{folder}/d.{kind}" for folder in wanted for kind in ("inf", "sys", "exe")),
+            "winlab/virtio-win-guest-tools.exe",
         }
-        assert found["winlab/virtio-win-guest-tools.exe"] == b"MZ"
+        assert staged_["winlab/virtio-win-guest-tools.exe"] == b"MZ"
 
 
 @pytest.mark.parametrize(("bus", "says"), [("virtio-scsi", "no vioscsi and no NetKVM"), ("virtio-blk", "no viostor")])
@@ -78,8 +84,8 @@ def test_own_things_come_to_their_places(own: Path) -> None:
         "winlab/scripts/02-first.PS1": "first.PS1",
         "winlab/files/Users/Public/a.txt": "tree/Users/Public/a.txt",
         "winlab/files/b.txt": "tree/b.txt",
-        "drv/own-1/x/my.INF": "driver/x/my.INF",
-        "drv/own-1/my.sys": "driver/my.sys",
+        "drv2/own-1/x/my.INF": "driver/x/my.INF",
+        "drv2/own-1/my.sys": "driver/my.sys",
     }
     assert staged() == {}
 
@@ -104,6 +110,21 @@ def test_own_things_that_are_wrong_are_named(own: Path, changes: dict[str, str |
     with pytest.raises(UsageError) as caught:
         staged(**paths)
     assert says in str(caught.value) + caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("inf", "place"),
+    [
+        (b'[Version]\r\nClass = "SCSIAdapter"\r\n', "drv"),
+        ("[Version]\r\nclass=hdc ; comment\r\n".encode("utf-16"), "drv"),
+        (b"[Version]\r\nClass=Net\r\n; Class=SCSIAdapter\r\n", "drv2"),
+        (b"\xff\xfe\x00", "drv2"),
+    ],
+)
+def test_only_drivers_for_disks_are_there_for_setup(own: Path, inf: bytes, place: str) -> None:
+    """The Setup of 2025 ends if any driver in its folder can't be installed in Windows PE."""
+    (own / "driver/x/my.INF").write_bytes(inf)
+    assert f"{place}/own-1/my.sys" in staged(extra_drivers=f"[{own / 'driver'}]")
 
 
 def test_files_of_4_gib_are_refused(own: Path) -> None:

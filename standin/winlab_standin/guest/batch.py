@@ -1,0 +1,30 @@
+"""Batch files: winlab's pe.cmd alone, played. It must be that very file, with the line ends that cmd.exe wants."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from winlab_standin.guest.world import World
+
+KNOWN = Path("/usr/lib/standin/known.json")
+
+
+def play(path: Path | None, world: World, err: Callable[[str], None], known: Path = KNOWN) -> int:
+    """Do what ``pe.cmd`` does in Windows PE: name the serial port, tell the phase, watch Setup's log of errors.
+
+    :returns: the exit code; not 0 for any other file.
+    """
+    if path is None or not path.is_file():
+        err("The system cannot find the path specified.\r\n")
+        return 1
+    if hashlib.sha256(path.read_bytes()).hexdigest() != json.loads(known.read_text())["pe_sha256"]:
+        err(f"{path.name} : this is not the script that these stand-in media know; build the media again\r\n")
+        return 1
+    world.has_com1 = world.watches = True
+    world.serial("winlab: phase=windowsPE\r\n")
+    return 0
