@@ -50,6 +50,7 @@ def render(firmware: str) -> str:
         product_key="",
         computer_name="W1",
         time_zone="UTC",
+        administrator="Administrator",
         administrator_password=PASSWORD,
     )
 

@@ -5,15 +5,23 @@
 $global:ErrorActionPreference = 'Stop'
 $here = Split-Path -Parent $PSCommandPath
 
+$tries = 5
 function Write-Phase([string]$Text) {
-    try {
-        $port = New-Object System.IO.Ports.SerialPort 'COM1', 115200
-        $port.Open()
-        $port.WriteLine("winlab: $Text")
-        $port.Close()
-    } catch {
-        Write-Warning "The serial port can't be written: $_"
+    for ($try = 1; $try -le $tries; $try++) {
+        try {
+            $port = New-Object System.IO.Ports.SerialPort 'COM1', 115200
+            $port.WriteTimeout = 2000
+            $port.Open()
+            $port.WriteLine("winlab: $Text")
+            $port.Close()
+            return
+        } catch {
+            # only one can have it open: another program may be about to close it
+            Write-Warning "The serial port can't be written: $_"
+            Start-Sleep -Seconds 2
+        }
     }
+    $script:tries = 1
 }
 
 # A native program's failure is no error to PowerShell; here it is one
@@ -31,11 +39,61 @@ function Set-SshAcl([string]$Path) {
     Set-Acl -Path $Path -AclObject $acl
 }
 
+# OpenSSH: in the box on 2025, the bundled package or the capability before
+function Install-Sshd {
+    if (-not (Get-Service -Name 'sshd' -ErrorAction SilentlyContinue)) {
+        $package = Join-Path $here 'OpenSSH-Win64.zip'
+        if (Test-Path -Path $package) {
+            Expand-Archive -Path $package -DestinationPath 'C:\Program Files' -Force
+            # it asks whether to go on; some releases don't take the answer
+            $install = 'C:\Program Files\OpenSSH-Win64\install-sshd.ps1'
+            try {
+                & $install -Confirm:$false
+            } catch [System.Management.Automation.ParameterBindingException] {
+                & $install
+            }
+        } else {
+            # From Windows Update, by an adapter that may only just have come
+            for ($try = 1; $try -le 5; $try++) {
+                try {
+                    Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0' | Out-Null
+                    break
+                } catch {
+                    if ($try -eq 5) { throw "OpenSSH can't be had (workers.openssh=FILE brings it): $_" }
+                    Write-Warning "OpenSSH is tried again in 30 s: $_"
+                    Start-Sleep -Seconds 30
+                }
+            }
+        }
+    }
+    $ssh = 'C:\ProgramData\ssh'
+    New-Item -ItemType Directory -Force -Path $ssh | Out-Null
+    Set-SshAcl $ssh
+    if (Test-Path -Path "$ssh\logs") { Set-SshAcl "$ssh\logs" }
+    foreach ($name in 'ssh_host_ed25519_key', 'ssh_host_ed25519_key.pub', 'administrators_authorized_keys') {
+        Copy-Item -Path (Join-Path $here $name) -Destination (Join-Path $ssh $name) -Force
+        # A file copied from a CD is read-only
+        Set-ItemProperty -Path (Join-Path $ssh $name) -Name IsReadOnly -Value $false
+        Invoke-Native 'icacls.exe' @(
+            (Join-Path $ssh $name), '/inheritance:r', '/grant', '*S-1-5-32-544:F', '/grant', '*S-1-5-18:F')
+    }
+    if (-not (Get-NetFirewallRule -Name 'winlab-sshd' -ErrorAction SilentlyContinue)) {
+        New-NetFirewallRule -Name 'winlab-sshd' -DisplayName 'winlab: OpenSSH' -Direction Inbound `
+            -Action Allow -Protocol TCP -LocalPort 22 -Profile Any | Out-Null
+    }
+    Set-Service -Name 'sshd' -StartupType Automatic
+    Restart-Service -Name 'sshd'
+}
+
 try {
     New-Item -ItemType Directory -Force -Path 'C:\winlab' | Out-Null
     Start-Transcript -Path 'C:\winlab\bootstrap.log' -Append | Out-Null
     $node = Get-Content -Raw -Encoding UTF8 -Path (Join-Path $here 'node.json') | ConvertFrom-Json
     Write-Phase 'phase=bootstrap'
+
+    # In other languages the built-in account has another name, and who logs in from outside does not know it
+    Get-LocalUser | Where-Object { "$($_.SID)" -like 'S-1-5-*-500' -and $_.Name -ne 'Administrator' } |
+        Rename-LocalUser -NewName 'Administrator'
 
     # WinRM and ssh log in with this password, and Windows lets passwords expire after 42 days
     Set-LocalUser -Name 'Administrator' -PasswordNeverExpires $true
@@ -101,46 +159,11 @@ try {
         New-NetFirewallRule -Name 'winlab-winrm' -DisplayName 'winlab: WinRM over HTTPS' -Direction Inbound `
             -Action Allow -Protocol TCP -LocalPort 5986 -Profile Any | Out-Null
     }
-    Invoke-Native 'sc.exe' @('config', 'WinRM', 'start=', 'delayed-auto')
+    Invoke-Native 'sc.exe' @('config', 'WinRM', 'start=', 'auto')
 
-    # OpenSSH: in the box on 2025, the bundled package or the capability before
+    # All of winlab's own work goes by WinRM: without ssh there is a warning
     Write-Phase 'phase=ssh'
-    if (-not (Get-Service -Name 'sshd' -ErrorAction SilentlyContinue)) {
-        $package = Join-Path $here 'OpenSSH-Win64.zip'
-        if (Test-Path -Path $package) {
-            Expand-Archive -Path $package -DestinationPath 'C:\Program Files' -Force
-            & 'C:\Program Files\OpenSSH-Win64\install-sshd.ps1'
-        } else {
-            # From Windows Update, by an adapter that may only just have come
-            for ($try = 1; $try -le 5; $try++) {
-                try {
-                    Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0' | Out-Null
-                    break
-                } catch {
-                    if ($try -eq 5) { throw "OpenSSH can't be had (workers.openssh=FILE brings it): $_" }
-                    Write-Warning "OpenSSH is tried again in 30 s: $_"
-                    Start-Sleep -Seconds 30
-                }
-            }
-        }
-    }
-    $ssh = 'C:\ProgramData\ssh'
-    New-Item -ItemType Directory -Force -Path $ssh | Out-Null
-    Set-SshAcl $ssh
-    if (Test-Path -Path "$ssh\logs") { Set-SshAcl "$ssh\logs" }
-    foreach ($name in 'ssh_host_ed25519_key', 'ssh_host_ed25519_key.pub', 'administrators_authorized_keys') {
-        Copy-Item -Path (Join-Path $here $name) -Destination (Join-Path $ssh $name) -Force
-        # A file copied from a CD is read-only
-        Set-ItemProperty -Path (Join-Path $ssh $name) -Name IsReadOnly -Value $false
-        Invoke-Native 'icacls.exe' @(
-            (Join-Path $ssh $name), '/inheritance:r', '/grant', '*S-1-5-32-544:F', '/grant', '*S-1-5-18:F')
-    }
-    if (-not (Get-NetFirewallRule -Name 'winlab-sshd' -ErrorAction SilentlyContinue)) {
-        New-NetFirewallRule -Name 'winlab-sshd' -DisplayName 'winlab: OpenSSH' -Direction Inbound `
-            -Action Allow -Protocol TCP -LocalPort 22 -Profile Any | Out-Null
-    }
-    Set-Service -Name 'sshd' -StartupType Automatic
-    Restart-Service -Name 'sshd'
+    try { Install-Sshd } catch { Write-Phase "warning=ssh: $($_.Exception.Message -replace '\s+', ' ')" }
 
     # Remote commands of a local administrator get the whole token
     Set-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System' `
@@ -161,8 +184,8 @@ try {
         Get-ChildItem -Path $scripts -Filter '*.ps1' | Sort-Object -Property Name | ForEach-Object { & $_.FullName }
     }
 
-    # A profile that takes no inbound rules ("block all incoming connections") cuts winlab off: at once, or when a virtual
-    # switch makes Windows see a new network, which is Public
+    # A profile that takes no inbound rules ("block all incoming connections") cuts winlab off: at once, or when a
+    # virtual switch makes Windows see a new network, which is Public
     $closed = @(Get-NetFirewallProfile -PolicyStore ActiveStore | Where-Object {
             $_.Name -ne 'Domain' -and "$($_.Enabled)" -eq 'True' -and "$($_.AllowInboundRules)" -eq 'False' })
     if ($closed.Count -gt 0) {

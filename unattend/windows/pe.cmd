@@ -1,6 +1,6 @@
 @echo off
-rem Windows PE, while Setup runs: what went wrong there is in memory alone, and gone with a restart. This tells it on the
-rem first serial port: that Setup has begun, the disks, the drivers' folder, and Setup's logs of errors as they grow.
+rem Windows PE, while Setup runs: what went wrong there is in memory alone, and gone with a restart. This tells it on
+rem the first serial port: that Setup has begun, the disks, the drivers' folder, and Setup's logs of errors as they grow.
 rem The answer file starts it with the CD's drive as its parameter. Nothing here may stop Setup.
 setlocal enabledelayedexpansion
 

@@ -155,6 +155,7 @@ class WindowsFacts(CallResult):
     kubelet: KubeletFacts
     cni: Sha256ByName
     proxy: ProxyFacts
+    endpoints: list[str] | None = None  # of HNS, by name; the scripts on an older winlab's CD don't report them
 
 
 class Restart(CallResult):

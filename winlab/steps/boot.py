@@ -24,6 +24,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
 from winlab.events import Progress
+from winlab.printable import printable
 from winlab.steps import evidence, systems
 from winlab.steps.interface import SystemSteps
 from winlab.steps.paused import require_writable_disk
@@ -106,6 +107,7 @@ class _Wait:
         self._needs_key = own.needs_key()
         self._refused_since = time.monotonic()
         self._resets = 0
+        self._told = 0  # of its warnings
         self._looked, self._screen = 0.0, b""
         self._asked = time.monotonic()
 
@@ -128,6 +130,7 @@ class _Wait:
     def _look(self) -> Met[None] | Waiting:
         self._require_running()
         self._serial.read()
+        self._tell_warnings()
         self._require_no_failure()
         if self._serial.panic is not None:
             self._revive(self._serial.panic)
@@ -165,6 +168,12 @@ class _Wait:
                 f"'winlab serial {self._node.name} --log' shows its last output.",
                 evidence=f"/var/log/libvirt/qemu/{self._node.domain}.log",
             )
+
+    def _tell_warnings(self) -> None:
+        """What the first boot could not do, though the node works without it."""
+        for text in self._serial.warnings[self._told :]:
+            self._progress.say(f"{self._node.name} warns: {printable(text)}")
+        self._told = len(self._serial.warnings)
 
     def _require_no_failure(self) -> None:
         failure = self._serial.failure

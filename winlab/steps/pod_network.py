@@ -12,6 +12,7 @@ from winlab.engine.run import Run
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError
 from winlab.events import Progress
+from winlab.printable import printable
 
 SILENCE = 300.0  # seconds on hardware without anything new from the controller manager
 
@@ -69,6 +70,21 @@ def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
         )
 
     return wait.until(look, progress, give_up, stall=run.pace.usual(SILENCE))
+
+
+def waiting_pods(kubectl: Kubectl, node: str) -> str:
+    """The pods on a node whose containers do not run yet, and what they wait for, in words.
+
+    :raises ClusterError: the API server does not answer.
+    """
+    texts = []
+    for pod in kubectl.get("pods", "--all-namespaces", f"--field-selector=spec.nodeName={node}").get("items", []):
+        status = pod.get("status", {})
+        for row in (*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])):
+            if reason := row.get("state", {}).get("waiting", {}).get("reason"):
+                texts.append(f"{pod['metadata']['name']}: {reason}")
+                break
+    return printable(", ".join(texts))
 
 
 def same_files(digests: dict[str, str], wanted: dict[str, str]) -> bool:

@@ -11,7 +11,7 @@ from winlab.engine.durations import Durations
 
 FIRST_PHASE = "firmware and boot loader"
 # complete words and lines only: what ends them must be there, too
-REPORT = re.compile(r"winlab: phase=([\w-]+)(?=[^\w-])|winlab: error=([^\r\n]+)(?=[\r\n])")
+REPORT = re.compile(r"winlab: phase=([\w-]+)(?=[^\w-])|winlab: (error|warning)=([^\r\n]+)(?=[\r\n])")
 # OVMF writes this when it starts a CD; Microsoft's boot image then asks for a key for about five seconds
 STARTS_CD = re.compile(r'BdsDxe: starting Boot\w+ "UEFI [^"]*DVD-ROM')
 # The last line that a Linux kernel writes; whatever starts after it writes more
@@ -19,6 +19,7 @@ PANIC = re.compile(r"---\[ end Kernel panic - not syncing: ([^\r\n]+) \]---\s*\Z
 OOPS = re.compile(r"\] ((?:Oops|BUG): [^\r\n]+)")
 TAIL = 64 << 10  # bytes; an oops and the panic after it take about ten thousand
 LINE = 4096  # bytes to keep of an incomplete line, and of a failure
+WARNINGS = 20  # to keep: a guest may report any number
 PHASE = 64  # characters of a phase's name
 AGAIN = 30.0  # seconds without new output until the log is read again: virtlogd starts a new file when one is full
 
@@ -35,6 +36,7 @@ class SerialLog:
         self.size = 0  # bytes that were read
         self.phase = ""  # the last one reported; empty before the first
         self.failure = ""  # reported since that phase
+        self.warnings: list[str] = []  # reported so far
         self.starts_cd = False  # whether the firmware has started a CD so far
 
     @property
@@ -79,8 +81,10 @@ class SerialLog:
         for report in REPORT.finditer(text):
             if report[1]:
                 self.phase, self.failure = report[1][:PHASE], ""
-            else:
-                self.failure = self.failure or report[2][:LINE]
+            elif report[2] == "error":
+                self.failure = self.failure or report[3][:LINE]
+            elif len(self.warnings) < WARNINGS:
+                self.warnings.append(report[3][:LINE])
         self.starts_cd = self.starts_cd or STARTS_CD.search(text) is not None
         self._rest = (self._rest + piece).rpartition(b"\n")[2][-LINE:]
 

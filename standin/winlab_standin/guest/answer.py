@@ -134,12 +134,14 @@ def passes(root: Node) -> set[str]:
     return {node.attributes.get(("", "pass"), "") for node in root.all("settings")}
 
 
-def candidates(removable: Iterable[Path], discs: Iterable[Path], sources: Path | None) -> Iterator[Path]:
+def candidates(
+    removable: Iterable[Path], discs: Iterable[Path], sources: Path | None, name: str = NAME
+) -> Iterator[Path]:
     """Where Setup looks for an answer file: roots of removable writable media, then of CDs, both by drive letter, then
     ``\\sources`` of the distribution. The name's case does not matter."""
     for folder in [*removable, *discs, *([sources] if sources else [])]:
         if folder.is_dir():
-            yield from sorted(child for child in folder.iterdir() if child.name.lower() == NAME and child.is_file())
+            yield from sorted(child for child in folder.iterdir() if child.name.lower() == name and child.is_file())
 
 
 def find(places: Iterable[Path], step: str = "windowsPE") -> tuple[Path, Node] | None:

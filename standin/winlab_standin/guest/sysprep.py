@@ -2,7 +2,8 @@
 
 What Windows does is documented ("Sysprep (Generalize) a Windows installation", "Windows Setup Automation Overview"):
 generalize takes name, accounts and identity away; the next start runs specialize and oobeSystem, for which Setup
-searches an answer file anew, cached ones first, then removable media by drive letter, by the name Autounattend.xml.
+searches an answer file anew, cached ones first, then removable media by drive letter, by the name Unattend.xml: the
+other name is for windowsPE and offlineServicing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ STATE_FILE = "standin-state.json"  # of installed.State, in the folder of Window
 EVALUATION = 180 * 24 * 60  # minutes
 SWITCH_OFF = 20.0  # seconds from the start of sysprep: long enough to be asked meanwhile
 GENERALIZED = "generalized"
+UNATTEND = "unattend.xml"
 # What a clone must not have: the account's password, the network's settings, keys and certificates
 IDENTITY = (
     "Windows/System32/config/standin-sam.json",
@@ -101,14 +103,14 @@ def clone_answers(discs: Sequence[Path]) -> bytes | None:
     :raises AnswerError: a file that Windows would take, and that is for an installation: its disks and names are those
         of another machine.
     """
-    found = answer.find(answer.candidates([], discs, None), "specialize")
+    for path in answer.candidates([], discs, None):
+        if "windowsPE" in answer.passes(answer.parse(path.read_bytes(), str(path), "specialize")):
+            raise AnswerError(
+                "The computer restarted unexpectedly or encountered an unexpected error.",
+                f"{path.name} on the CD is for an installation (it has the pass windowsPE): it was left in the drive",
+            )
+    found = answer.find(answer.candidates([], discs, None, UNATTEND), "specialize")
     if found is None:
         return None
-    path, root = found
-    if "windowsPE" in answer.passes(root):
-        raise AnswerError(
-            "The computer restarted unexpectedly or encountered an unexpected error.",
-            f"{path.name} on the CD is for an installation (it has the pass windowsPE): it was left in the drive",
-        )
-    answer.refuse_second(path, answer.candidates([], discs, None), "specialize")
-    return path.read_bytes()
+    answer.refuse_second(found[0], answer.candidates([], discs, None, UNATTEND), "specialize")
+    return found[0].read_bytes()

@@ -43,7 +43,8 @@ function Start-NetworkTask {
         -Argument "-NoProfile -NonInteractive -ExecutionPolicy Bypass -File $WinlabFolder\network.ps1"
     Register-ScheduledTask -TaskName $task -Action $action -Trigger (New-ScheduledTaskTrigger -AtStartup) `
         -Principal (New-ScheduledTaskPrincipal -UserId 'SYSTEM' -LogonType ServiceAccount -RunLevel Highest) `
-        -Settings (New-ScheduledTaskSettingsSet -AllowStartIfOnBatteries -DontStopIfGoingOnBatteries) -Force | Out-Null
+        -Settings (New-ScheduledTaskSettingsSet -AllowStartIfOnBatteries -DontStopIfGoingOnBatteries `
+            -StartWhenAvailable) -Force | Out-Null
     Start-ScheduledTask -TaskName $task
 }
 

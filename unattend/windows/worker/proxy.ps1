@@ -5,15 +5,15 @@ $settings = Read-Settings @($input)
 
 $folder = 'C:\var\lib\kube-proxy'
 
-# The network's own agent makes this endpoint, some time after the node has joined
+# The network's own agent makes this endpoint; winlab waits for it before it calls this script
 function Get-SourceVip([string]$Name) {
     Write-Progressing "waiting for the HNS endpoint '$Name'"
-    for ($try = 0; $try -lt 300; $try++) {
+    for ($try = 0; $try -lt 30; $try++) {
         $endpoint = Get-HnsEndpoint | Where-Object { $_.Name -eq $Name }
         if ($endpoint) { return "$(@($endpoint)[0].IPAddress)" }
         Start-Sleep -Seconds 1
     }
-    throw "There is no HNS endpoint '$Name' after five minutes: the network's agent on this node has not made it."
+    throw "There is no HNS endpoint '$Name' after half a minute: the network's agent on this node has not made it."
 }
 
 Invoke-Step {

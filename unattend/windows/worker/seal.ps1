@@ -64,7 +64,8 @@ function Start-Sysprep($Text, $Superseded) {
         'C:\ProgramData\ssh\ssh_host_*', 'C:\ProgramData\ssh\administrators_authorized_keys',
         'C:\winlab\ready.txt', 'C:\winlab\bootstrap.log', # else their errors are taken for a clone's
         'C:\Windows\Panther\setup*.log', 'C:\Windows\Panther\UnattendGC\setup*.log',
-        "$Sysprep\unattend.xml", "$Sysprep\Sysprep_succeeded.tag", 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml')
+        "$Sysprep\unattend.xml", "$Sysprep\Sysprep_succeeded.tag",
+        'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml')
     Remove-Item -Recurse -Force -ErrorAction SilentlyContinue -Path @(
         'C:\Windows\Temp\*', 'C:\Windows\SoftwareDistribution\Download\*', "$Sysprep\Panther\*")
     Optimize-Volume -DriveLetter C -ReTrim -ErrorAction SilentlyContinue

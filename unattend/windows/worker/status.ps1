@@ -27,6 +27,11 @@ Invoke-Step {
             $networks[$file.Name] = Get-Sha256 $file.FullName
         }
     }
+    # before the feature Containers is there, Windows has no such command
+    $endpoints = @()
+    if (Get-Command -Name 'Get-HnsEndpoint' -ErrorAction SilentlyContinue) {
+        $endpoints = @(Get-HnsEndpoint | ForEach-Object { "$($_.Name)" })
+    }
     return @{
         boot_time = $time
         boot_id = $boot
@@ -49,6 +54,7 @@ Invoke-Step {
             joined = Test-Joined
         }
         cni = $networks
+        endpoints = $endpoints
         proxy = @{ service = Get-ServiceState 'kube-proxy'; command = Get-ServiceCommand 'kube-proxy' }
     }
 }

@@ -9,7 +9,13 @@ from typing import TypeVar
 
 import requests
 from spnego.exceptions import SpnegoError
-from winrm.exceptions import InvalidCredentialsError, WinRMError, WinRMOperationTimeoutError, WinRMTransportError
+from winrm.exceptions import (
+    InvalidCredentialsError,
+    WinRMError,
+    WinRMOperationTimeoutError,
+    WinRMTransportError,
+    WSManFaultError,
+)
 from winrm.protocol import Protocol
 
 from winlab import stopping
@@ -33,6 +39,7 @@ LOST = (
 BLOCK = 100_000  # bytes of input in one message: base64 makes it larger, and an envelope holds 500 KB
 OPERATION_SECONDS = 20  # how long the server may delay its answer to a request
 OUTPUT_SECONDS = 4  # the same for output: short, since a command's output is asked for again and again
+NO_SHELL = 2150858843  # ERROR_WSMAN_INVALID_SELECTORS of wsmerror.h: Windows has started anew, or WinRM has
 GRACE = 4.5  # seconds that a request still has when the work was asked to stop: a guest that is there answers in time
 
 
@@ -135,6 +142,8 @@ class WinRmGuest:
                 cure="Check that nothing else has that address. If in doubt, destroy and create the lab again.",
             ) from error
         except (WinRMError, WinRMTransportError) as error:
+            if isinstance(error, WSManFaultError) and error.wsman_fault_code == NO_SHELL:
+                raise self._unreachable(error) from error
             raise GuestError(f"WinRM on '{node}' refuses the request.", why=str(error)) from error
         except LOST as error:
             raise self._unreachable(error) from error

@@ -19,6 +19,17 @@ from winlab.errors import UsageError
 
 ANSWER_LABEL = "WINLAB"
 TEMPLATE = "Autounattend.xml.j2"
+# The built-in account in languages that have another name for it (Microsoft, names of built-in accounts). Until
+# bootstrap.ps1 has run; then it is Administrator everywhere
+ACCOUNTS = {
+    "es": "Administrador",
+    "fi": "Järjestelmänvalvoja",
+    "fr": "Administrateur",
+    "hu": "Rendszergazda",
+    "pt": "Administrador",
+    "ru": "Администратор",
+    "sv": "Administratör",
+}
 NAMESPACE = "urn:schemas-microsoft-com:unattend"
 OPENSSH = "winlab/OpenSSH-Win64.zip"
 
@@ -40,6 +51,7 @@ def answer_xml(node: WindowsNode, administrator_password: str) -> str:
         "product_key": windows.product_key,
         "computer_name": windows.computer_name,
         "time_zone": windows.time_zone,
+        "administrator": _account(node),
         "administrator_password": administrator_password,
     }
     if windows.template is None:
@@ -71,6 +83,12 @@ def answer_xml(node: WindowsNode, administrator_password: str) -> str:
     return made
 
 
+def _account(node: WindowsNode) -> str:
+    """The name of the account that logs on once by itself. A clone's was given its name when its image was made."""
+    language = node.windows.language.partition("-")[0].lower()
+    return "Administrator" if node.windows.golden is not None else ACCOUNTS.get(language, "Administrator")
+
+
 def answer_files(plan: Plan, node: WindowsNode, credentials: Credentials) -> dict[str, bytes]:
     """The files of the node's answer ISO, by path."""
     identity = credentials.nodes[node.name]
@@ -80,11 +98,16 @@ def answer_files(plan: Plan, node: WindowsNode, credentials: Credentials) -> dic
         "mtu": plan.network.mtu,
         "pfx_password": identity.pfx_password,
     }
-    return {
-        "Autounattend.xml": answer_xml(node, credentials.administrator_password).encode(),
-        "winlab/bootstrap.ps1": data.texts("unattend")["windows/bootstrap.ps1"].encode(),
+    answers = answer_xml(node, credentials.administrator_password).encode()
+    # after sysprep the name Unattend.xml counts (Microsoft, Windows Setup Automation Overview); some take the other
+    own = {"Unattend.xml": answers}
+    if node.windows.golden is None:
         # cmd.exe finds labels by lines that end as its own do
-        "winlab/pe.cmd": data.texts("unattend")["windows/pe.cmd"].replace("\n", "\r\n").encode(),
+        own = {"winlab/pe.cmd": data.texts("unattend")["windows/pe.cmd"].replace("\n", "\r\n").encode()}
+    return {
+        "Autounattend.xml": answers,
+        **own,
+        "winlab/bootstrap.ps1": data.texts("unattend")["windows/bootstrap.ps1"].encode(),
         "winlab/node.json": (json.dumps(facts, indent=2) + "\n").encode(),
         "winlab/winrm.pfx": credentials.pfx(node.name),
         "winlab/ssh_host_ed25519_key": identity.host_key.encode(),

@@ -16,7 +16,7 @@ from winlab.adapters.kube import authority
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.design import cni, contract
-from winlab.design.contract import WindowsFacts
+from winlab.design.contract import Call, R, WindowsFacts
 from winlab.design.plan.model import WindowsNode
 from winlab.design.render import kube_proxy
 from winlab.design.render.windows import WindowsFiles
@@ -25,7 +25,7 @@ from winlab.engine.run import Run
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import GuestCommandError, GuestError, StalledError, UnreachableError
+from winlab.errors import ClusterError, GuestCommandError, GuestError, StalledError, UnreachableError
 from winlab.events import Progress
 from winlab.steps import evidence, joining, pod_network
 from winlab.steps.interface import Condition
@@ -49,6 +49,9 @@ SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
 # kubeadm's preflight check gives containerd two seconds for each answer; when it fails, nothing was changed
 TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
 TRIES = 4
+RUNS = 3  # of a script during which the connection was lost: each can be run again
+ENDPOINT_POLL = 10.0  # seconds
+ENDPOINT_SECONDS = 1200.0  # without news of the pods that make a node's network: their images have a gigabyte
 # Of shutdown.exe: Windows shuts down (ERROR_SHUTDOWN_IN_PROGRESS), or is about to (ERROR_SHUTDOWN_IS_SCHEDULED)
 UNDER_WAY = (1115, 1190)
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
@@ -146,14 +149,35 @@ class _Worker:
         ask = self.run.asks(self.node, lambda there: done(there.run(contract.WindowsStatus())))
         return Step(self.at(kind), perform, ask, after, also, usual)
 
+    def do(self, there: NodeScripts, call: Call[R], progress: Progress) -> R:
+        """Run a script; when the connection is lost meanwhile, wait for the node and run it again.
+
+        Windows loses its network for some seconds whenever an adapter becomes a virtual switch, by winlab's own script
+        or by the agent of a CNI plug-in.
+
+        :raises UnreachableError: the connection was lost in each of :data:`RUNS` runs.
+        """
+        for attempt in range(1, RUNS + 1):
+            try:
+                return there.run(call, progress.say)
+            except UnreachableError:
+                if attempt == RUNS:
+                    raise
+            progress.say(
+                f"the connection to {self.node.name} was lost: {call.script} is run again ({attempt + 1}/{RUNS})"
+            )
+            there.disconnect()
+            self._await(there, progress, "to answer again", lambda _facts: True)
+        raise AssertionError("a loop without an end")
+
     def features(self, there: NodeScripts, progress: Progress) -> None:
         # some features need another run after the restart
-        while there.run(self.files.features(), progress.say).restart:
+        while self.do(there, self.files.features(), progress).restart:
             self.restart(there, progress)
 
     def updates(self, there: NodeScripts, progress: Progress) -> None:
         while True:
-            result = there.run(contract.Updates(), progress.say)
+            result = self.do(there, contract.Updates(), progress)
             for title in result.failed:
                 progress.say(f"not installed: {title}")
             if not result.restart:
@@ -174,7 +198,7 @@ class _Worker:
         return facts.containers_feature == "installed" and whole and not facts.restart_pending
 
     def containerd(self, there: NodeScripts, progress: Progress) -> None:
-        there.run(self.files.containerd(), progress.say)
+        self.do(there, self.files.containerd(), progress)
 
     def has_containerd(self, facts: WindowsFacts) -> bool:
         service = facts.containerd
@@ -182,14 +206,14 @@ class _Worker:
         return service.service == "running" and bool(service.sha256) and same and not _outdated(facts)
 
     def binaries(self, there: NodeScripts, progress: Progress) -> None:
-        there.run(contract.Binaries(), progress.say)
+        self.do(there, contract.Binaries(), progress)
 
     def has_binaries(self, facts: WindowsFacts) -> bool:
         all_there = facts.binaries.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
         return all_there and facts.installed_from == facts.cd
 
     def kubelet(self, there: NodeScripts, progress: Progress) -> None:
-        there.run(self.files.kubelet(), progress.say)
+        self.do(there, self.files.kubelet(), progress)
 
     def has_kubelet(self, facts: WindowsFacts) -> bool:
         return facts.kubelet.command == self.files.kubelet().command
@@ -206,20 +230,14 @@ class _Worker:
 
     def _join(self, there: NodeScripts, progress: Progress) -> None:
         with joining.credentials(self.run) as credentials:
-            there.run(self.files.join(credentials), progress.say)
+            self.do(there, self.files.join(credentials), progress)
 
     def has_joined(self, facts: WindowsFacts) -> bool:
         return facts.kubelet.joined
 
     def cni(self, there: NodeScripts, progress: Progress) -> None:
         own = pod_network.await_share(self.run, self.node, progress)
-        call = self.files.cni(own)
-        try:
-            there.run(call, progress.say)
-        except UnreachableError:
-            # Windows loses its network for some seconds while it turns its adapter into a virtual switch
-            self._await(there, progress, "to come back with its virtual switch", lambda _facts: True)
-            there.run(call, progress.say)
+        self.do(there, self.files.cni(own), progress)
 
     def has_cni(self, facts: WindowsFacts) -> bool:
         own = pod_network.share(self.run, self.node)
@@ -227,7 +245,43 @@ class _Worker:
 
     def proxy(self, there: NodeScripts, progress: Progress) -> None:
         own = pod_network.await_share(self.run, self.node, progress)
-        there.run(self.files.proxy(own, self._proxy_kubeconfig()), progress.say)
+        call = self.files.proxy(own, self._proxy_kubeconfig())
+        if call.source_endpoint:
+            self._await_endpoint(there, call.source_endpoint, progress)
+        self.do(there, call, progress)
+
+    def _await_endpoint(self, there: NodeScripts, name: str, progress: Progress) -> None:
+        """Wait until the CNI plug-in's agent has made an endpoint of HNS. winlab asks again and again: the connection
+        is cut just then.
+
+        :raises StalledError: it has not, and nothing has changed for a long time.
+        """
+        limit = self.run.pace.silence(ENDPOINT_SECONDS)
+        kubectl = Kubectl.of(self.run.folder)
+
+        def look() -> Met[None] | Waiting:
+            says = f"waiting for {self.node.name}'s network: its agent has not made the HNS endpoint '{name}'"
+            pods = ""
+            try:
+                endpoints = there.run(contract.WindowsStatus()).endpoints
+                if endpoints is None or name in endpoints:
+                    return Met(None)
+                pods = pod_network.waiting_pods(kubectl, self.node.name)
+            except (UnreachableError, ClusterError) as error:
+                there.disconnect()
+                pods = error.what
+            return Waiting(f"{says}; {pods}" if pods else says, pods)
+
+        def give_up(seen: Waiting) -> StalledError:
+            return StalledError(
+                f"'{self.node.name}' has no network for its pods after {limit / 60:.0f} min.",
+                why=seen.says,
+                cure=f"Look at 'winlab kubectl --lab {self.run.lab} -- describe pods -A "
+                f"--field-selector spec.nodeName={self.node.name}', then run the same command again.",
+                evidence=f"winlab logs {self.node.name} --lab {self.run.lab}",
+            )
+
+        wait.until(look, progress, give_up, stall=limit, poll=ENDPOINT_POLL)
 
     def has_proxy(self, facts: WindowsFacts) -> bool:
         return facts.proxy.service == "running" and facts.proxy.command == kube_proxy.command()

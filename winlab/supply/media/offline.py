@@ -53,7 +53,9 @@ def read(disk: Path, names: Sequence[str], work: Path) -> dict[str, bytes]:
     whole = work / "disk.raw"
     run.run(["qemu-img", "convert", "-O", "raw", disk, whole])
     contents: dict[str, bytes] = {}
-    for number, (begin, size) in enumerate(partitions(whole)):
+    # Windows' own is the largest; Setup adds others, for recovery
+    by_size = sorted(partitions(whole), key=lambda where: where[1], reverse=True)
+    for number, (begin, size) in enumerate(by_size):
         part = work / f"part-{number}.raw"
         source = {"driver": "raw", "offset": begin, "size": size, "file": {"driver": "file", "filename": str(whole)}}
         run.run(["qemu-img", "convert", "-O", "raw", f"json:{json.dumps(source)}", part])

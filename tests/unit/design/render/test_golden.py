@@ -17,6 +17,7 @@ from lxml import etree
 from winlab.design.render import folder
 
 GOLDEN = Path(__file__).parent / "golden"
+SCRIPTS = ("bootstrap.ps1", "pe.cmd")  # the same for all nodes
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -31,7 +32,7 @@ def test_files_are_as_agreed(
         _write(base, made)
     # the bootstrap script is the same bytes everywhere; one copy is enough
     expected = {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()}
-    found = {path: content for path, content in made.items() if not path.endswith("bootstrap.ps1")}
+    found = {path: content for path, content in made.items() if not path.endswith(SCRIPTS)}
     assert sorted(found) == sorted(expected)
     for path, content in found.items():
         assert content.decode() == expected[path].decode(), path
@@ -40,7 +41,7 @@ def test_files_are_as_agreed(
 def _write(base: Path, made: dict[str, bytes]) -> None:
     guarded, guard.base = guard.base, None
     for path, content in made.items():
-        if not path.endswith("bootstrap.ps1"):
+        if not path.endswith(SCRIPTS):
             (base / path).parent.mkdir(parents=True, exist_ok=True)
             (base / path).write_bytes(content)
     guard.base = guarded
