@@ -89,3 +89,25 @@ def test_without_an_adapter(fresh: Machine) -> None:
     fresh.state(state)
     assert bootstrap(fresh).code == 1
     assert serial(fresh).endswith("error=bootstrap: Windows has no network adapter: its driver is missing\n")
+
+
+def test_the_built_in_account_of_another_language_is_renamed(fresh: Machine) -> None:
+    state = fresh.state()
+    state["users"][0]["Name"] = "Administrateur"
+    state["users"][1]["Name"] = "Invité"
+    fresh.state(state)
+    assert bootstrap(fresh).code == 0
+    assert [row["Name"] for row in fresh.state()["users"]] == ["Administrator", "Invité"]
+    assert "user Administrator True" in fresh.notes()
+
+
+def test_without_ssh_there_is_a_warning_and_the_node_is_ready(fresh: Machine) -> None:
+    """Where Windows Update can't be reached, all of winlab's own work still goes by WinRM."""
+    state = fresh.state()
+    del state["services"]["sshd"]
+    fresh.state(state)
+    told = bootstrap(fresh)
+    assert told.code == 0, (told.out, told.err)
+    (warning,) = (line for line in serial(fresh).splitlines() if "warning=" in line)
+    assert warning.startswith("winlab: warning=ssh: OpenSSH can't be had (workers.openssh=FILE brings it):")
+    assert serial(fresh).endswith("phase=ready\n")

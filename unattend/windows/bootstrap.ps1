@@ -10,7 +10,6 @@ function Write-Phase([string]$Text) {
     for ($try = 1; $try -le $tries; $try++) {
         try {
             $port = New-Object System.IO.Ports.SerialPort 'COM1', 115200
-            $port.WriteTimeout = 2000
             $port.Open()
             $port.WriteLine("winlab: $Text")
             $port.Close()

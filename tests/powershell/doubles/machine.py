@@ -254,6 +254,10 @@ class Machine:
                 "processes": [],
                 "closed": [],
                 "updates": [],
+                "users": [
+                    {"Name": "Administrator", "SID": "S-1-5-21-1004336348-1177238915-682003330-500"},
+                    {"Name": "Guest", "SID": "S-1-5-21-1004336348-1177238915-682003330-501"},
+                ],
             }
         )
         (self.folder / "registry.json").write_text(

@@ -8,12 +8,13 @@ from typing import Any
 
 import plans
 import pytest
-from winrm.exceptions import WinRMOperationTimeoutError
+from winrm.exceptions import WinRMOperationTimeoutError, WSManFaultError
 
 from winlab import stopping
 from winlab.adapters.guests import winrm
 from winlab.adapters.guests.winrm import WinRmGuest
 from winlab.design.plan import tags
+from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
 
 
@@ -69,3 +70,26 @@ def test_an_interrupt_ends_it_within_seconds(monkeypatch: pytest.MonkeyPatch, an
     assert ("cleanup 20" in protocol.asked, "close" in protocol.asked) == (answers > 0, answers > 0)
     assert winrm.OUTPUT_SECONDS + 1 <= 5
     protocol.over.set()
+
+
+class Faulty(Protocol):
+    """A guest's WinRM that answers with a fault of WSMan."""
+
+    fault = 0
+
+    def run_command(self, shell: str, line: str, *, console_mode_stdin: bool) -> str:
+        raise WSManFaultError(500, "Bad HTTP response", "", "The shell was not found", wsman_fault_code=self.fault)
+
+
+@pytest.mark.parametrize(("fault", "kind"), [(2150858843, UnreachableError), (2150858770, GuestError)])
+def test_a_shell_that_a_restart_took_away_is_a_lost_connection(
+    monkeypatch: pytest.MonkeyPatch, fault: int, kind: type[GuestError]
+) -> None:
+    plan, folder = plans.make(plans.TCG), LabFolder("lab")
+    folder.ensure_credentials(plan)
+    monkeypatch.setattr(winrm, "Protocol", Faulty)
+    monkeypatch.setattr(Faulty, "fault", fault)
+    guest = WinRmGuest(tags.of(plan, plan.node("node-1")), folder, 30)
+    with pytest.raises(GuestError) as caught:
+        guest.execute(["hostname"])
+    assert type(caught.value) is kind
