@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 
 import pytest
@@ -17,6 +18,7 @@ def fresh(machine: Machine) -> Machine:
     (home / "scripts").mkdir(parents=True)
     (home / "files/Tools").mkdir(parents=True)
     (home / "bootstrap.ps1").write_bytes((SCRIPTS / "bootstrap.ps1").read_bytes())
+    (home / "beacon.ps1").write_bytes((SCRIPTS / "beacon.ps1").read_bytes())
     (home / "node.json").write_text('{"node": "node-1", "mtu": 1450, "pfx_password": "p"}')
     keys = ("ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "administrators_authorized_keys")
     for name in ("winrm.pfx", *keys, "files/Tools/x.txt"):
@@ -53,7 +55,10 @@ def test_it_makes_the_machine_reachable_and_can_be_run_again(fresh: Machine) -> 
 def test_a_script_of_the_person_that_throws(fresh: Machine) -> None:
     (fresh.d / "winlab/scripts/20-two.ps1").write_text("throw 'two is broken'")
     assert bootstrap(fresh).code == 1
-    assert serial(fresh).endswith("error=bootstrap: two is broken\n")
+    told = serial(fresh)
+    assert "\nwinlab: error=bootstrap: two is broken\nwinlab: BEGIN dump\n" in told
+    assert told.endswith("winlab: END dump\n")
+    assert "winlab: dump of services:" in told
     assert not (fresh.c / "winlab/ready.txt").exists()
     assert "two is broken" in (fresh.c / "winlab/bootstrap.log").read_text(errors="replace")
     assert "DefaultPassword" not in (fresh.folder / "registry.json").read_text()
@@ -88,7 +93,7 @@ def test_without_an_adapter(fresh: Machine) -> None:
     state["adapters"] = []
     fresh.state(state)
     assert bootstrap(fresh).code == 1
-    assert serial(fresh).endswith("error=bootstrap: Windows has no network adapter: its driver is missing\n")
+    assert "error=bootstrap: Windows has no network adapter: its driver is missing\n" in serial(fresh)
 
 
 def test_the_built_in_account_of_another_language_is_renamed(fresh: Machine) -> None:
@@ -111,3 +116,15 @@ def test_without_ssh_there_is_a_warning_and_the_node_is_ready(fresh: Machine) ->
     (warning,) = (line for line in serial(fresh).splitlines() if "warning=" in line)
     assert warning.startswith("winlab: warning=ssh: OpenSSH can't be had (workers.openssh=FILE brings it):")
     assert serial(fresh).endswith("phase=ready\n")
+
+
+def test_the_beacon_tells_how_windows_does(fresh: Machine) -> None:
+    assert bootstrap(fresh).code == 0
+    task = fresh.state()["tasks"]["winlab-beacon"]
+    assert r"C:\winlab\beacon.ps1" in json.dumps(task).replace(r"\\", "\\")
+    before = serial(fresh)
+    told = fresh.execute(["-NoProfile", "-File", str(fresh.c / "winlab/beacon.ps1"), "-Lines", "2", "-Pause", "0"])
+    assert told.code == 0, (told.out, told.err)
+    lines = serial(fresh).removeprefix(before).splitlines()
+    assert [line.split()[:3] for line in lines] == [["winlab:", "beacon", "1"], ["winlab:", "beacon", "2"]]
+    assert "addresses=10.77.0.12 gateway=10.77.0.1 WinRM=Running sshd=Running" in lines[0]

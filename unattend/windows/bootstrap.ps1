@@ -38,6 +38,38 @@ function Set-SshAcl([string]$Path) {
     Set-Acl -Path $Path -AclObject $acl
 }
 
+# What helps to find out what went wrong, also where nobody can log in
+function Write-Dump {
+    $parts = [ordered]@{
+        'bootstrap.log' = { Get-Content -LiteralPath 'C:\winlab\bootstrap.log' -Tail 80 }
+        'Setup' = {
+            Get-Content -Path 'C:\Windows\Panther\setuperr.log', 'C:\Windows\Panther\UnattendGC\setuperr.log' -Tail 40 `
+                -ErrorAction SilentlyContinue
+        }
+        'build' = { cmd.exe /c ver }
+        'network' = { ipconfig.exe /all }
+        'adapters' = { Get-NetAdapter | Format-List -Property Name, InterfaceDescription, Status, MacAddress }
+        'devices' = {
+            Get-PnpDevice -PresentOnly | Where-Object { "$($_.Status)" -ne 'OK' } |
+                Format-List -Property FriendlyName, InstanceId, Problem
+        }
+        'firewall' = { Get-NetFirewallProfile | Format-List -Property Name, Enabled, AllowInboundRules }
+        'listeners' = { Get-ChildItem -Path 'WSMan:\localhost\Listener' | Format-List }
+        'services' = { Get-Service -Name 'WinRM', 'sshd', 'hns' | Format-List -Property Name, Status, StartType }
+        'events' = {
+            Get-WinEvent -FilterHashtable @{ LogName = 'System', 'Application'; Level = 1, 2 } -MaxEvents 40 |
+                Format-List -Property TimeCreated, ProviderName, Id, Message
+        }
+        'disks' = { Get-Volume | Format-List -Property DriveLetter, FileSystem, SizeRemaining, Size }
+    }
+    Write-Phase 'BEGIN dump'
+    foreach ($name in $parts.Keys) {
+        $text = try { & $parts[$name] 2>&1 | Out-String } catch { "$_" }
+        Write-Phase "dump of ${name}:`r`n$text"
+    }
+    Write-Phase 'END dump'
+}
+
 # OpenSSH: in the box on 2025, the bundled package or the capability before
 function Install-Sshd {
     if (-not (Get-Service -Name 'sshd' -ErrorAction SilentlyContinue)) {
@@ -89,6 +121,21 @@ try {
     Start-Transcript -Path 'C:\winlab\bootstrap.log' -Append | Out-Null
     $node = Get-Content -Raw -Encoding UTF8 -Path (Join-Path $here 'node.json') | ConvertFrom-Json
     Write-Phase 'phase=bootstrap'
+
+    # How Windows does after each start; without it the node is as good
+    try {
+        $beacon = 'C:\winlab\beacon.ps1'
+        Copy-Item -LiteralPath (Join-Path $here 'beacon.ps1') -Destination $beacon -Force
+        Set-ItemProperty -LiteralPath $beacon -Name IsReadOnly -Value $false
+        $action = New-ScheduledTaskAction -Execute 'powershell.exe' `
+            -Argument "-NoProfile -NonInteractive -ExecutionPolicy Bypass -File $beacon"
+        Register-ScheduledTask -TaskName 'winlab-beacon' -Action $action -Force `
+            -Trigger (New-ScheduledTaskTrigger -AtStartup) `
+            -Principal (New-ScheduledTaskPrincipal -UserId 'SYSTEM' -LogonType ServiceAccount -RunLevel Highest) `
+            -Settings (New-ScheduledTaskSettingsSet -AllowStartIfOnBatteries -DontStopIfGoingOnBatteries) | Out-Null
+    } catch {
+        Write-Warning "There is no beacon: $_"
+    }
 
     # In other languages the built-in account has another name, and who logs in from outside does not know it
     Get-LocalUser | Where-Object { "$($_.SID)" -like 'S-1-5-*-500' -and $_.Name -ne 'Administrator' } |
@@ -197,6 +244,7 @@ try {
 } catch {
     Write-Phase "error=bootstrap: $($_.Exception.Message -replace '\s+', ' ')"
     "$_" | Out-Host # the transcript is closed before PowerShell shows the error
+    Write-Dump
     throw
 } finally {
     # Whatever happened, the password does not stay behind. Automatic logon ends here: Windows counts one more than the

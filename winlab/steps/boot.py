@@ -32,6 +32,7 @@ from winlab.steps.serial import FIRST_PHASE, PhaseClock, SerialLog
 from winlab.steps.states import BOOTED, STARTED
 
 POLL = 2.0
+DUMP = 60.0  # seconds for what a failed guest tells of itself
 MOST_READY = 1 << 20  # bytes of a first boot's result
 LOOK = 30.0  # seconds between two looks at the screen
 ASK = 60.0  # seconds between two logins before the last phase: a guest may be ready that can't write to its serial port
@@ -156,6 +157,7 @@ class _Wait:
         usual = 0.0 if self._own.last_phase is None else self._clock.usual(self._phase)
         about = f", which usually takes {usual:.0f} s" if usual else ""
         refusal = f"; {self._login.refusal.what}" if self._login.refusal else ""
+        refusal += f"; it is up: {printable(self._serial.beacon)}" if self._serial.beacon else ""
         return f"waiting for {self._node.name} to answer at {self._node.floating}: {self._phase}{about}{refusal}"
 
     def _require_running(self) -> None:
@@ -169,6 +171,15 @@ class _Wait:
                 evidence=f"/var/log/libvirt/qemu/{self._node.domain}.log",
             )
 
+    def _hear_out(self) -> None:
+        """Wait for what a guest tells after its failure: it is in the evidence then."""
+        end = time.monotonic() + DUMP
+        while True:
+            time.sleep(POLL)
+            self._serial.read()
+            if not self._serial.dumping or time.monotonic() > end:
+                return
+
     def _tell_warnings(self) -> None:
         """What the first boot could not do, though the node works without it."""
         for text in self._serial.warnings[self._told :]:
@@ -179,6 +190,7 @@ class _Wait:
         failure = self._serial.failure
         if not failure:
             return
+        self._hear_out()
         known = self._own.known_failure(failure)
         raise GuestError(
             f"The bootstrap in '{self._node.name}' failed.",

@@ -12,6 +12,9 @@ from winlab.engine.durations import Durations
 FIRST_PHASE = "firmware and boot loader"
 # complete words and lines only: what ends them must be there, too
 REPORT = re.compile(r"winlab: phase=([\w-]+)(?=[^\w-])|winlab: (error|warning)=([^\r\n]+)(?=[\r\n])")
+DUMP = re.compile(r"winlab: (BEGIN|END) dump(?=[\r\n])")
+# what a Windows that is up tells every half minute for a quarter of an hour: how its services do (beacon.ps1)
+BEACON = re.compile(r"winlab: beacon \d+ ([^\r\n]+)(?=[\r\n])")
 # OVMF writes this when it starts a CD; Microsoft's boot image then asks for a key for about five seconds
 STARTS_CD = re.compile(r'BdsDxe: starting Boot\w+ "UEFI [^"]*DVD-ROM')
 # The last line that a Linux kernel writes; whatever starts after it writes more
@@ -36,6 +39,8 @@ class SerialLog:
         self.size = 0  # bytes that were read
         self.phase = ""  # the last one reported; empty before the first
         self.failure = ""  # reported since that phase
+        self.dumping = False  # whether a guest that failed is telling what helps to find out why
+        self.beacon = ""  # the last line of a Windows that is up
         self.warnings: list[str] = []  # reported so far
         self.starts_cd = False  # whether the firmware has started a CD so far
 
@@ -85,6 +90,10 @@ class SerialLog:
                 self.failure = self.failure or report[3][:LINE]
             elif len(self.warnings) < WARNINGS:
                 self.warnings.append(report[3][:LINE])
+        for mark in DUMP.findall(text):
+            self.dumping = mark == "BEGIN"
+        for beacon in BEACON.finditer(text):
+            self.beacon = beacon[1][:LINE]
         self.starts_cd = self.starts_cd or STARTS_CD.search(text) is not None
         self._rest = (self._rest + piece).rpartition(b"\n")[2][-LINE:]
 

@@ -76,6 +76,7 @@ def play(folder: Path, world: World, root: Path = C) -> None:
         except Exception as error:  # the script, too, catches whatever goes wrong
             text = " ".join(str(error).split())
             world.serial(f"winlab: error=bootstrap: {text}\r\n")
+            world.serial("winlab: BEGIN dump\r\nwinlab: END dump\r\n")
             transcript.write(f"{text}\r\n")
             raise RefusedError(text) from error
         finally:

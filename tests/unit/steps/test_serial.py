@@ -111,3 +111,12 @@ def test_silence_is_not_read_as_something_new(port: Port) -> None:
 def test_what_a_guest_reports_has_a_limit(port: Port) -> None:
     log = hear(port, b"winlab: phase=" + b"p" * 100_000 + b"\r\nwinlab: error=" + b"e" * 100_000 + b"\r\n")
     assert (len(log.phase), len(log.failure)) == (serial.PHASE, serial.LINE)
+
+
+def test_warnings_a_beacon_and_a_dump(port: Port) -> None:
+    log = hear(
+        port, b"winlab: warning=ssh: no\r\nwinlab: beacon 1 WinRM=Stopped\r\nwinlab: beac", b"on 2 WinRM=Running\r\n"
+    )
+    assert (log.warnings, log.beacon, log.dumping) == (["ssh: no"], "WinRM=Running", False)
+    assert hear(port, b"winlab: error=bootstrap: x\r\nwinlab: BEGIN dump\r\nwinlab: dump of disks:\r\n").dumping
+    assert not hear(port, b"winlab: END dump\r\n").dumping

@@ -56,6 +56,8 @@ function Start-Sysprep($Text, $Superseded) {
             $line
         } | Out-Null
     }
+    # A clone's bootstrap makes it again
+    Unregister-ScheduledTask -TaskName 'winlab-beacon' -Confirm:$false -ErrorAction SilentlyContinue
     # Setup takes the file that this names before any CD
     Remove-ItemProperty -Path 'HKLM:\SYSTEM\Setup' -Name 'UnattendFile' -ErrorAction SilentlyContinue
     # Neither answers before a clone's own bootstrap has given them keys

@@ -108,6 +108,7 @@ def answer_files(plan: Plan, node: WindowsNode, credentials: Credentials) -> dic
         "Autounattend.xml": answers,
         **own,
         "winlab/bootstrap.ps1": data.texts("unattend")["windows/bootstrap.ps1"].encode(),
+        "winlab/beacon.ps1": data.texts("unattend")["windows/beacon.ps1"].encode(),
         "winlab/node.json": (json.dumps(facts, indent=2) + "\n").encode(),
         "winlab/winrm.pfx": credentials.pfx(node.name),
         "winlab/ssh_host_ed25519_key": identity.host_key.encode(),

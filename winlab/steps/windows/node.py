@@ -19,6 +19,7 @@ from winlab.design import cni, contract
 from winlab.design.contract import Call, R, WindowsFacts
 from winlab.design.plan.model import WindowsNode
 from winlab.design.render import kube_proxy
+from winlab.design.render.domain import serial_log
 from winlab.design.render.windows import WindowsFiles
 from winlab.engine import wait
 from winlab.engine.run import Run
@@ -27,8 +28,10 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestCommandError, GuestError, StalledError, UnreachableError
 from winlab.events import Progress
+from winlab.printable import printable
 from winlab.steps import evidence, joining, pod_network
 from winlab.steps.interface import Condition
+from winlab.steps.serial import SerialLog
 from winlab.steps.states import (
     API,
     BINARIES,
@@ -297,9 +300,15 @@ class _Worker:
     def _await(self, there: NodeScripts, progress: Progress, what: str, met: Callable[[WindowsFacts], bool]) -> None:
         """Wait until the guest answers and *met* holds; give up when it shows no activity for too long."""
         limit = self.run.pace.silence(SILENT_SECONDS)
+        serial = SerialLog(self.run.pool, serial_log(self.run.lab, self.node.name))
+        serial.read()  # what it told before does not count
+        serial.beacon = ""
 
         def look() -> Met[None] | Waiting:
+            serial.read()
             says = f"waiting for {self.node.name} {what}"
+            if serial.beacon:
+                says += f"; it is up, and tells on its serial port: {printable(serial.beacon)}"
             try:
                 if met(there.run(contract.WindowsStatus())):
                     return Met(None)
@@ -311,8 +320,10 @@ class _Worker:
             return Waiting(says, domains.written_bytes(self.run.conn, self.node.domain))
 
         def give_up(_: Waiting) -> StalledError:
+            up = f"It is up, and WinRM does not answer: {printable(serial.beacon)}" if serial.beacon else ""
             stalled = StalledError(
                 f"'{self.node.name}' has shown no sign of life for {limit / 60:.0f} min; winlab waits for it {what}.",
+                why=up,
                 cure=f"Look at its screen with 'winlab vnc {self.node.name}', then run the same command again.",
                 evidence=f"winlab serial {self.node.name} --log",
             )

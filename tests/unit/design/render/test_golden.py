@@ -17,7 +17,7 @@ from lxml import etree
 from winlab.design.render import folder
 
 GOLDEN = Path(__file__).parent / "golden"
-SCRIPTS = ("bootstrap.ps1", "pe.cmd")  # the same for all nodes
+SCRIPTS = ("bootstrap.ps1", "beacon.ps1", "pe.cmd")  # the same for all nodes
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,34 @@
+# Tells on the first serial port how Windows does, for a quarter of an hour after each start: whether it is up and deaf,
+# or not up, is what counts when it does not answer. bootstrap.ps1 makes a task of it. Windows PowerShell 5.1.
+param([int]$Lines = 30, [int]$Pause = 30) # seconds
+$ErrorActionPreference = 'SilentlyContinue'
+
+function Get-Line {
+    $addresses = @(Get-NetIPAddress -AddressFamily IPv4 | Where-Object { $_.IPAddress -ne '127.0.0.1' } |
+            ForEach-Object { "$($_.IPAddress)" }) -join ','
+    $hops = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | ForEach-Object { "$($_.NextHop)" }) -join ','
+    $services = @(foreach ($name in 'WinRM', 'sshd', 'hns', 'containerd', 'kubelet', 'kube-proxy') {
+            $service = Get-Service -Name $name
+            if ($service) { "$name=$($service.Status)" }
+        }) -join ' '
+    $networks = ''
+    if (Get-Command -Name 'Get-HnsNetwork') { $networks = @(Get-HnsNetwork | ForEach-Object { $_.Name }) -join ',' }
+    $free = [math]::Floor((Get-PSDrive -Name 'C').Free / 1MB)
+    return "addresses=$addresses gateway=$hops $services networks=$networks free=${free}MB"
+}
+
+for ($line = 1; $line -le $Lines; $line++) {
+    $text = "winlab: beacon $line $(Get-Line)"
+    for ($try = 1; $try -le 5; $try++) {
+        try {
+            $port = New-Object System.IO.Ports.SerialPort 'COM1', 115200
+            $port.Open()
+            $port.WriteLine($text)
+            $port.Close()
+            break
+        } catch {
+            Start-Sleep -Seconds 2 # only one can have it open
+        }
+    }
+    if ($line -lt $Lines) { Start-Sleep -Seconds $Pause }
+}
