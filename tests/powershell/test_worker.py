@@ -5,9 +5,13 @@ The tests come in the order of that life, on one machine.
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from powershell.cases import CNI, COMMAND, CONFIG, FEATURES, JOIN, PROXY, ROUTES, TOKEN, done, image, refused
 from powershell.doubles.machine import Machine
+
+from winlab.steps.windows import probe
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,6 +85,18 @@ def test_logs_are_utf_8(worker: Machine) -> None:
     (folder / "kubelet.log").write_text("one\ntwö\nthree\n", encoding="utf-8")
     assert done(worker.run("logs", {"lines": 2}))["logs"]["kubelet"] == "twö\nthree"
     refused(worker.run("logs", {"lines": 10001}), "not between 1 and 10000")
+
+
+def test_the_probe(worker: Machine) -> None:
+    """As winlab calls it: what is beyond ASCII comes back, and 150 KB arrive whole."""
+    facts = done(
+        worker.run("probe", {"text": probe.TEXT, "block": probe.BLOCK}),
+        text=probe.TEXT,
+        sha256=probe.DIGEST,
+        elevated=True,
+        language="FullLanguage",
+    )
+    assert abs(facts["clock"] / 1000 - time.time()) < 60
 
 
 def test_push_and_restore(worker: Machine) -> None:

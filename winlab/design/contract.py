@@ -158,6 +158,17 @@ class WindowsFacts(CallResult):
     endpoints: list[str] | None = None  # of HNS, by name; the scripts on an older winlab's CD don't report them
 
 
+class Probed(CallResult):
+    """What all scripts stand on, as a Windows node has it."""
+
+    text: str  # the settings' text
+    sha256: str  # of the settings' block
+    elevated: bool
+    language: str  # PowerShell's language mode
+    version: str  # PowerShell's
+    clock: int  # milliseconds since 1970
+
+
 class Restart(CallResult):
     """Whether Windows must be restarted and the script run again."""
 
@@ -338,6 +349,15 @@ class ForgetMember(Call[Changed]):
 
 
 # -- unattend/windows/worker/*.ps1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(Call[Probed]):
+    """What all other scripts stand on: input, output, rights, the clock. Changes nothing."""
+
+    script, on = "probe", WINDOWS
+    text: str
+    block: str
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ def status(machine: Machine, given: Settings) -> dict[str, Any]:
         "kubelet": {**service("kubelet"), "joined": joined(machine)},
         "cni": {path.name: digest(path) for path in sorted(networks.glob("*")) if path.is_file()},
         "proxy": service("kube-proxy"),
+        "endpoints": [],  # it has no HNS
     }
 
 
@@ -368,7 +369,20 @@ def kubelet(machine: Machine, given: Settings) -> dict[str, Any]:
     return {"changed": changed}
 
 
+def probe(machine: Machine, given: Settings) -> dict[str, Any]:
+    """probe.ps1: what the other scripts stand on."""
+    return {
+        "text": str(given.get("text", "")),
+        "sha256": hashlib.sha256(str(given.get("block", "")).encode()).hexdigest(),
+        "elevated": True,
+        "language": "FullLanguage",
+        "version": f"5.1.{BUILD}.{REVISION}",
+        "clock": round(machine.world.clock() * 1000),
+    }
+
+
 PLAYERS: dict[str, Player] = {
+    "probe.ps1": probe,
     "status.ps1": status,
     "features.ps1": features,
     "containerd.ps1": containerd,

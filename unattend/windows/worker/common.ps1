@@ -60,7 +60,7 @@ function Write-Progressing([string]$Text) {
 # Waits until no other script changes this worker, and keeps others from it: what a winlab that was killed has started
 # may still run. Scripts that only look don't wait. Windows lets go of the mutex when this process ends
 function Enter-Change([string]$Script) {
-    if (@('logs.ps1', 'sealed.ps1', 'status.ps1') -contains (Split-Path -Leaf $Script)) { return }
+    if (@('logs.ps1', 'probe.ps1', 'sealed.ps1', 'status.ps1') -contains (Split-Path -Leaf $Script)) { return }
     $mutex = New-Object System.Threading.Mutex $false, 'Global\winlab-changes'
     try {
         while (-not $mutex.WaitOne(5000)) {

@@ -46,7 +46,7 @@ from winlab.steps.states import (
     PROXY,
     UPDATES,
 )
-from winlab.steps.windows import setup_logs
+from winlab.steps.windows import probe, setup_logs
 
 SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
 # kubeadm's preflight check gives containerd two seconds for each answer; when it fails, nothing was changed
@@ -174,6 +174,7 @@ class _Worker:
         raise AssertionError("a loop without an end")
 
     def features(self, there: NodeScripts, progress: Progress) -> None:
+        probe.check(there, progress)
         # some features need another run after the restart
         while self.do(there, self.files.features(), progress).restart:
             self.restart(there, progress)

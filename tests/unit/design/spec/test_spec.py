@@ -18,7 +18,7 @@ def test_shorthand() -> None:
 def test_every_shipped_spec_is_valid_and_means_its_name() -> None:
     for name in spec.names():
         made = spec.load(name)
-        if name != "mixed":
+        if name[0].isdigit():
             assert name == f"{made.controllers.count}-{made.workers[0].count}-{made.hypervisors}"
 
 

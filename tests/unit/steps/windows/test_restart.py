@@ -13,6 +13,7 @@ from winlab.design.contract import Call, R
 from winlab.errors import GuestCommandError, GuestError, UnreachableError
 from winlab.events import Quiet
 from winlab.steps.windows import node as windows_node
+from winlab.steps.windows import probe
 
 
 class Node:
@@ -37,6 +38,11 @@ class Node:
 
     def disconnect(self) -> None:
         pass
+
+
+@pytest.fixture(autouse=True)
+def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "check", lambda *_: None)
 
 
 def restarted(error: Exception | None) -> Node:

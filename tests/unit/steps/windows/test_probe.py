@@ -1,0 +1,85 @@
+"""What winlab's scripts stand on in Windows: each thing that is not so has a sentence of its own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from winlab.adapters.guests.scripts import NodeScripts
+from winlab.design import contract
+from winlab.design.contract import Call, R
+from winlab.design.system import WINDOWS
+from winlab.errors import GuestCommandError, GuestError
+from winlab.events import Quiet
+from winlab.steps.windows import probe
+
+NOW = 1_800_000_000.0
+FINE: dict[str, Any] = {
+    "text": probe.TEXT,
+    "sha256": probe.DIGEST,
+    "elevated": True,
+    "language": "FullLanguage",
+    "version": "5.1.20348.558",
+    "clock": round(NOW * 1000),
+}
+
+
+class Node:
+    def __init__(self, code: int = probe.CODE, **special: Any) -> None:
+        self.tag = SimpleNamespace(node="node-1", system=WINDOWS)
+        self.code = code
+        self.told = {**FINE, **special}
+        self.executed: list[str] = []
+
+    def run(self, call: Call[R], *_: Any) -> R:
+        assert call == contract.Probe(text=probe.TEXT, block=probe.BLOCK)
+        return call.read(self.told, "node-1")
+
+    def execute(self, command: list[str]) -> str:
+        if command == ["cmd.exe /c exit 3"] and self.code:
+            raise GuestCommandError("ended", code=self.code)
+        self.executed += command
+        return ""
+
+
+def check(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "time", SimpleNamespace(time=lambda: NOW))
+    probe.check(cast(NodeScripts, node), Quiet())
+
+
+def test_a_node_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    check(node, monkeypatch)
+    assert node.executed == []
+
+
+@pytest.mark.parametrize(
+    ("special", "says"),
+    [
+        ({"text": "winlab: Gr??e"}, "Letters don't come back as they were sent: 'winlab: Gr??e'"),
+        ({"sha256": "0" * 64}, "Input of 150 KiB does not arrive whole."),
+        ({"elevated": False}, "filtered token"),
+        ({"language": "ConstrainedLanguage"}, "restricts PowerShell to ConstrainedLanguage"),
+        ({"version": "7.4.1"}, "powershell.exe is 7.4.1, not 5.1."),
+        ({"code": 0}, "comes back as 0"),
+        ({"code": 1}, "comes back as 1"),
+    ],
+)
+def test_each_thing_that_is_not_so_is_named(
+    special: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(GuestError) as caught:
+        check(Node(**special), monkeypatch)
+    assert says in caught.value.why
+    assert caught.value.why.count(". ") == 0, "one sentence"
+
+
+@pytest.mark.parametrize(("off", "set_"), [(29, False), (-29, False), (7200, True), (-90, True)])
+def test_a_wrong_clock_is_set(off: int, set_: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(clock=round((NOW + off) * 1000))
+    check(node, monkeypatch)
+    assert bool(node.executed) is set_
+    if set_:
+        assert str(-off * 1000) in node.executed[0]
