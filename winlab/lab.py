@@ -8,68 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from winlab import settings
-from winlab.adapters.kube import kubeconfig
-from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm.domains import Machine
-from winlab.checks import suites
-from winlab.checks.report import Report
-from winlab.design import fault
-from winlab.design.fault import Fault
-from winlab.design.plan.facts import HostFacts
+from winlab import operations, settings
 from winlab.design.plan.make import check_lab_name
-from winlab.design.plan.model import Plan
-from winlab.design.plan.stock import HostFile
-from winlab.design.render import folder as rendered
-from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
 from winlab.events import Event, Listener, Told, ignore
-from winlab.history.timeline import Timeline, Which
 from winlab.node import Node
-from winlab.operations import (
-    apply,
-    autostart,
-    bundle,
-    consent,
-    create,
-    destroy,
-    diff,
-    faults,
-    golden,
-    join,
-    load,
-    lock,
-    lock_file,
-    logs,
-    look,
-    planning,
-    power,
-    push,
-    recorded,
-    resize,
-    support,
-    timeline,
-    watch,
-)
-from winlab.operations import repair as repairing
-from winlab.operations.autostart import Autostart
-from winlab.operations.create import Until
-from winlab.operations.diff import Difference
-from winlab.operations.drift.model import Drift
-from winlab.operations.join import Joining
-from winlab.operations.lock import Renewed
-from winlab.operations.logs import NodeDiagnostics
-from winlab.operations.look import NodeStatus
-from winlab.operations.planning import Proposal
-from winlab.operations.power import Switched
-from winlab.operations.push import PushedProgram
-from winlab.operations.watch import View
 from winlab.site import Site, at_site
-from winlab.steps.payload import Origin
-from winlab.supply.artifacts.bundle.file import Bundle
-from winlab.supply.images.golden import Golden
+
+if TYPE_CHECKING:
+    from winlab.adapters.vm.domains import Machine
+    from winlab.checks.report import Report
+    from winlab.design.fault import Fault
+    from winlab.design.plan.facts import HostFacts
+    from winlab.design.plan.model import Plan
+    from winlab.design.plan.stock import HostFile
+    from winlab.design.spec.model import Spec
+    from winlab.history.timeline import Timeline, Which
+    from winlab.operations.autostart import Autostart
+    from winlab.operations.create import Until
+    from winlab.operations.diff import Difference
+    from winlab.operations.drift.model import Drift
+    from winlab.operations.join import Joining
+    from winlab.operations.lock import Renewed
+    from winlab.operations.logs import NodeDiagnostics
+    from winlab.operations.look import NodeStatus
+    from winlab.operations.planning import Proposal
+    from winlab.operations.power import Switched
+    from winlab.operations.push import PushedProgram
+    from winlab.operations.watch import View
+    from winlab.steps.payload import Origin
+    from winlab.supply.artifacts.bundle.file import Bundle
+    from winlab.supply.images.golden import Golden
 
 
 class Lab:
@@ -91,14 +62,14 @@ class Lab:
         """
         site = site or Site()
         with site.in_use():
-            return [Lab(name, site) for name in look.all_labs(site)]
+            return [Lab(name, site) for name in operations.look.all_labs(site)]
 
     @staticmethod
     def known_names(site: Site | None = None) -> list[str]:
         """The names of a site's labs, and of those that left a local folder; never fails."""
         site = site or Site()
         with site.in_use():
-            return look.known_names(site)
+            return operations.look.known_names(site)
 
     def __repr__(self) -> str:
         return f"Lab({self.name!r})"
@@ -106,6 +77,8 @@ class Lab:
     @property
     def context(self) -> str:
         """The name of the lab's context in kubeconfigs."""
+        from winlab.adapters.kube import kubeconfig
+
         return kubeconfig.name(self.name)
 
     # -- plan and make
@@ -117,12 +90,12 @@ class Lab:
         :param facts: of the host; by default the site's.
         :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
         """
-        proposal = planning.make(
+        proposal = operations.planning.make(
             spec,
             self.name,
             facts or self.site.facts,
             Told(listener, "plan"),
-            standing=recorded.standing(self.site.folder(self.name)),
+            standing=operations.recorded.standing(self.site.folder(self.name)),
         )
         self._proposals[proposal.plan.digest] = proposal
         return proposal.plan
@@ -140,6 +113,8 @@ class Lab:
 
         :raises UsageError: the folder can't be written.
         """
+        from winlab.design.render import folder as rendered
+
         return rendered.write(plan, folder)
 
     @at_site
@@ -148,17 +123,17 @@ class Lab:
 
         None: nothing is to be downloaded, or the terms were accepted before.
         """
-        return consent.terms(plan, self.site)
+        return operations.consent.terms(plan, self.site)
 
     @at_site
     def assumed_media(self, plan: Plan) -> str | None:
         """A note about evaluation media that the plan assumes and nobody has supplied yet; None if all are there."""
-        return consent.assumed(plan)
+        return operations.consent.assumed(plan)
 
     @staticmethod
     def lock_file(spec: str) -> Path:
         """The lock file of a spec as the user named it: beside its file, else in the current folder."""
-        return lock_file.beside(spec)
+        return operations.lock_file.beside(spec)
 
     @at_site
     def create(
@@ -183,8 +158,10 @@ class Lab:
         :raises WinlabError: a step failed; the same call resumes.
         """
         proposal = self._proposal(plan)
-        fetch = consent.settle(plan, self.site, accepted=accept_eula)
-        create.create(proposal, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
+        fetch = operations.consent.settle(plan, self.site, accepted=accept_eula)
+        operations.create.create(
+            proposal, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch
+        )
 
     @at_site
     def spec(
@@ -201,7 +178,7 @@ class Lab:
         :raises NotFoundError: this account has no record of the lab.
         :raises UsageError: a change is not valid.
         """
-        held = recorded.read(self.site.folder(self.name)).wanted.restored_spec()
+        held = operations.recorded.read(self.site.folder(self.name)).wanted.restored_spec()
         return held.changed(changes, os=os, iso=iso, rehearse=rehearse, allow=allow)
 
     @at_site
@@ -211,7 +188,7 @@ class Lab:
         :raises NotFoundError: this account has no record of the lab, or the lab has no such pool.
         :raises UsageError: there is no room for them, or an add-on decides how many there are.
         """
-        return resize.grown(self.name, self.site, pool, count)
+        return operations.resize.grown(self.name, self.site, pool, count)
 
     @at_site
     def unchanged(self) -> Spec:
@@ -219,7 +196,7 @@ class Lab:
 
         :raises NotFoundError: this account has no record of the lab.
         """
-        return resize.unchanged(self.name, self.site)
+        return operations.resize.unchanged(self.name, self.site)
 
     @at_site
     def shrunk(self, node: str) -> Spec:
@@ -229,7 +206,7 @@ class Lab:
         :raises ConflictError: it is a controller.
         :raises UsageError: it is not the last one of its pool, or an add-on decides how many there are.
         """
-        return resize.shrunk(self.name, self.site, node)
+        return operations.resize.shrunk(self.name, self.site, node)
 
     @at_site
     def diff(self, plan: Plan) -> Difference:
@@ -239,7 +216,7 @@ class Lab:
         :raises NotFoundError: this account has no record of the lab.
         :raises ConflictError: the lab is not made from what is recorded, or joined a cluster made elsewhere.
         """
-        return diff.difference(plan, self.site)
+        return operations.diff.difference(plan, self.site)
 
     @at_site
     def apply(
@@ -269,8 +246,8 @@ class Lab:
         :raises WinlabError: a step failed; the same call continues.
         """
         proposal = self._proposal(plan)
-        fetch = consent.settle(plan, self.site, accepted=accept_eula)
-        apply.apply(
+        fetch = operations.consent.settle(plan, self.site, accepted=accept_eula)
+        operations.apply.apply(
             proposal, self.site, listener,
             until=until, origin=origin, consent=fetch, restart=restart, force=force, rebuild=rebuild,
         )  # fmt: skip
@@ -290,7 +267,7 @@ class Lab:
         :param workers: how many.
         :raises UsageError: a change is up to the cluster, or the spec is not valid.
         """
-        return join.make_spec(workers, changes, os=os, iso=iso, rehearse=rehearse, allow=allow)
+        return operations.join.make_spec(workers, changes, os=os, iso=iso, rehearse=rehearse, allow=allow)
 
     @at_site
     def plan_join(
@@ -315,7 +292,7 @@ class Lab:
         :raises UsageError: the workers can't join.
         :raises WinlabError: the cluster can't be inspected.
         """
-        return join.plan(
+        return operations.join.plan(
             spec, self.name, self.site, listener, kubeconfig,
             context=context, server=server, prefix=prefix, origin=origin,
         )  # fmt: skip
@@ -335,8 +312,8 @@ class Lab:
         :param joining: what :meth:`plan_join` returned.
         :raises WinlabError: as :meth:`create`.
         """
-        fetch = consent.settle(joining.planned.plan, self.site, accepted=accept_eula)
-        join.join(joining, self.site, listener, until=until, origin=origin, consent=fetch)
+        fetch = operations.consent.settle(joining.planned.plan, self.site, accepted=accept_eula)
+        operations.join.join(joining, self.site, listener, until=until, origin=origin, consent=fetch)
 
     @at_site
     def bundle(
@@ -348,7 +325,9 @@ class Lab:
         :param to: the file; by default in the cache, where :meth:`create` finds it without being told.
         :raises WinlabError: something can't be obtained, or the file can't be written.
         """
-        return bundle.gather(plan, self._proposal(plan).stock, to, origin or Origin(), listener)
+        from winlab.steps.payload import Origin
+
+        return operations.bundle.gather(plan, self._proposal(plan).stock, to, origin or Origin(), listener)
 
     @at_site
     def build_golden(
@@ -359,8 +338,12 @@ class Lab:
         :param plan: what :meth:`plan` of this object returned.
         :raises WinlabError: as :meth:`create`.
         """
-        fetch = consent.settle(plan, self.site, accepted=accept_eula)
-        return golden.build(plan, self._proposal(plan).stock, self.site, listener, origin or Origin(), consent=fetch)
+        from winlab.steps.payload import Origin
+
+        fetch = operations.consent.settle(plan, self.site, accepted=accept_eula)
+        return operations.golden.build(
+            plan, self._proposal(plan).stock, self.site, listener, origin or Origin(), consent=fetch
+        )
 
     @at_site
     def lock(
@@ -382,7 +365,7 @@ class Lab:
         :raises WinlabError: something can't be obtained, or the file can't be read or written.
         """
         stock = self._proposal(plan).stock
-        return lock.renew(plan, stock, listener, spec=spec, origin=origin, path=file, check=check)
+        return operations.lock.renew(plan, stock, listener, spec=spec, origin=origin, path=file, check=check)
 
     def _proposal(self, plan: Plan) -> Proposal:
         if plan.lab != self.name or plan.digest not in self._proposals:
@@ -401,12 +384,12 @@ class Lab:
 
         :raises NotFoundError: there is no such lab.
         """
-        return look.status(self.name, self.site)
+        return operations.look.status(self.name, self.site)
 
     @at_site
     def machines(self) -> list[Machine]:
         """The lab's virtual machines with their states, without asking them; empty if there are none."""
-        return look.machines(self.name, self.site)
+        return operations.look.machines(self.name, self.site)
 
     def node(self, name: str) -> Node:
         """One node. It is not checked here; its methods raise if there is no such node."""
@@ -419,7 +402,7 @@ class Lab:
         :param lines: how many lines of each log, at most 10,000.
         :raises NotFoundError: there is no such lab or node.
         """
-        return logs.reports(self.name, self.site, node, lines)
+        return operations.logs.reports(self.name, self.site, node, lines)
 
     @at_site
     def events(self, run: Which = "all", *, follow: bool = False) -> Generator[Event, None, None]:
@@ -431,7 +414,7 @@ class Lab:
         :raises NotFoundError: this account has no journal of the lab, or there is no run in it.
         :raises UsageError: there is no such run.
         """
-        return timeline.events(self.name, self.site, run, follow=follow)
+        return operations.timeline.events(self.name, self.site, run, follow=follow)
 
     @at_site
     def timeline(self, run: Which = "last") -> Timeline:
@@ -441,7 +424,7 @@ class Lab:
         :raises NotFoundError: this account has no journal of the lab, or there is no run in it.
         :raises UsageError: there is no such run.
         """
-        return timeline.timeline(self.name, self.site, run)
+        return operations.timeline.timeline(self.name, self.site, run)
 
     @at_site
     def watch(self) -> Generator[View, None, None]:
@@ -451,7 +434,7 @@ class Lab:
 
         :raises NotFoundError: there is no trace of such a lab.
         """
-        return watch.watch(self.name, self.site)
+        return operations.watch.watch(self.name, self.site)
 
     @at_site
     def support(
@@ -467,7 +450,7 @@ class Lab:
         :raises AccessError: the state folder can't be written.
         """
         check_lab_name(self.name, own=True)
-        return support.collect(self.name, self.site, listener, to=to, failed=failed)
+        return operations.support.collect(self.name, self.site, listener, to=to, failed=failed)
 
     # -- the cluster
 
@@ -478,6 +461,8 @@ class Lab:
         :raises NotFoundError: the lab has no cluster, or was made from another account.
         :raises ClusterError: kubectl failed.
         """
+        from winlab.adapters.kube.kubectl import Kubectl
+
         return Kubectl.of(self.site.folder(self.name)).run(*words)
 
     @at_site
@@ -486,6 +471,8 @@ class Lab:
 
         :raises NotFoundError: the lab has no cluster, or was made from another account.
         """
+        from winlab.adapters.kube.kubectl import Kubectl
+
         Kubectl.of(self.site.folder(self.name)).replace_process(words)
 
     @at_site
@@ -494,6 +481,8 @@ class Lab:
 
         :raises NotFoundError: the lab has no cluster, or was made from another account.
         """
+        from winlab.adapters.kube import kubeconfig
+
         return kubeconfig.read(self.site.folder(self.name))
 
     @at_site
@@ -503,6 +492,8 @@ class Lab:
         :param use: make it the current context.
         :raises WinlabError: the lab has no kubeconfig, or the user's can't be changed.
         """
+        from winlab.adapters.kube import kubeconfig
+
         return kubeconfig.publish(self.name, use=use)
 
     @at_site
@@ -513,7 +504,7 @@ class Lab:
         :raises UsageError: the file is not a program of this node; nothing was touched.
         :raises WinlabError: the node or the cluster refused.
         """
-        return push.to_node(self.name, self.site, node, binary, listener, restore=restore)
+        return operations.push.to_node(self.name, self.site, node, binary, listener, restore=restore)
 
     @at_site
     def load(self, image: str, *, name: str = "", listener: Listener = ignore) -> dict[str, list[str]]:
@@ -523,7 +514,7 @@ class Lab:
         :param name: its name in the lab; by default its own.
         :raises WinlabError: there is no such image, no node can run it, or a node refused.
         """
-        return load.to_lab(self.name, self.site, image, listener, name=name)
+        return operations.load.to_lab(self.name, self.site, image, listener, name=name)
 
     @at_site
     def test_readiness(
@@ -536,6 +527,8 @@ class Lab:
         :raises UsageError: *only* names a check that does not exist; nothing was touched.
         :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
         """
+        from winlab.checks import suites
+
         return suites.readiness(self.name, self.site, listener, only=only, timeout=timeout)
 
     @at_site
@@ -548,6 +541,8 @@ class Lab:
         :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
         :raises ClusterError: the API server does not answer, or refuses the pods.
         """
+        from winlab.checks import suites
+
         return suites.smoke(self.name, self.site, listener, only=only, keep=keep)
 
     # -- off and on
@@ -561,7 +556,7 @@ class Lab:
         :raises NotFoundError: there is no such lab or node; nothing was touched.
         :raises StalledError: a node does not shut down.
         """
-        return power.stop(self.name, self.site, nodes, listener, force=force)
+        return operations.power.stop(self.name, self.site, nodes, listener, force=force)
 
     @at_site
     def start(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
@@ -573,7 +568,7 @@ class Lab:
         :raises NotFoundError: there is no such lab or node, or it was made from another account; nothing was touched.
         :raises WinlabError: a node can't be started, does not answer, or does not become Ready.
         """
-        return power.start(self.name, self.site, nodes, listener)
+        return operations.power.start(self.name, self.site, nodes, listener)
 
     @at_site
     def restart(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
@@ -582,7 +577,7 @@ class Lab:
         :param nodes: their names; none: the whole lab.
         :raises WinlabError: as those two.
         """
-        return power.restart(self.name, self.site, nodes, listener)
+        return operations.power.restart(self.name, self.site, nodes, listener)
 
     @at_site
     def suspend(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
@@ -592,7 +587,7 @@ class Lab:
         :raises NotFoundError: there is no such lab or node; nothing was touched.
         :raises GuestError: a node that was named is off; nothing was touched.
         """
-        return power.suspend(self.name, self.site, nodes, listener)
+        return operations.power.suspend(self.name, self.site, nodes, listener)
 
     @at_site
     def resume(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
@@ -603,7 +598,7 @@ class Lab:
         :raises GuestError: a node that was named is off; nothing was touched.
         :raises WinlabError: a node can't be resumed, does not answer, or does not become Ready.
         """
-        return power.resume(self.name, self.site, nodes, listener)
+        return operations.power.resume(self.name, self.site, nodes, listener)
 
     @at_site
     def autostart(self, *, wanted: bool) -> Autostart:
@@ -612,7 +607,7 @@ class Lab:
         :raises NotFoundError: there is no such lab.
         :raises ConflictError: another winlab is changing the lab.
         """
-        return autostart.change(self.name, self.site, wanted=wanted)
+        return operations.autostart.change(self.name, self.site, wanted=wanted)
 
     @at_site
     def repair(
@@ -627,7 +622,7 @@ class Lab:
         :raises ConflictError: the lab was made from another plan, or another winlab is working on it.
         :raises WinlabError: the mending failed; the same call carries on.
         """
-        return repairing.repair(self.name, self.site, listener, node=node, check=check, digests=digests)
+        return operations.repair.repair(self.name, self.site, listener, node=node, check=check, digests=digests)
 
     # -- faults on purpose
 
@@ -642,12 +637,14 @@ class Lab:
         :raises NotFoundError: there is no such lab or node.
         :raises GuestError: a node does not run, can't be asked, or refuses.
         """
-        return faults.add(self.name, self.site, fault.make(kind, nodes, **settings), listener)
+        from winlab.design import fault
+
+        return operations.faults.add(self.name, self.site, fault.make(kind, nodes, **settings), listener)
 
     @at_site
     def faults(self) -> list[Fault]:
         """The faults that are active, whoever added them; empty if there is no such lab."""
-        return faults.active(self.name, self.site)
+        return operations.faults.active(self.name, self.site)
 
     @at_site
     def clear_faults(self, which: str = "", *, listener: Listener = ignore) -> list[Fault]:
@@ -658,7 +655,7 @@ class Lab:
         :raises NotFoundError: there is no such lab, or no fault or node of this name.
         :raises GuestError: a node can't be asked, or refuses; the faults elsewhere are undone.
         """
-        return faults.clear(self.name, self.site, which, listener)
+        return operations.faults.clear(self.name, self.site, which, listener)
 
     # -- the end
 
@@ -671,4 +668,4 @@ class Lab:
         :raises WinlabError: something can't be removed.
         """
         check_lab_name(self.name, own=True)
-        return destroy.destroy(self.name, self.site, listener)
+        return operations.destroy.destroy(self.name, self.site, listener)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from winlab.adapters.guests.base import Sink
-from winlab.operations import reach, viewer
-from winlab.operations.reach import Screen
+from winlab import operations
 from winlab.site import Site, at_site
+
+if TYPE_CHECKING:
+    from winlab.adapters.guests.base import Sink
+    from winlab.operations.reach import Screen
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Node:
         :raises GuestError: the node does not run, or can't be reached.
         """
         out, err = bytearray(), bytearray()
-        code = reach.execute(self.lab, self.name, self.site, command, out.extend, err.extend, via)
+        code = operations.reach.execute(self.lab, self.name, self.site, command, out.extend, err.extend, via)
         return Executed(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
     @at_site
@@ -51,7 +53,7 @@ class Node:
 
         :raises WinlabError: as :meth:`execute`.
         """
-        return reach.execute(self.lab, self.name, self.site, command, stdout, stderr, via)
+        return operations.reach.execute(self.lab, self.name, self.site, command, stdout, stderr, via)
 
     @at_site
     def ssh(self) -> list[str | Path]:
@@ -60,7 +62,7 @@ class Node:
         :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
         :raises GuestError: the node does not run.
         """
-        return reach.ssh(self.lab, self.name, self.site)
+        return operations.reach.ssh(self.lab, self.name, self.site)
 
     @at_site
     def screen(self) -> Screen:
@@ -68,14 +70,14 @@ class Node:
 
         :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
         """
-        return reach.screen(self.lab, self.name, self.site)
+        return operations.reach.screen(self.lab, self.name, self.site)
 
     def open_viewer(self, screen: Screen) -> str:
         """Open a viewer on what :meth:`screen` returned; without a graphical display, do nothing.
 
         :returns: what to install, in words, if there is a display and no viewer; else empty.
         """
-        return viewer.open_viewer(screen)
+        return operations.viewer.open_viewer(screen)
 
     @at_site
     def screenshot(self) -> bytes:
@@ -83,7 +85,7 @@ class Node:
 
         :raises NotFoundError: there is no such lab or node.
         """
-        return reach.screenshot(self.lab, self.name, self.site)
+        return operations.reach.screenshot(self.lab, self.name, self.site)
 
     @at_site
     def serial_log(self) -> bytes:
@@ -91,7 +93,7 @@ class Node:
 
         :raises NotFoundError: there is no such lab or node.
         """
-        return reach.serial_log(self.lab, self.name, self.site)
+        return operations.reach.serial_log(self.lab, self.name, self.site)
 
     @at_site
     def console(self) -> None:
@@ -100,4 +102,4 @@ class Node:
         :raises UsageError: there is no terminal.
         :raises NotFoundError: there is no such lab or node.
         """
-        reach.console(self.lab, self.name, self.site)
+        operations.reach.console(self.lab, self.name, self.site)
