@@ -24,8 +24,8 @@ def test_sizes_change_at_the_next_start(labs: Labs) -> None:
     more = ("--set", "workers.cpus=3")
     code, told = difference(labs, *more)
     (change,) = told["changes"]
-    assert (code, change["what"], change["from"], change["to"]) == (22, "node-1: cpus", "2", "3")
-    assert change["when"] == "next-start"
+    assert (code, change["what"], change["from"], change["to"]) == (22, "node node-1: cpus", "2", "3")
+    assert change["when"] == "next start"
     text(labs.a("apply", *more))
     code, told = difference(labs)
     assert (code, told["changes"]) == (0, [])
