@@ -107,7 +107,8 @@ def _packets(links: list[dict[str, Any]]) -> str:
         ]
         if loss:
             # of 10,000 numbers all are below 10,000, and nft refuses to ask
-            dice = "counter drop" if loss >= 100 else f"numgen random mod 10000 < {round(loss * 100)} counter drop"
+            below = round(loss * 100)
+            dice = "counter drop" if below >= 10000 else f"numgen random mod 10000 < {below} counter drop"
             drops.append(f"ether saddr {mac} {dice}")
             if addresses:  # never both: two throws would lose more
                 drops.append(f"ether saddr != {mac} ip saddr {{ {', '.join(addresses)} }} {dice}")
