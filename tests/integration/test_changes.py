@@ -6,7 +6,9 @@ import json
 import time
 from typing import Any
 
-from harness import Labs, is_ready, nodes, text
+from harness import LAB_A, Labs, Winlab, is_ready, nodes, text
+
+LAB = ("--lab", LAB_A)
 
 
 def difference(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
@@ -19,57 +21,57 @@ def difference(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
 def test_sizes_change_at_the_next_start(labs: Labs) -> None:
     """diff says so before and after; without a restart nothing happens to the node meanwhile."""
     assert difference(labs)[0] == 0
-    more = ("--set", "workers.cpus=2")
+    more = ("--set", "workers.cpus=3")
     code, told = difference(labs, *more)
     (change,) = told["changes"]
-    assert (code, change["what"], change["from"], change["to"]) == (22, "node-1: cpus", "1", "2")
-    assert change["when"] == "next-start"
+    assert (code, change["what"], change["from"], change["to"]) == (22, "node node-1: cpus", "2", "3")
+    assert change["when"] == "next start"
     text(labs.a("apply", *more))
     code, told = difference(labs)
     assert (code, told["changes"]) == (0, [])
     assert [row["node"] for row in told["pending"]] == ["node-1"]
     assert is_ready(nodes(labs)["node-1"])
-    text(labs.a("apply", "--set", "workers.cpus=1"))
+    text(labs.a("apply", "--set", "workers.cpus=2"))
     code, told = difference(labs)
     assert (code, told["changes"], told["pending"]) == (0, [], [])
 
 
 def test_what_can_t_be_changed_is_refused_before_anything_is_touched(labs: Labs) -> None:
-    refused = labs.a("apply", "--set", "network.cidr=10.99.0.0/24", "--set", "workers.cpus=2")
-    assert refused.returncode == 2, refused.stderr
+    refused = labs.a("apply", "--set", "network.cidr=10.99.0.0/24", "--set", "workers.cpus=3")
+    assert refused.returncode == 6, refused.stderr
     assert "network.cidr" in refused.stderr
     assert difference(labs)[0] == 0
 
 
-def test_packets_between_two_nodes_are_lost_and_late(labs: Labs) -> None:
+def test_packets_between_two_nodes_are_lost_and_late(labs: Labs, winlab: Winlab) -> None:
     """The real script with the guest's own tc and nft; the host's way to the nodes stays as it is."""
     gateway = "10.77.0.1"
     ping = "ping -n -c 3 -i 0.3 -W 2 {} | tail -n 2"
     node = next(row["address"] for row in _rows(labs) if row["node"] == "node-1")
-    text(labs.a("fault", "add", "loss", "node-1", "controller-1", "--percent", "100"))
+    text(winlab("fault", "add", "loss", "node-1", "controller-1", "--percent", "100", *LAB))
     assert "100% packet loss" in _in_controller(labs, ping.format(node))
     assert " 0% packet loss" in _in_controller(labs, ping.format(gateway))
-    text(labs.a("fault", "clear", "loss.controller-1.node-1"))
-    text(labs.a("fault", "add", "delay", "node-1", "controller-1", "--ms", "700"))
+    text(winlab("fault", "clear", "loss.controller-1.node-1", *LAB))
+    text(winlab("fault", "add", "delay", "node-1", "controller-1", "--ms", "700", *LAB))
     late = _in_controller(labs, ping.format(node))
     assert float(late.rsplit("=", 1)[1].split("/")[0]) >= 700, late
-    listed = json.loads(text(labs.a("fault", "list", "--output", "json")))["faults"]
+    listed = json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"]
     assert [one["id"] for one in listed] == ["delay.controller-1.node-1"]
-    text(labs.a("fault", "clear"))
-    assert json.loads(text(labs.a("fault", "list", "--output", "json")))["faults"] == []
+    text(winlab("fault", "clear", *LAB))
+    assert json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"] == []
     assert " 0% packet loss" in _in_controller(labs, ping.format(node))
     assert "winlab" not in _in_controller(labs, "sudo nft list tables; sudo tc qdisc show | grep 77: || true")
 
 
-def test_a_clock_is_wrong_on_purpose_and_right_again(labs: Labs) -> None:
+def test_a_clock_is_wrong_on_purpose_and_right_again(labs: Labs, winlab: Winlab) -> None:
     asks = {
         "controller-1": "date +%s%3N",
         "node-1": "powershell.exe -Command [DateTimeOffset]::UtcNow.ToUnixTimeMilliseconds()",
     }
     for node, ask in asks.items():
-        text(labs.a("fault", "add", "clock", node, "--skew", "-2h"))
+        text(winlab("fault", "add", "clock", node, "--skew", "-2h", *LAB))
         assert -3.0 < int(text(labs.a("exec", node, "--", ask))) / 3.6e6 - time.time() / 3600 < -1.5
-        text(labs.a("fault", "clear", node))
+        text(winlab("fault", "clear", node, *LAB))
         assert -0.5 < int(text(labs.a("exec", node, "--", ask))) / 3.6e6 - time.time() / 3600 < 0.5
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from survive import targets, twice
 from survive.command import Outcome, Wired
-from survive.moments import COMMAND, END, MIDDLE, Point, points
+from survive.moments import COMMAND, END, MIDDLE, Point, points, stays_done
 from survive.planted import Scan
 from survive.record import Calm, Kill, Record, Whole
 from survive.traces import Traces, left, traces
@@ -242,7 +242,7 @@ class _Creation:
             )
             for point, when in outcome.fired
         ]  # fmt: skip
-        self._done |= {event["step"] for event in outcome.of("StepDone", "StepSkipped")}
+        self._done |= {event["step"] for event in outcome.of("StepDone", "StepSkipped") if stays_done(event["step"])}
         for point, _ in outcome.fired:
             self._stage.say(f"  {self._life}: {point.step}, {point.moment} (code {outcome.code}) {outcome.left or ''}")
         self._watch()

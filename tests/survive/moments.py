@@ -13,6 +13,7 @@ MOMENTS = (BEGINNING, MIDDLE, LATE, END)
 
 COMMAND = "the command"  # what a command does before its first step and after its last one
 SHORT = 2.0  # seconds: the middle of a shorter step is its first report, and it has no late moment
+VOLUMES = ("disk", "seed", "answer", "media")  # the first words of the steps that make a machine's volumes
 LEAST = 0.3  # of the usual time: how long a step that carries on an earlier attempt works before its late moment
 
 
@@ -21,6 +22,15 @@ class Point(NamedTuple):
 
     step: str
     moment: str
+
+
+def stays_done(step: str) -> bool:
+    """Whether a step that was done is not done again after a kill.
+
+    A machine's volumes take a second or two, and are made anew until the machine is defined: only then they are whole
+    for certain.
+    """
+    return step.partition(" ")[0] not in VOLUMES
 
 
 def points(usual: Mapping[str, float]) -> list[Point]:

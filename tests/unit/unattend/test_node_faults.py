@@ -66,6 +66,13 @@ def test_packets_are_lost_and_late_now_and_after_a_restart(guest: Guest) -> None
     assert guest.asked[-1] == f"sh /{SCRIPT}"  # once more: whoever was killed before it did not get there
 
 
+@pytest.mark.parametrize("loss", [100, 99.999])
+def test_a_link_that_loses_all_asks_for_no_number(guest: Guest, loss: float) -> None:
+    guest.do(links=[{**LINK, "loss": loss}])
+    assert "ether saddr 52:54:00:00:00:01 counter drop" in guest.script()
+    assert "numgen" not in guest.script()
+
+
 def test_a_link_without_loss_drops_nothing(guest: Guest) -> None:
     guest.do(links=[{**LINK, "loss": 0, "jitter": 0}])
     assert "netem limit 20000 delay 100ms\n" in guest.script()

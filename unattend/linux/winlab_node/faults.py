@@ -106,7 +106,9 @@ def _packets(links: list[dict[str, Any]]) -> str:
             f"{select} ip prio {band + ROUTED} flower dst_ip {address} classid 77:{band:x}" for address in addresses
         ]
         if loss:
-            dice = f"numgen random mod 10000 < {round(loss * 100)} counter drop"
+            # of 10,000 numbers all are below 10,000, and nft refuses to ask
+            below = round(loss * 100)
+            dice = "counter drop" if below >= 10000 else f"numgen random mod 10000 < {below} counter drop"
             drops.append(f"ether saddr {mac} {dice}")
             if addresses:  # never both: two throws would lose more
                 drops.append(f"ether saddr != {mac} ip saddr {{ {', '.join(addresses)} }} {dice}")
