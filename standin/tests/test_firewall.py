@@ -109,7 +109,7 @@ def test_profiles_that_take_no_rules_stop_the_bootstrap(
     monkeypatch.setattr(World, "adapters", lambda _: [Card()])
     with pytest.raises(bootstrap.RefusedError):
         bootstrap.play(folder, world, root)
-    assert told[-1].startswith(
+    assert told[-2].startswith(
         "winlab: error=bootstrap: the firewall takes no inbound rules in the profile Public: WinRM and ssh"
     )
     assert not (root / "winlab/ready.txt").exists()

@@ -106,21 +106,34 @@ def test_ready_when_the_services_run(state: Path, world: Quiet, folder: Path, mo
     assert not any(path.exists() for path in answers)
 
 
-@pytest.mark.parametrize("broken", ["winrm", "sshd"])
-def test_not_ready_when_a_service_does_not_start(
-    state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+def test_without_ssh_it_is_ready_and_warns(
+    state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
         raise OSError("no such\nluck")
 
     one = made(world)
     monkeypatch.setattr(one, "start_winrm", lambda: None)
-    monkeypatch.setattr(one, "start_sshd", lambda: None)
-    monkeypatch.setattr(one, f"start_{broken}", fail)
+    monkeypatch.setattr(one, "start_sshd", fail)
+    play(one, folder, world)
+    (warning,) = (line for line in PORT if "warning=" in line)
+    assert warning.startswith("winlab: warning=ssh: Start-Service : ")
+    assert "'sshd' cannot be started: no such luck" in warning
+    assert PORT[-1] == "winlab: phase=ready\r\n"
+
+
+def test_not_ready_when_winrm_does_not_start(
+    state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise OSError("no such\nluck")
+
+    one = made(world)
+    monkeypatch.setattr(one, "start_winrm", fail)
     with pytest.raises(bootstrap.RefusedError):
         play(one, folder, world)
-    assert PORT[-1].startswith("winlab: error=bootstrap: Start-Service : ")
-    assert f"'{broken}' cannot be started: no such luck" in PORT[-1]
+    assert PORT[-2].startswith("winlab: error=bootstrap: Start-Service : ")
+    assert "'winrm' cannot be started: no such luck" in PORT[-2]
     assert "winlab: phase=ready\r\n" not in PORT
     assert not (world.drives.letters["C"] / "winlab/ready.txt").exists()
     assert world.registry.get(r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon", "AutoAdminLogon") == "0"
@@ -130,7 +143,7 @@ def test_another_error_of_the_script_is_told(state: Path, world: Quiet, folder: 
     (folder / "node.json").write_text(json.dumps({"mtu": None}))
     with pytest.raises(bootstrap.RefusedError):
         bootstrap.play(folder, world, world.drives.letters["C"])
-    assert PORT[-1].startswith("winlab: error=bootstrap: ")
+    assert PORT[-2].startswith("winlab: error=bootstrap: ")
 
 
 def test_what_the_person_adds(state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +162,7 @@ def test_what_the_person_adds(state: Path, world: Quiet, folder: Path, monkeypat
     (folder / "scripts/01-own.ps1").write_text("Get-Date")
     with pytest.raises(bootstrap.RefusedError, match=r"01-own\.ps1"):
         play(one, folder, world)
-    assert PORT[-1].startswith("winlab: error=bootstrap: the stand-in runs no PowerShell")
+    assert PORT[-2].startswith("winlab: error=bootstrap: the stand-in runs no PowerShell")
 
 
 def test_without_a_driver_for_the_adapter_nothing_is_ready(

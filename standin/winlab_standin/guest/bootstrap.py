@@ -108,12 +108,10 @@ def _play(folder: Path, world: World, root: Path) -> None:
     _reload("winrm")
 
     world.serial("winlab: phase=ssh\r\n")
-    ssh = root / "ProgramData/ssh"
-    ssh.mkdir(parents=True, exist_ok=True)
-    for name in SSH_FILES:
-        shutil.copyfile(folder / name, ssh / name)
-    firewall.add_rule(world.registry, "winlab-sshd", 22, "winlab: OpenSSH")
-    _reload("sshd")
+    try:
+        _install_sshd(folder, world, root)
+    except (OSError, RefusedError) as error:  # winlab's own work goes by WinRM
+        world.serial(f"winlab: warning=ssh: {' '.join(str(error).split())}\r\n")
 
     world.registry.add(_POLICIES, "LocalAccountTokenFilterPolicy", "REG_DWORD", "1")
     if (folder / "files").is_dir():
@@ -130,6 +128,15 @@ def _play(folder: Path, world: World, root: Path) -> None:
     (root / "winlab/ready.txt").write_bytes(f"{node['node']}\r\n".encode("ascii"))
     run(["sync"])
     world.serial("winlab: phase=ready\r\n")
+
+
+def _install_sshd(folder: Path, world: World, root: Path) -> None:
+    ssh = root / "ProgramData/ssh"
+    ssh.mkdir(parents=True, exist_ok=True)
+    for name in SSH_FILES:
+        shutil.copyfile(folder / name, ssh / name)
+    firewall.add_rule(world.registry, "winlab-sshd", 22, "winlab: OpenSSH")
+    _reload("sshd")
 
 
 def _copy(source: Path, target: Path) -> None:
