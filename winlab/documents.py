@@ -104,7 +104,9 @@ def from_json(text: str | bytes | bytearray) -> Any:
     """
     try:
         value = json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_no_number)
-        if SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+        escapes = "\\" in text if isinstance(text, str) else b"\\" in text
+        plain = text.isascii() and not escapes  # a look at the values costs as much as reading them
+        if not plain and SURROGATE.search(json.dumps(value, ensure_ascii=False)):
             raise ValueError("a text in it can't be written as UTF-8")
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error

@@ -20,7 +20,11 @@ Traces = dict[str, frozenset[str]]
 
 
 def traces() -> Traces:
-    """The lines of each kind. Images stay in the pool: they are the cache that makes the next lab quick."""
+    """The lines of each kind. Images stay in the pool: they are the cache that makes the next lab quick.
+
+    The pair of patch ports between br-int and br-winlab is ovn-controller's and the host's: it stands while any machine
+    runs, and goes a while after the last one.
+    """
     rows = (line for table in TABLES for line in _rows(table))
     return {
         "domains": _lines("virsh", "-c", "qemu:///system", "list", "--all", "--name"),
@@ -28,7 +32,7 @@ def traces() -> Traces:
         "nvram": frozenset(path.name for path in NVRAM.iterdir()) if NVRAM.is_dir() else frozenset(),
         "links": frozenset(path.name for path in Path("/sys/class/net").iterdir()),
         "rows": frozenset(rows),
-        "ports": _lines("ovs-vsctl", "--bare", "--columns=name", "list", "Interface"),
+        "ports": _lines("ovs-vsctl", "--bare", "--columns=name", "find", "Interface", "type!=patch"),
         "routes": _lines("ip", "route"),
         "addresses": frozenset(map(_address, _lines("ip", "-brief", "address"))),
         "firewall": _lines("nft", "--stateless", "list", "ruleset"),

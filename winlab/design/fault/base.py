@@ -6,6 +6,7 @@ so the same fault with other settings replaces the first one. A fault is recorde
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -64,9 +65,9 @@ class Fault(BaseModel):
         """The settings by name."""
         return self.model_dump(exclude={"nodes"})
 
+    @abstractmethod
     def effect(self) -> str:
         """What it does, in words."""
-        raise NotImplementedError
 
     def check(self, places: Places) -> None:
         """Check that it can be done to these nodes, which exist.
@@ -110,9 +111,9 @@ class SwitchRule:
 class SwitchFault(Fault):
     """Done by OVN, for every system alike. Recorded on the rows."""
 
+    @abstractmethod
     def rules(self, places: Places) -> tuple[SwitchRule, ...]:
         """The rules that do it."""
-        raise NotImplementedError
 
 
 class MachineFault(Fault):
@@ -129,9 +130,9 @@ class InnerFault(Fault):
         del places
         return self.nodes
 
+    @abstractmethod
     def done_by(self, node: str, places: Places, call: Faults) -> Faults:
         """A node's script call, with this fault."""
-        raise NotImplementedError
 
 
 def ports(places: Places, names: tuple[str, ...]) -> str:

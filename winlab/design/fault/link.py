@@ -7,6 +7,7 @@ between them, by its addresses and the networks of its pods.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 
 from winlab.design.contract import Faults, LinkFault
@@ -38,9 +39,9 @@ class PacketFault(InnerFault):
         can = [name for name in (self.nodes[0], *self.peers(places)) if places[name].system.packet_faults]
         return (self.nodes[0],) if self.nodes[0] in can else tuple(can)
 
+    @abstractmethod
     def link(self, place: Place) -> LinkFault:
         """The fault of the packets to and from a node."""
-        raise NotImplementedError
 
     def done_by(self, node: str, places: Places, call: Faults) -> Faults:
         """The call with this node's links."""
