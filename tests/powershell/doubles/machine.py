@@ -25,7 +25,6 @@ NATIVE = {
     "icacls.exe": "",
     "pnputil.exe": "",
     "logoff.exe": "",
-    "whoami.exe": "echo 'Mandatory Label\\High Mandatory Level  Label  S-1-16-12288'",
     "tar.exe": 'exec tar "$@"',
     "route.exe": """
         case $2 in

@@ -258,6 +258,10 @@ def hostname(words: list[str]) -> int:
 
 
 def whoami(words: list[str]) -> int:
+    if words == ["/groups"]:  # the integrity level is among them: S-1-16-12288 is High
+        print("Everyone Well-known group S-1-1-0 Mandatory group, Enabled by default, Enabled group")
+        print("Mandatory Label\\High Mandatory Level Label S-1-16-12288")
+        return 0
     print(f"{os.environ.get('COMPUTERNAME', 'node-1').lower()}\\administrator")
     return 0
 
