@@ -37,7 +37,8 @@ def _edit(text: str, wanted: dict[str, Any]) -> str:
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         raise _OtherLayoutError
     before = documents.from_yaml(text)
-    if {key.value for key, _ in root.value} != set(before):  # keys that are no plain words, or twice there
+    keys = [key.value for key, _ in root.value]
+    if set(keys) != set(before) or len(keys) != len(before):  # keys that are no plain words, or twice there
         raise _OtherLayoutError
     lines = [line if line.endswith("\n") else f"{line}\n" for line in text.splitlines(keepends=True)]
     changed = [(key, value) for key, value in root.value if wanted.get(key.value) != before[key.value]]

@@ -17,6 +17,15 @@ def client(seconds: float = 15.0) -> httpx.Client:
     return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(seconds, read=4 * seconds), verify=context)
 
 
+def is_address(text: object) -> bool:
+    """Whether *text*, which a server said, is a URL that :func:`client` can ask: http or https, with a host."""
+    try:
+        url = httpx.URL(text) if isinstance(text, str) else None
+    except httpx.InvalidURL:
+        return False
+    return url is not None and url.scheme in ("http", "https") and bool(url.host)
+
+
 def reason(error: Exception) -> str:
     """*error* in words: httpx's own text may be empty."""
     return str(error) or type(error).__name__

@@ -143,7 +143,11 @@ def _judged(manifest: _Manifest, path: Path) -> tuple[Recipe, str, bool]:
     recipe = recipes.get(manifest.recipe.name)
     if manifest.golden is not None:
         if recipe.windows is None:
-            raise UsageError(f"'{recipe.name}' has no golden images, and '{path}' claims to be one.")
+            raise UsageError(
+                f"'{path}' claims to be a golden image of '{recipe.name}'.",
+                why="Only images of Windows can be golden.",
+                cure="'winlab image list' shows all recipes.",
+            )
         recipe, key = recipe.model_copy(update={"format": "qcow2"}), golden.cache_key(_golden_key(manifest.golden))
         pinned = False
     elif recipe.download is not None:
@@ -154,7 +158,11 @@ def _judged(manifest: _Manifest, path: Path) -> tuple[Recipe, str, bool]:
         key = windows_media.key(manifest.sha256)
         pinned = any(one.sha256 == manifest.sha256 for one in recipe.evaluations)
     if manifest.file != f"image.{recipe.format}":
-        raise UsageError(f"The image in '{path}' is '{manifest.file}', and '{recipe.name}' is {recipe.format}.")
+        raise UsageError(
+            f"'{path}' is no image '{recipe.name}'.",
+            why=f"Its file is '{manifest.file}', and images of '{recipe.name}' are image.{recipe.format}.",
+            cure="Export it again with 'winlab image export' of this version.",
+        )
     return recipe, key, pinned
 
 

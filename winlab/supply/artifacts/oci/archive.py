@@ -196,7 +196,9 @@ class _Archive:
                     sha256.update(block)
                     if member.size <= SMALL or not kept:
                         kept += block
-                self.files[name] = Blob("sha256:" + sha256.hexdigest(), member.size, _layer_kind(kept))
+                blob = Blob("sha256:" + sha256.hexdigest(), member.size, _layer_kind(kept))
+                if self.files.setdefault(name, blob) != blob:
+                    raise self._damaged(f"'{name}' is in it twice, with different contents.")
                 if member.size <= SMALL and kept.lstrip()[:1] in (b"{", b"["):  # JSON; layers are not kept
                     self.small[name] = kept
                     kept_bytes += len(kept)
@@ -271,6 +273,8 @@ class _Archive:
         images: dict[str, Found] = {}
         for entry in self._json("index.json")["manifests"]:
             reference = entry.get("annotations", {}).get(NAME)
+            if not isinstance(reference, str | None):
+                raise self._damaged("The name of an image in it is not text.")
             for one in self._resolve(entry, frozenset(), top=True):
                 digest = "sha256:" + hashlib.sha256(one.manifest).hexdigest()
                 before = images.get(digest)
@@ -306,6 +310,8 @@ class _Archive:
         file = self.files.get(_blob(descriptor["digest"]))
         if file is None:
             raise self._damaged(f"The blob {descriptor['digest']} is missing.")
+        if not isinstance(descriptor["size"], int):
+            raise self._damaged(f"The size of the blob {file.digest} is not a number.")
         if file.size != descriptor["size"]:
             raise self._damaged(f"The blob {file.digest} has {file.size:,} bytes, not {descriptor['size']:,}.")
         return Blob(file.digest, file.size, str(descriptor["mediaType"]))
@@ -349,9 +355,12 @@ class _Archive:
         missing = {blob.digest for blob in wanted}
         for name, member, content in self._members():
             if member.isfile() and (digest := self.files[name].digest) in missing:
-                with blobs.receive(digest, member.size) as add:
-                    for block in content:
-                        add(block)
+                try:
+                    with blobs.receive(digest, member.size) as add:
+                        for block in content:
+                            add(block)
+                except layout.WrongBlobError as error:
+                    raise self._damaged(f"'{name}' changed while it was read: {error}.") from error
                 missing.remove(digest)
 
 

@@ -234,9 +234,10 @@ class _Pull:
         try:
             response = self._ask(f"{self.url}/blobs/{part['digest']}", None)
         except NotFoundError:
-            if not part.get("urls"):  # layers of Windows that only Microsoft may distribute have URLs
+            elsewhere = [url for url in part.get("urls") or [] if web.is_address(url)]
+            if not elsewhere:  # layers of Windows that only Microsoft may distribute have URLs
                 raise
-            response = self._ask(str(part["urls"][0]), None)
+            response = self._ask(elsewhere[0], None)
         try:
             with self.blobs.receive(part["digest"], int(part["size"])) as add:
                 for block in response.iter_bytes():
@@ -316,7 +317,7 @@ class _Pull:
         scheme, _, rest = challenge.partition(" ")
         words = dict(re.findall(r'([A-Za-z]+)="([^"]*)"', rest))
         realm = words.get("realm", "")
-        if scheme.lower() != "bearer" or urlsplit(realm).scheme not in ("http", "https"):
+        if scheme.lower() != "bearer" or not web.is_address(realm):
             raise self._refused(response, self.url)
         wanted = {"scope": words.get("scope") or f"repository:{self.name}:pull"}
         if "service" in words:
