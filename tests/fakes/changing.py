@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from winlab import lab_folder
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
@@ -235,8 +236,11 @@ class _Site:
     def pool(self, _conn: object) -> _Pool:
         return _Pool(self._world)
 
-    def folder(self, _lab: str) -> LabFolder:
-        return self._world.folder
+    def folder(self, lab: str) -> LabFolder:
+        return LabFolder(lab) if lab.startswith(golden.GOLDEN) else self._world.folder
+
+    def folders(self) -> list[str]:
+        return lab_folder.labs()
 
 
 class Cluster(Kubectl):

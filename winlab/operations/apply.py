@@ -19,9 +19,9 @@ from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render.topology import topology
 from winlab.design.system import SystemName
 from winlab.errors import ClusterError, ConflictError, NotFoundError
-from winlab.events import Listener
+from winlab.events import Listener, Note, ignore
 from winlab.lab_folder import LabFolder
-from winlab.operations import create, diff
+from winlab.operations import create, destroy, diff, golden
 from winlab.operations.create import Until
 from winlab.operations.diff import Compared
 from winlab.operations.planning import Proposal
@@ -66,7 +66,18 @@ def apply(
 
     with site.connected() as conn:  # before anything else is looked for
         require_possible(diff.compare(plan, site, conn))
+    _abandon_others(plan, site, tell)
     create.create(proposal, site, tell, until=until, origin=origin, consent=consent, amend=amend)
+
+
+def _abandon_others(plan: Plan, site: Site, tell: Listener) -> None:
+    """Remove the golden images that an interrupted change of the lab began, and that it no longer needs."""
+
+    def remove(builder: str) -> None:
+        tell(Note(lab=plan.lab, text=f"Removing '{builder}', a half-made golden image that is no longer needed."))
+        destroy.destroy(builder, site, ignore)
+
+    golden.abandon(plan.lab, site, remove, keep={builder.lab for builder in plan.builders})
 
 
 def require_possible(compared: Compared) -> None:

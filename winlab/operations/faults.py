@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.overlay.ovn import Northbound
@@ -269,13 +269,13 @@ class _Work:
 
     def _apply(self, name: str, values: list[Fault], progress: Progress) -> None:
         """Have exactly these faults inside a node."""
-        call = contract.Faults(now=int(time.time()))
+        call = contract.Faults(now=0)
         for one in values:
             if isinstance(one, InnerFault) and set(one.nodes) <= self.places.keys():
                 call = one.done_by(name, self.places, call)
         progress.say(f"changing {name}")
         with NodeScripts(self.machines[name].tag, self.folder) as node:
-            node.run(call, progress.say)
+            node.run(replace(call, now=int(time.time())), progress.say)  # logging in has taken a while
 
     def _await_answer(self, machine: Machine, progress: Progress) -> None:
         """Wait until a node that was just started answers.

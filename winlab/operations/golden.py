@@ -177,12 +177,14 @@ def build(
     return image
 
 
-def abandon(lab: str, site: Site, destroy: Callable[[str], object]) -> None:
-    """Remove half-made golden images that this lab's create began and nobody is working on now."""
+def abandon(lab: str, site: Site, destroy: Callable[[str], object], keep: Collection[str] = ()) -> None:
+    """Remove half-made golden images that this lab's create began and nobody is working on now, but for *keep*."""
     for other in site.folders():
         folder = site.folder(other)
         note = folder.path / WANTED_BY
         if not other.startswith(GOLDEN) or not note.exists() or note.read_text(encoding="utf-8").strip() != lab:
+            continue
+        if other in keep:
             continue
         with suppress(ConflictError):
             with folder.locked():

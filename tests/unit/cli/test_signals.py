@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pty
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -62,6 +64,44 @@ def test_what_is_ignored_stays_ignored() -> None:
     with signals.as_interrupts():
         os.kill(os.getpid(), signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_not_heard_is_told(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    """The main thread waits in a C library that knows nothing of Python's signals."""
+    monkeypatch.setattr(signals, "PATIENCE", 0.05)
+    libc, mutex, told = ctypes.CDLL(None), ctypes.create_string_buffer(64), threading.Event()
+
+    def unheard() -> None:
+        told.set()
+        libc.pthread_mutex_unlock(mutex)
+
+    def blocked() -> None:
+        libc.pthread_mutex_lock(mutex)
+        with signals.as_interrupts(unheard):
+            threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
+            libc.pthread_mutex_lock(mutex)
+
+    with pytest.raises(KeyboardInterrupt):
+        blocked()
+    assert told.is_set()
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+def test_a_signal_that_is_heard_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "PATIENCE", 0.05)
+    told = threading.Event()
+
+    def work() -> None:
+        with signals.as_interrupts(told.set):
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            finally:
+                time.sleep(0.2)  # the clean-up takes longer than the watch waits
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert not told.is_set()
 
 
 def test_a_lost_terminal_is_not_written_to() -> None:

@@ -13,7 +13,8 @@ from changing import Killed, World
 from winlab.errors import ClusterError, ConflictError, HostError, NotFoundError
 from winlab.events import ignore
 from winlab.lab_folder import LabFolder
-from winlab.operations import apply, create, diff, recorded
+from winlab.operations import apply, create, destroy, diff, recorded
+from winlab.operations.golden import WANTED_BY
 
 BEFORE = ("1-2-1", "workers.os=debian-13", "workers.memory=2GiB")
 AFTER = ("1-1-1", "workers.os=debian-13", "workers.memory=3GiB", "linux_workers.count=1")
@@ -111,6 +112,17 @@ def test_killed_anywhere_the_former_spec_takes_it_back(monkeypatch: pytest.Monke
         assert world.seen() == goal, f"killed at act {act}: {world.acts}"
         act += 1
     assert act > 10
+
+
+def test_a_golden_image_that_was_begun_and_is_no_longer_wanted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was for workers with Windows, which the former spec does not have."""
+    gone: list[str] = []
+    monkeypatch.setattr(destroy, "destroy", lambda lab, *_: gone.append(lab))
+    for name, lab in (("golden-0123abcd", "lab"), ("golden-4567cdef", "another")):
+        folder = LabFolder(name)
+        folder.write(folder.path / WANTED_BY, lab)
+    change(world)
+    assert gone == ["golden-0123abcd"]
 
 
 def test_killed_twice_with_different_wishes_the_third_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

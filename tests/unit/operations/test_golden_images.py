@@ -170,6 +170,7 @@ def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() 
         goldens.abandon("lab", Site(), gone.append)
         assert gone == []
     goldens.abandon("other", Site(), gone.append)
+    goldens.abandon("lab", Site(), gone.append, keep=[builder.lab])
     assert gone == []
     goldens.abandon("lab", Site(), gone.append)
     assert gone == [builder.lab]
