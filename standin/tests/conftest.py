@@ -1,5 +1,6 @@
 """Every unit test is guarded: see tests/unit/guard.py, which winlab's own unit tests share."""
 
 from guard import touch_nothing
+from quick_disk import quick_disk
 
-__all__ = ["touch_nothing"]
+__all__ = ["quick_disk", "touch_nothing"]
