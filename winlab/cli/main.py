@@ -113,20 +113,22 @@ def _end_json(error: BaseException) -> None:
 
 def main() -> None:
     """Run the command line; errors become one message and a documented exit code (docs/exit-codes.md)."""
-    with signals.as_interrupts(unheard=_leave):
+    with signals.as_interrupts(unheard=_end_unheard):
         _main()
 
 
-def _leave() -> None:
+def _end_unheard() -> None:
     """End at once: this command waits in a library for an answer, and hears no Ctrl-C. The kernel frees its locks."""
-    _end_json(KeyboardInterrupt())
-    common.say(
-        "winlab: interrupted while a question was not answered. Nothing is lost: the same command carries on.\n"
-        "  cure:     a service of the host may hang (libvirtd, ovsdb-server): end it, then 'sudo winlab host setup'.",
-        error=True,
-    )
-    sys.stdout.flush()
-    os._exit(ExitCode.INTERRUPTED)
+    try:
+        _end_json(KeyboardInterrupt())
+        common.say(
+            "winlab: interrupted while a question was not answered. Nothing is lost: the same command carries on.\n"
+            "  cure:     a service of the host may hang (libvirtd, OVN's): end it, then 'sudo winlab host setup'.",
+            error=True,
+        )
+        sys.stdout.flush()
+    finally:  # also where the terminal is gone, and writing to it an error
+        os._exit(ExitCode.INTERRUPTED)
 
 
 def _main() -> None:

@@ -16,6 +16,7 @@ from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 4.0  # seconds until a signal counts as not heard
+LATE = 2.0  # seconds by which the watching thread may learn of a signal after the main thread: a busy host
 
 
 @contextmanager
@@ -81,7 +82,7 @@ class _Watch:
                 if number[0] not in (signal.SIGINT, *ENDING):
                     continue
                 time.sleep(PATIENCE)
-                if not self._over and self.heard < arrived - PATIENCE / 2:
+                if not self._over and self.heard < arrived - LATE:
                     unheard()
 
 

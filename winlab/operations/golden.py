@@ -182,9 +182,9 @@ def abandon(lab: str, site: Site, destroy: Callable[[str], object], keep: Collec
     for other in site.folders():
         folder = site.folder(other)
         note = folder.path / WANTED_BY
-        if not other.startswith(GOLDEN) or not note.exists() or note.read_text(encoding="utf-8").strip() != lab:
+        if other in keep or not other.startswith(GOLDEN):
             continue
-        if other in keep:
+        if not note.exists() or note.read_text(encoding="utf-8").strip() != lab:
             continue
         with suppress(ConflictError):
             with folder.locked():

@@ -88,6 +88,20 @@ def test_a_signal_that_is_not_heard_is_told(monkeypatch: pytest.MonkeyPatch, num
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
 
 
+def test_what_is_not_heard_ends_also_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can be told any more; the command must not hang for that."""
+    codes: list[int] = []
+
+    def gone(*_: object, **__: object) -> None:
+        raise OSError("the terminal is gone")
+
+    monkeypatch.setattr(main.common, "say", gone)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    with pytest.raises(OSError, match="terminal"):  # as os._exit comes back here
+        main._end_unheard()
+    assert codes == [130]
+
+
 def test_a_signal_that_is_heard_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "PATIENCE", 0.05)
     told = threading.Event()
