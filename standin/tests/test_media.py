@@ -215,7 +215,7 @@ def test_payload_is_whole(tmp_path: Path) -> None:
 
 def test_boot_configurations() -> None:
     assert "winlab.mode=setup winlab.offset=1234" in boot.media_config(1234)
-    assert "clearcpuid=cx16,smap" in boot.disk_config("/Boot")
+    assert "clearcpuid=cx16,smap,erms" in boot.disk_config("/Boot")
 
 
 def test_ramdisk_loads_what_the_root_mounts() -> None:

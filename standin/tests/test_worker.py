@@ -432,7 +432,7 @@ def test_registry_text() -> None:
     assert whole.startswith("WINE REGISTRY Version 2\n\n[")
 
 
-def test_processes(tmp_path: Path) -> None:
+def test_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = {
         "1": b"C:\\Program Files\\containerd\\containerd.exe\0--run-service\0",
         "2": b"C:\\k\\kube-log-runner.exe\0--log-file=C:/x\0C:/k/kubelet.exe\0",
@@ -443,7 +443,15 @@ def test_processes(tmp_path: Path) -> None:
     for number, line in lines.items():
         (tmp_path / number).mkdir()
         (tmp_path / number / "cmdline").write_bytes(line)
-    assert winservices.processes(tmp_path) == {"containerd.exe", "kube-log-runner.exe", "services.exe"}
+    running = winservices.Processes(tmp_path)
+    assert running() == {"containerd.exe", "kube-log-runner.exe", "services.exe"}
+    (tmp_path / "4/cmdline").write_bytes(b"C:\\k\\kubelet.exe")  # what was Wine's loader
+    (tmp_path / "2/cmdline").unlink()
+    (tmp_path / "2").rmdir()
+    assert running() == {"containerd.exe", "kubelet.exe", "services.exe"}
+    monkeypatch.setattr(winservices, "SETTLED", 0.0)  # from now on only what is new is read
+    (tmp_path / "1/cmdline").write_bytes(b"C:\\k\\other.exe")
+    assert running() == {"containerd.exe", "kubelet.exe", "services.exe"}
 
 
 def test_recovery(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

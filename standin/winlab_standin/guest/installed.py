@@ -40,8 +40,8 @@ UNEXPECTED = (
     "The computer restarted unexpectedly or encountered an unexpected error. Windows installation cannot proceed. "
     'To install Windows, click "OK" to restart the computer, and then restart the installation.'
 )
-LOOK = 3.0  # seconds between two looks at the CD drives
-BREAK = 0.3  # seconds between two looks at what others ask for; in an emulator each look costs milliseconds
+LOOK = 5.0  # seconds between two looks at the CD drives; six of them take a tenth of a second
+BREAK = 1.0  # seconds between two looks at what others ask for; in an emulator each look costs milliseconds
 SYNC = 3.0  # seconds: no more than this is lost when the machine is reset
 FORCED = 180.0  # seconds from being told to restart until it is done the hard way
 POWER_KEY = 116  # KEY_POWER, linux/input-event-codes.h
@@ -290,4 +290,4 @@ def _logon_screen(world: World) -> None:
         if lines != shown:
             draw("Windows Server 2022 Standard Evaluation", lines)
             shown = lines
-        time.sleep(10)
+        time.sleep(30)

@@ -24,6 +24,7 @@ from winlab_standin.guest.report import write_port
 
 PROC = Path("/proc")
 START = 4.0  # seconds between two looks at the services
+SETTLED = 60.0  # seconds in which a new process may still become another program
 
 
 @dataclass(frozen=True)
@@ -71,26 +72,41 @@ def registry_text(units: list[Unit]) -> str:
     return "\n".join(parts)
 
 
-def processes(proc: Path = PROC) -> set[str]:
-    """The Windows programs that run: file names in small letters."""
-    found = set()
-    for path in proc.glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").lower()
-        except OSError:
-            continue  # it has ended meanwhile
-        match = re.match(r"[a-z]:[\\/][^:]*?([^\\/:]+?\.exe)(?=[\s\"]|$)", line)
-        if match:
-            found.add(match[1])
-    return found
+class Processes:
+    """The Windows programs that run. In an emulator each reading costs a millisecond, and there are a hundred: a process
+    is read for its first minute only: by then it is what it will be."""
+
+    def __init__(self, proc: Path = PROC) -> None:
+        self._proc = proc
+        self._known: dict[str, tuple[str, float]] = {}  # by process: its program, and when it was first seen
+
+    def __call__(self) -> set[str]:
+        """Their file names, in small letters."""
+        there = {name for name in os.listdir(self._proc) if name.isdigit()}
+        self._known = {name: known for name, known in self._known.items() if name in there}
+        now = time.monotonic()
+        for name in there:
+            _, first = self._known.get(name, ("", now))
+            if now - first < SETTLED:
+                self._known[name] = (_program(self._proc / name / "cmdline"), first)
+        return {program for program, _ in self._known.values() if program}
+
+
+def _program(path: Path) -> str:
+    try:
+        line = path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").lower()
+    except OSError:
+        return ""  # it has ended meanwhile
+    match = re.match(r"[a-z]:[\\/][^:]*?([^\\/:]+?\.exe)(?=[\s\"]|$)", line)
+    return match[1] if match else ""
 
 
 class Manager:
     """The services on record in *path*."""
 
-    def __init__(self, path: Path, running: Callable[[], set[str]] = processes) -> None:
+    def __init__(self, path: Path, running: Callable[[], set[str]] | None = None) -> None:
         self.path = path
-        self._processes = running
+        self._processes = running or Processes()
 
     def units(self) -> dict[str, Unit]:
         """The services by name."""

@@ -34,7 +34,7 @@ class Adapter:
 def ask_power(action: str, delay: float = 0.0) -> None:
     """Ask the first process for a restart (``reboot``) or to switch off (``poweroff``) after *delay* seconds.
 
-    All at once by a rename: it looks ten times a second, and must never find half of the file.
+    All at once by a rename: it looks each second, and must never find half of the file.
     """
     fresh = STATE / f"power.{os.getpid()}"
     fresh.write_text(f"{action} {delay}\n")
