@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from harness import LAB_A, LAB_B, Golden, Labs, Winlab, is_ready, nodes, text, traces, worked
 
+from winlab.host.facts import read_facts
+
 
 def test_create_ends_with_a_table(labs: Labs) -> None:
     assert "the cluster is Ready" in labs.printed_a
@@ -52,6 +54,15 @@ def test_another_spec_is_refused(labs: Labs, winlab: Winlab) -> None:
     done = winlab("create", *labs.spec_a, "--lab", LAB_A, "--set", "workers.cpus=1")
     assert done.returncode == 6
     assert "winlab destroy --lab it-a" in done.stderr
+
+
+def test_linux_starts_as_its_machine_wants_it(labs: Labs) -> None:
+    """GRUB reads in SMBIOS whether the machine is emulated; the CPU has no features that would slow it down then."""
+    emulated = read_facts().accelerator != "kvm"
+    said = text(labs.a("exec", "controller-1", "--", "cat /proc/cmdline; grep -c -w erms /proc/cpuinfo; true"))
+    assert ("highres=off nohz=off" in said) == emulated
+    assert (said.splitlines()[-1] == "0") or not emulated
+    assert "error: failed to retrieve" not in text(labs.a("serial", "controller-1", "--log"))
 
 
 @pytest.mark.parametrize("node", ["controller-1", "node-1"])
