@@ -73,8 +73,11 @@ def registry_text(units: list[Unit]) -> str:
 
 
 class Processes:
-    """The Windows programs that run. In an emulator each reading costs a millisecond, and there are a hundred: a process
-    is read for its first minute only: by then it is what it will be."""
+    """The Windows programs that run.
+
+    In an emulator each reading costs a millisecond, and there are a hundred. So a process is read for its first minute
+    only; by then it is what it will be.
+    """
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
@@ -82,7 +85,7 @@ class Processes:
 
     def __call__(self) -> set[str]:
         """Their file names, in small letters."""
-        there = {name for name in os.listdir(self._proc) if name.isdigit()}
+        there = {path.name for path in self._proc.iterdir() if path.name.isdigit()}
         self._known = {name: known for name, known in self._known.items() if name in there}
         now = time.monotonic()
         for name in there:

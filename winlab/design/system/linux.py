@@ -44,7 +44,7 @@ LINUX = System(
     payload_drive=("sdb", "scsi"),  # Debian's cloud kernel has no AHCI
     packet_faults=True,
     hyperv=False,
-    # each page fault and each copy from user space would cost an emulator more; erms and fsrm: it copies byte by byte then
+    # each page fault and each copy from user space would cost an emulator more; with erms and fsrm it copies by bytes
     needless_cpu=("la57", "smap", "erms", "fsrm"),
     needs_cx16=False,
     usual_boot=40.0,
