@@ -56,13 +56,9 @@ def test_another_spec_is_refused(labs: Labs, winlab: Winlab) -> None:
     assert "winlab destroy --lab it-a" in done.stderr
 
 
-def test_linux_starts_as_its_machine_wants_it(labs: Labs) -> None:
-    """GRUB reads in SMBIOS whether the machine is emulated; the CPU has no features that would slow it down then."""
-    emulated = read_facts().accelerator != "kvm"
-    said = text(labs.a("exec", "controller-1", "--", "cat /proc/cmdline; grep -c -w erms /proc/cpuinfo; true"))
-    assert ("highres=off nohz=off" in said) == emulated
-    assert (said.splitlines()[-1] == "0") or not emulated
-    assert "error: failed to retrieve" not in text(labs.a("serial", "controller-1", "--log"))
+def test_an_emulated_cpu_has_nothing_that_slows_it_down(labs: Labs) -> None:
+    said = text(labs.a("exec", "controller-1", "--", "grep -c -w erms /proc/cpuinfo; true"))
+    assert said.strip() == "0" or read_facts().accelerator == "kvm"
 
 
 @pytest.mark.parametrize("node", ["controller-1", "node-1"])

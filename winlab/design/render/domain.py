@@ -30,8 +30,6 @@ DRIVES = {
     "seed": ("disk", "vdb", "virtio", None),
 }
 STORE_DRIVE = "sdc"  # on virtio-scsi: the disk with containerd's store, on Linux nodes
-# The machine's family in SMBIOS where there is no KVM: GRUB in winlab's own images starts Linux accordingly
-EMULATED = "winlab-emulated"
 
 HYPERV = ("relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "stimer", "frequencies", "tlbflush", "ipi")
 
@@ -44,7 +42,6 @@ def serial_log(lab: str, node: str) -> str:
 def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = settings.POOL_PATH) -> str:
     """The domain of *node*, as libvirt's XML; *pool* is where the hypervisor has the storage pool."""
     kvm = plan.host.accelerator == "kvm"
-    told = [] if kvm else [X.sysinfo(X.system(X.entry(EMULATED, name="family")), type="smbios")]
     root = X.domain(
         X.name(node.domain),
         X.uuid(node.uuid),
@@ -52,8 +49,7 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = setti
         X.metadata(tags.element(plan, node)),
         X.memory(str(node.memory_mib), unit="MiB"),
         X.vcpu(str(node.cpus)),
-        *told,
-        _os(node, kvm=kvm),
+        _os(node),
         _features(node, kvm=kvm),
         _cpu(plan, node, kvm=kvm),
         _clock(node, kvm=kvm),
@@ -68,15 +64,13 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = setti
     return text
 
 
-def _os(node: NodePlan, *, kvm: bool) -> etree._Element:
+def _os(node: NodePlan) -> etree._Element:
     os_element = X.os(X.type("hvm", arch="x86_64", machine="q35"))
     if node.firmware == "uefi":
         os_element.set("firmware", "efi")
         # virtio-win is signed by attestation only, which Secure Boot on a server may refuse
         features = (X.feature(enabled="no", name=name) for name in ("enrolled-keys", "secure-boot"))
         os_element.append(X.firmware(*features))
-    if not kvm:
-        os_element.append(X.smbios(mode="sysinfo"))
     return os_element
 
 

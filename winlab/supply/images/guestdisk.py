@@ -35,19 +35,7 @@ _EXT4 = (
     "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,"
     "huge_file,dir_nlink,extra_isize,metadata_csum"
 )
-_GRUB_MODULES = (
-    "part_gpt",
-    "ext2",
-    "fat",
-    "search",
-    "search_label",
-    "normal",
-    "linux",
-    "configfile",
-    "test",
-    "echo",
-    "smbios",
-)
+_GRUB_MODULES = ("part_gpt", "ext2", "fat", "search", "search_label", "normal", "linux", "configfile", "test", "echo")
 _GRUB_CONFIG = """\
 search --no-floppy --label root --set=root
 set prefix=($root)/boot/grub
