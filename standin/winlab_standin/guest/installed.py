@@ -40,7 +40,7 @@ UNEXPECTED = (
     "The computer restarted unexpectedly or encountered an unexpected error. Windows installation cannot proceed. "
     'To install Windows, click "OK" to restart the computer, and then restart the installation.'
 )
-LOOK = 5.0  # seconds between two looks at the CD drives; six of them take a tenth of a second
+LOOK = 5.0  # seconds between two looks at the CD drives
 BREAK = 1.0  # seconds between two looks at what others ask for; in an emulator each look costs milliseconds
 SYNC = 3.0  # seconds: no more than this is lost when the machine is reset
 FORCED = 180.0  # seconds from being told to restart until it is done the hard way

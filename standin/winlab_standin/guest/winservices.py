@@ -75,8 +75,8 @@ def registry_text(units: list[Unit]) -> str:
 class Processes:
     """The Windows programs that run.
 
-    In an emulator each reading costs a millisecond, and there are a hundred. So a process is read for its first minute
-    only; by then it is what it will be.
+    Reading a hundred of them again and again took an emulated CPU a good part of its time. So a process is read for its
+    first minute only; by then it is what it will be.
     """
 
     def __init__(self, proc: Path = PROC) -> None:
