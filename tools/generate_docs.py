@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from winlab.design import addon, cni  # noqa: E402
+from winlab.design.cause.catalog import CAUSES  # noqa: E402
 from winlab.design.cni.profile import WINDOWS_RELEASES  # noqa: E402
 
 
@@ -47,9 +48,19 @@ def addons() -> str:
     return "\n".join(rows)
 
 
+def causes() -> str:
+    """The table of docs/causes.md."""
+    rows = ["| cause | effect | what and why | cure | known from |", "| --- | --- | --- | --- | --- |"]
+    for one in CAUSES:
+        cells = (f"`{one.name}`", one.effect.value, f"{one.what} {one.why}", one.cure, one.source)
+        rows.append(f"| {' | '.join(cell.replace('|', '&#124;').replace('<', '&lt;') for cell in cells)} |")
+    return "\n".join(rows)
+
+
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/cni.md", "cni profiles"): cni_profiles,
     ("docs/addons.md", "add-ons"): addons,
+    ("docs/causes.md", "causes"): causes,
 }
 
 
