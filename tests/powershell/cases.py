@@ -52,11 +52,11 @@ def refused(told: Told, text: str) -> None:
     assert text in "\n".join(told.err), told.err
 
 
-def image(path: Path, name: str) -> None:
+def image(path: Path, name: str, entry_name: str = "index.json") -> None:
     """An archive of a container image, as far as ``ctr images import`` here looks at it."""
     row = {"digest": "sha256:" + "a" * 64, "annotations": {"io.containerd.image.name": name}}
     index = json.dumps({"manifests": [row]}).encode()
     with tarfile.open(path, "w") as archive:
-        entry = tarfile.TarInfo("index.json")
+        entry = tarfile.TarInfo(entry_name)
         entry.size = len(index)
         archive.addfile(entry, io.BytesIO(index))

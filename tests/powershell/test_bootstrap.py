@@ -110,7 +110,7 @@ def test_without_ssh_there_is_a_warning_and_the_node_is_ready(fresh: Machine) ->
     """Where Windows Update can't be reached, all of winlab's own work still goes by WinRM."""
     state = fresh.state()
     del state["services"]["sshd"]
-    fresh.state(state)
+    fresh.state({**state, "offline": 99})
     told = bootstrap(fresh)
     assert told.code == 0, (told.out, told.err)
     (warning,) = (line for line in serial(fresh).splitlines() if "warning=" in line)

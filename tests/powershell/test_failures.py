@@ -27,7 +27,7 @@ def test_a_token_in_kubeadm_s_error_stays_in_the_node(machine: Machine) -> None:
 def test_kubeadm_that_says_it_joined_and_did_not(machine: Machine) -> None:
     ready_to_join(machine, "echo joined")
     refused(machine.run("join", JOIN), "the kubelet has no certificate")
-    assert not (machine.c / "winlab/joined.txt").exists()
+    assert not machine.run("status").result["kubelet"]["joined"]
 
 
 def test_what_an_unfinished_join_left_goes(machine: Machine) -> None:
@@ -65,6 +65,9 @@ def test_containerd_that_never_answers(machine: Machine) -> None:
 
 def test_a_network_that_cannot_be_made_says_why_in_its_log(machine: Machine) -> None:
     ready_to_join(machine, "")
+    state = machine.state()
+    state["features"]["Containers"] = "Installed"
+    machine.state(state)
     joined = machine.c / "etc/kubernetes/kubelet.conf"
     joined.parent.mkdir(parents=True)
     joined.write_text("    server: https://10.77.0.10:6443\n")

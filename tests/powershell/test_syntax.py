@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-import html
-import re
 import subprocess  # noqa: TID251 - runs the engine
 from pathlib import Path
 
 from powershell.conftest import SCRIPTS
+from powershell.lines import fragments
 
 from winlab.checks.windows_gates import KERNEL_SCRIPT
 
 CHECK = Path(__file__).with_name("check.ps1")
 
 
-def fragments() -> dict[str, str]:
-    """PowerShell that is not in a file of its own, by what it is part of."""
-    template = (SCRIPTS / "Autounattend.xml.j2").read_text()
-    commands = re.findall(r'powershell\.exe[^<]*? -Command "(.*?)"</', html.unescape(template))
-    assert commands
-    task = re.search(r"\$TaskScript = @'\n(.*?)\n'@", (SCRIPTS / "worker/updates.ps1").read_text(), re.DOTALL)
-    assert task is not None
-    return {
-        **{f"answer-file-{number}": command for number, command in enumerate(commands)},
-        "task-of-updates": task[1],
-        "gates": KERNEL_SCRIPT,
-    }
-
-
-def checked(engine: Path, *paths: Path) -> subprocess.CompletedProcess[str]:
-    words = [engine, "-NoProfile", "-NonInteractive", "-File", CHECK, *paths]
+def checked(parser: Path, *paths: Path) -> subprocess.CompletedProcess[str]:
+    words = [parser, "-NoProfile", "-NonInteractive", "-File", CHECK, *paths]
     return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_every_script_is_windows_powershell(engine: Path, tmp_path: Path) -> None:
+def test_every_line_is_windows_powershell(parser: Path, tmp_path: Path) -> None:
     for name, text in fragments().items():
         (tmp_path / f"{name}.ps1").write_text(text)
-    said = checked(engine, SCRIPTS, tmp_path)
+    said = checked(parser, SCRIPTS, tmp_path)
     assert said.returncode == 0, said.stdout
-    assert " 0 errors" in said.stdout
+    files = len([*SCRIPTS.rglob("*.ps1"), *tmp_path.iterdir()])
+    assert f"{files} files, 0 errors" in said.stdout
 
 
-def test_an_error_is_told(engine: Path, tmp_path: Path) -> None:
+def test_lines_outside_of_scripts_are_found() -> None:
+    """Those that there are now; a new one is taken by itself."""
+    every = fragments()
+    names = {name.rpartition("-")[0] for name in every}
+    assert {"Autounattend.xml.j2", "updates-task", "winlab-checks-windows_gates.py"} <= names
+    assert KERNEL_SCRIPT in every.values()
+    assert "Restart-Service -Name kubelet -Force" in every.values()
+    assert "Set-Date -Adjust ([TimeSpan]::FromMilliseconds(0))" in every.values()
+
+
+def test_an_error_is_told(parser: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.ps1"
     bad.write_text("$a = $true ? 1 : 2\nif (1 -eq 1 { }\n")
-    said = checked(engine, bad)
+    said = checked(parser, bad)
     assert said.returncode == 1
     assert "E001" in said.stdout

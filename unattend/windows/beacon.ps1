@@ -22,6 +22,7 @@ for ($line = 1; $line -le $Lines; $line++) {
     for ($try = 1; $try -le 5; $try++) {
         try {
             $port = New-Object System.IO.Ports.SerialPort 'COM1', 115200
+            $port.WriteTimeout = 2000
             $port.Open()
             $port.WriteLine($text)
             $port.Close()

@@ -10,6 +10,7 @@ function Write-Phase([string]$Text) {
     for ($try = 1; $try -le $tries; $try++) {
         try {
             $port = New-Object System.IO.Ports.SerialPort 'COM1', 115200
+            $port.WriteTimeout = 2000 # milliseconds
             $port.Open()
             $port.WriteLine("winlab: $Text")
             $port.Close()
@@ -31,8 +32,9 @@ function Invoke-Native([string]$Program, [string[]]$Arguments, [int[]]$Fine = @(
     }
 }
 
-# sshd since 9.4 refuses to start where others than SYSTEM and Administrators can write into its folder
-function Set-SshAcl([string]$Path) {
+# Only SYSTEM and Administrators write there. A folder at the root of a disk would let every user change what is in it;
+# sshd since 9.4 does not even start
+function Set-AdminAcl([string]$Path) {
     $acl = New-Object System.Security.AccessControl.DirectorySecurity
     $acl.SetSecurityDescriptorSddlForm('O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;AU)')
     Set-Acl -Path $Path -AclObject $acl
@@ -99,8 +101,8 @@ function Install-Sshd {
     }
     $ssh = 'C:\ProgramData\ssh'
     New-Item -ItemType Directory -Force -Path $ssh | Out-Null
-    Set-SshAcl $ssh
-    if (Test-Path -Path "$ssh\logs") { Set-SshAcl "$ssh\logs" }
+    Set-AdminAcl $ssh
+    if (Test-Path -Path "$ssh\logs") { Set-AdminAcl "$ssh\logs" }
     foreach ($name in 'ssh_host_ed25519_key', 'ssh_host_ed25519_key.pub', 'administrators_authorized_keys') {
         Copy-Item -Path (Join-Path $here $name) -Destination (Join-Path $ssh $name) -Force
         # A file copied from a CD is read-only
@@ -118,6 +120,7 @@ function Install-Sshd {
 
 try {
     New-Item -ItemType Directory -Force -Path 'C:\winlab' | Out-Null
+    Set-AdminAcl 'C:\winlab' # SYSTEM runs scripts from there
     Start-Transcript -Path 'C:\winlab\bootstrap.log' -Append | Out-Null
     $node = Get-Content -Raw -Encoding UTF8 -Path (Join-Path $here 'node.json') | ConvertFrom-Json
     Write-Phase 'phase=bootstrap'
@@ -163,7 +166,7 @@ try {
             try {
                 Invoke-Native 'pnputil.exe' @('/add-driver', $inf, '/install') @(0, 259, 3010)
             } catch {
-                if ($inf -like "$drivers\own-*") { throw }
+                if ($inf -like (Join-Path $drivers 'own-*')) { throw }
                 Write-Warning "A driver is left out: $_"
             }
         }

@@ -13,155 +13,16 @@ import os
 import shutil
 import subprocess  # noqa: TID251 - runs the engine
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from powershell.doubles.fresh import COMPLETE, FRESH, NATIVE, PLUGINS, PROGRAMS
+from powershell.doubles.session import Session
 
 HERE = Path(__file__).resolve().parent
-COMPLETE = "IMAGE_STATE_COMPLETE"  # Microsoft, Windows Setup States
-# Programs of Windows, and how they answer here. Each notes what it was called with
-NATIVE = {
-    "netsh.exe": "",
-    "icacls.exe": "",
-    "pnputil.exe": "",
-    "logoff.exe": "",
-    "tar.exe": 'exec tar "$@"',
-    "route.exe": """
-        case $2 in
-        ADD) bits=$(echo $5 | awk -F. '{n=0; for(i=1;i<=4;i++){b=$i; while(b>0){n+=b%2; b=int(b/2)}} print n}')
-            echo "$3/$bits $6" >>"$WINLAB_MACHINE/routes.txt" ;;
-        DELETE) sed -i "\\|^$3/.* $6$|d" "$WINLAB_MACHINE/routes.txt" ;;
-        esac
-        echo " OK!" """,
-}
-NATIVE |= {
-    f"{name}.exe": f'exec python3 "$WINLAB_DOUBLES/programs.py" {name} "$@"'
-    for name in (
-        "sc",
-        "dism",
-        "w32tm",
-        "wevtutil",
-        "ipconfig",
-        "netstat",
-        "shutdown",
-        "tzutil",
-        "cscript",
-        "hostname",
-        "whoami",
-    )
-}
-# Programs of the payload CD
-PROGRAMS = {
-    "containerd.exe": "",
-    "runhcs.exe": "",
-    "kubelet.exe": "",
-    "kube-proxy.exe": "",
-    "kube-log-runner.exe": "",
-    "kubectl.exe": "",
-    "ctr.exe": """
-        images="$WINLAB_MACHINE/images.txt"
-        case "$*" in
-        version) echo "Client: double" ;;
-        *"images ls") touch "$images"; echo "REF TYPE DIGEST SIZE PLATFORMS LABELS"; cat "$images" ;;
-        *"images import"*) for last; do :; done
-            tar -xOf "$last" index.json | python3 -c 'import json,sys
-for m in json.load(sys.stdin)["manifests"]:
-    print(m["annotations"]["io.containerd.image.name"], "type", m["digest"], "1.0 MiB", "windows/amd64", "-")
-' >>"$images" ;;
-        esac""",
-    "kubeadm.exe": """
-        echo "[preflight] Running pre-flight checks" >&2
-        echo "token abcdef.0123456789abcdef is used"
-        mkdir -p "$WINLAB_MACHINE/c/etc/kubernetes" "$WINLAB_MACHINE/c/var/lib/kubelet/pki"
-        echo "    server: https://10.77.0.10:6443" >"$WINLAB_MACHINE/c/etc/kubernetes/kubelet.conf"
-        touch "$WINLAB_MACHINE/c/var/lib/kubelet/pki/kubelet-client-current.pem"
-        python3 - <<'P'
-import json, os
-p = os.environ["WINLAB_MACHINE"] + "/state.json"; s = json.load(open(p))
-s["services"]["kubelet"]["status"] = "Running"; json.dump(s, open(p, "w"))
-P
-        echo "This node has joined the cluster" """,
-}
-PLUGINS = {"win-bridge.exe": "", "win-overlay.exe": "", "host-local.exe": ""}
-
-# What else a fresh node knows; a test changes it by state()
-FRESH: dict[str, Any] = {
-    "logged_on": [],  # users with a session on the screen: shutdown.exe then wants /f
-    "events": [
-        {
-            "log": "System",
-            "id": 6005,
-            "level": 4,
-            "provider": "EventLog",
-            "time": "2026-11-21T10:00:10Z",
-            "message": "The Event log service was started.",
-        },
-        {
-            "log": "System",
-            "id": 7036,
-            "level": 4,
-            "provider": "Service Control Manager",
-            "time": "2026-11-21T10:00:20Z",
-            "message": "The WinRM service entered the running state.",
-        },
-        {
-            "log": "System",
-            "id": 7000,
-            "level": 2,
-            "provider": "Service Control Manager",
-            "time": "2026-11-21T10:00:30Z",
-            "message": "The hns service failed to start.",
-        },
-    ],
-    "hotfixes": [{"id": "KB5030216", "description": "Security Update", "on": "2026-11-20"}],
-    "packages": ["Package_for_RollupFix~31bf3856ad364e35~amd64~~20348.2762.1.5"],
-    "volumes": [
-        {"letter": "C", "fs": "NTFS", "size": 42000000000, "free": 25000000000, "label": "", "type": 3},
-        {"letter": "D", "fs": "UDF", "size": 1500000000, "free": 0, "label": "WINLAB", "type": 5},
-    ],
-    "disks": [{"number": 0, "size": 42949672960, "style": "GPT"}],
-    "partitions": [
-        {"disk": 0, "number": 1, "letter": "", "size": 104857600, "type": "System"},
-        {"disk": 0, "number": 2, "letter": "C", "size": 42000000000, "type": "Basic"},
-    ],
-    "devices": [
-        {
-            "name": "Red Hat VirtIO Ethernet Adapter",
-            "class": "Net",
-            "id": "PCI\\VEN_1AF4&DEV_1041",
-            "status": "OK",
-            "version": "100.95.104.26200",
-            "maker": "Red Hat, Inc.",
-            "inf": "oem3.inf",
-        },
-        {
-            "name": "Red Hat VirtIO SCSI controller",
-            "class": "SCSIAdapter",
-            "id": "PCI\\VEN_1AF4&DEV_1042",
-            "status": "OK",
-            "version": "100.95.104.26200",
-            "maker": "Red Hat, Inc.",
-            "inf": "oem2.inf",
-        },
-    ],
-    "connections": [
-        {"local": "0.0.0.0", "port": 22, "remote": "0.0.0.0", "remote_port": 0, "state": "Listen", "process": 1204},
-        {"local": "0.0.0.0", "port": 5986, "remote": "0.0.0.0", "remote_port": 0, "state": "Listen", "process": 4},
-        {
-            "local": "10.77.0.12",
-            "port": 22,
-            "remote": "10.77.0.1",
-            "remote_port": 50122,
-            "state": "Established",
-            "process": 1204,
-        },
-    ],
-    "dns": {"node-1": "10.77.0.12", "registry.k8s.io": "10.77.0.1"},
-    "reachable": ["10.77.0.1", "10.77.0.10", "10.77.0.10:6443"],
-    "time_source": "10.77.0.1,0x8",
-    "timezone": "UTC",
-    "shutdown": None,
-}
+PARTS = {"cni": ("network",), "containerd": ("images",), "load": ("images",)}  # of scripts: others that they run
 
 
 @dataclass
@@ -173,6 +34,7 @@ class Told:
     err: list[str]
     seconds: float
     result: Any = None
+    calls: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.code == 0 and self.out and self.out[-1].startswith(("{", "null")):
@@ -188,6 +50,8 @@ class Machine:
     scripts: Path  # unattend/windows
     release: str = "2022"
     wine: tuple[str, ...] = field(default=())
+    ran: ClassVar[set[str]] = set()  # scripts, by any machine
+    session: Session | None = None  # runs the scripts, where the engine need not start for each
 
     def __enter__(self) -> Machine:
         self.c, self.d, self.bin = self.folder / "c", self.folder / "d", self.folder / "bin"
@@ -214,6 +78,9 @@ class Machine:
                 digest = self.program(self.d / part / name, body)
                 listed[part][name] = {"version": "v1", "sha256": digest}
         (self.d / "payload.json").write_text(json.dumps(listed))
+        for path in self.d.rglob("*"):  # what is copied from a CD is read-only
+            if path.is_file():
+                path.chmod(path.stat().st_mode & ~0o222)
         build = {"2019": "17763", "2022": "20348", "2025": "26100"}[self.release]
         self.state(
             {
@@ -224,6 +91,7 @@ class Machine:
                         ("hns", "Stopped", "Manual"),
                         ("RemoteAccess", "Stopped", "Disabled"),
                         ("WinRM", "Running", "Automatic"),
+                        ("W32Time", "Running", "Automatic"),
                         ("sshd", "Running", "Manual"),
                     )
                 },
@@ -288,7 +156,9 @@ class Machine:
     @staticmethod
     def program(path: Path, body: str) -> str:
         """A shell script in the place of a program; its SHA-256."""
-        path.write_text(f'#!/bin/sh\necho "run {path.name} $*" >>"$WINLAB_MACHINE/notes.txt"\n{body}\n')
+        note = f'printf "%s\\n" "run {path.name} $*" >>"$WINLAB_MACHINE/notes.txt"'  # an echo would change "\\v"
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!/bin/sh\n{note}\n{body}\n")
         path.chmod(0o755)
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -303,8 +173,13 @@ class Machine:
         """What the payload CD lists; *new* replaces it."""
         path = self.d / "payload.json"
         if new is not None:
+            path.unlink()
             path.write_text(json.dumps(new))
         return dict(json.loads(path.read_text()))
+
+    def path(self, name: str) -> Path:
+        """Where a file of a drive, by its path in Windows, is here."""
+        return self.folder / name[0].lower() / name[3:].replace("\\", "/")
 
     def restart(self) -> None:
         """What a restart of Windows does: pending features are in, volatile keys are gone."""
@@ -347,14 +222,46 @@ class Machine:
             "PATH": f"{self.bin}:{os.environ['PATH']}",
         }
 
-    def run(self, script: str | Path, settings: object = None, stdin: bytes | None = None, limit: float = 120) -> Told:
-        """Run one as winlab does: -File, the settings on the standard input."""
+    def run(
+        self,
+        script: str | Path,
+        settings: object = None,
+        stdin: bytes | None = None,
+        limit: float = 120,
+        fail: tuple[str, int] | None = None,
+        watch: Sequence[str] = (),
+    ) -> Told:
+        """Run one as winlab does: -File, the settings on the standard input.
+
+        :param limit: seconds.
+        :param fail: a command, and which of its calls fails; in a session only, as what is watched.
+        :param watch: the commands whose calls the answer tells.
+        """
         file = self.d / f"scripts/{script}.ps1" if isinstance(script, str) else script
-        return self.execute(
-            ["-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File", str(file)],
-            json.dumps(settings or {}).encode() if stdin is None else stdin,
-            limit,
-        )
+        Machine.ran |= {"common", file.stem, *PARTS.get(file.stem, ())}
+        given = json.dumps(settings or {}).encode() if stdin is None else stdin
+        if self.session:
+            request = {"script": str(file), "lines": given.decode().splitlines(), "step": True}
+            return self.ask(request, limit, fail, watch)
+        words = ["-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File", str(file)]
+        return self.execute(words, given, limit)
+
+    def ask(
+        self,
+        request: dict[str, Any],
+        limit: float = 60,
+        fail: tuple[str, int] | None = None,
+        watch: Sequence[str] = (),
+    ) -> Told:
+        """Run something in the session; session.ps1 has the fields of *request*."""
+        assert self.session is not None
+        begun = time.monotonic()
+        more = {"environment": self.environment() | {"WINLAB_PS_HASTE": "2000"}, "watch": list(watch)}
+        if fail:
+            more["fail"] = {"name": fail[0], "at": fail[1]}
+        told = self.session.ask(request | more, limit)
+        out, err = told["out"].splitlines(), told["err"].splitlines()
+        return Told(told["code"], out, err, time.monotonic() - begun, calls=told["calls"] or [])
 
     def execute(self, words: list[str], stdin: bytes = b"", limit: float = 120) -> Told:
         begun = time.monotonic()

@@ -25,13 +25,40 @@ def code(number: int) -> int:
     return number & 0xFF or 1
 
 
+def row_of(rows: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """Names of services don't mind capitals."""
+    return next((one for key, one in rows.items() if key.lower() == name.lower()), None)
+
+
+def configure(name: str, words: list[str]) -> int:
+    """The verb config: options end in "=", and their values are words of their own."""
+    now = state()
+    row = row_of(now["services"], name)
+    if row is None:
+        print("[SC] OpenService FAILED 1060:\n\nThe specified service does not exist as an installed service.\n")
+        return code(1060)
+    starts = {"auto": "Automatic", "demand": "Manual", "disabled": "Disabled"}
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        if option != "start=" or value not in starts:
+            print("DESCRIPTION:\n        Modifies a service entry in the registry and Service Database.")
+            return code(1639)
+        row["start"] = starts[value]
+    save(now)
+    print("[SC] ChangeServiceConfig SUCCESS")
+    return 0
+
+
 def sc(words: list[str]) -> int:
+    if words[:1] == ["config"]:
+        return configure(words[1], words[2:])
+    if words[:1] in (["failure"], ["failureflag"]) and row_of(state()["services"], words[1]) is None:
+        return code(1060)
     if not words or words[0].lower() not in ("query", "queryex", "qc"):
         return 0
     services = state()["services"]
     names = words[1:] or [name for name, row in services.items() if row["status"] == "Running"]
     for name in names:
-        row = next((one for key, one in services.items() if key.lower() == name.lower()), None)
+        row = row_of(services, name)
         if row is None:
             print(
                 f"[SC] {'OpenService' if words[0].lower() == 'qc' else 'EnumQueryServicesStatus:OpenService'} FAILED 1060:\n\nThe specified service does not exist as an installed service.\n"
@@ -89,7 +116,7 @@ def shutdown(words: list[str]) -> int:
 def w32tm(words: list[str]) -> int:
     now = state()
     flags = [word.lower() for word in words]
-    if now["services"].get("w32time", {"status": "Running"})["status"] != "Running" and flags[:1] != ["/register"]:
+    if (row_of(now["services"], "w32time") or {}).get("status") != "Running" and flags[:1] != ["/register"]:
         print("The following error occurred: The service has not been started. (0x80070426)")
         return code(-2147023834)
     source = now["time_source"]
@@ -239,7 +266,7 @@ def cscript(words: list[str]) -> int:
 
 def dism(words: list[str]) -> int:
     if "/get-packages" not in (word.lower() for word in words):
-        print("[==  20.0%  ]\ndone")
+        print("\n[==  20.0%  ]\n[=====100.0%=====]\nThe operation completed successfully.")
         return 0
     print(
         "\nDeployment Image Servicing and Management tool\nVersion: 10.0.20348.681\n\nImage Version: 10.0.20348.2762\n\nPackages listing:\n"
@@ -258,11 +285,27 @@ def hostname(words: list[str]) -> int:
 
 
 def whoami(words: list[str]) -> int:
-    if words == ["/groups"]:  # the integrity level is among them: S-1-16-12288 is High
-        print("Everyone Well-known group S-1-1-0 Mandatory group, Enabled by default, Enabled group")
-        print("Mandatory Label\\High Mandatory Level Label S-1-16-12288")
-        return 0
-    print(f"{os.environ.get('COMPUTERNAME', 'node-1').lower()}\\administrator")
+    if words == ["/groups"]:
+        # S-1-16-12288: high integrity, what administrators have whose token is not filtered
+        print(f"Mandatory Label\\High Mandatory Level  Label  {state()['integrity']}")
+    else:
+        print(f"{os.environ.get('COMPUTERNAME', 'node-1').lower()}\\administrator")
+    return 0
+
+
+def register(words: list[str]) -> int:
+    """containerd.exe --register-service, as cmd/containerd/command/service_windows.go does it."""
+    now = state()
+    if row_of(now["services"], "containerd") is not None:
+        print("containerd: the service containerd already exists", file=sys.stderr)
+        return 1
+    now["services"]["containerd"] = {"status": "Stopped", "start": "Automatic", "depends": []}
+    save(now)
+    path = FOLDER / "registry.json"
+    keys = json.loads(path.read_text())
+    command = '"C:\\Program Files\\containerd\\containerd.exe" --run-service ' + " ".join(words[1:])
+    keys[r"HKLM\SYSTEM\CurrentControlSet\Services\containerd"] = {"ImagePath": command}
+    path.write_text(json.dumps(keys))
     return 0
 
 

@@ -8,8 +8,8 @@ Invoke-Step {
     foreach ($name in 'kubeadm.exe', 'kubelet.exe', 'kube-proxy.exe') {
         if (-not $programs.ContainsKey($name)) { throw "winlab's CD has no $name." }
     }
-    Set-FolderAcl $ProgramFolder $ProgramsFolder
-    Set-FolderAcl $PluginFolder $ProgramsFolder
+    # with the folders above: who may rename one of those chooses what is below
+    foreach ($folder in $ProgramFolder, 'C:\opt', 'C:\etc') { Set-FolderAcl $folder $ProgramsFolder }
     New-Folder $NetworkFolder, 'C:\etc\kubernetes\pki', 'C:\etc\kubernetes\manifests', 'C:\var\lib\kubelet',
         'C:\var\log\kubelet', 'C:\var\log\kube-proxy', (Split-Path -Parent $KubeadmLog)
 
@@ -21,18 +21,21 @@ Invoke-Step {
     if ($stale -contains 'kubelet.exe' -or $stale -contains 'kube-log-runner.exe') { $touched += 'kubelet' }
     $ran = @()
     if ($touched.Count -gt 0) { $ran = @(Stop-Running $touched) }
-    foreach ($name in $stale) {
-        Write-Progressing "copying $name"
-        Install-File (Join-Path $Payload "programs\$name") "$ProgramFolder\$name" $programs[$name] | Out-Null
-    }
     $changed = $stale.Count -gt 0
-    foreach ($name in $plugins.Keys) {
-        if (Test-Stale "$PluginFolder\$name" $plugins[$name]) {
-            Install-File (Join-Path $Payload "cni\$name") "$PluginFolder\$name" $plugins[$name] | Out-Null
-            $changed = $true
+    try {
+        foreach ($name in $stale) {
+            Write-Progressing "copying $name"
+            Install-File (Join-Path $Payload "programs\$name") "$ProgramFolder\$name" $programs[$name] | Out-Null
         }
+        foreach ($name in $plugins.Keys) {
+            if (Test-Stale "$PluginFolder\$name" $plugins[$name]) {
+                Install-File (Join-Path $Payload "cni\$name") "$PluginFolder\$name" $plugins[$name] | Out-Null
+                $changed = $true
+            }
+        }
+    } finally {
+        Start-Again $ran
     }
-    Start-Again $ran
     Write-Text $InstalledFrom (Get-Sha256 (Join-Path $Payload 'payload.json')) | Out-Null
     return @{ changed = [bool]$changed }
 }

@@ -14,11 +14,16 @@ $WinlabFolder = 'C:\winlab'
 $InstalledFrom = 'C:\winlab\payload.sha256'
 # Names the features that features.ps1 has seen to the end: a golden image may have been made for another network
 $FeaturesSet = 'C:\winlab\features.txt'
+# What each script that changes something did, in a file of its name
+$LogFolder = 'C:\winlab\logs'
+$LogBytes = 1MB
+$script:Changing = ''
+$script:LogFailed = $false
+$script:SerialTries = 5
 $ContainerdLog = 'C:\var\log\containerd\containerd.log'
 $KubeadmLog = 'C:\var\log\kubeadm\join.log'
 # A key of this kind lives until the next start of Windows, and so says exactly what it should
 $RestartKey = 'SOFTWARE\winlab-restart'
-$PinnedLabel = 'io.cri-containerd.pinned=pinned'
 # Who may read a secret: SYSTEM and Administrators, nothing inherited
 $PrivateFile = 'D:PAI(A;;FA;;;SY)(A;;FA;;;BA)'
 $PrivateFolder = 'O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)'
@@ -55,12 +60,63 @@ function Write-Result($Result) {
 
 function Write-Progressing([string]$Text) {
     [Console]::Out.WriteLine("winlab: $Text")
+    Write-Log $Text
+}
+
+# -- what outlives a connection that is cut
+
+# A line of the script's own log, for logs.ps1. The work does not depend on it
+function Write-Log([string]$Text) {
+    if (-not $script:Changing -or $script:LogFailed) { return }
+    try {
+        [System.IO.Directory]::CreateDirectory($LogFolder) | Out-Null
+        $file = "$LogFolder\$script:Changing.log"
+        if ((Test-Path -LiteralPath $file) -and (Get-Item -LiteralPath $file).Length -gt $LogBytes) {
+            [System.IO.File]::Copy($file, "$file.old", $true)
+            [System.IO.File]::Delete($file)
+        }
+        [System.IO.File]::AppendAllText($file, "$([DateTime]::UtcNow.ToString('o')) $Text`r`n")
+    } catch {
+        $script:LogFailed = $true
+    }
+}
+
+# Heard by winlab also where Windows is deaf. Only one program can have the port open, and the beacon may
+function Write-Serial([string]$Text) {
+    $line = "winlab: script=$script:Changing $($Text -replace '\s+', ' ')"
+    for ($try = 1; $try -le $script:SerialTries; $try++) {
+        if ($try -gt 1) { Start-Sleep -Milliseconds 300 }
+        $port = New-Object System.IO.Ports.SerialPort 'COM1', 115200
+        try {
+            $port.WriteTimeout = 2000
+            $port.Open()
+            $port.WriteLine($line)
+            return
+        } catch {
+            Write-Log "the serial port can't be written: $_"
+        } finally {
+            $port.Close()
+        }
+    }
+    $script:SerialTries = 1
+}
+
+function Write-Life([string]$Text) {
+    if (-not $script:Changing) { return }
+    Write-Serial $Text
+    Write-Log $Text
+}
+
+# -- one change at a time
+
+# Whether a script changes something: those that only look are asked again and again
+function Test-Changing([string]$Script) {
+    return @('logs', 'probe', 'sealed', 'status') -notcontains $Script
 }
 
 # Waits until no other script changes this worker, and keeps others from it: what a winlab that was killed has started
-# may still run. Scripts that only look don't wait. Windows lets go of the mutex when this process ends
-function Enter-Change([string]$Script) {
-    if (@('logs.ps1', 'probe.ps1', 'sealed.ps1', 'status.ps1') -contains (Split-Path -Leaf $Script)) { return }
+# may still run. Windows lets go of the mutex when this process ends
+function Enter-Change {
     $mutex = New-Object System.Threading.Mutex $false, 'Global\winlab-changes'
     try {
         while (-not $mutex.WaitOne(5000)) {
@@ -74,9 +130,15 @@ function Enter-Change([string]$Script) {
 
 # Runs a script's work. [Console]::Error, since Write-Error would wrap and colour the message
 function Invoke-Step([scriptblock]$StepBody) {
+    $name = (Split-Path -Leaf $MyInvocation.ScriptName) -replace '\.ps1$'
     try {
-        $mutex = Enter-Change $MyInvocation.ScriptName
+        if (Test-Changing $name) {
+            $script:Changing = $name
+            Write-Life 'begins'
+            $mutex = Enter-Change
+        }
         $result = @(& $StepBody)[-1]
+        Write-Life 'has ended'
         Write-Result $result
     } catch {
         $message = $_.Exception.Message
@@ -85,6 +147,7 @@ function Invoke-Step([scriptblock]$StepBody) {
             $place = $_.InvocationInfo
             $message += " ($([System.IO.Path]::GetFileName("$($place.ScriptName)")), line $($place.ScriptLineNumber))"
         }
+        Write-Life "failed: $message"
         [Console]::Error.WriteLine($message)
         exit 1
     }
@@ -132,7 +195,12 @@ function Move-Over([string]$New, [string]$Target) {
     if (Test-Path -LiteralPath $Target) {
         $old = "$Target.$([DateTime]::UtcNow.Ticks).winlab-old"
         Move-Item -LiteralPath $Target -Destination $old -Force
-        Move-Item -LiteralPath $New -Destination $Target -Force
+        try {
+            Move-Item -LiteralPath $New -Destination $Target -Force
+        } catch {
+            Move-Item -LiteralPath $old -Destination $Target -Force
+            throw
+        }
         Remove-Item -LiteralPath $old -Force -ErrorAction SilentlyContinue
     } else {
         Move-Item -LiteralPath $New -Destination $Target -Force
@@ -270,15 +338,21 @@ function Set-NativeService([string]$Name, [string]$Display, [string]$Command, [s
     return $changed
 }
 
-# Stops these services, in the given order; those that ran, in the order in which to start them again
+# Stops these services, in the given order; those that ran, in the order in which to start them again. All or none:
+# nobody else would start those again that a run which fails here had stopped
 function Stop-Running([string[]]$Names) {
     $ran = @()
-    foreach ($name in $Names) {
-        if ((Get-ServiceState $name) -eq 'running') {
-            Stop-Service -Name $name -Force
-            (Get-Service -Name $name).WaitForStatus('Stopped', [TimeSpan]::FromSeconds(60))
-            $ran = @($name) + $ran
+    try {
+        foreach ($name in $Names) {
+            if ((Get-ServiceState $name) -eq 'running') {
+                Stop-Service -Name $name -Force
+                $ran = @($name) + $ran
+                (Get-Service -Name $name).WaitForStatus('Stopped', [TimeSpan]::FromSeconds(60))
+            }
         }
+    } catch {
+        Start-Again $ran
+        throw
     }
     return $ran
 }
@@ -303,64 +377,4 @@ function Confirm-Command([string]$Command, [string]$Before) {
 function Test-Joined {
     return (Test-Path -LiteralPath 'C:\etc\kubernetes\kubelet.conf') -and
         (Test-Path -LiteralPath 'C:\var\lib\kubelet\pki\kubelet-client-current.pem')
-}
-
-# -- containerd
-
-function Get-Images {
-    $images = @{}
-    foreach ($line in Invoke-Native "$ContainerdFolder\ctr.exe" @('-n', 'k8s.io', 'images', 'ls')) {
-        $fields = $line -split '\s+'
-        if ($fields.Count -ge 3 -and $fields[2] -like 'sha256:*') { $images[$fields[0]] = $fields[2] }
-    }
-    return $images
-}
-
-# What an OCI archive would give: names and digests. Docker's older archives have no index: nothing is known of them
-function Get-ArchiveImages([string]$Path) {
-    $images = @{}
-    $names = Invoke-Native 'tar.exe' @('-tf', $Path)
-    if ($names -contains 'index.json') {
-        $index = (Invoke-Native 'tar.exe' @('-xOf', $Path, 'index.json')) -join "`n"
-        foreach ($manifest in (ConvertFrom-Json -InputObject $index).manifests) {
-            $name = "$($manifest.annotations.'io.containerd.image.name')"
-            if ($name) { $images[$name] = "$($manifest.digest)" }
-        }
-    }
-    return $images
-}
-
-# Imports the CD's images that containerd has not, pinned against the kubelet's clean-up; true if there were any.
-# containerd checks every blob against its digest
-function Import-Images {
-    $folder = Join-Path $Payload 'images'
-    $files = @()
-    if (Test-Path -LiteralPath $folder) { $files = @(Get-ChildItem -LiteralPath $folder -Filter '*.tar') }
-    if ($files.Count -eq 0) { return $false }
-    $have = Get-Images
-    $wanted = @{}
-    $changed = $false
-    foreach ($file in $files) {
-        $inside = Get-ArchiveImages $file.FullName
-        $missing = @($inside.Keys | Where-Object { $have[$_] -ne $inside[$_] })
-        if ($inside.Count -gt 0 -and $missing.Count -eq 0) { continue }
-        Write-Progressing "importing $($file.Name)"
-        try {
-            Invoke-Native "$ContainerdFolder\ctr.exe" @(
-                '-n', 'k8s.io', 'images', 'import', '--local', '--label', $PinnedLabel, $file.FullName) | Out-Null
-        } catch {
-            throw "containerd does not take '$($file.Name)' from winlab's CD: $($_.Exception.Message)"
-        }
-        foreach ($name in $missing) { $wanted[$name] = $file.Name }
-        $changed = $true
-    }
-    if ($wanted.Count -gt 0) {
-        $have = Get-Images
-        foreach ($name in $wanted.Keys) {
-            if (-not $have.ContainsKey($name)) {
-                throw "containerd took '$($wanted[$name])' but has no image '$name': is it for another Windows?"
-            }
-        }
-    }
-    return $changed
 }

@@ -1,5 +1,5 @@
 # containerd as a service, with the CD's images. Settings: config.
-. (Join-Path $PSScriptRoot 'common.ps1')
+. (Join-Path $PSScriptRoot 'images.ps1')
 $settings = Read-Settings @($input)
 
 # Does containerd answer? Its pipe is there before it does

@@ -38,7 +38,8 @@ function Set-Fill([long]$Free) {
     try {
         $excess = (New-Object System.IO.DriveInfo 'C').TotalFreeSpace - $Free
         if ([Math]::Abs($excess) -lt $slack) { return $false }
-        $file.SetLength([Math]::Max(0, $file.Length + $excess))
+        # the first argument's type is the other's: a plain 0 would take no more than 2 GB
+        $file.SetLength([Math]::Max([long]0, $file.Length + $excess))
     } finally {
         $file.Dispose()
     }

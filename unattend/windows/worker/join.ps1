@@ -56,6 +56,8 @@ Invoke-Step {
     # kubeadm looks for the kubelet there, and refuses to join without it
     $env:PATH = "$ProgramFolder;$env:PATH"
     New-Folder $WinlabFolder, (Split-Path -Parent $KubeadmLog)
+    # noted before anything is set, so that nothing is forgotten
+    Write-Text $record $server | Out-Null
     $log = New-Object System.IO.StreamWriter $KubeadmLog, $true
     $log.AutoFlush = $true
     try {
@@ -76,7 +78,6 @@ Invoke-Step {
         }
     }
     if (-not (Test-Joined)) { throw 'kubeadm says that the node has joined, but the kubelet has no certificate.' }
-    Write-Text $record $server | Out-Null
     for ($try = 0; $try -lt 60 -and (Get-ServiceState 'kubelet') -ne 'running'; $try++) { Start-Sleep -Seconds 1 }
     if ((Get-ServiceState 'kubelet') -ne 'running') { throw 'The node has joined, but the kubelet does not run.' }
     return @{ joined = $true; changed = $true }

@@ -10,13 +10,13 @@ Invoke-Step {
     }
     $command = "$($settings.command)"
     Confirm-Command $command 'binaries.ps1'
+    $joined = Test-Joined
+    # stopped before it is changed: so a run that ends in between is made good by the next
+    if ($joined -and (Get-ServiceCommand 'kubelet') -cne $command) { Stop-Running 'kubelet' | Out-Null }
     $changed = Set-NativeService 'kubelet' 'kubelet' $command @('containerd')
-    if (Test-Joined) {
-        if ($changed) { Stop-Running 'kubelet' | Out-Null }
-        if ((Get-ServiceState 'kubelet') -ne 'running') {
-            Start-Service -Name 'kubelet'
-            $changed = $true
-        }
+    if ($joined -and (Get-ServiceState 'kubelet') -ne 'running') {
+        Start-Service -Name 'kubelet'
+        $changed = $true
     }
     return @{ changed = [bool]$changed }
 }

@@ -38,14 +38,17 @@ Invoke-Step {
         $config = $section.Replace($config, "winkernel:`n  sourceVip: $(Get-SourceVip $settings.source_endpoint)`n", 1)
     }
 
-    Set-FolderAcl $folder $PrivateFolder
-    $changed = Write-Text "$folder\config.yaml" $config
-    if ((Get-Text "$folder\kubeconfig") -cne "$($settings.kubeconfig)") {
-        Write-Secret "$folder\kubeconfig" "$($settings.kubeconfig)"
-        $changed = $true
-    }
-    $changed = (Set-NativeService 'kube-proxy' 'kube-proxy' $command) -or $changed
+    $kubeconfig = "$($settings.kubeconfig)"
+    $other = (Get-Text "$folder\kubeconfig") -cne $kubeconfig
+    $changed = $other -or (Get-Text "$folder\config.yaml") -cne $config -or
+        (Get-ServiceCommand 'kube-proxy') -cne $command
+    # stopped before anything is changed: so a run that ends in between is made good by the next
     if ($changed) { Stop-Running 'kube-proxy' | Out-Null }
+    Set-FolderAcl $folder $PrivateFolder
+    Write-Text "$folder\config.yaml" $config | Out-Null
+    if ($other) { Write-Secret "$folder\kubeconfig" $kubeconfig }
+    # at a start of Windows it waits for what it programs
+    Set-NativeService 'kube-proxy' 'kube-proxy' $command @('hns') | Out-Null
     if ((Get-ServiceState 'kube-proxy') -ne 'running') {
         # it ends again while its network is missing, and the recovery actions bring it back
         try {

@@ -18,23 +18,33 @@ Invoke-Step {
         'containerd.exe' { $services = @('kubelet', 'containerd') }
     }
 
-    if ($settings.restore) {
-        if (-not (Test-Path -LiteralPath $original)) { return @{ changed = $false; sha256 = Get-Sha256 $target } }
-        $ran = @(Stop-Running $services)
-        Move-Over $original $target
-    } else {
-        $source = Join-Path $Payload "push\$name"
-        if (-not (Test-Path -LiteralPath $source)) { throw "winlab's CD has no push\$name." }
-        $wanted = Get-Sha256 $source
-        if ((Get-Sha256 $target) -eq $wanted) { return @{ changed = $false; sha256 = $wanted } }
-        $ran = @(Stop-Running $services)
-        if (-not (Test-Path -LiteralPath $original)) {
-            # under another name until it is whole
-            [System.IO.File]::Copy($target, "$original.winlab-new", $true)
-            Move-Item -LiteralPath "$original.winlab-new" -Destination $original
+    $ran = @()
+    try {
+        if ($settings.restore) {
+            if (-not (Test-Path -LiteralPath $original)) { return @{ changed = $false; sha256 = Get-Sha256 $target } }
+            $ran = @(Stop-Running $services)
+            Move-Over $original $target
+        } else {
+            $source = Join-Path $Payload "push\$name"
+            if (-not (Test-Path -LiteralPath $source)) { throw "winlab's CD has no push\$name." }
+            $wanted = Get-Sha256 $source
+            if ((Get-Sha256 $target) -eq $wanted) {
+                # it is there from an earlier run, which may have failed to start what runs it
+                if (Test-Joined) { $ran = @($services | Where-Object { (Get-ServiceState $_) -eq 'stopped' }) }
+                [array]::Reverse($ran)
+                return @{ changed = $false; sha256 = $wanted }
+            }
+            $ran = @(Stop-Running $services)
+            if (-not (Test-Path -LiteralPath $original)) {
+                # under another name until it is whole
+                [System.IO.File]::Copy($target, "$original.winlab-new", $true)
+                Move-Item -LiteralPath "$original.winlab-new" -Destination $original
+            }
+            Install-File $source $target $wanted | Out-Null
         }
-        Install-File $source $target $wanted | Out-Null
+    } finally {
+        # also after a failure: nobody else would start them
+        Start-Again $ran
     }
-    Start-Again $ran
     return @{ changed = $true; sha256 = Get-Sha256 $target }
 }

@@ -75,7 +75,7 @@ Invoke-Step {
     }
     Unregister-ScheduledTask -TaskName $Task -Confirm:$false
     $result = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Outcome))
-    Remove-Item -Force -Path $Script, $Log, $Outcome
+    Remove-Item -Force -ErrorAction SilentlyContinue -Path $Script, $Log, $Outcome
     if ($result.error) { throw "Windows Update: $($result.error)" }
     return @{ installed = @($result.installed); failed = @($result.failed); restart = [bool]$result.restart }
 }

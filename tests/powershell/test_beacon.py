@@ -1,0 +1,55 @@
+"""beacon.ps1: how Windows does, on the serial port."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from powershell.conftest import SCRIPTS
+from powershell.doubles.machine import Machine
+from powershell.stages import change, featured, service
+
+
+def beacon(node: Machine, **arguments: int) -> list[str]:
+    Machine.ran.add("beacon")
+    told = node.ask({"script": str(SCRIPTS / "beacon.ps1"), "arguments": arguments})
+    assert (told.code, told.err) == (0, [])
+    path = node.folder / "com1.txt"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_the_beacon_s_lines(node: Machine) -> None:
+    featured(node)
+    service(node, "kubelet", status="Stopped")
+    state = node.state()
+    state["adapters"][0]["addresses"] += ["127.0.0.1", "10.244.2.2", "fe80::1"]
+    state["networks"] = [{"Name": "nat"}, {"Name": "cbr0"}]
+    node.state(state)
+    lines = beacon(node, Lines=2, Pause=1)
+    assert len(lines) == 2
+    wanted = (
+        r"winlab: beacon {} addresses=10\.77\.0\.12,10\.244\.2\.2 gateway=10\.77\.0\.1 WinRM=Running sshd=Running "
+        r"hns=Running kubelet=Stopped networks=nat,cbr0 free=(\d+)MB"
+    )
+    for number, line in enumerate(lines, 1):
+        found = re.fullmatch(wanted.format(number), line)
+        assert found is not None, line
+        assert int(found[1]) < 100_000_000
+
+
+def test_a_beacon_before_there_are_networks_and_addresses(node: Machine) -> None:
+    change(node, adapters=[{**node.state()["adapters"][0], "addresses": [], "gateway": ""}])
+    (line,) = beacon(node, Lines=1)
+    assert line.startswith(
+        "winlab: beacon 1 addresses= gateway= WinRM=Running sshd=Running hns=Stopped networks= free="
+    )
+
+
+def test_the_beacon_tells_for_a_quarter_of_an_hour(node: Machine) -> None:
+    assert len(beacon(node)) == 30
+
+
+@pytest.mark.parametrize(("busy", "there"), [(4, 2), (5, 1)])
+def test_a_beacon_that_finds_the_port_busy(node: Machine, busy: int, there: int) -> None:
+    (node.folder / "serial-busy.txt").write_text(str(busy))
+    assert len(beacon(node, Lines=2, Pause=0)) == there

@@ -1,0 +1,395 @@
+"""bootstrap.ps1 in detail: what it leaves on a node, and what goes on when something fails."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import zipfile
+
+import pytest
+from powershell.conftest import SCRIPTS
+from powershell.doubles.looks import Left, Ran
+from powershell.doubles.machine import Machine
+from powershell.stages import change, read, service, write
+
+KEYS = ("ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "administrators_authorized_keys")
+FOLDER_SDDL = "O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;AU)"
+WINLOGON = r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon"
+POLICY = r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System"
+LISTENERS = r"WSMan\localhost\Listener"
+BEACON = (
+    r"powershell.exe; -NoProfile -NonInteractive -ExecutionPolicy Bypass -File C:\winlab\beacon.ps1; at startup; "
+    "SYSTEM ServiceAccount Highest; AllowStartIfOnBatteries DontStopIfGoingOnBatteries"
+)
+WINRM = "winlab: WinRM over HTTPS: Inbound Allow TCP 5986 Any"
+SSHD = "winlab: OpenSSH: Inbound Allow TCP 22 Any"
+GRANTS = "/inheritance:r /grant *S-1-5-32-544:F /grant *S-1-5-18:F"
+
+
+@pytest.fixture
+def fresh(node: Machine) -> Machine:
+    """At its first logon, with the answer CD in its drive."""
+    home = node.d / "winlab"
+    home.mkdir()
+    for name in ("bootstrap.ps1", "beacon.ps1"):
+        (home / name).write_bytes((SCRIPTS / name).read_bytes())
+    (home / "node.json").write_text('{"node": "node-1", "mtu": 1442, "pfx_password": "secret"}')
+    for name in ("winrm.pfx", *KEYS):
+        (home / name).write_text(name)
+    seal(node)
+    for name in ("unattend.xml", "unattend-original.xml"):
+        write(node, rf"C:\Windows\Panther\{name}", "secret")
+    return node
+
+
+def seal(node: Machine) -> None:
+    """Files of a CD are read-only."""
+    for path in (node.d / "winlab").rglob("*"):
+        if path.is_file():
+            path.chmod(0o555)
+
+
+def bootstrap(node: Machine, code: int = 0, fail: tuple[str, int] | None = None) -> Ran:
+    found = re.search(
+        r'<CommandLine>powershell.exe .*? -Command "(.*?)"</',
+        html.unescape((SCRIPTS / "Autounattend.xml.j2").read_text()),
+    )
+    assert found is not None
+    left = Left(node)
+    Machine.ran.add("bootstrap")
+    told = node.ask({"command": found[1]}, fail=fail)
+    assert told.code == code, (told.out, told.err)
+    return Ran(told, left.changes(), left.notes())
+
+
+def serial(node: Machine) -> list[str]:
+    path = node.folder / "com1.txt"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def warnings(node: Machine) -> list[str]:
+    return [line for line in serial(node) if "warning=" in line]
+
+
+PHASES = ["bootstrap", "winrm", "ssh", "ready"]
+
+
+def test_what_it_leaves(fresh: Machine) -> None:
+    ran = bootstrap(fresh)
+    ran.changes.pop(r"C:\winlab\bootstrap.log")
+    listener = next(name for name in ran.changes if name.startswith(LISTENERS) and ran.changes[name] is not None)
+    listener = listener.rpartition("\\")[0]
+    ours = {name.rpartition("\\")[2]: value for name, value in ran.changes.items() if name.startswith(f"{listener}\\")}
+    assert (ours.get("Transport"), ours.get("Address")) == ("HTTPS", "*")
+    assert "ABCD" in ours.values()
+    others = {name: value for name, value in ran.changes.items() if not name.startswith(LISTENERS)}
+    assert others == {
+        **{rf"C:\ProgramData\ssh\{name}": rf"= D:\winlab\{name}" for name in KEYS},
+        r"C:\winlab\beacon.ps1": r"= D:\winlab\beacon.ps1",
+        r"C:\winlab\ready.txt": "node-1\n",
+        r"C:\Windows\Panther": "an empty folder",
+        r"C:\Windows\Panther\unattend.xml": None,
+        r"C:\Windows\Panther\unattend-original.xml": None,
+        r"Cert\LocalMachine\My\ABCD\Issuer": "CN=winlab test",
+        r"Cert\LocalMachine\My": None,
+        rf"{POLICY}\LocalAccountTokenFilterPolicy": "1",
+        rf"{WINLOGON}\AutoAdminLogon": "0",
+        rf"{WINLOGON}\AutoLogonCount": "0",
+        rf"{WINLOGON}\DefaultPassword": None,
+        "rules winlab-sshd": SSHD,
+        "rules winlab-winrm": WINRM,
+        "service sshd": "Running Automatic",
+        "task winlab-beacon": BEACON,
+    }
+    granted = [f"run icacls.exe {fresh_path(name)} {GRANTS}" for name in KEYS]
+    assert ran.notes == [
+        rf"acl C:\winlab {FOLDER_SDDL}",
+        BEACON_NOTE,
+        "user Administrator True",
+        "profile 4 Private",
+        "run netsh.exe interface ipv4 set subinterface 4 mtu=1442 store=persistent",
+        "remoting",
+        r"certificate winrm.pfx to Cert:\LocalMachine\My with secret",
+        "run sc.exe config WinRM start= auto",
+        rf"acl C:\ProgramData\ssh {FOLDER_SDDL}",
+        *granted,
+        "service sshd Automatic",
+        "service sshd Stopped",
+        "service sshd Running",
+        "run logoff.exe ",
+    ]
+    assert serial(fresh) == [f"winlab: phase={name}" for name in PHASES]
+
+
+BEACON_NOTE = (
+    "task winlab-beacon registered: powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass "
+    r"-File C:\winlab\beacon.ps1"
+)
+
+
+def fresh_path(name: str) -> str:
+    return f"C:/ProgramData/ssh/{name}"
+
+
+def test_a_second_run_leaves_the_same(fresh: Machine) -> None:
+    bootstrap(fresh)
+    service(fresh, "WinRM", status="Running", start="Manual")
+    ran = bootstrap(fresh)
+    ran.changes.pop(r"C:\winlab\bootstrap.log")
+    assert {name for name in ran.changes if not name.startswith(LISTENERS)} == {"service WinRM"}
+    assert sorted(fresh.state()["rules"]) == ["winlab-sshd", "winlab-winrm"]
+
+
+def test_certificates_and_listeners_of_the_model_go(fresh: Machine) -> None:
+    for name, issuer in (("OLD", "CN=winlab old"), ("THEIRS", "CN=their root")):
+        fresh.registry(rf"Cert\LocalMachine\My\{name}", "Issuer", issuer)
+    bootstrap(fresh)
+    keys = json.loads((fresh.folder / "registry.json").read_text())
+    assert r"Cert\LocalMachine\My\OLD" not in keys
+    assert r"Cert\LocalMachine\My\THEIRS" in keys
+    listeners = [values for name, values in keys.items() if name.startswith(f"{LISTENERS}\\")]
+    assert [row["Transport"] for row in listeners] == ["HTTPS"]
+
+
+def test_a_serial_port_that_is_busy_is_tried_again(fresh: Machine) -> None:
+    (fresh.folder / "serial-busy.txt").write_text("4")
+    bootstrap(fresh)
+    assert serial(fresh) == [f"winlab: phase={name}" for name in PHASES]
+
+
+def test_without_a_serial_port_it_goes_on_and_tries_less(fresh: Machine) -> None:
+    (fresh.folder / "serial-busy.txt").write_text("1000")
+    ran = bootstrap(fresh)
+    assert serial(fresh) == []
+    assert read(fresh, r"C:\winlab\ready.txt") == "node-1\n"
+    assert sum("The serial port can't be written" in line for line in ran.told.out) == 5 + len(PHASES) - 1
+
+
+def test_profiles_of_a_domain_stay(fresh: Machine) -> None:
+    rows = [{"ifIndex": 4, "category": "DomainAuthenticated"}, {"ifIndex": 7, "category": "Public"}]
+    change(fresh, profiles=rows)
+    assert [line for line in bootstrap(fresh).notes if line.startswith("profile")] == ["profile 7 Private"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("Set-NetConnectionProfile", "The network's profile stays as it is: it failed on purpose"),
+        ("Register-ScheduledTask", "There is no beacon: it failed on purpose"),
+    ],
+)
+def test_what_the_node_is_as_good_without(fresh: Machine, command: str, said: str) -> None:
+    ran = bootstrap(fresh, fail=(command, 1))
+    assert any(said in line for line in ran.told.out)
+    assert serial(fresh)[-1] == "winlab: phase=ready"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "Set-LocalUser", "netsh.exe", "Enable-PSRemoting", "Import-PfxCertificate", "sc.exe", "New-NetFirewallRule",
+        "Get-NetFirewallProfile",
+    ],
+)  # fmt: skip
+def test_what_it_can_t_do_without_ends_it_and_a_second_run_mends_it(fresh: Machine, command: str) -> None:
+    bootstrap(fresh, code=1, fail=(command, 1))
+    told = serial(fresh)
+    (error,) = (line for line in told if line.startswith("winlab: error=bootstrap: "))
+    assert "on purpose" in error or "ended with exit code 77" in error
+    assert told[told.index(error) + 1] == "winlab: BEGIN dump"
+    assert told[-1] == "winlab: END dump"
+    assert not fresh.path(r"C:\winlab\ready.txt").exists()
+    assert "DefaultPassword" not in (fresh.folder / "registry.json").read_text()
+    assert fresh.notes().splitlines()[-1] == "run logoff.exe "
+    bootstrap(fresh)
+    assert serial(fresh)[-1] == "winlab: phase=ready"
+
+
+PARTS = {
+    "bootstrap.log": "Windows PowerShell transcript start",
+    "Setup": "a Setup error",
+    "build": "Microsoft Windows",
+    "network": "Windows IP Configuration",
+    "adapters": "MacAddress",
+    "devices": "a broken card",
+    "firewall": "AllowInboundRules",
+    "listeners": "Transport",
+    "services": "StartType",
+    "events": "The hns service failed to start.",
+    "disks": "SizeRemaining",
+}
+
+
+def test_the_dump_has_what_helps(fresh: Machine) -> None:
+    write(fresh, r"C:\Windows\Panther\setuperr.log", "a Setup error\n")
+    write(fresh, r"C:\Windows\Panther\UnattendGC\setuperr.log", "another\n")
+    fresh.program(fresh.bin / "cmd.exe", 'test "$*" = "/c ver" && echo "Microsoft Windows [Version 10.0]"')
+    devices = fresh.state()["devices"]
+    broken = {**devices[0], "name": "a broken card", "status": "ERROR"}
+    change(fresh, devices=[*devices, broken], adapters=[], closed=["Private"])
+    bootstrap(fresh, code=1)
+    text = "\n".join(serial(fresh))
+    parts = dict(part.split(":", 1) for part in re.split(r"winlab: dump of ", text)[1:])
+    assert list(parts) == list(PARTS)
+    missing = {name: parts[name] for name, wanted in PARTS.items() if wanted not in parts[name] and name != "adapters"}
+    assert missing == {}
+    assert "another" in parts["Setup"]
+    assert devices[1]["name"] not in parts["devices"]
+    assert "a broken card" in parts["devices"]
+    assert "6005" not in parts["events"]  # only errors
+
+
+def test_a_part_of_the_dump_that_fails_is_told_and_the_others_come(fresh: Machine) -> None:
+    change(fresh, adapters=[])
+    bootstrap(fresh, code=1, fail=("Get-Volume", 1))
+    text = "\n".join(serial(fresh))
+    assert "dump of disks:" in text
+    assert text.rpartition("dump of disks:")[2].split("\n")[-1] == "winlab: END dump"
+    assert "it failed on purpose" in text.rpartition("dump of disks:")[2]
+
+
+def test_an_adapter_may_come_late_and_each_gets_its_mtu(fresh: Machine) -> None:
+    rows = fresh.state()["adapters"]
+    change(fresh, adapters=[*rows, {**rows[0], "ifIndex": 9, "name": "Ethernet 2"}])
+    mtus = [line for line in bootstrap(fresh).notes if "netsh.exe" in line]
+    command = "run netsh.exe interface ipv4 set subinterface {} mtu=1442 store=persistent"
+    assert mtus == [command.format(4), command.format(9)]
+
+
+def test_drivers_of_virtio_may_be_refused_those_of_the_person_not(fresh: Machine) -> None:
+    for name in ("drv/netkvm/netkvm.inf", "drv/netkvm/netkvm.sys", "drv2/own-card/card.inf"):
+        path = fresh.d / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    ran = bootstrap(fresh)
+    added = [line for line in ran.notes if "pnputil.exe" in line]
+    assert [re.sub(r"\S*/d/", "D:/", line) for line in added] == [
+        "run pnputil.exe /add-driver D:/drv/netkvm/netkvm.inf /install",
+        "run pnputil.exe /add-driver D:/drv2/own-card/card.inf /install",
+    ]
+    fresh.program(fresh.bin / "pnputil.exe", "exit 5")
+    bootstrap(fresh, code=1)
+    assert re.search(
+        "error=bootstrap: pnputil.exe .*card.inf /install ended with exit code 5", "\n".join(serial(fresh))
+    )
+    (fresh.d / "drv2/own-card/card.inf").unlink()
+    ran = bootstrap(fresh)
+    assert any("A driver is left out: pnputil.exe /add-driver" in line for line in ran.told.out)
+
+
+@pytest.mark.parametrize(("code", "warned"), [(0, False), (1, True)])
+def test_the_guest_tools(fresh: Machine, code: int, warned: bool) -> None:
+    fresh.program(fresh.d / "winlab/virtio-win-guest-tools.exe", f"exit {code}")
+    ran = bootstrap(fresh)
+    installed = r"run virtio-win-guest-tools.exe /install /quiet /norestart /log C:\winlab\guest-tools.log"
+    assert installed in ran.notes
+    assert "winlab: phase=guest-tools" in serial(fresh)
+    assert any("The guest tools ended with exit code 1" in line for line in ran.told.out) == warned
+
+
+def test_files_and_scripts_of_the_person(fresh: Machine) -> None:
+    home = fresh.d / "winlab"
+    for name in ("files/Tools/deep/x.txt", "files/y.txt"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(name)
+    (home / "scripts").mkdir()
+    for name in ("20-b.ps1", "10-a.ps1"):
+        (home / "scripts" / name).write_text(f"Add-Content -LiteralPath 'C:\\order.txt' -Value '{name}'")
+    (home / "scripts/note.txt").write_text("no script")
+    seal(fresh)
+    ran = bootstrap(fresh)
+    assert ran.changes[r"C:\Tools\deep\x.txt"] == r"= D:\winlab\files\Tools\deep\x.txt"
+    assert ran.changes[r"C:\y.txt"] == r"= D:\winlab\files\y.txt"
+    assert read(fresh, r"C:\order.txt").split() == ["10-a.ps1", "20-b.ps1"]
+    phases = ["bootstrap", "winrm", "ssh", "files", "scripts", "ready"]
+    assert serial(fresh) == [f"winlab: phase={name}" for name in phases]
+
+
+# -- OpenSSH
+
+
+def without_ssh(node: Machine) -> None:
+    state = node.state()
+    del state["services"]["sshd"]
+    node.state(state)
+
+
+@pytest.mark.parametrize("offline", [0, 4, 5])
+def test_openssh_from_windows_update(fresh: Machine, offline: int) -> None:
+    without_ssh(fresh)
+    change(fresh, offline=offline)
+    ran = bootstrap(fresh)
+    asked = ran.notes.count("capability OpenSSH.Server~~~~0.0.1.0 True")
+    assert asked == min(offline + 1, 5)
+    if offline < 5:
+        assert fresh.state()["services"]["sshd"] == {"status": "Running", "start": "Automatic", "depends": []}
+        assert warnings(fresh) == []
+    else:
+        assert warnings(fresh)[0].startswith("winlab: warning=ssh: OpenSSH can't be had (workers.openssh=FILE brings")
+    assert sum("OpenSSH is tried again" in line for line in ran.told.out) == min(offline, 4)
+
+
+INSTALL = """{param}
+$state = Get-Machine
+$state['services']['sshd'] = @{{ status = 'Stopped'; start = 'Manual'; depends = @() }}
+Set-Machine $state
+Add-Note "install-sshd $Confirm"
+"""
+
+
+@pytest.mark.parametrize("param", ["param([switch]$Confirm)", "[CmdletBinding()] param()"])
+def test_openssh_from_the_package(fresh: Machine, param: str) -> None:
+    """Some releases of its installer ask whether to go on, and some don't take the answer."""
+    without_ssh(fresh)
+    with zipfile.ZipFile(fresh.d / "winlab/OpenSSH-Win64.zip", "w") as package:
+        package.writestr("OpenSSH-Win64/install-sshd.ps1", INSTALL.format(param=param))
+    ran = bootstrap(fresh)
+    assert sum(line.startswith("install-sshd") for line in ran.notes) == 1
+    assert not any(line.startswith("capability") for line in ran.notes)
+    assert fresh.state()["services"]["sshd"]["status"] == "Running"
+    assert warnings(fresh) == []
+
+
+def test_the_logs_of_an_older_sshd_get_their_access_list_too(fresh: Machine) -> None:
+    write(fresh, r"C:\ProgramData\ssh\logs\sshd.log")
+    acls = [line for line in bootstrap(fresh).notes if line.startswith("acl")]
+    assert acls[1:] == [rf"acl C:\ProgramData\ssh {FOLDER_SDDL}", rf"acl C:\ProgramData\ssh\logs {FOLDER_SDDL}"]
+
+
+@pytest.mark.parametrize(("command", "time"), [("icacls.exe", 1), ("Restart-Service", 1), ("Set-Acl", 2)])
+def test_an_ssh_that_fails_is_a_warning(fresh: Machine, command: str, time: int) -> None:
+    bootstrap(fresh, fail=(command, time))
+    (warning,) = warnings(fresh)
+    assert warning.startswith("winlab: warning=ssh: ")
+    assert serial(fresh)[-1] == "winlab: phase=ready"
+
+
+# -- the firewall, and accounts
+
+
+@pytest.mark.parametrize(
+    ("closed", "unguarded", "said"),
+    [
+        (["Public", "Private"], [], "the profile Private and Public: WinRM and ssh can't be reached"),
+        (["Public"], ["Public"], ""),
+        (["Domain"], [], ""),
+    ],
+)
+def test_profiles_that_take_no_inbound_rules(
+    fresh: Machine, closed: list[str], unguarded: list[str], said: str
+) -> None:
+    change(fresh, closed=closed, unguarded=unguarded)
+    bootstrap(fresh, code=int(bool(said)))
+    assert said in "\n".join(serial(fresh))
+
+
+def test_only_the_built_in_account_is_renamed(fresh: Machine) -> None:
+    users = [
+        {"Name": "Somebody", "SID": "S-1-5-21-1-2-3-1500"},
+        {"Name": "Gast", "SID": "S-1-5-21-1-2-3-501"},
+        {"Name": "Chef", "SID": "S-1-5-21-1-2-3-500"},
+    ]
+    change(fresh, users=users)
+    bootstrap(fresh)
+    assert [row["Name"] for row in fresh.state()["users"]] == ["Somebody", "Gast", "Administrator"]

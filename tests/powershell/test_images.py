@@ -1,0 +1,299 @@
+"""updates.ps1 and seal.ps1: how a Windows becomes the model of others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from powershell.doubles.looks import act, refuse
+from powershell.doubles.machine import Machine
+from powershell.stages import change, contained, joined, pending, proxied, write
+
+# -- updates
+
+REGISTERED = (
+    "task winlab-updates registered: powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass "
+    r"-File C:\winlab\updates.ps1"
+)
+SEARCH = "updates search IsInstalled=0 and IsHidden=0 and Type='Software'"
+
+
+def update(title: str, **more: object) -> dict[str, object]:
+    return {"title": title, "agreed": True, "asks": False, "code": 2, "restart": False, **more}
+
+
+def test_updates_are_installed_one_by_one(node: Machine) -> None:
+    write(node, r"C:\winlab\updates.log", "old\n")
+    write(node, r"C:\winlab\updates.json", '{"error":"old"}')
+    rows = [
+        update("one"),
+        update("asks", asks=True),
+        update("licence", agreed=False),
+        update("fails", code=4),
+        update("partly", code=3, restart=True),
+    ]
+    change(node, updates=rows)
+    ran = act(node, "updates", installed=["one", "licence"], failed=["fails", "partly"], restart=True)
+    assert ran.changes == {
+        r"C:\winlab\updates.log": None,
+        r"C:\winlab\updates.json": None,
+    }
+    assert ran.notes == [
+        REGISTERED,
+        "task winlab-updates started",
+        "service wuauserv Manual",
+        SEARCH,
+        "updates agree licence",
+        "updates download 4",
+        *(f"updates install {title}" for title in ("one", "licence", "fails", "partly")),
+        "task winlab-updates removed",
+    ]
+
+
+def test_updates_without_a_restart(node: Machine) -> None:
+    change(node, updates=[update("one")])
+    act(node, "updates", installed=["one"], failed=[], restart=False)
+
+
+def test_no_updates(node: Machine) -> None:
+    ran = act(node, "updates", installed=[], failed=[], restart=False)
+    assert not any("download" in line for line in ran.notes)
+
+
+def test_a_windows_update_that_fails(node: Machine) -> None:
+    change(node, updates="Exception from HRESULT: 0x8024402C")
+    ran = refuse(node, "updates", None, "Windows Update: ")
+    assert "0x8024402C" in ran.messages
+    assert ran.changes == {}
+    assert ran.notes[-1] == "task winlab-updates removed"
+
+
+def test_an_agent_that_is_not_there_is_the_error_not_the_log_it_did_not_write(node: Machine) -> None:
+    state = node.state()
+    del state["services"]["wuauserv"]
+    node.state(state)
+    refuse(node, "updates", None, "Windows Update: Service wuauserv was not found on computer '.'.")
+    assert not list((node.c / "winlab").glob("updates*"))
+
+
+def test_the_task_is_system_s_with_all_rights(node: Machine) -> None:
+    change(node, dead_tasks=["winlab-updates"])
+    refuse(node, "updates", None, "The task for updates ended without a result (Ready).")
+    task = node.state()["tasks"]["winlab-updates"]
+    assert task["who"] == "SYSTEM Highest"
+    change(node, dead_tasks=[])
+    act(node, "updates", restart=False)
+
+
+def at(node: Machine, name: str, text: str) -> str:
+    """PowerShell that writes a file of C:\\winlab, as the task would."""
+    path = node.c / "winlab" / name
+    literal = text.replace("'", "''").replace("\n", "`n")
+    return f"$to = [System.IO.FileInfo]::new('{path}').CreateText(); $to.Write(\"{literal}\"); $to.Dispose()"
+
+
+def outcome(**parts: object) -> str:
+    row: dict[str, object] = {"installed": [], "failed": [], "restart": False, "error": ""}
+    return json.dumps(row | parts).replace('"', '`"')
+
+
+def test_what_the_task_says_is_passed_on_once(node: Machine) -> None:
+    lines = "looking\n", "looking\ndownloading\n", "looking\ndownloading\ninstalling one\n"
+    states: list[Any] = [{"state": "Running", "does": at(node, "updates.log", text)} for text in lines]
+    states += ["Running", {"state": "Ready", "does": at(node, "updates.json", outcome(installed=["one"]))}]
+    change(node, dead_tasks=["winlab-updates"], task_states=states)
+    ran = act(node, "updates", installed=["one"])
+    assert ran.told.out[:-1] == ["winlab: looking", "winlab: downloading", "winlab: installing one"]
+
+
+@pytest.mark.parametrize(("queued", "enough"), [(12, True), (13, False)])
+def test_a_task_may_be_queued_for_a_minute(node: Machine, queued: int, enough: bool) -> None:
+    states: list[Any] = ["Queued"] * queued + [{"state": "Running", "does": at(node, "updates.json", outcome())}]
+    change(node, dead_tasks=["winlab-updates"], task_states=states)
+    if enough:
+        act(node, "updates", restart=False)
+    else:
+        refuse(node, "updates", None, "The task for updates ended without a result (Queued).")
+
+
+def test_a_result_that_comes_at_the_task_s_end(node: Machine) -> None:
+    """The task has ended, and its result is there a moment later: nothing is lost."""
+    states = [{"state": "Ready", "does": at(node, "updates.json", outcome(failed=["x"]))}]
+    change(node, dead_tasks=["winlab-updates"], task_states=states)
+    act(node, "updates", failed=["x"])
+
+
+# -- seal
+
+SEAL = {"generalize": "<unattend/>", "superseded": False, "begin": True}
+SYSPREP = r"C:\Windows\System32\Sysprep"
+BEGUN = rf"process {SYSPREP}\sysprep.exe /generalize /oobe /shutdown /quiet /mode:vm /unattend:C:\winlab\generalize.xml"
+LEFTOVERS = [
+    r"C:\ProgramData\ssh\ssh_host_ed25519_key",
+    r"C:\ProgramData\ssh\ssh_host_ed25519_key.pub",
+    r"C:\ProgramData\ssh\administrators_authorized_keys",
+    r"C:\winlab\ready.txt",
+    r"C:\winlab\bootstrap.log",
+    r"C:\Windows\Panther\setupact.log",
+    r"C:\Windows\Panther\setuperr.log",
+    r"C:\Windows\Panther\UnattendGC\setuperr.log",
+    rf"{SYSPREP}\unattend.xml",
+    rf"{SYSPREP}\Sysprep_succeeded.tag",
+    r"C:\Windows\Panther\unattend.xml",
+    r"C:\Windows\Panther\unattend-original.xml",
+    r"C:\Windows\Temp\a\b.txt",
+    r"C:\Windows\SoftwareDistribution\Download\x.cab",
+    rf"{SYSPREP}\Panther\setuperr.log",
+]
+KEPT = [r"C:\ProgramData\ssh\sshd_config", r"C:\winlab\features.txt", r"C:\Windows\Panther\setup.exe"]
+FACTS = {"restart": False, "build": "20348.2762", "evaluation_minutes": 259200, "rearms": 5}
+
+
+def sealable(node: Machine) -> None:
+    contained(node)
+    for path in LEFTOVERS + KEPT:
+        write(node, path, "x")
+    state = node.state()
+    task = {"execute": "x", "arguments": "", "trigger": "", "who": "", "settings": ""}
+    state["tasks"] = {"winlab-beacon": task, "other": task}
+    state["services"]["sshd"]["start"] = "Automatic"
+    node.state(state)
+
+
+def test_what_sealing_cleans_up_and_starts(node: Machine) -> None:
+    sealable(node)
+    ran = act(node, "seal", SEAL, **FACTS)
+    gone: dict[str, str | None] = dict.fromkeys(LEFTOVERS)
+    emptied = (
+        r"C:\Windows\Panther\UnattendGC",
+        r"C:\Windows\Temp",
+        r"C:\Windows\SoftwareDistribution\Download",
+        rf"{SYSPREP}\Panther",
+    )
+    empty = dict.fromkeys(emptied, "an empty folder")
+    assert ran.changes == gone | empty | {
+        r"C:\winlab\generalize.xml": "<unattend/>",
+        "task winlab-beacon": None,
+        r"HKLM\SYSTEM\Setup\UnattendFile": None,
+        r"HKLM\SYSTEM\Setup": "a key",
+        "service sshd": "Running Manual",
+        "service WinRM": "Running Manual",
+        "service containerd": "Stopped Automatic",
+    }
+    assert ran.notes == [
+        "service containerd Stopped",
+        "task winlab-beacon removed",
+        "service sshd Manual",
+        "service WinRM Manual",
+        "trim C",
+        BEGUN,
+    ]
+
+
+def test_sealing_again_after_it_was_cut_off(node: Machine) -> None:
+    sealable(node)
+    act(node, "seal", SEAL)
+    again = act(node, "seal", SEAL, **FACTS)
+    assert again.changes == {}
+    assert again.notes == ["service sshd Manual", "service WinRM Manual", "trim C", BEGUN]
+
+
+def test_the_services_are_stopped_in_their_order(node: Machine) -> None:
+    proxied(node)
+    node.path(r"C:\etc\kubernetes\kubelet.conf").unlink()
+    ran = act(node, "seal", SEAL)
+    assert ran.notes[:3] == [f"service {name} Stopped" for name in ("kube-proxy", "kubelet", "containerd")]
+
+
+@pytest.mark.parametrize("superseded", [True, False])
+def test_what_updates_have_replaced_goes_if_that_is_wanted(node: Machine, superseded: bool) -> None:
+    sealable(node)
+    ran = act(node, "seal", {**SEAL, "superseded": superseded})
+    clean = "run dism.exe /Online /Cleanup-Image /StartComponentCleanup /ResetBase"
+    assert (clean in ran.notes) == superseded
+    said = [line for line in ran.told.out if line.startswith("winlab: removing what updates have replaced: ")]
+    assert [line.rpartition(" ")[2] for line in said] == (["20.0%", "100.0%"] if superseded else [])
+
+
+def test_a_dism_that_fails_starts_no_sysprep(node: Machine) -> None:
+    sealable(node)
+    ran = refuse(
+        node, "seal", {**SEAL, "superseded": True}, "dism.exe /Online ended with exit code 77", ("dism.exe", 1)
+    )
+    assert BEGUN not in ran.notes
+
+
+def test_without_begin_it_only_looks(node: Machine) -> None:
+    sealable(node)
+    ran = act(node, "seal", {**SEAL, "begin": False}, **FACTS)
+    assert (ran.changes, ran.notes) == ({}, [])
+
+
+@pytest.mark.parametrize("minutes", [0, 1])
+def test_a_licence_without_an_end(node: Machine, minutes: int) -> None:
+    change(node, evaluation=minutes)
+    act(node, "seal", {**SEAL, "begin": False}, evaluation_minutes=minutes or None, rearms=5)
+
+
+@pytest.mark.parametrize("mark", ["winlab's", "servicing's"])
+def test_what_waits_for_a_restart_comes_first(node: Machine, mark: str) -> None:
+    sealable(node)
+    if mark == "winlab's":
+        pending(node)
+    else:
+        servicing = r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending"
+        node.registry(servicing, "(default)", "")
+    ran = act(node, "seal", SEAL)
+    assert ran.told.result == {"restart": True}
+    assert (ran.changes, ran.notes) == ({}, [])
+
+
+def test_apps_that_are_not_everybody_s_go(node: Machine) -> None:
+    """Each is tried: Edge does not go on some releases, and sysprep judges."""
+    sealable(node)
+    apps = [
+        {"name": "Theirs", "users": ["Installed"]},
+        {"name": "Everybodys", "users": ["Installed"]},
+        {"name": "Framework", "users": ["Installed"], "framework": True},
+        {"name": "Staged", "users": ["Staged"]},
+        {"name": "Nobodys", "users": []},
+        {"name": "Edge", "users": ["Staged", "Installed"]},
+        {"name": "Last", "users": ["Installed"]},
+    ]
+    change(node, apps=apps, provisioned=["Everybodys", "Other"])
+    ran = act(node, "seal", SEAL, **FACTS)
+    removed = [line for line in ran.notes if line.startswith("app ")]
+    assert removed == [f"app {name}_1.0 removed True" for name in ("Theirs", "Edge", "Last")]
+    assert "winlab: it stays: Removal failed. 0x80073CFA" in ran.told.out
+    assert BEGUN in ran.notes
+
+
+def test_a_sysprep_that_can_t_be_started(node: Machine) -> None:
+    sealable(node)
+    change(node, cim={"Create": 9})
+    refuse(node, "seal", SEAL, "sysprep.exe could not be started (code 9).")
+
+
+def test_a_file_that_can_t_be_removed_and_a_disk_that_can_t_be_trimmed(node: Machine) -> None:
+    """What is only cleaned up stops nothing."""
+    sealable(node)
+    path = node.folder / "registry.json"
+    path.write_text(path.read_text().replace('"UnattendFile"', '"Other"'))
+    change(node, tasks={})
+    act(node, "seal", SEAL, **FACTS)
+
+
+@pytest.mark.parametrize("state", ["IMAGE_STATE_UNDEPLOYABLE", ""])
+def test_a_windows_whose_setup_is_not_complete(node: Machine, state: str) -> None:
+    sealable(node)
+    node.registry(r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State", "ImageState", state)
+    ran = refuse(node, "seal", SEAL, f"Windows' Setup is not complete: its state is '{state}'.")
+    assert (ran.changes, ran.notes) == ({}, [])
+
+
+def test_a_node_of_a_cluster_is_not_sealed(node: Machine) -> None:
+    joined(node)
+    ran = refuse(node, "seal", SEAL, "This node has joined a cluster: what is made of it would carry its identity.")
+    assert (ran.changes, ran.notes) == ({}, [])
+    refuse(node, "seal", {**SEAL, "generalize": ""}, "settings.generalize is empty")

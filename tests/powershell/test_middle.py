@@ -1,0 +1,162 @@
+"""A call that fails in the middle of a script: it is told, and the next run leaves what one without a failure leaves.
+
+Each command that a script asks Windows for fails once, the first and the last time it is called.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from powershell.cases import CNI, COMMAND, CONFIG, FEATURES, JOIN, PROXY, ROUTES, done, image
+from powershell.conftest import SCRIPTS
+from powershell.doubles.looks import look
+from powershell.doubles.machine import Machine, Told
+from powershell.doubles.session import Session
+from powershell.stages import change, contained, featured, installed, joined, payload, proxied, ready
+
+# What asks Windows for something, or changes it
+CALLS = (
+    *("New-Item", "Move-Item", "Remove-Item", "Copy-Item", "Set-ItemProperty", "Remove-ItemProperty", "Set-Acl"),
+    *("New-Service", "Set-Service", "Start-Service", "Stop-Service", "Get-CimInstance", "Invoke-CimMethod"),
+    *(
+        "Install-WindowsFeature",
+        "Get-WindowsFeature",
+        "Install-RemoteAccess",
+        "Add-MpPreference",
+        "New-NetFirewallRule",
+    ),
+    *("Register-ScheduledTask", "Start-ScheduledTask", "Unregister-ScheduledTask", "Get-HnsNetwork", "Get-HnsEndpoint"),
+    *("Get-FileHash", "Set-Date", "Optimize-Volume", "netsh.exe", "sc.exe", "ctr.exe", "tar.exe"),
+    *("kubeadm.exe", "containerd.exe", "route.exe", "dism.exe"),
+)
+
+
+# What is only cleaned up
+HARMLESS = ("Remove-Item",)
+
+
+@dataclasses.dataclass
+class Case:
+    """A script on a node that it has work on; what fails without harm."""
+
+    script: str
+    stage: Callable[[Machine], None]
+    settings: object
+    harmless: tuple[str, ...] = ()
+    then: tuple[tuple[str, object], ...] = ()  # what winlab runs after it anyway
+
+
+def with_image(node: Machine) -> None:
+    contained(node)
+    image(node.d / "images/pause.tar", "registry.k8s.io/pause:3.10")
+
+
+def with_new_programs(node: Machine) -> None:
+    """What runs must be stopped for them, and started again."""
+    proxied(node)
+    payload(node, "kube-log-runner.exe", "# another")
+    payload(node, "win-bridge.exe", "# another", "cni")
+
+
+def with_new_kubeconfig(node: Machine) -> None:
+    proxied(node)
+    node.path(r"C:\var\lib\kube-proxy\kubeconfig").unlink()
+
+
+def with_push(node: Machine) -> None:
+    proxied(node)
+    node.program(node.d / "push/kube-log-runner.exe", "# another")
+
+
+def with_updates(node: Machine) -> None:
+    change(node, updates=["one"])
+
+
+CASES = [
+    Case("features", lambda node: None, FEATURES, ("Add-MpPreference", "Stop-Service")),
+    # whether containerd answers is asked again and again
+    Case("containerd", featured, CONFIG, ("ctr.exe",)),
+    Case("load", with_image, None),
+    Case("binaries", with_new_programs, None, then=(("join", JOIN), ("proxy", PROXY))),
+    Case("kubelet", installed, COMMAND),
+    Case("join", ready, JOIN),
+    Case("cni", joined, CNI),
+    Case("routes", joined, {"routes": ROUTES}),
+    # its start is only tried
+    Case("proxy", with_new_kubeconfig, PROXY, ("Start-Service",)),
+    Case("push", with_push, {"program": "kube-log-runner.exe"}),
+    Case("updates", with_updates, None),
+    Case("faults", lambda node: None, {"skew": 3600, "free": 1_000_000_000, "now": int(time.time())}),
+]  # fmt: skip
+
+
+@pytest.fixture
+def fresh(engine: Path, session: Session, tmp_path: Path) -> Callable[[], Machine]:
+    """A fresh node each time."""
+    numbers: Iterator[int] = iter(range(1000))
+
+    def make() -> Machine:
+        folder = tmp_path / str(next(numbers))
+        folder.mkdir()
+        return Machine(folder, engine, SCRIPTS, session=session).__enter__()
+
+    return make
+
+
+def settle(node: Machine, case: Case) -> Told:
+    """Run it as winlab does: again after each restart that it asks for."""
+    for _ in range(3):
+        told = node.run(case.script, case.settings)
+        assert told.code == 0, (told.out, told.err)
+        if not (told.result and told.result.get("restart")) or case.script == "updates":
+            break
+        node.restart()
+    for script, settings in case.then:
+        done(node.run(script, settings))
+    return told
+
+
+def left(node: Machine) -> dict[str, str]:
+    """What is there, without the logs, which tell of failures, and old programs, which go when they can."""
+    return {name: text for name, text in look(node).items() if not name.endswith((".log", ".winlab-old"))}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.script)
+def test_a_second_run_mends_it(fresh: Callable[[], Machine], case: Case) -> None:
+    whole = fresh()
+    case.stage(whole)
+    first = whole.run(case.script, case.settings, watch=CALLS)
+    assert first.code == 0, first.err
+    if first.result.get("restart") and case.script != "updates":
+        whole.restart()
+        settle(whole, case)
+    for script, settings in case.then:
+        done(whole.run(script, settings))
+    wanted = left(whole)
+    tried = 0
+    for command in dict.fromkeys(first.calls):
+        for at in {1, first.calls.count(command)}:
+            node = fresh()
+            case.stage(node)
+            told = node.run(case.script, case.settings, fail=(command, at))
+            said = f"{command}, call {at}"
+            if told.code == 0:
+                assert command in (*case.harmless, *HARMLESS), said
+            else:
+                assert (told.code, told.result) == (1, None), said
+                assert "on purpose" in "\n".join([*told.err, *told.out]) or "exit code 77" in told.err[0], (
+                    said,
+                    told.err,
+                )
+            if told.result and told.result.get("restart") and case.script != "updates":
+                node.restart()
+            settle(node, case)
+            there = left(node)
+            differing = {name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name)}
+            assert not differing, said
+            tried += 1
+    assert tried >= 3
