@@ -282,7 +282,7 @@ def test_powershell_is_refused(world: Fake) -> None:
 def test_known_powershell(world: Fake) -> None:
     assert run(world, 'powershell -NoProfile -Command "$PSVersionTable.PSVersion.ToString()"')[:2] == (
         0,
-        "5.1.20348.558\r\n",
+        "5.1.20348.2762\r\n",
     )
 
 

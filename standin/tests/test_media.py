@@ -8,15 +8,21 @@ import re
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from winlab import data
 from winlab.design.catalog import recipes
-from winlab.errors import WinlabError
+from winlab.design.catalog.recipes import BuildRequest
+from winlab.errors import UsageError, WinlabError
+from winlab.events import Quiet
+from winlab.supply.images import cache
 from winlab_standin.builder import boot, initrd, iso, media, root, wims
+from winlab_standin.guest.releases import RELEASES
 
 PACKAGE = Path(media.__file__).parent.parent
+NAMES = ("windows-rehearsal", "windows-rehearsal-2019", "windows-rehearsal-2025")
 
 
 def test_catalog() -> None:
@@ -129,14 +135,37 @@ def test_initrd_is_a_cpio() -> None:
 
 
 def test_editions_are_those_of_real_media() -> None:
-    assert [edition.name for edition in wims.EDITIONS] == [
+    editions = wims.editions(RELEASES["2022"])
+    assert [edition.name for edition in editions] == [
         "Windows Server 2022 SERVERSTANDARDCORE",
         "Windows Server 2022 SERVERSTANDARD",
         "Windows Server 2022 SERVERDATACENTERCORE",
         "Windows Server 2022 SERVERDATACENTER",
     ]
-    assert wims.EDITIONS[1].display == "Windows Server 2022 Standard Evaluation (Desktop Experience)"
-    assert wims.EDITIONS[0].edition == "ServerStandardEval"
+    assert editions[1].display == "Windows Server 2022 Standard Evaluation (Desktop Experience)"
+    assert editions[0].edition == "ServerStandardEval"
+    assert wims.editions(RELEASES["2019"])[3].name == "Windows Server 2019 SERVERDATACENTER"
+
+
+def test_each_release_has_media_of_its_own() -> None:
+    keys = {cache.key(recipes.get(name)) for name in NAMES}
+    assert len(keys) == len(NAMES)
+    assert [media.release(recipes.get(name)).name for name in NAMES] == ["2022", "2019", "2025"]
+
+
+def test_the_system_inside_is_made_once(tmp_path: Path) -> None:
+    """The media of one release are made from packages, the others take what is in them; unless they want others."""
+
+    def first(name: str, **options: Any) -> str | None:
+        request = BuildRequest(recipes.get(name), options, tmp_path / "a.iso", tmp_path, Quiet())
+        found = media.donor(request)
+        return found and found.name
+
+    assert [first(name) for name in NAMES] == [None, NAMES[0], NAMES[0]]
+    assert first(NAMES[1], lenient=True) == NAMES[0]
+    assert first(NAMES[1], packages=["vim"]) is None
+    with pytest.raises(UsageError, match="no option 'leniant'"):
+        media.build(BuildRequest(recipes.get(NAMES[1]), {"leniant": True}, tmp_path / "a.iso", tmp_path, Quiet()))
 
 
 def test_offset(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from winlab_standin.guest import bootstrap, installed, report, services
+from winlab_standin.guest import accounts, bootstrap, installed, report, services
 from winlab_standin.guest import world as worlds
 from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.paths import Drives
-from winlab_standin.guest.registry import Registry
+from winlab_standin.guest.registry import DELAYED, WINRM, Registry
+from winlab_standin.guest.releases import Windows
 from winlab_standin.guest.services import Services
 from winlab_standin.guest.shell import Shell
 from winlab_standin.guest.world import Adapter, World
@@ -104,6 +105,25 @@ def test_ready_when_the_services_run(state: Path, world: Quiet, folder: Path, mo
     assert PORT[-1] == "winlab: phase=ready\r\n"
     assert not world.logged_on()
     assert not any(path.exists() for path in answers)
+    assert world.registry.get(WINRM, DELAYED) == "0x0"  # from now on it comes with Windows
+
+
+def test_in_another_language_the_account_is_renamed(
+    state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes from outside knows it by its English name alone."""
+    world.windows = Windows(language="fr-FR")
+    config = world.drives.letters["C"] / bootstrap.CONFIG
+    monkeypatch.setattr(accounts, "SHADOW", state / "shadow")
+    monkeypatch.setattr(accounts, "NTLM", state / "ntlm")
+    (state / "shadow").touch()
+    (config / accounts.SAM).write_text(json.dumps({"crypt": "C", "nt": "F"}))
+    one = made(world)
+    monkeypatch.setattr(one, "start_winrm", lambda: None)
+    monkeypatch.setattr(one, "start_sshd", lambda: None)
+    play(one, folder, world)
+    assert "\nAdministrator:500:" in f"\n{(state / 'ntlm').read_text()}"
+    assert accounts.name(config, world.windows) == "Administrator"
 
 
 def test_without_ssh_it_is_ready_and_warns(

@@ -6,7 +6,8 @@ import struct
 from pathlib import Path
 
 from winlab_standin.builder import shims
-from winlab_standin.guest import wineroot
+from winlab_standin.guest import wine, wineroot
+from winlab_standin.guest.releases import RELEASES, Windows
 
 
 def pe(imports: list[str]) -> bytes:
@@ -58,5 +59,22 @@ def test_exports_of_the_shims() -> None:
 
 
 def test_the_registry_names_one_windows() -> None:
-    assert '"UBR"=dword:00000aca' in wineroot.REGISTRY
+    """What programs see is the release on the disk, whatever Wine called itself when its registry was made."""
+    key = "[Software\\\\Microsoft\\\\Windows NT\\\\CurrentVersion"
+    rows = f'{key}] 17\n#time=1\n"CurrentBuild"="19045"\n"PathName"="x"\n\n'
+    made = f'WINE REGISTRY Version 2\n\n{rows}{key}\\\\Fonts] 17\n"UBR"="f"\n'
+    text = wine.registry(made, Windows(RELEASES["2019"], "ServerDatacenterEval"), 7, "[Services] 1\n")
+    section, fonts = text.partition(f"{key}] 17\n")[2].split(f"{key}\\\\Fonts]")
+    found = section.split()
+    assert '"CurrentBuild"="17763"' in found
+    assert '"UBR"=dword:00000e42' in found
+    assert '"ProductName"="Windows Server 2019 Datacenter Evaluation"' in section
+    assert '"PathName"="x"' in found
+    assert "#time=1" in found
+    assert "19045" not in text
+    assert "DisplayVersion" not in text
+    assert '"UBR"="f"' in fonts
+    assert text.endswith("[Services] 1\n")
+    assert f"{key}] 1\n" in wine.registry("WINE REGISTRY Version 2\n", Windows(), 7, "")
+    assert "CurrentBuild" not in wineroot.REGISTRY
     assert '"ServicesPipeTimeout"="240000"' in wineroot.REGISTRY

@@ -147,6 +147,36 @@ def test_wrong_shell(client: Protocol) -> None:
     assert caught.value.fault_subcode == "w:InvalidSelectors"
 
 
+def test_a_shell_is_gone_after_a_restart(client: Protocol, service: standin.Service) -> None:
+    shell = client.open_shell()
+    started_anew = standin.Service(service.make)
+    service.handle = started_anew.handle  # type: ignore[method-assign]
+    with pytest.raises(WSManFaultError, match="was not found") as caught:
+        client.run_command(shell, "hostname")
+    assert caught.value.wsman_fault_code == standin.NO_SHELL
+
+
+def test_an_idle_shell_ends_and_its_commands_with_it(
+    client: Protocol, service: standin.Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(standin.time, "monotonic", lambda: now[0])
+    shell = client.open_shell(idle_timeout="PT600S")
+    command = client.run_command(shell, "exit", ("3",))
+    assert client.get_command_output(shell, command)[2] == 3
+    now[0] = 599
+    assert client.get_command_output(shell, command)[2] == 3  # a request makes it busy again
+    now[0] = 1198
+    other = client.open_shell()
+    (mine,) = service.sessions[shell.upper()].commands.values()
+    now[0] = 1201
+    with pytest.raises(WSManFaultError):
+        client.get_command_output(shell, command)
+    assert mine.ended
+    now[0] = 7000
+    client.close_shell(other, close_session=False)
+
+
 def test_closed_shell(client: Protocol) -> None:
     shell = client.open_shell()
     client.close_shell(shell, close_session=False)

@@ -19,6 +19,7 @@ from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.machine import Machine, ScriptError
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.registry import Registry
+from winlab_standin.guest.releases import Windows
 from winlab_standin.guest.shell import Shell, Streams
 from winlab_standin.guest.winservices import Manager, Unit
 from winlab_standin.guest.world import World
@@ -427,7 +428,7 @@ def test_registry_text() -> None:
     assert "[System\\\\ControlSet001\\\\Services\\\\containerd] 1\n" in text
     assert r'"ImagePath"="\"C:\\a b\\c.exe\" --x"' in text
     assert "Services\\\\p]" not in text
-    whole = wine.registry("WINE REGISTRY Version 2\n", 7, text)
+    whole = wine.registry("WINE REGISTRY Version 2\n", Windows(), 7, text)
     assert '"BootId"=dword:00000007' in whole
     assert whole.startswith("WINE REGISTRY Version 2\n\n[")
 

@@ -1,19 +1,32 @@
-"""The builder of the stand-in media (winlab's recipe windows-rehearsal): Debian packages in, Microsoft's layout out."""
+"""The builder of the stand-in media (the recipes windows-rehearsal...): Debian packages in, Microsoft's layout out.
+
+The system inside is the same for every release of Windows: it is made once, for the recipe :data:`FIRST`, and the media
+of other releases take it from there.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+import pycdlib
+
 from winlab import data
+from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import BuildRequest, Recipe
 from winlab.errors import UsageError
+from winlab.supply.images import cache
 from winlab.supply.images.apt import debian_mirror
 from winlab_standin.builder import boot, initrd, iso, root, shims, virtio, wims
+from winlab_standin.guest.releases import DEFAULT, RELEASES, SWITCHES, Release
 
+FIRST = "windows-rehearsal"
+OPTIONS = ("lenient", "packages")
 _PACKAGE = Path(__file__).parent.parent
+_HOME = Path("Windows/System32/standin")
 EI_CFG = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
 
 
@@ -37,12 +50,11 @@ def _sources() -> list[Path]:
 
 
 def fingerprint(recipe: Recipe) -> str:
-    """SHA-256 over all sources that the media are made of: this package, the PowerShell scripts, pyspnego's version.
+    """SHA-256 over all that the media are made of: the release, this package, winlab's scripts, pyspnego's version.
 
     No module of winlab is among them, so that a change there makes no new media.
     """
-    del recipe
-    digest = hashlib.sha256(f"pyspnego {version('pyspnego')}\n".encode())
+    digest = hashlib.sha256(f"Windows {release(recipe).name}\npyspnego {version('pyspnego')}\n".encode())
     for path in _sources():
         digest.update(f"{path.relative_to(_PACKAGE)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
     for path in (_bootstrap(), _pe(), *_scripts()):
@@ -61,17 +73,74 @@ def _known() -> dict[str, bytes]:
     return {"known.json": json.dumps(known, indent=1).encode()}
 
 
+def release(recipe: Recipe) -> Release:
+    """The release of Windows that the media of *recipe* play."""
+    return RELEASES[recipe.windows] if recipe.windows else DEFAULT
+
+
+@dataclass(frozen=True)
+class System:
+    """What the media of all releases have in common: the folders of an installed Windows, with the root file system,
+    the kernel and the initial RAM disk in them."""
+
+    tree: Path
+
+    @property
+    def root(self) -> Path:
+        """The root file system."""
+        return self.tree / _HOME / "root.sqfs"
+
+    @property
+    def kernel(self) -> bytes:
+        """Linux."""
+        return (self.tree / _HOME / "vmlinuz").read_bytes()
+
+    @property
+    def ramdisk(self) -> bytes:
+        """The initial RAM disk."""
+        return (self.tree / _HOME / "initrd.img").read_bytes()
+
+
 def build(request: BuildRequest) -> None:
     """Make the ISO.
 
     :raises UsageError: the recipe has an option that this builder does not know.
     :raises HostError: a program is missing; the message names the packages.
     """
-    unknown = set(request.options) - {"packages"}
-    if unknown:
+    if unknown := set(request.options) - set(OPTIONS):
         raise UsageError(
-            f"The stand-in media have no option '{sorted(unknown)[0]}'.", cure="The only one is 'packages'."
+            f"The stand-in media have no option '{sorted(unknown)[0]}'.", cure=f"There are: {', '.join(OPTIONS)}."
         )
+    first = donor(request)
+    _write(request, _make(request) if first is None else _take(request, first))
+
+
+def donor(request: BuildRequest) -> Recipe | None:
+    """The recipe whose media hold the very system that these are to hold; None if they are made from packages."""
+    first = recipes.get(FIRST)
+    asked, has = (one.get("packages", []) for one in (request.options, first.build.options if first.build else {}))
+    return first if request.recipe.name != FIRST and asked == has else None
+
+
+def _take(request: BuildRequest, first: Recipe) -> System:
+    """The system out of other media, which are made if they are not there."""
+    other = cache.obtain(first, request.progress, mirror=request.mirror)
+    request.packages.update(cache.manifest(other).get("packages", {}))
+    request.progress.say(f"taking the system out of the media '{first.name}'")
+    wim, tree = request.workdir / "other.wim", request.workdir / "tree"
+    disc = pycdlib.PyCdlib()
+    disc.open(str(other.path))
+    try:
+        disc.get_file_from_iso(str(wim), udf_path="/sources/install.wim")
+    finally:
+        disc.close()
+    wims.apply(wim, tree)
+    wim.unlink()
+    return System(tree)
+
+
+def _make(request: BuildRequest) -> System:
+    """The system, from Debian's packages."""
     say, work = request.progress.say, request.workdir
     mirror = request.mirror or debian_mirror()
     say("compiling the shims for Wine")
@@ -85,15 +154,21 @@ def build(request: BuildRequest) -> None:
         "Windows/Boot/PCAT/bootmgr": boot.bios_disk_program(work),
         "Windows/Boot/PCAT/mbr.bin": boot.master_boot_record(),
     }
-    tree, setup = work / "tree", work / "setup"
-    wims.tree(tree, made.squashfs, made.kernel, ramdisk, loaders)
+    wims.tree(work / "tree", made.squashfs, made.kernel, ramdisk, loaders)
+    return System(work / "tree")
+
+
+def _write(request: BuildRequest, system: System) -> None:
+    """The media around the system: WIMs that name the release, boot programs that find the system, the ISO."""
+    say, work, of = request.progress.say, request.workdir, release(request.recipe)
+    setup = work / "setup"
     say("capturing install.wim")
     install, starter = work / "install.wim", work / "boot.wim"
-    wims.install(install, tree)
+    wims.install(install, system.tree, of)
     (setup / "Windows/System32").mkdir(parents=True)
     (setup / "Windows/System32/winpeshl.ini").write_bytes(b"[LaunchApp]\r\nAppPath=X:\\setup.exe\r\n")
-    wims.boot(starter, setup)
-    where = wims.offset(install, tree / "Windows/System32/standin/root.sqfs")
+    wims.boot(starter, setup, of)
+    where = wims.offset(install, system.root)
     programs = boot.programs(where, work)
     asking, silent = boot.efisys(programs, work)
     say("writing the ISO")
@@ -108,8 +183,8 @@ def build(request: BuildRequest) -> None:
             iso.BIOS_IMAGE: boot.etfsboot(programs.bios, 0),
             "/boot/bootfix.bin": b"\0" * 1024,
             "/boot/standin": b"winlab\n",
-            "/boot/vmlinuz": made.kernel,
-            "/boot/initrd.img": ramdisk,
+            "/boot/vmlinuz": system.kernel,
+            "/boot/initrd.img": system.ramdisk,
             "/efi/boot/bootx64.efi": programs.media,
             iso.UEFI_IMAGE: asking,
             "/efi/microsoft/boot/efisys_noprompt.bin": silent,
@@ -118,7 +193,8 @@ def build(request: BuildRequest) -> None:
             "/sources/ei.cfg": EI_CFG,
             "/sources/boot.wim": starter,
             "/sources/install.wim": install,
-            **virtio.files(),
+            f"/{SWITCHES}": json.dumps({"lenient": request.options.get("lenient", False)}).encode(),
+            **virtio.files(of),
         },
     )
     partial.replace(request.output)

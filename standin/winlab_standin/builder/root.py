@@ -86,16 +86,6 @@ _ACCOUNTS = (
     "Administrator:x:0:0:Administrator:/c/Users/Administrator:/usr/lib/standin/cmd\n"
     "administrator:x:0:0:Administrator:/c/Users/Administrator:/usr/lib/standin/cmd\n"
 )
-# What the guest agent tells about the system, as its Windows build does
-_RELEASE = """\
-ID=mswindows
-NAME="Microsoft Windows"
-PRETTY_NAME="Windows Server 2022 Standard Evaluation"
-VERSION="Microsoft Windows Server 2022"
-VERSION_ID=2022
-VARIANT=server
-VARIANT_ID=server
-"""
 _HOOK = """#!/bin/sh
 set -eu
 root=$1
@@ -105,8 +95,6 @@ mkdir -p "$root/c" "$root/media" "$root/run/sshd" "$root/var/cache"
 ln -s /c "$root/C:"
 ln -s /usr/lib/standin/cmd "$root/usr/bin/cmd.exe"
 ln -sf /usr/lib/standin/shutdown "$root/usr/sbin/shutdown"
-cat >"$root/usr/lib/os-release" <<'END'
-{release}END
 ln -sf /run/standin/resolv.conf "$root/etc/resolv.conf"
 chroot "$root" python3 -m compileall -q -j 0 /{home} || true
 cd "$root/var/cache"
@@ -197,7 +185,7 @@ def build(mirror: str, packages: list[str], extra: dict[str, bytes], work: Path,
     staged, tar, squashfs = work / "standin", work / "root.tar", work / "root.sqfs"
     payload(staged, extra)
     # The script itself, not its path: a user namespace may not be allowed to read where it lies.
-    hook = _HOOK.format(passwd=_ACCOUNTS, release=_RELEASE, home=HOME, kernel=KERNEL_PACKAGE, windows=MODULES)
+    hook = _HOOK.format(passwd=_ACCOUNTS, home=HOME, kernel=KERNEL_PACKAGE, windows=MODULES)
     arguments = ["--variant=minbase", f"--include={','.join([*PACKAGES, *packages])}"]
     arguments += ['--aptopt=Apt::Install-Recommends "false"']
     arguments += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "i18n")]

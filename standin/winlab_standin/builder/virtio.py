@@ -5,8 +5,9 @@ They are on the stand-in media, so that a rehearsal stages drivers as a real ins
 
 from __future__ import annotations
 
+from winlab_standin.guest.releases import DEFAULT, Release
+
 FOLDER = "/standin/virtio-win"
-RELEASE = "2k22"
 # Driver: the .inf's name, the devices of virtio 0.9 and 1.0 (virtio 1.2, 4.1.2.1), and the programs that it names
 DRIVERS = {
     "vioscsi": ("vioscsi.inf", ("1004", "1048"), ("vioscsi.sys",)),
@@ -15,11 +16,11 @@ DRIVERS = {
 }
 
 
-def files() -> dict[str, bytes]:
-    """The drivers' files by their paths on the media."""
+def files(release: Release = DEFAULT) -> dict[str, bytes]:
+    """The drivers' files by their paths on the media of a release."""
     found = {}
     for driver, (name, devices, programs) in DRIVERS.items():
-        folder = f"{FOLDER}/{driver}/{RELEASE}/amd64"
+        folder = f"{FOLDER}/{driver}/{release.drivers}/amd64"
         found[f"{folder}/{name}"] = _inf(driver, devices, programs).encode("ascii")
         for program in programs:
             found[f"{folder}/{program}"] = b"winlab's stand-in: this is no driver\r\n"

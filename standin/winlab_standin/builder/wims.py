@@ -1,4 +1,4 @@
-"""install.wim and boot.wim of the stand-in: real WIM files with the images that Windows Server 2022 media have."""
+"""install.wim and boot.wim of the stand-in: real WIM files with the images that Windows Server media have."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import BinaryIO
 
 from winlab.errors import WinlabError
 from winlab.run import run
-from winlab_standin.guest import BUILD, REVISION
+from winlab_standin.guest.releases import LANGUAGES, Release
 
 TOOLS = "Install the package wimtools."
-VERSION = {"MAJOR": "10", "MINOR": "0", "BUILD": BUILD, "SPBUILD": str(REVISION), "SPLEVEL": "0"}
 
 
 @dataclass(frozen=True)
 class Edition:
-    """One image of install.wim, as evaluation media of Windows Server 2022 describe it."""
+    """One image of install.wim, as evaluation media describe it."""
 
     name: str
     display: str
@@ -26,17 +25,21 @@ class Edition:
     installation: str
 
 
-EDITIONS = tuple(
-    Edition(
-        f"Windows Server 2022 SERVER{kind.upper()}{'CORE' if core else ''}",
-        f"Windows Server 2022 {kind.capitalize()} Evaluation{'' if core else ' (Desktop Experience)'}",
-        f"Server{kind.capitalize()}Eval{'Core' if core else ''}",
-        f"Server{kind.capitalize()}Eval",
-        "Server Core" if core else "Server",
+def editions(release: Release) -> tuple[Edition, ...]:
+    """The images of install.wim, in their order."""
+    return tuple(
+        Edition(
+            f"Windows Server {release.name} SERVER{kind.upper()}{'CORE' if core else ''}",
+            f"Windows Server {release.name} {kind.capitalize()} Evaluation{'' if core else ' (Desktop Experience)'}",
+            f"Server{kind.capitalize()}Eval{'Core' if core else ''}",
+            f"Server{kind.capitalize()}Eval",
+            "Server Core" if core else "Server",
+        )
+        for kind in ("standard", "datacenter")
+        for core in (True, False)
     )
-    for kind in ("standard", "datacenter")
-    for core in (True, False)
-)
+
+
 _FOLDERS = (
     "PerfLogs",
     "Program Files/Common Files",
@@ -71,15 +74,18 @@ def tree(target: Path, squashfs: Path, kernel: bytes, initrd: bytes, loaders: di
     squashfs.rename(target / "Windows/System32/standin/root.sqfs")
 
 
-def _add(command: str, wim: Path, folder: Path, name: str, description: str, properties: dict[str, str]) -> None:
-    options = [f"--image-property={key}={value}" for key, value in properties.items()]
+def _add(command: str, wim: Path, folder: Path, name: str, description: str, about: dict[str, str]) -> None:
+    options = [f"--image-property={key}={value}" for key, value in about.items()]
     how = ["--compress=none"] if command == "capture" else []
     run(["wimlib-imagex", command, folder, wim, name, description, *how, *options], cure=TOOLS)
 
 
-def _windows(edition: str, installation: str) -> dict[str, str]:
-    languages = {"WINDOWS/LANGUAGES/LANGUAGE": "en-US", "WINDOWS/LANGUAGES/DEFAULT": "en-US"}
-    version = {f"WINDOWS/VERSION/{key}": value for key, value in VERSION.items()}
+def properties(release: Release, edition: str, installation: str) -> dict[str, str]:
+    """What an image's XML says of the Windows in it. (wimlib counts elements of one name from 1.)"""
+    languages = {f"WINDOWS/LANGUAGES/LANGUAGE[{number}]": one for number, one in enumerate(LANGUAGES, 1)}
+    languages["WINDOWS/LANGUAGES/DEFAULT"] = LANGUAGES[0]
+    build = {"BUILD": str(release.build), "SPBUILD": str(release.revision)}
+    version = {"MAJOR": "10", "MINOR": "0", **build, "SPLEVEL": "0"}
     about = {
         "WINDOWS/ARCH": "9",
         "WINDOWS/PRODUCTNAME": "Microsoft® Windows® Operating System",
@@ -89,22 +95,27 @@ def _windows(edition: str, installation: str) -> dict[str, str]:
         "WINDOWS/PRODUCTSUITE": "Terminal Server",
         "WINDOWS/SYSTEMROOT": "WINDOWS",
     }
-    return {**about, **languages, **version}
+    return {**about, **languages, **{f"WINDOWS/VERSION/{key}": value for key, value in version.items()}}
 
 
-def install(wim: Path, folder: Path) -> None:
-    """Capture *folder* as the four editions; the files stand in the WIM once."""
-    for number, edition in enumerate(EDITIONS):
-        properties = {
+def install(wim: Path, folder: Path, release: Release) -> None:
+    """Capture *folder* as the four editions of a release; the files stand in the WIM once."""
+    for number, edition in enumerate(editions(release)):
+        about = {
             "FLAGS": edition.flags,
             "DISPLAYNAME": edition.display,
             "DISPLAYDESCRIPTION": edition.display,
-            **_windows(edition.edition, edition.installation),
+            **properties(release, edition.edition, edition.installation),
         }
-        _add("append" if number else "capture", wim, folder, edition.name, edition.name, properties)
+        _add("append" if number else "capture", wim, folder, edition.name, edition.name, about)
 
 
-def boot(wim: Path, folder: Path) -> None:
+def apply(wim: Path, folder: Path) -> None:
+    """Lay out what :func:`install` captured, in *folder*."""
+    run(["wimlib-imagex", "apply", wim, "1", folder], cure=TOOLS)
+
+
+def boot(wim: Path, folder: Path, release: Release) -> None:
     """Make boot.wim: image 1 is Windows PE, image 2 is Setup and marked as the one to boot."""
     for number, (name, flags, edition) in enumerate(
         [
@@ -112,8 +123,8 @@ def boot(wim: Path, folder: Path) -> None:
             ("Microsoft Windows Setup (amd64)", "2", "WindowsPE"),
         ]
     ):
-        properties = {"FLAGS": flags, **_windows(edition, "WindowsPE")}
-        _add("append" if number else "capture", wim, folder, name, name, properties)
+        about = {"FLAGS": flags, **properties(release, edition, "WindowsPE")}
+        _add("append" if number else "capture", wim, folder, name, name, about)
     run(["wimlib-imagex", "info", wim, "2", "--boot"], cure=TOOLS)
 
 

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 
 from winlab_standin.guest.base import run
+from winlab_standin.guest.releases import ACCOUNTS, ENGLISH, Windows
 
 SHADOW = Path("/etc/shadow")
 NTLM = Path("/run/standin/ntlm")
 USERS = ("Administrator", "administrator")
+SAM = "standin-sam.json"  # of these files in System32\\config, the one with the hashes
+NAMED = "standin-account"  # and the one with the built-in account's name, which outlives sysprep
 
 
 def complex_enough(password: str) -> bool:
@@ -32,17 +35,32 @@ def store(path: Path, password: str) -> None:
     path.write_text(json.dumps(hashes(password)), encoding="ascii")
 
 
-def ntlm_lines(nt: str, computer: str) -> str:
+def name(config: Path, windows: Windows) -> str:
+    """The name of the built-in account: the one that *windows* gave it, until it gets another (:func:`rename`)."""
+    path = config / NAMED
+    return path.read_text(encoding="utf-8") if path.is_file() else windows.account
+
+
+def rename(config: Path, windows: Windows, computer: str) -> None:
+    """Call the built-in account Administrator, in whatever language Windows was installed."""
+    if name(config, windows) != ACCOUNTS[ENGLISH]:
+        (config / NAMED).write_text(ACCOUNTS[ENGLISH], encoding="utf-8")
+        activate(config, windows, computer)
+
+
+def ntlm_lines(nt: str, computer: str, account: str = ACCOUNTS[ENGLISH]) -> str:
     """The credential file that pyspnego reads, in smbpasswd's format; the account under all its spellings."""
     zeros = "0" * 32
-    names = ["Administrator", f"{computer}\\Administrator", ".\\Administrator", "WORKGROUP\\Administrator"]
-    return "".join(f"{name}:500:{zeros}:{nt}:[U]:LCT-00000000\n" for name in names)
+    names = [account, f"{computer}\\{account}", f".\\{account}", f"WORKGROUP\\{account}"]
+    return "".join(f"{one}:500:{zeros}:{nt}:[U]:LCT-00000000\n" for one in names)
 
 
-def activate(path: Path, computer: str) -> None:
-    """Make the kept password count on the running system."""
-    kept = json.loads(path.read_text(encoding="ascii"))
+def activate(config: Path, windows: Windows, computer: str) -> None:
+    """Make the password that is kept in the folder *config* count on the running system."""
+    kept = json.loads((config / SAM).read_text(encoding="ascii"))
+    account = name(config, windows)
+    users = USERS if account in USERS else ()
     lines = [line for line in SHADOW.read_text().splitlines() if line.split(":")[0] not in USERS]
-    SHADOW.write_text("\n".join([*lines, *[f"{user}:{kept['crypt']}:20000:0:99999:7:::" for user in USERS]]) + "\n")
-    NTLM.write_text(ntlm_lines(kept["nt"], computer))
+    SHADOW.write_text("\n".join([*lines, *[f"{user}:{kept['crypt']}:20000:0:99999:7:::" for user in users]]) + "\n")
+    NTLM.write_text(ntlm_lines(kept["nt"], computer, account), encoding="utf-8")
     NTLM.chmod(0o600)

@@ -14,18 +14,19 @@ import binascii
 import json
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
+from winlab_standin.guest.releases import LANGUAGES
+
 NAMESPACE = "urn:schemas-microsoft-com:unattend"
 WCM = "http://schemas.microsoft.com/WMIConfig/2002/State"
 NAME = "autounattend.xml"
 DELETED = "*SENSITIVE*DATA*DELETED*"
-LANGUAGE = "en-US"  # the only one on these media
 LOCALES = ("Microsoft-Windows-International-Core-WinPE", "Microsoft-Windows-International-Core")
 TOKEN = "31bf3856ad364e35"  # noqa: S105  # the public key token of Microsoft's components
 
@@ -185,9 +186,13 @@ def component(root: Node, step: str, name: str) -> Node:
     return Node("component", NAMESPACE, {}, 0)
 
 
-def check(root: Node, step: str, path: str = "") -> None:
+def check(
+    root: Node, step: str, path: str = "", languages: Sequence[str] = LANGUAGES, *, gapless: bool = False
+) -> None:
     """Check all that a file says for the pass *step*.
 
+    :param languages: those of the media.
+    :param gapless: numbers in ``Order`` must have no gaps.
     :raises AnswerError: an unknown component or setting, one that is not valid in this pass, or a bad value.
     """
     known = reference()
@@ -207,14 +212,29 @@ def check(root: Node, step: str, path: str = "") -> None:
             if about in seen:
                 raise invalid(path, step, f"line {node.line}: the component {about[0]} is given twice", about[0])
             seen.add(about)
-            _check_abilities(node, about[0], step, path)
+            _check_abilities(node, about[0], step, path, languages)
+            if gapless:
+                _check_order(node, about[0], step, path)
 
 
-def _check_abilities(node: Node, name: str, step: str, path: str) -> None:
+def _check_order(node: Node, name: str, step: str, path: str) -> None:
+    """Refuse numbers with gaps in a list of commands, which Setup from build 26040 on was seen to refuse.
+
+    :raises AnswerError: there are some.
+    """
+    for parent in (node, *node.all("RunSynchronous"), *node.all("FirstLogonCommands")):
+        orders = sorted(number(child.value("Order")) for child in parent.children if child.name.endswith("Command"))
+        if orders != list(range(1, len(orders) + 1)):
+            told = ", ".join(map(str, orders))
+            raise invalid(path, step, f"0x8007000D: the numbers in Order have gaps in {parent.name}: {told}", name)
+
+
+def _check_abilities(node: Node, name: str, step: str, path: str, languages: Sequence[str]) -> None:
     """Refuse what is valid, but not there on these media."""
-    language = node.value("UILanguage", LANGUAGE) if name in LOCALES else LANGUAGE
-    if language.lower() != LANGUAGE.lower():
-        raise invalid(path, step, f"UILanguage: the media have no language '{language}'; theirs is {LANGUAGE}", name)
+    language = node.value("UILanguage", languages[0]) if name in LOCALES else languages[0]
+    if language.lower() not in [one.lower() for one in languages]:
+        theirs = ", ".join(languages)
+        raise invalid(path, step, f"UILanguage: the media have no language '{language}'; theirs are {theirs}", name)
     for wish in node.all("RunSynchronous/RunSynchronousCommand/WillReboot"):
         if wish.text.strip().lower() != "never":
             detail = f"line {wish.line}: WillReboot is '{wish.text.strip()}': the stand-in knows only Never"

@@ -9,7 +9,7 @@ import shutil
 import time
 from pathlib import Path
 
-from winlab_standin.guest import driverstore, firewall
+from winlab_standin.guest import accounts, driverstore, firewall, registry
 from winlab_standin.guest.base import run
 from winlab_standin.guest.paths import match
 from winlab_standin.guest.place import STATE, C
@@ -90,6 +90,7 @@ def _play(folder: Path, world: World, root: Path) -> None:
     node = json.loads((folder / "node.json").read_text(encoding="utf-8-sig"))
     mtu = int(node["mtu"])
     config = root / CONFIG
+    accounts.rename(config, world.windows, world.name())
     firewall.set_category(world.registry, firewall.PRIVATE)
     driverstore.stage(driverstore.packages(folder.parent / "drv"), root)
     if not world.adapters():
@@ -106,6 +107,7 @@ def _play(folder: Path, world: World, root: Path) -> None:
     (config / "standin-winrm.key").write_bytes(key)
     firewall.add_rule(world.registry, "winlab-winrm", 5986, "winlab: WinRM over HTTPS")
     _reload("winrm")
+    world.registry.add(registry.WINRM, registry.DELAYED, "REG_DWORD", "0")  # sc.exe config WinRM start= auto
 
     world.serial("winlab: phase=ssh\r\n")
     try:

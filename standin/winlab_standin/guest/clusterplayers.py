@@ -375,6 +375,10 @@ def logs(machine: Machine, given: Settings) -> dict[str, Any]:
     found = {name: tail(machine.c(path), count) if machine.c(path).is_file() else "" for name, path in LOGS.items()}
     names = ("containerd", "kubelet", "kube-proxy", "hns")
     found["services"] = "\n".join(f"{name}: {machine.services.state(name)}" for name in names)
+    if given.get("everything"):
+        units = machine.services.units()
+        found["commands"] = "\n".join(f"{name}: {units[name].command if name in units else ''}" for name in names)
+        found |= {f"winlab-{path.stem}": tail(path, count) for path in machine.c("winlab").glob("*.log")}
     return {"logs": found}
 
 

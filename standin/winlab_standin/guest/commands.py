@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from winlab_standin.guest import VERSION, cmdline, netcommands, pscommands, searchcommands, syscommands
+from winlab_standin.guest import cmdline, netcommands, pscommands, searchcommands, syscommands, waycommands
 from winlab_standin.guest.paths import is_there
 from winlab_standin.guest.shell import Command, Commands, Leave, Shell, Streams
 
@@ -25,8 +25,8 @@ def echo(shell: Shell, rest: str, streams: Streams) -> int:
 
 def ver(shell: Shell, rest: str, streams: Streams) -> int:
     """``ver``."""
-    del shell, rest
-    streams.out(f"\r\nMicrosoft Windows [Version {VERSION}]\r\n")
+    del rest
+    streams.out(f"\r\nMicrosoft Windows [Version {shell.world.windows.version}]\r\n")
     return 0
 
 
@@ -312,5 +312,6 @@ _PROGRAMS: dict[str, Command] = {
     **netcommands.PROGRAMS,
     **searchcommands.PROGRAMS,
     **syscommands.PROGRAMS,
+    **waycommands.PROGRAMS,
 }
 COMMANDS = Commands(_BUILTIN, _PROGRAMS)

@@ -70,6 +70,19 @@ def collect(folders: Iterable[Path]) -> list[Package]:
     return list(found.values())
 
 
+def refused(packages_: Iterable[Package], present: Iterable[str]) -> str:
+    """Why Windows PE can't install one of the packages, with the code that Setup of 2025 was seen to end with; empty if
+    it can install all. *present*: the machine's devices (``VEN:DEV``)."""
+    driven = frozenset(device for device in present if works(device, frozenset()))
+    for package in packages_:
+        if package.missing:
+            return f"0x80070002: {package.inf.name} lacks {', '.join(package.missing)}"
+        if both := sorted(package.devices & driven):
+            device = both[0].replace(":", "&DEV_")
+            return f"0x80070103: {package.inf.name} is for PCI\\VEN_{device}, which has a driver already"
+    return ""
+
+
 def stage(packages_: Iterable[Package], root: Path) -> None:
     """Copy packages into the store of the system whose C: is *root*. A package that lacks a file is left out: without
     a word, as Windows leaves out NetKVM without its programs."""
@@ -101,6 +114,11 @@ def hardware(path: Path) -> str:
         if subsystem.exists() and subsystem.resolve().name == "pci" and (folder / "vendor").exists():
             return ":".join((folder / name).read_text().strip()[2:].upper() for name in ("vendor", "device"))
     return ""
+
+
+def present(folder: Path = Path("/sys/bus/pci/devices")) -> list[str]:
+    """The PCI devices of this machine."""
+    return [hardware(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
 
 
 def works(device: str, drivers: frozenset[str]) -> bool:

@@ -18,6 +18,7 @@ from winlab_standin.guest import (
     driverstore,
     plan,
     players,
+    releases,
     sysprep,
     wine,
     winservices,
@@ -26,6 +27,7 @@ from winlab_standin.guest.answer import AnswerError
 from winlab_standin.guest.base import StandinError, run, start
 from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.place import STATE, C
+from winlab_standin.guest.releases import Windows
 from winlab_standin.guest.report import Log, bug, draw, write_port
 from winlab_standin.guest.services import Services
 from winlab_standin.guest.setup import execute, halt
@@ -45,6 +47,7 @@ BREAK = 1.0  # seconds between two looks at what others ask for; in an emulator 
 SYNC = 3.0  # seconds: no more than this is lost when the machine is reset
 FORCED = 180.0  # seconds from being told to restart until it is done the hard way
 POWER_KEY = 116  # KEY_POWER, linux/input-event-codes.h
+OS_RELEASE = Path("/usr/lib/os-release")  # what the guest agent reads
 
 
 class State:
@@ -63,6 +66,20 @@ class State:
         os.sync()
 
 
+def os_release(windows: Windows) -> str:
+    """What the guest agent tells about the system, as its Windows build does."""
+    rows = {
+        "ID": "mswindows",
+        "NAME": "Microsoft Windows",
+        "PRETTY_NAME": windows.name,
+        "VERSION": f"Microsoft Windows Server {windows.release.name}",
+        "VERSION_ID": windows.release.name,
+        "VARIANT": "server",
+        "VARIANT_ID": "server",
+    }
+    return "".join(f'{name}="{text}"\n' for name, text in rows.items())
+
+
 def finished(state: State, cached: Path) -> bool:
     """Whether the first start is behind. bootstrap.ps1 removes the cached answer file: when that has gone after the
     specialize pass, the machine was reset before the end could be written down."""
@@ -73,19 +90,21 @@ def finished(state: State, cached: Path) -> bool:
 def main() -> None:
     """Run the installed system until it is switched off."""
     wine.arrange()
+    windows = releases.installed(C)
+    OS_RELEASE.write_text(os_release(windows))
     drives = devices.Drives()
     drives.refresh()
     players.settle_features(CONFIG)
     state = State(CONFIG / "standin-state.json")
     world = World.real()
-    services = Services(lambda: Shell(World.real(), COMMANDS), CONFIG)
+    services = Services(lambda: Shell(World.real(), COMMANDS), CONFIG, windows)
     threading.Thread(target=_power_button, daemon=True).start()
     services.guest_agent()
     if "name" in state.values:
         _name(state.values["name"])
         network(state.values["name"])
     if finished(state, PANTHER / "unattend.xml"):
-        accounts.activate(CONFIG / "standin-sam.json", state.values["name"])
+        accounts.activate(CONFIG, windows, state.values["name"])
         services.start_configured()
         threading.Thread(target=clusterplayers.restore_routes, args=(C,), daemon=True).start()
         write_port("setup: Windows has started\r\n")
@@ -94,11 +113,11 @@ def main() -> None:
         threading.Thread(target=_first_start, args=(state, world), daemon=True).start()
     manager = winservices.Manager(CONFIG / "standin-services.json")
     number = wine.boot_number(CONFIG / players.BOOTS)
-    wine.start_soon(number, winservices.registry_text(list(manager.units().values())), manager.serve)
-    _supervise(services, drives)
+    wine.start_soon(windows, number, winservices.registry_text(list(manager.units().values())), manager.serve)
+    _supervise(services, drives, windows)
 
 
-def _supervise(services: Services, drives: devices.Drives) -> None:
+def _supervise(services: Services, drives: devices.Drives, windows: Windows) -> None:
     """Do what other processes ask for by files: restart a service, restart or switch off the machine. And look
     whether CDs have come or gone."""
     synced = looked = time.monotonic()
@@ -116,7 +135,7 @@ def _supervise(services: Services, drives: devices.Drives) -> None:
             action, _, delay = text.partition(" ")
             wish.unlink()
             time.sleep(float(delay or 0))
-            draw("Windows Server 2022", ["Restarting" if action == "reboot" else "Shutting down"])
+            draw(f"Windows Server {windows.release.name}", ["Restarting" if action == "reboot" else "Shutting down"])
             wine.stop()
             run(["busybox", action])
             time.sleep(FORCED)  # the first program has ended this one long before, unless something hangs
@@ -166,7 +185,7 @@ def network(name: str) -> None:
 
 
 def _first_start(state: State, world: World) -> None:
-    log = Log(PANTHER, "Windows Server 2022")
+    log = Log(PANTHER, f"Windows Server {world.windows.release.name}")
     try:
         if state.values.get("phase") == sysprep.GENERALIZED and not _find_answers(state, log):
             return
@@ -203,7 +222,7 @@ def _find_answers(state: State, log: Log) -> bool:
 def _specialize(root: answer.Node, state: State, world: World, log: Log) -> None:
     log.say("Getting devices ready (pass specialize)")
     path = r"C:\Windows\Panther\unattend.xml"
-    answer.check(root, "specialize", path)
+    answer.check(root, "specialize", path, world.windows.languages)
     shell = answer.component(root, "specialize", SHELL_SETUP)
     random = f"WIN-{secrets.token_hex(6).upper()[:11]}"
     name = plan.computer_name(shell.value("ComputerName") or "*", random)
@@ -218,7 +237,7 @@ def _specialize(root: answer.Node, state: State, world: World, log: Log) -> None
 def _oobe(root: answer.Node, state: State, world: World, log: Log) -> None:
     log.say("Getting ready (pass oobeSystem)")
     path = r"C:\Windows\Panther\unattend.xml"
-    answer.check(root, "oobeSystem", path)
+    answer.check(root, "oobeSystem", path, world.windows.languages)
     shell = answer.component(root, "oobeSystem", SHELL_SETUP)
     password = _password(shell, log)
     if password is None:
@@ -227,12 +246,12 @@ def _oobe(root: answer.Node, state: State, world: World, log: Log) -> None:
         )
         halt()
         return
-    accounts.store(CONFIG / "standin-sam.json", password)
-    accounts.activate(CONFIG / "standin-sam.json", state.values["name"])
+    accounts.store(CONFIG / accounts.SAM, password)
+    accounts.activate(CONFIG, world.windows, state.values["name"])
     (C / "Users/Administrator").mkdir(parents=True, exist_ok=True)
     commands = answer.commands(shell, "FirstLogonCommands/SynchronousCommand", "CommandLine")
-    if _logs_on(shell, password, log):
-        log.say("Administrator logs on: the first logon's commands")
+    if _logs_on(shell, password, log, world.account()):
+        log.say(f"{world.account()} logs on: the first logon's commands")
         world.log_on()
         for command in commands:
             execute(log, world, command)
@@ -259,11 +278,11 @@ def _password(shell: answer.Node, log: Log) -> str | None:
     return password
 
 
-def _logs_on(shell: answer.Node, password: str, log: Log) -> bool:
+def _logs_on(shell: answer.Node, password: str, log: Log, account: str) -> bool:
     logon = shell.first("AutoLogon")
     if logon is None or logon.value("Enabled").lower() not in ("true", "1"):
         return False
-    if logon.value("Username").lower() != "administrator":
+    if logon.value("Username").lower() != account.lower():
         log.say(f"automatic logon failed: there is no account '{logon.value('Username')}'")
         return False
     try:
@@ -288,6 +307,6 @@ def _logon_screen(world: World) -> None:
         running = [name for name, runs in world.services().items() if runs]
         lines.append(f"Services:       {', '.join(running) or 'none'}")
         if lines != shown:
-            draw("Windows Server 2022 Standard Evaluation", lines)
+            draw(world.windows.name, lines)
             shown = lines
         time.sleep(30)

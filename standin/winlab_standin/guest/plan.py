@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from winlab_standin.guest.answer import AnswerError, Node, commands, component
 from winlab_standin.guest.answer import number as integer
+from winlab_standin.guest.releases import ENGLISH, Windows
 
 SETUP = "Microsoft-Windows-Setup"
 LOCALE = "Microsoft-Windows-International-Core-WinPE"
@@ -20,6 +21,7 @@ class Image:
     index: int
     name: str
     description: str
+    windows: Windows = field(default_factory=Windows)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class Machine:
     evaluation: bool
     blind: tuple[str, ...] = ()
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the media."""
+        return self.images[0].windows.languages if self.images else (ENGLISH,)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -57,6 +64,7 @@ class Plan:
     partitions: tuple[Partition, ...]
     target: int  # the partition that gets Windows
     image: Image
+    windows: Windows  # what is installed
 
     def of(self, kind: str) -> Partition | None:
         """The first partition of a kind."""
@@ -89,11 +97,13 @@ def make(root: Node, machine: Machine) -> Plan:
             "Windows Setup: Language to install, Time and currency format, Keyboard or input method: [Next]",
             f"{LOCALE}/SetupUILanguage/UILanguage is missing, so Setup asks",
         )
-    if locale.value("SetupUILanguage/UILanguage").lower() != "en-us":
+    asked = locale.value("SetupUILanguage/UILanguage")
+    if language(asked, machine.languages) is None:
         raise AnswerError(
             "Windows Setup: Language to install: [Next]",
-            f"the media have no language '{locale.value('SetupUILanguage/UILanguage')}'; theirs is en-US",
+            f"the media have no language '{asked}'; theirs are {', '.join(machine.languages)}",
         )
+    chosen = language(locale.value("UILanguage") or asked, machine.languages) or ENGLISH
     _check_key(setup, machine)
     image = _image(setup, machine)
     if not _true(setup.value("UserData/AcceptEula")):
@@ -102,7 +112,13 @@ def make(root: Node, machine: Machine) -> Plan:
             "UserData/AcceptEula is not true, so Setup asks",
         )
     disk, partitions = _disk(setup, machine)
-    return Plan(disk, partitions, _target(setup, disk, partitions), image)
+    installed = replace(image.windows, language=chosen)
+    return Plan(disk, partitions, _target(setup, disk, partitions), image, installed)
+
+
+def language(asked: str, there: tuple[str, ...]) -> str | None:
+    """The language among those that are *there* which *asked* means, in whatever case; None if it is none of them."""
+    return next((one for one in there if one.lower() == asked.lower()), None)
 
 
 def first_commands(root: Node) -> list[str]:

@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from winlab_standin.guest import BUILD, REVISION, wine
+from winlab_standin.guest import wine
 from winlab_standin.guest.machine import Machine, Player, ScriptError, Settings
+from winlab_standin.guest.releases import RELEASES
 from winlab_standin.guest.winservices import Unit
 from winlab_standin.guest.workerfiles import ORIGINAL, digest, install, listed, stale, write
 
@@ -98,7 +99,7 @@ def status(machine: Machine, given: Settings) -> dict[str, Any]:
     return {
         "boot_time": boot_time(),
         "boot_id": number.read_text().strip() if number.is_file() else "",
-        "build": f"{BUILD}.{REVISION}",
+        "build": machine.world.windows.build,
         "containers_feature": feature_state(machine),
         "features_set": done.read_text() if (done := machine.c(FEATURES_SET)).is_file() else "",
         "restart_pending": feature_state(machine) == "pending",
@@ -127,11 +128,11 @@ def payload(machine: Machine) -> str:
 def features(machine: Machine, given: Settings) -> dict[str, Any]:
     """features.ps1: Windows' features are written down; they count after a restart."""
     release, wanted = str(given.get("release", "")), [str(name) for name in given.get("features", [])]
-    builds = {"2019": "17763", "2022": "20348", "2025": "26100"}
-    if release not in builds:
+    if release not in RELEASES:
         raise ScriptError(f"settings.release is '{release}', not 2019, 2022 or 2025.")
-    if builds[release] != BUILD:
-        raise ScriptError(f"This is Windows build {BUILD}, not Windows Server {release} (build {builds[release]}).")
+    build, asked = machine.world.windows.release.build, RELEASES[release].build
+    if asked != build:
+        raise ScriptError(f"This is Windows build {build}, not Windows Server {release} (build {asked}).")
     if "Containers" not in wanted:
         raise ScriptError("settings.features has no Containers; nothing runs without it.")
     path = machine.config / FEATURES
@@ -376,7 +377,7 @@ def probe(machine: Machine, given: Settings) -> dict[str, Any]:
         "sha256": hashlib.sha256(str(given.get("block", "")).encode()).hexdigest(),
         "elevated": True,
         "language": "FullLanguage",
-        "version": f"5.1.{BUILD}.{REVISION}",
+        "version": f"5.1.{machine.world.windows.build}",
         "clock": round(machine.world.clock() * 1000),
     }
 

@@ -61,7 +61,11 @@ def _content(shell: Shell, match: re.Match[str], streams: Streams) -> int:
 def _say(text: str) -> Callable[[Shell, re.Match[str], Streams], int]:
     def play(shell: Shell, match: re.Match[str], streams: Streams) -> int:
         del match
-        streams.out(text.replace("@NAME@", shell.world.name()) + "\r\n")
+        said = text
+        told = {"@NAME@": shell.world.name(), "@BUILD@": shell.world.windows.build}
+        for mark, value in told.items():
+            said = said.replace(mark, value)
+        streams.out(f"{said}\r\n")
         return 0
 
     return play
@@ -110,7 +114,7 @@ _BOOTSTRAP = (
     "if (Test-Path $p) { & $p } }"
 )
 _SCRIPTS: tuple[tuple[str, Callable[[Shell, re.Match[str], Streams], int]], ...] = (
-    (r"\$PSVersionTable\.PSVersion\.ToString\(\)", _say("5.1.20348.558")),
+    (r"\$PSVersionTable\.PSVersion\.ToString\(\)", _say("5.1.@BUILD@")),
     (re.escape(_BOOTSTRAP), _bootstrap),
     (r"\$env:COMPUTERNAME", _say("@NAME@")),
     (r"hostname(\.exe)?", _say("@NAME@")),

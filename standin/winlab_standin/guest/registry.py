@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from winlab_standin.guest import BUILD, NAME, REVISION
+from winlab_standin.guest.releases import Windows
 
 ROOTS = {
     "HKLM": "HKEY_LOCAL_MACHINE",
@@ -17,17 +17,22 @@ ROOTS = {
 }
 TYPES = ("REG_SZ", "REG_MULTI_SZ", "REG_DWORD", "REG_QWORD", "REG_BINARY", "REG_EXPAND_SZ", "REG_NONE")
 _NT = r"HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
-_FACTS = {
-    _NT: {
-        "CurrentBuild": ["REG_SZ", BUILD],
-        "CurrentBuildNumber": ["REG_SZ", BUILD],
-        "ProductName": ["REG_SZ", NAME],
-        "DisplayVersion": ["REG_SZ", "21H2"],
-        "UBR": ["REG_DWORD", hex(REVISION)],
-    }
-}
+WINRM = r"HKEY_LOCAL_MACHINE\SYSTEM\CurrentControlSet\Services\WinRM"
+DELAYED = "DelayedAutostart"
 
 Values = dict[str, list[str]]
+
+
+def _value(data: str | int) -> list[str]:
+    return ["REG_DWORD", hex(data)] if isinstance(data, int) else ["REG_SZ", data]
+
+
+def _facts(windows: Windows) -> dict[str, Values]:
+    """What there is at first: the release, and that WinRM starts late."""
+    return {
+        _NT: {name: _value(data) for name, data in windows.facts().items()},
+        WINRM: {"Start": _value(2), DELAYED: _value(1)},
+    }
 
 
 def full(key: str) -> str | None:
@@ -40,16 +45,18 @@ def full(key: str) -> str | None:
 
 
 class Registry:
-    """Keys and values, kept in a file. Every change is written at once."""
+    """Keys and values, kept in a file. Every change is written at once; before the first there is what *windows* has
+    when it is new."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, windows: Windows | None = None) -> None:
         self.path = path
+        self.windows = windows or Windows()
 
     def _load(self) -> dict[str, Values]:
         if self.path.is_file():
             loaded: dict[str, Values] = json.loads(self.path.read_text(encoding="utf-8"))
             return loaded
-        return {key: dict(values) for key, values in _FACTS.items()}
+        return _facts(self.windows)
 
     def _save(self, keys: dict[str, Values]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

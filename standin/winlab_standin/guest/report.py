@@ -10,7 +10,7 @@ from pathlib import Path
 from winlab_standin.guest.place import PORT
 
 SCREEN = Path("/dev/tty0")
-HONEST = "winlab stand-in for Windows Server 2022: this is not Windows"
+HONEST = "winlab stand-in for Windows Server: this is not Windows"
 ACTIVITY = "setupact.log"
 ERRORS = "setuperr.log"
 
@@ -78,4 +78,4 @@ class Log:
                 rows.append("")
             rows[-1] = f"{rows[-1]} {word}".strip()
         box = [f"+{'-' * 74}+", *[f"|  {row:<70}  |" for row in rows], f"|{'[ OK ]':^74}|", f"+{'-' * 74}+"]
-        draw("Windows Setup", [*box, "", f"({detail})"], self.screen)
+        draw(self.title, [*box, "", f"({detail})"], self.screen)

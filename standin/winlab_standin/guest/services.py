@@ -13,13 +13,17 @@ from pathlib import Path
 from winlab_standin.guest import accounts, firewall, winrmd
 from winlab_standin.guest.base import StandinError, start
 from winlab_standin.guest.place import REGISTRY, STATE, C
-from winlab_standin.guest.registry import Registry
+from winlab_standin.guest.registry import DELAYED, WINRM, Registry
+from winlab_standin.guest.releases import Windows
 from winlab_standin.guest.report import write_port
 from winlab_standin.guest.shell import Shell
 from winlab_standin.guest.winrm import Service
 
 PID = Path("/run/sshd.pid")
 SSHD_LOG = STATE / "sshd.log"
+# Seconds after the start of Windows until services with a delayed start come (Microsoft, Win32:
+# SERVICE_DELAYED_AUTO_START_INFO)
+LATE = 120.0
 SSHD_CONFIG_FILE = Path("/etc/ssh/sshd_config")
 SSHD_CONFIG = """\
 HostKey /run/standin/ssh_host_ed25519_key
@@ -65,18 +69,22 @@ def _line(text: object) -> str:
 class Services:
     """Starts the services; *make* gives a new cmd.exe, *config* is System32\\config."""
 
-    def __init__(self, make: Callable[[], Shell], config: Path) -> None:
-        self.service = Service(make)
+    def __init__(self, make: Callable[[], Shell], config: Path, windows: Windows | None = None) -> None:
+        self.service = Service(make, windows)
         self.config = config
-        self.registry = Registry(config / REGISTRY)
+        self.registry = Registry(config / REGISTRY, windows)
         self.listener: winrmd.Server | None = None
-        self.back = 0.0  # when WinRM, which was cut off, comes back (time.monotonic)
+        self.back = 0.0  # when WinRM, which was cut off or starts late, comes (time.monotonic)
         self.sshd = 0
 
     def start_configured(self) -> None:
-        """Start what has been set up; a service that does not start is told to the serial port, the others go on."""
+        """Start what has been set up; a service that does not start is told to the serial port, the others go on.
+
+        WinRM comes minutes late, unless somebody has changed how it starts.
+        """
+        late = int(self.registry.get(WINRM, DELAYED) or "0", 0) != 0
         for name, kept, act in (
-            ("winrm", self.config / "standin-winrm.crt", self.start_winrm),
+            ("winrm", self.config / "standin-winrm.crt", self.start_winrm_late if late else self.start_winrm),
             ("sshd", C / "ProgramData/ssh/ssh_host_ed25519_key", self.start_sshd),
         ):
             if kept.is_file():
@@ -109,6 +117,10 @@ class Services:
                 self.back = time.monotonic() + float(text)
                 self.listener.cut()
                 self.listener = None
+
+    def start_winrm_late(self) -> None:
+        """Have WinRM started when services with a delayed start are."""
+        self.back = time.monotonic() + LATE
 
     def start_winrm(self) -> None:
         """Open the HTTPS listener with the certificate kept in *config*."""

@@ -7,18 +7,19 @@ import shutil
 import time
 from pathlib import Path
 
-from winlab_standin.guest import answer, devices, driverstore, plan, wimread
+from winlab_standin.guest import answer, devices, driverstore, plan, releases, wimread
 from winlab_standin.guest.answer import AnswerError
 from winlab_standin.guest.base import StandinError, run
 from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.place import STATE
 from winlab_standin.guest.registry import Registry
-from winlab_standin.guest.report import Log, draw, write_port
+from winlab_standin.guest.report import ACTIVITY, ERRORS, Log, draw, write_port
 from winlab_standin.guest.shell import Shell, Streams
 from winlab_standin.guest.world import World
 
-PANTHER = Path("/tmp/$WINDOWS.~BT/Sources/Panther")  # noqa: S108  # on X:, in memory
+X = Path("/tmp")  # noqa: S108  # Windows PE lives in memory
+FIRMWARE = Path("/sys/firmware/efi")  # there if it is UEFI
 WIM = devices.MEDIA / "sources/install.wim"
 TYPES = {
     "EFI": "C12A7328-F81F-11D2-BA4B-00A0C93EC93B",
@@ -50,10 +51,14 @@ def evaluation(media: Path) -> bool:
 
 def main() -> None:
     """Play Setup from its start to the restart."""
-    log = Log(PANTHER)
+    images = wimread.images(WIM)
+    release = images[0].windows.release
+    habits = releases.setup(release, devices.MEDIA)
+    log = Log(X / habits.logs, habits.title)
     log.say("Windows Setup has started")
+    log.write("Info", f"Windows Server {release.name}, build {release.build}")
     try:
-        _setup(log)
+        _setup(log, images, habits)
     except AnswerError as error:
         log.refuse(str(error), error.detail)
         halt()
@@ -62,8 +67,8 @@ def main() -> None:
         halt()
 
 
-def _setup(log: Log) -> None:
-    drives = Drives({"X": Path("/tmp")})  # noqa: S108  # Windows PE lives in memory
+def _setup(log: Log, images: tuple[plan.Image, ...], habits: releases.Setup) -> None:
+    drives, languages = Drives({"X": X}), images[0].windows.languages
     roots: dict[str, list[Path]] = {"disc": [], "disk": []}
     installation = Path((STATE / "device").read_text().strip())
     for letter, folder, device in devices.letters(installation):
@@ -74,7 +79,7 @@ def _setup(log: Log) -> None:
     if found is None:
         log.write("Info", "no answer file with a windowsPE pass was found")
         write_port("setup: waiting: no answer file was found, so Setup asks for the language\r\n")
-        draw("Windows Setup", LANGUAGE)
+        draw(habits.title, LANGUAGE)
         halt()
         return
     path, root = found
@@ -83,29 +88,22 @@ def _setup(log: Log) -> None:
         (f"{letter}:\\{path.name}" for letter, folder in drives.letters.items() if path.parent == folder), str(path)
     )
     log.say(f"answer file: {shown}")
-    answer.check(root, "windowsPE", shown)
-    answer.check(root, "offlineServicing", shown)
+    for step in ("windowsPE", "offlineServicing"):
+        answer.check(root, step, shown, languages, gapless=habits.gapless)
     # Windows PE's own registry is lost at its end; the class installer that names serial ports does not run in it
-    world = World(drives, Registry(Path("/tmp/registry.json")), has_com1=False)  # noqa: S108
-    for command in plan.first_commands(root):
-        if execute(log, world, command) != 0:  # Setup of 2025 does; of the others nothing is known
-            raise AnswerError("Windows installation has failed. 0x80070001 - 0x40030", f"not 0: {command}")
-    log.told = world.watches
-    folders = [drives.real(wanted) for wanted in answer.driver_paths(root)]
-    packages = driverstore.collect(folder for folder in folders if folder is not None)
-    for package in packages:
-        lacks = f", which lacks {', '.join(package.missing)}" if package.missing else ""
-        log.say(f"driver: {package.inf.name}{lacks}")
+    world = World(drives, Registry(X / "registry.json", images[0].windows), has_com1=False, windows=images[0].windows)
+    run_commands(log, world, root, habits)
+    packages = drivers(log, drives, root, habits, driverstore.present())
     disks, blind = devices.disks(driverstore.devices(packages))
     machine = plan.Machine(
-        Path("/sys/firmware/efi").is_dir(),
+        FIRMWARE.is_dir(),
         tuple(size for _, size in disks),
-        wimread.images(WIM),
+        images,
         evaluation(devices.MEDIA),
         blind,
     )
     wanted = plan.make(root, machine)
-    log.say(f"image: {wanted.image.name}")
+    log.say(f"image: {wanted.image.name} ({wanted.windows.build}, {wanted.windows.language})")
     disk = disks[wanted.disk][0]
     log.say(f"disk {wanted.disk}: creating {len(wanted.partitions)} partitions")
     prepare(disk, wanted)
@@ -117,6 +115,43 @@ def _setup(log: Log) -> None:
     log.say("Windows needs to restart to continue")
     run(["busybox", "reboot"])
     halt()
+
+
+def run_commands(log: Log, world: World, root: answer.Node, habits: releases.Setup) -> None:
+    """Run the commands of the pass windowsPE.
+
+    :raises AnswerError: one ended with another code than 0, and this Setup ends on that.
+    """
+    for command in plan.first_commands(root):
+        code = execute(log, world, command)
+        log.told = log.told or world.watches
+        if code != 0 and habits.fatal:
+            raise AnswerError("Windows installation has failed. 0x80070001 - 0x40030", f"not 0: {command}")
+
+
+def drivers(
+    log: Log, drives: Drives, root: answer.Node, habits: releases.Setup, present: list[str]
+) -> list[driverstore.Package]:
+    """The drivers in the folders that the answer file names. *present*: the machine's devices.
+
+    :raises AnswerError: one can't be installed, and this Setup ends on that.
+    :raises StandinError: the same one is in two folders.
+    """
+    folders = [drives.real(wanted) for wanted in answer.driver_paths(root)]
+    packages = driverstore.collect(folder for folder in folders if folder is not None)
+    for package in packages:
+        lacks = f", which lacks {', '.join(package.missing)}" if package.missing else ""
+        log.say(f"driver: {package.inf.name}{lacks}")
+    problem = driverstore.refused(packages, present)
+    if problem and habits.fatal:
+        code, _, about = problem.partition(": ")
+        raise AnswerError(
+            f"Windows installation has failed. {code} - 0x40031",
+            f"CDlpActionDriverInstallation::ExecuteUnattendDriverInstall: Result = {code}: {about}",
+        )
+    if problem:
+        log.say(f"a driver is left out: {problem}")
+    return packages
 
 
 def execute(log: Log, world: World, command: str) -> int:
@@ -173,11 +208,13 @@ def _finish(disk: Path, wanted: plan.Plan, data: bytes, packages: list[driversto
     else:
         _boot_by_bios(disk, wanted, windows, system)
     driverstore.stage(packages, windows)
+    releases.record(wanted.windows, windows)
     panther = windows / "Windows/Panther"
     (panther / "unattend.xml").write_bytes(data)
     log.say("Installing features and updates")
-    for item in PANTHER.iterdir():
-        shutil.copyfile(item, panther / item.name)
+    for name in (ACTIVITY, ERRORS):
+        if (log.folder / name).is_file():
+            shutil.copyfile(log.folder / name, panther / name)
     run(["umount", windows])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from winlab_standin.guest import VERSION, batch, cmdline
+from winlab_standin.guest import batch, cmdline
 from winlab_standin.guest.cmdline import Group, Redirection, Sequence, Simple, SyntaxFault
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NOT_FOUND = 9009
 LIMIT = 8191  # characters of a line that cmd.exe takes (Microsoft, "Command prompt line string limitation")
-BANNER = f"Microsoft Windows [Version {VERSION}]\r\n(c) Microsoft Corporation. All rights reserved.\r\n"
+BANNER = "Microsoft Windows [Version {}]\r\n(c) Microsoft Corporation. All rights reserved.\r\n"
 Writer = Callable[[str], None]
 
 
@@ -227,7 +227,7 @@ def _constant(text: str) -> Callable[[], str]:
 
 def interactive(shell: Shell, streams: Streams, lines: Callable[[str], str | None]) -> int:
     """Answer line after line until ``exit`` or the end; *lines* shows a prompt and returns a line, None at the end."""
-    streams.out(BANNER)
+    streams.out(BANNER.format(shell.world.windows.version))
     while True:
         line = lines(f"\r\n{shell.cwd}>")
         if line is None:

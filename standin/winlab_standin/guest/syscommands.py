@@ -26,7 +26,7 @@ def whoami(shell: Shell, rest: str, streams: Streams) -> int:
     if rest.strip():
         streams.err(f"ERROR: Invalid argument/option - '{rest.split()[0]}'.\r\n")
         return 1
-    streams.out(f"{shell.world.name().lower()}\\administrator\r\n")
+    streams.out(f"{shell.world.name()}\\{shell.world.account()}\r\n".lower())
     return 0
 
 
@@ -200,10 +200,11 @@ def systeminfo(shell: Shell, rest: str, streams: Streams) -> int:
     if rest.strip():
         streams.err(f"ERROR: Invalid argument/option - '{rest.split()[0]}'.\r\n")
         return 1
+    windows = shell.world.windows
     rows = {
         "Host Name": shell.world.name().upper(),
-        "OS Name": "Microsoft Windows Server 2022 Standard Evaluation",
-        "OS Version": "10.0.20348 N/A Build 20348",
+        "OS Name": f"Microsoft {windows.name}",
+        "OS Version": f"10.0.{windows.release.build} N/A Build {windows.release.build}",
         "OS Manufacturer": "Microsoft Corporation (winlab's stand-in)",
         "System Type": "x64-based PC",
         "Total Physical Memory": f"{shell.world.memory():,} MB",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from winlab_standin.guest import BUILD, REVISION, answer
+from winlab_standin.guest import answer
 from winlab_standin.guest.answer import AnswerError
 from winlab_standin.guest.machine import Machine, Player, ScriptError, Settings
 from winlab_standin.guest.players import feature_state, joined
@@ -58,7 +58,8 @@ def seal(machine: Machine, given: Settings) -> dict[str, Any]:
         raise ScriptError(f"sysprep.exe : {error} ({error.detail})") from error
     if given.get("begin"):
         _generalize(machine)
-    return {"restart": False, "build": f"{BUILD}.{REVISION}", "evaluation_minutes": EVALUATION, "rearms": 5}
+    build = machine.world.windows.build
+    return {"restart": False, "build": build, "evaluation_minutes": EVALUATION, "rearms": 5}
 
 
 def _generalize(machine: Machine) -> None:

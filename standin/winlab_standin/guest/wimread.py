@@ -8,12 +8,13 @@ from xml.etree import ElementTree
 
 from winlab_standin.guest.base import StandinError
 from winlab_standin.guest.plan import Image
+from winlab_standin.guest.releases import Windows, of_build
 
 
 def images(path: Path) -> tuple[Image, ...]:
     """The images of a WIM.
 
-    :raises StandinError: the file is not a WIM.
+    :raises StandinError: the file is not a WIM, or holds a Windows that the stand-in does not know.
     """
     with path.open("rb") as file:
         header = file.read(208)
@@ -26,5 +27,16 @@ def images(path: Path) -> tuple[Image, ...]:
     found = []
     for node in root.findall("IMAGE"):
         name, description = node.findtext("NAME") or "", node.findtext("DESCRIPTION") or ""
-        found.append(Image(int(node.get("INDEX", "0")), name, description))
+        found.append(Image(int(node.get("INDEX", "0")), name, description, _windows(node)))
     return tuple(found)
+
+
+def _windows(node: ElementTree.Element) -> Windows:
+    """What an image holds, as the WIM says."""
+    return Windows(
+        of_build(int(node.findtext("WINDOWS/VERSION/BUILD") or 0)),
+        node.findtext("WINDOWS/EDITIONID") or "",
+        node.findtext("WINDOWS/INSTALLATIONTYPE") or "",
+        node.findtext("WINDOWS/LANGUAGES/DEFAULT") or "",
+        tuple(one.text or "" for one in node.findall("WINDOWS/LANGUAGES/LANGUAGE")),
+    )

@@ -9,6 +9,7 @@ reset of the machine can damage it.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from winlab_standin.guest.base import StandinError, run, stream
 from winlab_standin.guest.place import STATE, C
+from winlab_standin.guest.releases import Windows
 from winlab_standin.guest.report import write_port
 
 MADE = Path("/usr/lib/standin/wine")  # by wineroot.py
@@ -35,6 +37,7 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
 }
 QUIET = 'exec "$@" >/dev/null 2>&1 </dev/null'
+VERSION_KEY = "Software\\\\Microsoft\\\\Windows NT\\\\CurrentVersion"  # of HKLM
 LIMIT = 600.0  # seconds a program may take; more than any should, even on a slow machine
 
 
@@ -60,14 +63,30 @@ def arrange() -> None:
         run(["mount", "--bind", VOLUME / "Windows" / name, C / "Windows" / name])
 
 
-def registry(made: str, boot: int, services: str) -> str:
-    """Wine's registry (its text format) for this start: *services* put in, and the number of the start, by which
-    kubelet.exe knows that Windows was restarted."""
+def registry(made: str, windows: Windows, boot: int, services: str) -> str:
+    """Wine's registry (its text format) for this start: the release of *windows*, which is also what Wine tells
+    programs that ask for a version; *services*; and the number of the start, by which kubelet.exe knows that Windows
+    was restarted."""
+    made = with_values(made, VERSION_KEY, windows.facts())
     memory = "System\\\\ControlSet001\\\\Control\\\\Session Manager\\\\Memory Management\\\\PrefetchParameters"
     return f'{made.rstrip()}\n\n[{memory}] 1\n"BootId"=dword:{boot:08x}\n\n{services}'
 
 
-def prepare(boot: int, services: str) -> None:
+def with_values(made: str, key: str, values: dict[str, str | int]) -> str:
+    """A registry with these values in *key*, which has no others of these names then."""
+    section = re.search(rf"^\[{re.escape(key)}\][^\n]*\n(?:(?!\[).*\n?)*", made, re.MULTILINE)
+    head, rows = (section[0].splitlines()[0], section[0].splitlines()[1:]) if section else (f"[{key}] 1", [])
+    kept = [row for row in rows if not any(row.lower().startswith(f'"{name.lower()}"=') for name in values)]
+    ours = [
+        f'"{name}"=dword:{data:08x}' if isinstance(data, int) else f'"{name}"="{data}"' for name, data in values.items()
+    ]
+    text = "\n".join([head, *ours, *kept])
+    if section is None:
+        return f"{made.rstrip()}\n\n{text}\n"
+    return f"{made[: section.start()]}{text}\n{made[section.end() :]}"
+
+
+def prepare(windows: Windows, boot: int, services: str) -> None:
     """Lay out the prefix, before Wine's start."""
     (PREFIX / "dosdevices").mkdir(parents=True, exist_ok=True)
     # Wine's server makes these if they are missing, in small letters: they must not come to stand on C:
@@ -75,7 +94,7 @@ def prepare(boot: int, services: str) -> None:
     for name in ("user.reg", "userdef.reg", ".update-timestamp"):
         shutil.copyfile(MADE / name, PREFIX / name)
     made = (MADE / "system.reg").read_text(encoding="utf-8")
-    (PREFIX / "system.reg").write_text(registry(made, boot, services), encoding="utf-8")
+    (PREFIX / "system.reg").write_text(registry(made, windows, boot, services), encoding="utf-8")
     drive("C", C)
 
 
@@ -103,11 +122,11 @@ def start() -> None:
     write_port(f"setup: Windows' programs can be started ({time.monotonic() - begun:.0f} s)\r\n")
 
 
-def start_soon(boot: int, services: str, then: Callable[[], None]) -> None:
+def start_soon(windows: Windows, boot: int, services: str, then: Callable[[], None]) -> None:
     """Do all that in a thread, then *then* if it went well."""
 
     def work() -> None:
-        prepare(boot, services)
+        prepare(windows, boot, services)
         start()
         if READY.exists():
             then()

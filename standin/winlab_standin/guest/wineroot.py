@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from winlab_standin.guest import BUILD, NAME, REVISION
 from winlab_standin.guest.base import run
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
@@ -85,19 +84,7 @@ UNIX = ["bcrypt", "crypt32", "dnsapi", "mountmgr", "netapi32", "nsiproxy", "ntdl
 # Loaded by name at run time, so that nothing says that they are needed
 LOADED = ("libgnutls.so.30", "libfreetype.so.6", "libfontconfig.so.1", "libnss_files.so.2", "libnss_dns.so.2")
 PLUGINS = ("gstreamer", "gdk-pixbuf", "libgphoto2", "libheif", "pulseaudio", "vdpau", "alsa", "dri", "gio", "libv4l")
-REGISTRY = rf"""Windows Registry Editor Version 5.00
-
-[HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion]
-"ProductName"="{NAME}"
-"CurrentBuild"="{BUILD}"
-"CurrentBuildNumber"="{BUILD}"
-"UBR"=dword:{REVISION:08x}
-"CurrentMajorVersionNumber"=dword:0000000a
-"CurrentMinorVersionNumber"=dword:00000000
-"CurrentVersion"="6.3"
-"EditionID"="ServerStandardEval"
-"InstallationType"="Server Core"
-"DisplayVersion"="21H2"
+REGISTRY = r"""Windows Registry Editor Version 5.00
 
 [HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion\ProfileList]
 ; Without it no program finds %ProgramData%, under which containerd.exe keeps everything
@@ -106,7 +93,7 @@ REGISTRY = rf"""Windows Registry Editor Version 5.00
 "Public"="C:\\Users\\Public"
 
 [HKEY_LOCAL_MACHINE\SYSTEM\HardwareConfig]
-"LastConfig"="{{12345678-1234-1234-1234-123456789abc}}"
+"LastConfig"="{12345678-1234-1234-1234-123456789abc}"
 
 [HKEY_LOCAL_MACHINE\SYSTEM\CurrentControlSet\Control]
 ; Milliseconds, and text: Wine's service manager reads nothing else, and with its own 10 s a program as large as

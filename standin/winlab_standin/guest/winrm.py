@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+from winlab_standin.guest.releases import Windows
 from winlab_standin.guest.shell import Cancelled, Leave, Shell, Streams
 
 ENVELOPE = "http://www.w3.org/2003/05/soap-envelope"
@@ -34,6 +35,7 @@ BAD_ACTION = 2150858802
 BAD_RESOURCE = 2150858752
 BAD_REQUEST = 2150858778
 NO_COMMAND = 2150859174
+IDLE_SECONDS = 7200.0  # winrm/config/winrs: IdleTimeout, where a shell asks for no other
 
 
 class FaultError(Exception):
@@ -101,7 +103,13 @@ class Session:
     identity: str
     cwd: str
     variables: dict[str, str]
+    idle: float = IDLE_SECONDS  # it ends after so many seconds without a request
+    used: float = field(default_factory=time.monotonic)
     commands: dict[str, Command] = field(default_factory=dict)
+
+    def left(self) -> bool:
+        """Whether nobody has asked anything of it for longer than it may be idle."""
+        return time.monotonic() - self.used > self.idle
 
 
 def _text(node: ElementTree.Element | None, default: str = "") -> str:
@@ -120,8 +128,9 @@ def seconds(text: str, default: float = 20.0) -> float:
 class Service:
     """All shells of the machine. *make* gives a new cmd.exe."""
 
-    def __init__(self, make: Callable[[], Shell]) -> None:
+    def __init__(self, make: Callable[[], Shell], windows: Windows | None = None) -> None:
         self.make = make
+        self.windows = windows or Windows()
         self.sessions: dict[str, Session] = {}
         self.lock = threading.Lock()
 
@@ -134,7 +143,7 @@ class Service:
             except ElementTree.ParseError as error:
                 raise FaultError(BAD_REQUEST, "w:SchemaValidationError", f"The XML is not valid: {error}") from error
             if root.find(f"{{{ENVELOPE}}}Body/{{{IDENTITY}}}Identify") is not None:
-                return 200, _identify()
+                return 200, _identify(self.windows)
             header = root.find(f"{{{ENVELOPE}}}Header")
             relates = _text(root.find(f"{{{ENVELOPE}}}Header/{{{ADDRESSING}}}MessageID"))
             if header is None:
@@ -164,7 +173,11 @@ class Service:
         act = acts.get(action.removeprefix(f"{SHELL}/"))
         if act is None:
             raise FaultError(BAD_ACTION, "a:ActionNotSupported", f"The action {action} is not supported.")
-        return act(session, header, body)
+        session.used = time.monotonic()
+        try:
+            return act(session, header, body)
+        finally:
+            session.used = time.monotonic()
 
     def _session(self, header: ElementTree.Element) -> Session:
         identity = ""
@@ -172,6 +185,8 @@ class Service:
             if selector.get("Name") == "ShellId":
                 identity = _text(selector)
         with self.lock:
+            for left in [one for one in self.sessions.values() if one.left()]:
+                self._delete_locked(left)
             session = self.sessions.get(identity.upper())
         if session is None:
             raise FaultError(
@@ -193,7 +208,8 @@ class Service:
             for item in shell.findall(f"{{{SHELL}}}Environment/{{{SHELL}}}Variable")
         }
         cwd = _text(shell.find(f"{{{SHELL}}}WorkingDirectory"), "C:\\Users\\Administrator")
-        session = Session(str(uuid.uuid4()).upper(), cwd, variables)
+        idle = seconds(_text(shell.find(f"{{{SHELL}}}IdleTimeOut")), IDLE_SECONDS)
+        session = Session(str(uuid.uuid4()).upper(), cwd, variables, idle)
         with self.lock:
             self.sessions[session.identity] = session
         return (
@@ -202,16 +218,19 @@ class Service:
             f'<w:Selector Name="ShellId">{session.identity}</w:Selector></w:SelectorSet></a:ReferenceParameters>'
             f"</x:ResourceCreated><rsp:Shell><rsp:ShellId>{session.identity}</rsp:ShellId>"
             f"<rsp:ResourceUri>{CMD}</rsp:ResourceUri><rsp:Owner>Administrator</rsp:Owner>"
-            f"<rsp:IdleTimeOut>PT7200.000S</rsp:IdleTimeOut><rsp:InputStreams>stdin</rsp:InputStreams>"
+            f"<rsp:IdleTimeOut>PT{idle:.3f}S</rsp:IdleTimeOut><rsp:InputStreams>stdin</rsp:InputStreams>"
             f"<rsp:OutputStreams>stdout stderr</rsp:OutputStreams></rsp:Shell>"
         )
 
     def _delete(self, session: Session) -> str:
         with self.lock:
-            self.sessions.pop(session.identity, None)
+            self._delete_locked(session)
+        return ""
+
+    def _delete_locked(self, session: Session) -> None:
+        self.sessions.pop(session.identity, None)
         for command in session.commands.values():
             _end(command)
-        return ""
 
     def _command(self, session: Session, header: ElementTree.Element, body: ElementTree.Element) -> str:
         line = body.find(f"{{{SHELL}}}CommandLine")
@@ -333,10 +352,10 @@ def _fault(fault: FaultError, relates: str) -> bytes:
     return _envelope(f"{WSMAN.rsplit('/', 1)[0]}/fault", relates, body)
 
 
-def _identify() -> bytes:
+def _identify(windows: Windows) -> bytes:
     return (
         f'<s:Envelope xmlns:s="{ENVELOPE}"><s:Header/><s:Body><i:IdentifyResponse xmlns:i="{IDENTITY}">'
         f"<i:ProtocolVersion>{WSMAN}</i:ProtocolVersion><i:ProductVendor>Microsoft Corporation</i:ProductVendor>"
-        "<i:ProductVersion>OS: 10.0.20348 SP: 0.0 Stack: 3.0</i:ProductVersion></i:IdentifyResponse>"
+        f"<i:ProductVersion>OS: 10.0.{windows.release.build} SP: 0.0 Stack: 3.0</i:ProductVersion></i:IdentifyResponse>"
         "</s:Body></s:Envelope>"
     ).encode()

@@ -9,11 +9,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from winlab_standin.guest import driverstore
+from winlab_standin.guest import accounts, driverstore, releases
 from winlab_standin.guest.base import run
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.place import REGISTRY, STATE, C
 from winlab_standin.guest.registry import Registry
+from winlab_standin.guest.releases import Windows
 from winlab_standin.guest.report import write_port
 from winlab_standin.guest.winservices import Manager
 
@@ -50,13 +51,15 @@ class World:
     durable: bool = False  # whether what a command wrote must be on the disk when it has ended
     has_com1: bool = True  # whether the first serial port has its name, COM1
     watches: bool = False  # whether winlab's pe.cmd runs, which copies Setup's log of errors to that port
+    windows: Windows = field(default_factory=Windows)
 
     @classmethod
     def real(cls) -> World:
         """The machine this runs on."""
         letters = {"C": C}
         letters |= {path.name: path for path in sorted(Path("/media").glob("[A-Z]"))}
-        return cls(Drives(letters), Registry(C / "Windows/System32/config" / REGISTRY), True)
+        windows = releases.installed(C)
+        return cls(Drives(letters), Registry(C / "Windows/System32/config" / REGISTRY, windows), True, windows=windows)
 
     def settle(self) -> None:
         """Bring what was written to the disk: a machine that is reset loses nothing that a command has finished."""
@@ -66,6 +69,10 @@ class World:
     def name(self) -> str:
         """The computer's name."""
         return socket.gethostname()
+
+    def account(self) -> str:
+        """The name that the built-in account has now."""
+        return accounts.name(C / "Windows/System32/config", self.windows)
 
     def variables(self) -> dict[str, str]:
         """The environment of a command."""
@@ -86,7 +93,7 @@ class World:
             "SYSTEMROOT": r"C:\Windows",
             "TEMP": r"C:\Windows\Temp",
             "USERDOMAIN": self.name().upper(),
-            "USERNAME": "Administrator",
+            "USERNAME": self.account(),
             "USERPROFILE": r"C:\Users\Administrator",
             "WINDIR": r"C:\Windows",
         }

@@ -1,0 +1,154 @@
+"""The releases of Windows Server that the stand-in plays, and the habits in which they differ.
+
+Which one it plays is what the medium says: the images in its install.wim. Setup writes down what it installed
+(:func:`record`), and the installed system goes by that (:func:`installed`). Nothing else here knows of builds.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab_standin.guest.base import StandinError
+
+RECORD = "Windows/System32/config/standin-windows.json"
+SWITCHES = "standin/switches.json"  # on the medium
+ENGLISH = "en-US"
+# The built-in account where it has another name (Microsoft, "Local accounts"), by the languages of these media
+ACCOUNTS = {ENGLISH: "Administrator", "fr-FR": "Administrateur"}
+LANGUAGES = tuple(ACCOUNTS)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of Windows Server: its build, and its habits.
+
+    ``conx``: whether it has the Setup that came with build 26040. What that one ends on is known from its logs; of the
+    one before nothing is known, so a medium may say that it lets pass (:class:`Setup`).
+    """
+
+    name: str
+    build: int
+    revision: int  # of the updates in it
+    version: str  # Microsoft's other name for it
+    drivers: str  # virtio-win's folder for it
+    conx: bool = False
+    named_version: bool = True  # whether it has the value DisplayVersion; ReleaseId stands in for it before
+
+
+# The revisions are those of Microsoft's newest evaluation media, but for 2022: before KB5044281 it breaks Calico
+RELEASES = {
+    one.name: one
+    for one in (
+        Release("2019", 17763, 3650, "1809", "2k19", named_version=False),
+        Release("2022", 20348, 2762, "21H2", "2k22"),
+        Release("2025", 26100, 32230, "24H2", "2k25", conx=True),
+    )
+}
+DEFAULT = RELEASES["2022"]
+
+
+def of_build(build: int) -> Release:
+    """The release with this build.
+
+    :raises StandinError: it is none of those that the stand-in plays.
+    """
+    for release in RELEASES.values():
+        if release.build == build:
+            return release
+    raise StandinError(f"The stand-in does not know the build {build} of Windows.")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A Windows that is installed, or that an image on the medium holds."""
+
+    release: Release = DEFAULT
+    edition: str = "ServerStandardEval"  # EDITIONID
+    installation: str = "Server Core"
+    language: str = ENGLISH  # what it was installed in
+    languages: tuple[str, ...] = LANGUAGES  # what it can be used in
+
+    @property
+    def name(self) -> str:
+        """The value ProductName: ``Windows Server 2022 Standard Evaluation``."""
+        kind = self.edition.removeprefix("Server").removesuffix("Eval")
+        return f"Windows Server {self.release.name} {kind} Evaluation"
+
+    @property
+    def build(self) -> str:
+        """The build with its revision: ``20348.2762``."""
+        return f"{self.release.build}.{self.release.revision}"
+
+    @property
+    def version(self) -> str:
+        """What ``ver`` tells: ``10.0.20348.2762``."""
+        return f"10.0.{self.build}"
+
+    @property
+    def account(self) -> str:
+        """The name that the built-in account has at first."""
+        return ACCOUNTS.get(self.language, ACCOUNTS[ENGLISH])
+
+    def facts(self) -> dict[str, str | int]:
+        """The values of ``HKLM\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion``. kubelet.exe tells the cluster from
+        ProductName, CurrentMajorVersionNumber, CurrentMinorVersionNumber, CurrentBuildNumber and UBR what a node runs
+        (k8s.io/kubernetes, pkg/kubelet/winstats/version.go)."""
+        named: dict[str, str | int] = {"DisplayVersion": self.release.version} if self.release.named_version else {}
+        return {
+            "ProductName": self.name,
+            "CurrentBuild": str(self.release.build),
+            "CurrentBuildNumber": str(self.release.build),
+            "UBR": self.release.revision,
+            "CurrentMajorVersionNumber": 10,
+            "CurrentMinorVersionNumber": 0,
+            "CurrentVersion": "6.3",
+            "EditionID": self.edition,
+            "InstallationType": self.installation,
+            "ReleaseId": "2009" if self.release.named_version else self.release.version,
+            **named,
+        }
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The habits of a medium's Setup.
+
+    ``fatal``: whether it ends on any exit code but 0 of the windowsPE pass, and on a driver of ``DriverPaths`` that it
+    can't install. ``gapless``: whether it refuses numbers in ``Order`` that have gaps (0x8007000D). ``logs``: where on
+    X: its log is until the disk is ready. ``title``: of its window.
+    """
+
+    fatal: bool
+    gapless: bool
+    logs: str
+    title: str
+
+
+def setup(release: Release, media: Path) -> Setup:
+    """The habits of the Setup on the medium in the folder *media*."""
+    if release.conx:
+        return Setup(fatal=True, gapless=True, logs="Windows", title="Windows Server Setup")
+    switches = media / SWITCHES
+    lenient = switches.is_file() and json.loads(switches.read_text(encoding="utf-8")).get("lenient") is True
+    return Setup(fatal=not lenient, gapless=False, logs="$WINDOWS.~BT/Sources/Panther", title="Windows Setup")
+
+
+def record(windows: Windows, root: Path) -> None:
+    """Write down on the disk whose C: is *root* what was installed there."""
+    release, languages = windows.release, list(windows.languages)
+    about = {"edition": windows.edition, "installation": windows.installation, "language": windows.language}
+    path = root / RECORD
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"build": release.build, **about, "languages": languages}), encoding="utf-8")
+
+
+def installed(root: Path) -> Windows:
+    """The Windows whose C: is *root*; the default one if nothing is written down, as on a host that runs tests."""
+    path = root / RECORD
+    if not path.is_file():
+        return Windows()
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    release, languages = of_build(kept.pop("build")), tuple(kept.pop("languages"))
+    return Windows(release, **kept, languages=languages)
