@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from winlab.events import (
         Event,
         Listener,
+        NodeCrashed,
+        NodeWay,
         Note,
         RunEnded,
         RunStarted,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from winlab.node import Node
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
+    from winlab.operations.explain import Explained
     from winlab.operations.watch import View
     from winlab.site import Site
     from winlab.steps.payload import Origin
@@ -62,6 +65,7 @@ __all__ = [
     "Drift",
     "Event",
     "ExitCode",
+    "Explained",
     "Failure",
     "GuestError",
     "HostError",
@@ -69,6 +73,8 @@ __all__ = [
     "LabError",
     "Listener",
     "Node",
+    "NodeCrashed",
+    "NodeWay",
     "NotFoundError",
     "Note",
     "Origin",
@@ -98,6 +104,7 @@ __all__ = [
 _HOMES = {
     "Drift": "winlab.operations.drift.model",
     "Difference": "winlab.operations.diff",
+    "Explained": "winlab.operations.explain",
     "Lab": "winlab.lab",
     "Node": "winlab.node",
     "Origin": "winlab.steps.payload",
@@ -131,6 +138,8 @@ _HOMES = {
         (
             "Event",
             "Listener",
+            "NodeCrashed",
+            "NodeWay",
             "Note",
             "RunEnded",
             "RunStarted",

@@ -11,8 +11,8 @@ import functools
 import math
 import time
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
-from typing import Any, Protocol, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
 
 from winlab.errors import Failure
 from winlab.printable import printable, within
@@ -126,6 +126,26 @@ class StepFailed(StepEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeWay(StepEvent):
+    """winlab goes on with a node by another way, or by none though the node is up."""
+
+    text: str = _field("the message", "")
+    way: str = _field("the way by which it goes on: `winrm` or `ssh`; empty if neither answers", "")
+    deaf: tuple[str, ...] = _field("the ways that don't answer", ())
+    sign: str = _field("what shows that the node is up: `ssh`, `agent` (QEMU's), or what its serial port tells", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCrashed(StepEvent):
+    """A node's kernel gave up: on Windows a bugcheck, a blue screen. The machine stays as it is."""
+
+    text: str = _field("the message", "")
+    code: str = _field("the bugcheck's code, such as `0x0000007B`; empty if the machine could not tell it", "")
+    name: str = _field("the code's name, such as `INACCESSIBLE_BOOT_DEVICE`; empty if winlab does not know it", "")
+    arguments: tuple[str, ...] = _field("the bugcheck's four arguments, hexadecimal", ())
+
+
+@dataclass(frozen=True, kw_only=True)
 class Note(Event):
     """A warning or a hint that belongs to no step."""
 
@@ -207,6 +227,22 @@ class Progress(Protocol):
         """Report what is being done or waited for; *fraction* is 0 to 1 if it is known."""
 
 
+@runtime_checkable
+class Teller(Protocol):
+    """A :class:`Progress` that also takes events."""
+
+    def tell(self, event: StepEvent) -> None:
+        """Report an event of the step."""
+
+
+def report(progress: Progress, event: NodeWay | NodeCrashed) -> None:
+    """Report an event of a step; to whom takes only texts, its text."""
+    if isinstance(progress, Teller):
+        progress.tell(event)
+    else:
+        progress.say(event.text)
+
+
 class Quiet:
     """A :class:`Progress` that reports nothing."""
 
@@ -224,5 +260,8 @@ class Told:
 
     def say(self, text: str, fraction: float | None = None) -> None:
         """Report it to the listener."""
-        seconds = time.monotonic() - self._begun
-        self._tell(StepProgress(step=self._name, text=text, seconds=seconds, fraction=fraction))
+        self.tell(StepProgress(text=text, fraction=fraction))
+
+    def tell(self, event: StepEvent) -> None:
+        """Report an event to the listener."""
+        self._tell(replace(event, step=self._name, seconds=time.monotonic() - self._begun))

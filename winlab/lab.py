@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from winlab.operations.create import Until
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
+    from winlab.operations.explain import Explained
     from winlab.operations.join import Joining
     from winlab.operations.lock import Renewed
     from winlab.operations.logs import NodeDiagnostics
@@ -126,9 +127,15 @@ class Lab:
         return operations.consent.terms(plan, self.site)
 
     @at_site
-    def assumed_media(self, plan: Plan) -> str | None:
-        """A note about evaluation media that the plan assumes and nobody has supplied yet; None if all are there."""
-        return operations.consent.assumed(plan)
+    def notes(self, plan: Plan) -> list[str]:
+        """What whoever makes this plan should know: media that it assumes, an older Kubernetes, updates it could have.
+
+        :param plan: what :meth:`plan` of this object returned.
+        """
+        from winlab.design.plan import advice, cluster
+
+        told = (cluster.version_note(self._proposal(plan).spec, plan), operations.consent.assumed(plan))
+        return [*(note for note in told if note is not None), *advice.advice(plan)]
 
     @staticmethod
     def lock_file(spec: str) -> Path:
@@ -451,6 +458,17 @@ class Lab:
         """
         check_lab_name(self.name, own=True)
         return operations.support.collect(self.name, self.site, listener, to=to, failed=failed)
+
+    @staticmethod
+    def explain(path: Path) -> Explained:
+        """The known causes that a log shows, or an archive that :meth:`support` made, wherever it was made.
+
+        Nothing is unpacked or asked; that nothing known shows is an answer, too.
+
+        :param path: a node's serial log, a log of Windows Setup, a bootstrap.log, or an archive (.tar.gz, .tar).
+        :raises UsageError: it can't be read, or is none of these.
+        """
+        return operations.explain.explain_file(path)
 
     # -- the cluster
 

@@ -11,6 +11,8 @@
     ├── kubectl                        a link to the kubectl of the cluster's version, in the cache
     ├── design.json              0600  the spec and the plan that the lab was made from
     ├── journal.jsonl            0600  what every create did
+    ├── evidence/                0700  what was kept of machines that stopped
+    ├── screens/                 0700  what machines showed while they booted
     └── staging-*                0700  files on their way into the lab; swept when the lab is next changed
     <state>/labs/<lab>.lock            held while the lab is being changed; beside the folder, which destroy removes
 """

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from winlab.design.catalog import recipes
 from winlab.design.plan.tags import Tag
+from winlab.design.render.runtime_classes import BUILDS
 from winlab.errors import ExitCode, Failure, NotFoundError, UsageError, WinlabError
 from winlab.events import Listener, Note, StepDone, StepFailed, StepProgress, StepStarted
 
@@ -57,6 +58,14 @@ def is_standin(tag: Tag) -> bool:
         return recipes.get(tag.image).stand_in
     except (NotFoundError, UsageError):
         return False
+
+
+def release_build(image: str) -> str | None:
+    """The build of the release of Windows that an image is, as nodes' labels have it; None if it is no longer known."""
+    try:
+        return BUILDS[recipes.get(image).windows or ""]
+    except (NotFoundError, UsageError, KeyError):
+        return None
 
 
 def choose(known: Sequence[str], only: str | None) -> set[str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from winlab.checks import pods
-from winlab.checks.model import CheckFailed, NotApplicable, said
+from winlab.checks.model import CheckFailed, NotApplicable, release_build, said
 from winlab.checks.objects import BUILD, OS, Object, label, name_of, node_problem, pod_problem
 from winlab.checks.testpods import TestPods
 from winlab.design.render.runtime_classes import HANDLER
@@ -22,7 +22,8 @@ LEASE_WAIT, LEASE_LOOKS = 12.0, 4  # seconds between looks; the kubelet renews i
 
 
 def labels(testpods: TestPods) -> str:
-    """Every Windows node is Ready, with labels for its system and its build."""
+    """Every Windows node is Ready, with labels for its system and its build, which is that of its image's release."""
+    images = {tag.node: tag.image for tag in testpods.windows}
 
     def check(node: Object) -> str:
         if problem := node_problem(node):
@@ -31,6 +32,9 @@ def labels(testpods: TestPods) -> str:
             raise CheckFailed(f"its label {OS} is '{label(node, OS)}'")
         if not label(node, BUILD):
             raise CheckFailed(f"it has no label {BUILD}")
+        wanted = release_build(images[name_of(node)])
+        if wanted and label(node, BUILD) != wanted:
+            raise CheckFailed(f"its build is {label(node, BUILD)}, but {images[name_of(node)]} is {wanted}")
         return label(node, BUILD)
 
     return _each(testpods, check)

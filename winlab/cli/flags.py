@@ -116,7 +116,10 @@ class ChangeFlags:
     iso: Iso = None
     rehearse: Annotated[
         bool,
-        typer.Option("--rehearse", help="Use stand-in Windows media, made here: exercises all but Windows itself."),
+        typer.Option(
+            "--rehearse",
+            help="Use stand-in Windows media of each release, made here: exercises all but Windows itself.",
+        ),
     ] = False
     allow_path: AllowPath = None
 

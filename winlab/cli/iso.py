@@ -139,7 +139,7 @@ def _print(report: Inspection, *, tree: bool) -> None:
                     image.display_name,
                     image.edition,
                     ".".join(str(part) for part in (image.build, image.revision) if part is not None),
-                    image.language,
+                    ", ".join(image.languages) or image.language,
                     image.architecture,
                 ]
                 for where, image in images

@@ -75,7 +75,7 @@ def plan(
 
     own = Lab(lab)
     made = plan_of(own, wanted.load())
-    if (note := own.assumed_media(made)) is not None:
+    for note in own.notes(made):
         say(note, error=True)
     if render is not None:
         for path in own.render(made, render):

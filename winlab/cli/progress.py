@@ -22,6 +22,8 @@ from winlab.errors import ExitCode, Failure, WinlabError
 from winlab.events import (
     Event,
     Listener,
+    NodeCrashed,
+    NodeWay,
     Note,
     RunEnded,
     StepChecking,
@@ -117,7 +119,7 @@ def finished(event: Event) -> str | None:
         return f"= {event.step}: done already"
     if isinstance(event, StepFailed):
         return f"✗ {event.step} ({clock(event.seconds)})\n  {_reason(event.failure)}"
-    if isinstance(event, Note):
+    if isinstance(event, (Note, NodeWay, NodeCrashed)):
         return f"! {event.text}"
     return None
 
@@ -163,7 +165,7 @@ class _LiveView:
             begun = time.monotonic() - event.seconds
             spinner = self._running[key].spinner if key in self._running else Spinner("dots")
             self._running[key] = _Shown(event, begun, spinner)
-        else:
+        elif isinstance(event, (StepSkipped, StepDone, StepFailed)):
             self._running.pop(key, None)
 
     def __rich__(self) -> RenderableType:

@@ -1,25 +1,53 @@
-"""The command that collects what others need to find a fault."""
+"""``winlab support [LAB]`` collects what others need to find a fault; ``winlab support explain FILE`` reads it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from winlab import settings
 from winlab.cli.common import Format, LabName, Output, print_json, say
 from winlab.cli.complete import complete_labs
 
+if TYPE_CHECKING:
+    from winlab import Explained
 
-def register(app: typer.Typer) -> None:
-    """Add the command to *app*."""
-    app.command()(support)
+EXPLAIN = "explain"
 
 
+class _Support(TyperGroup):
+    """A command with an argument that is a group, too: the one word that is no lab's name is ``explain``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the flags and the lab; of ``explain`` that is up to the command."""
+        ctx.meta[EXPLAIN] = args[:1] == [EXPLAIN]
+        ctx.allow_interspersed_args = not ctx.meta[EXPLAIN]
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The flags and the argument, unless the first word is a command."""
+        own = list(super().get_params(ctx))
+        return [one for one in own if one.name == "help"] if ctx.meta.get(EXPLAIN) else own
+
+
+app = typer.Typer(cls=_Support, invoke_without_command=True)
+
+
+def _complete() -> list[str]:
+    """Names of labs, and the command."""
+    return [*complete_labs(), EXPLAIN]
+
+
+@app.callback()
 def support(
+    ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(help="The lab's name.", metavar="LAB", autocompletion=complete_labs)
+        str | None,
+        typer.Argument(help="The lab's name; --lab for one named 'explain'.", metavar="LAB", autocompletion=_complete),
     ] = None,
     lab: LabName = settings.DEFAULT_LAB,
     to: Annotated[
@@ -29,6 +57,8 @@ def support(
     output: Format = Output.TABLE,
 ) -> None:
     """Collect everything that helps to find a fault of a lab into one archive, without its secrets."""
+    if ctx.invoked_subcommand is not None:
+        return
     from winlab import Lab
     from winlab.cli.progress import shown
     from winlab.errors import UsageError
@@ -49,3 +79,45 @@ def support(
         print_json({"lab": own.name, "archive": str(path), "bytes": path.stat().st_size, "missing": missing})
     else:
         say(path)
+
+
+@app.command()
+def explain(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A log of a serial port, of Windows Setup or of the bootstrap; or an archive of 'winlab support'.",
+            show_default=False,
+        ),
+    ],
+    output: Format = Output.TABLE,
+) -> None:
+    """Name the known causes that a log or an archive shows, and their cures."""
+    from winlab import Lab
+
+    explained = Lab.explain(path)
+    if output is Output.JSON:
+        print_json(explained.document())
+    else:
+        _print(explained)
+
+
+def _print(explained: Explained) -> None:
+    for shown in explained.causes:
+        cause = shown.cause
+        say(f"{cause.what}")
+        say(f"  cause:    {cause.name} ({cause.effect.value})")
+        say(f"  why:      {cause.why}")
+        say(f"  cure:     {cause.cure}")
+        for line in shown.evidence:
+            say(f"  seen:     {line.log}:{line.number}: {line.text}")
+        if more := shown.lines - len(shown.evidence):
+            say(f"            and {more} more {'line' if more == 1 else 'lines'}")
+        say("")
+    count = f"{explained.logs} {'log' if explained.logs == 1 else 'logs'}"
+    if not explained.causes:
+        say(f"None of {explained.known} known causes shows in '{explained.file}' ({count}).")
+        say("That does not mean that all is well: docs/first-run.md says what to send.")
+    if explained.left:
+        say(f"'{explained.file}': {explained.left}.", error=True)

@@ -275,6 +275,7 @@ class Logs(Call[LogTexts]):
 
     script, on = "logs", BOTH
     lines: int = 60  # 1 to 10000
+    everything: bool = field(default=False, metadata=WINDOWS_ONLY)  # the network, containers, events and more, too
 
 
 @dataclass(frozen=True, kw_only=True)

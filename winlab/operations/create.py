@@ -12,6 +12,8 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.addons import recipe as addons
 from winlab.design.catalog.artifact import Obtained
+from winlab.design.plan import cluster
+from winlab.design.plan.advice import advice
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine import engine
@@ -62,6 +64,8 @@ def create(
     plan, stock = proposal.plan, proposal.stock
     if plan.host.accelerator == "tcg":
         tell(Note(lab=plan.lab, text="KVM can't be used on this host: guests are emulated, which is slow."))
+    if said := cluster.version_note(proposal.spec, plan):
+        tell(Note(lab=plan.lab, text=said))
     folder = site.folder(plan.lab)
     origin = origin or Origin()
     if locked is not None and origin.bundle is not None and origin.bundle_digest is None:
@@ -87,6 +91,8 @@ def create(
         built = golden.lacking(
             plan, site, lambda one: golden.is_there(plan, one, pool, conn, again), held, Told(tell, "golden image")
         )
+        for sentence in advice(plan) if built else ():
+            tell(Note(lab=plan.lab, text=sentence))
         check_memory(plan, conn, amendment or Amendment())
         if said := faults.sentence(plan.lab, site, conn):
             tell(Note(lab=plan.lab, text=said))

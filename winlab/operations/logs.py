@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from winlab import documents
+from winlab.adapters.guests import agent
+from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
-from winlab.errors import NotFoundError, UsageError, WinlabError
-from winlab.lab_folder import LabFolder
+from winlab.errors import NotFoundError, UnreachableError, UsageError, WinlabError
 from winlab.operations import look
 from winlab.site import Site
 from winlab.threads import Threads
 
 EVENTS = 15
 MOST_LINES = 10_000
+LOGIN = 10  # seconds for a login by a spare way
 
 
 @dataclass(frozen=True)
@@ -58,20 +62,22 @@ def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics
         kubectl = Kubectl.of(folder)
     except NotFoundError:  # no cluster yet, but the nodes still have logs
         kubectl = None
-    return gather(machines, folder, kubectl, lines)
+    return gather(machines, site, kubectl, contract.Logs(lines=lines))
 
 
-def gather(machines: list[Machine], folder: LabFolder, kubectl: Kubectl | None, lines: int) -> list[NodeDiagnostics]:
+def gather(machines: list[Machine], site: Site, kubectl: Kubectl | None, call: contract.Logs) -> list[NodeDiagnostics]:
     """Ask all nodes at once, and the API server about them. A missing answer is reported, not raised.
 
+    A node that does not answer is asked by its spare ways, then by its guest agent.
+
     :param kubectl: None: the lab has no cluster (yet).
-    :param lines: how many lines of each log.
+    :param call: how many lines of which logs.
     """
     with Threads(max_workers=8) as pool:
-        return list(pool.map(lambda machine: _report(machine, folder, kubectl, lines), machines))
+        return list(pool.map(lambda machine: _report(machine, site, kubectl, call), machines))
 
 
-def _report(machine: Machine, folder: LabFolder, kubectl: Kubectl | None, lines: int) -> NodeDiagnostics:
+def _report(machine: Machine, site: Site, kubectl: Kubectl | None, call: contract.Logs) -> NodeDiagnostics:
     report = NodeDiagnostics(machine.tag.node)
     if kubectl is not None:
         try:
@@ -82,13 +88,31 @@ def _report(machine: Machine, folder: LabFolder, kubectl: Kubectl | None, lines:
     if machine.state != "running":
         report.problems.append(f"The node is {machine.state}.")
         return report
+    folder = site.folder(machine.tag.lab)
+    logs: dict[str, str] = {}
     try:
         with NodeScripts(machine.tag, folder) as node:
-            logs = node.run(contract.Logs(lines=lines)).logs
-        report.logs.update({name: text.rstrip() for name, text in sorted(logs.items())})
+            logs = node.run(call).logs
+    except UnreachableError as error:
+        report.problems.append(f"The node: {_words(error)}")
+        logs, how = _instead(machine, site, call)
+        if logs:
+            report.problems.append(f"What is above came {how}.")
     except WinlabError as error:
         report.problems.append(f"The node: {_words(error)}")
+    report.logs.update({name: text.rstrip() for name, text in sorted(logs.items())})
     return report
+
+
+def _instead(machine: Machine, site: Site, call: contract.Logs) -> tuple[dict[str, str], str]:
+    """The logs of a node that is deaf to its system's own way, and how they came; none if nothing answers."""
+    tag, folder = machine.tag, site.folder(machine.tag.lab)
+    for way in tag.system.spare_logins:
+        with suppress(WinlabError), NodeScripts(tag, folder, partial(connect, tag, folder, way, LOGIN)) as node:
+            return node.run(call).logs, f"by {way}"
+    with suppress(WinlabError), site.connected() as conn:
+        return agent.texts(conn, machine.domain, tag, folder, call), "from its guest agent"
+    return {}, ""
 
 
 def _conditions(kubectl: Kubectl, node: str) -> list[str]:

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from winlab import __version__, journal, settings
+from winlab import __version__, events, journal, settings
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import connection, domains
+from winlab.adapters.vm import connection, crash, domains
 from winlab.adapters.vm.domains import Machine
+from winlab.design import contract
 from winlab.design.render import folder as rendered
 from winlab.design.render.domain import serial_log
 from winlab.errors import GuestError
@@ -19,6 +20,8 @@ from winlab.host import doctor, state
 from winlab.lab_folder import LabFolder
 from winlab.operations import logs, recorded, support_secrets
 from winlab.site import Site
+from winlab.steps import screens
+from winlab.steps.crashed import told
 
 MOST = 4 << 20  # bytes of one file; of a longer log the end counts
 MOST_FILES = 200  # of one source
@@ -88,6 +91,7 @@ def of_machine(machine: Machine, site: Site, within: str = "") -> list[Source]:
     :param within: the folder in the archive, with a slash at its end.
     """
     node, place = machine.tag.node, f"{within}nodes/{machine.tag.node}"
+    pictures = screens.folder(site.folder(machine.tag.lab), node)
 
     def xml() -> list[File]:
         with site.connected() as conn:
@@ -97,16 +101,23 @@ def of_machine(machine: Machine, site: Site, within: str = "") -> list[Source]:
         with site.connected() as conn:
             return [File(f"{place}/screen.png", domains.screenshot(conn, machine.domain))]
 
+    def crashed() -> list[File]:
+        with site.connected() as conn:
+            read = crash.read(conn, machine.domain)
+        return [] if read is None else [_json(f"{place}/crash.json", events.record(told(node, read)))]
+
     made = [
         Source(f"{within}domain of {node}", xml),
         Source(f"{within}QEMU's log of {node}", lambda: [_file(f"{place}/qemu.log", _qemu_log(machine))]),
         Source(f"{within}serial port of {node}", lambda: _serial(machine, site, place)),
+        Source(f"{within}earlier screens of {node}", lambda: _folder(f"{place}/screens", pictures)),
     ]
+    if machine.state in ("running", domains.CRASHED):
+        made.append(Source(f"{within}screen of {node}", screen))
+    if machine.state == domains.CRASHED:
+        made.append(Source(f"{within}crash of {node}", crashed))
     if machine.state == "running":
-        made += [
-            Source(f"{within}screen of {node}", screen),
-            Source(f"{within}logs in {node}", lambda: _guest(machine, site, place)),
-        ]
+        made.append(Source(f"{within}logs in {node}", lambda: _guest(machine, site, place)))
     return made
 
 
@@ -187,7 +198,7 @@ def _serial(machine: Machine, site: Site, place: str) -> Iterator[File]:
 
 
 def _guest(machine: Machine, site: Site, place: str) -> Iterator[File]:
-    (report,) = logs.gather([machine], site.folder(machine.tag.lab), None, LINES)
+    (report,) = logs.gather([machine], site, None, contract.Logs(lines=LINES, everything=True))
     for name, text in report.logs.items():
         yield _text(f"{place}/logs/{_safe(name)}.log", text)
     if report.problems:

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from winlab import settings
 from winlab.adapters.guests import base
-from winlab.adapters.guests.connect import connect
+from winlab.adapters.guests.connect import change, connect
 from winlab.adapters.vm import domains, screen
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan
@@ -23,13 +23,16 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
-from winlab.events import Progress
+from winlab.events import NodeWay, Progress, report
 from winlab.printable import printable
 from winlab.steps import evidence, systems
+from winlab.steps.crashed import require_no_crash
 from winlab.steps.interface import SystemSteps
 from winlab.steps.paused import require_writable_disk
+from winlab.steps.screens import Series
 from winlab.steps.serial import FIRST_PHASE, PhaseClock, SerialLog
 from winlab.steps.states import BOOTED, STARTED
+from winlab.steps.unheard import Unheard
 
 POLL = 2.0
 DUMP = 60.0  # seconds for what a failed guest tells of itself
@@ -37,6 +40,8 @@ MOST_READY = 1 << 20  # bytes of a first boot's result
 LOOK = 30.0  # seconds between two looks at the screen
 ASK = 60.0  # seconds between two logins before the last phase: a guest may be ready that can't write to its serial port
 RESETS = 2  # of an emulated machine
+SAID = 3  # starts in one phase that are worth a word: Windows Setup restarts once in some of its phases
+LOOPS = 6  # starts in one phase by which it is known never to come out of it
 PRESSES, PAUSE = 6, 0.25  # seconds
 REFUSED_SECONDS = 240.0  # a guest may refuse the login for a while: its server starts before its accounts exist
 
@@ -65,6 +70,10 @@ class Login:
         self._folder = run.folder
         self._tag = tags.of(run.plan, node)
         self.refusal: GuestError | None = None  # of the last attempt
+
+    def change(self) -> NodeWay | None:
+        """The way by which the node answers now, if it is another one than before."""
+        return change(self._tag)
 
     def answers(self) -> bool:
         """Whether the node answers a login and says it is ready.
@@ -110,7 +119,11 @@ class _Wait:
         self._resets = 0
         self._told = 0  # of its warnings
         self._looked, self._screen = 0.0, b""
+        self._series = Series(run.folder, node.name)
+        self._unheard = Unheard(run, node, progress)
         self._asked = time.monotonic()
+        self._serial.read()
+        self._serial.forget_starts()  # those of a machine that winlab waited for before
 
     def run(self) -> None:
         """Wait and report the phase that the serial port shows; keep the evidence of a failure."""
@@ -133,10 +146,20 @@ class _Wait:
         self._serial.read()
         self._tell_warnings()
         self._require_no_failure()
+        if self._serial.starts >= LOOPS:
+            raise self._given_up(
+                f"'{self._node.name}' starts again and again: {self._serial.starts} times in phase '{self._phase}'.",
+                "Something has the machine restart before it gets any further: a crash, or Setup itself.",
+            )
         if self._serial.panic is not None:
             self._revive(self._serial.panic)
-        if self._answers():
+        answers = self._answers()
+        if (event := self._login.change()) is not None:
+            report(self._progress, event)
+        if answers:
             return Met(None)
+        if self._is_in_last_phase and self._login.refusal is None:
+            self._unheard.look(self._serial.beacon)
         self._require_no_lasting_refusal()
         if self._needs_key and not self._serial.phase and self._serial.starts_cd:
             self._press()
@@ -158,11 +181,14 @@ class _Wait:
         about = f", which usually takes {usual:.0f} s" if usual else ""
         refusal = f"; {self._login.refusal.what}" if self._login.refusal else ""
         refusal += f"; it is up: {printable(self._serial.beacon)}" if self._serial.beacon else ""
+        if self._serial.starts >= SAID:
+            about += f"; it has started {self._serial.starts} times in this phase"
         return f"waiting for {self._node.name} to answer at {self._node.floating}: {self._phase}{about}{refusal}"
 
     def _require_running(self) -> None:
         state = domains.state(self._run.conn, self._node.domain)
         if state != "running":
+            require_no_crash(self._run.conn, self._run.lab, self._node, self._progress)
             require_writable_disk(self._run, self._node)
             raise GuestError(
                 f"'{self._node.name}' is {state}, but winlab is waiting for it to boot.",
@@ -191,11 +217,10 @@ class _Wait:
         if not failure:
             return
         self._hear_out()
-        known = self._own.known_failure(failure)
         raise GuestError(
             f"The bootstrap in '{self._node.name}' failed.",
             why=failure,
-            cure=(f"{known.cure} " if known else "") + self._own.bootstrap_cure,
+            cure=self._own.bootstrap_cure,
             evidence=f"winlab serial {self._node.name} --log; in the guest {self._own.bootstrap_log}",
         )
 
@@ -209,26 +234,30 @@ class _Wait:
         """Whether the screen changed since the last look. A look takes time, so most calls do not look."""
         if time.monotonic() - self._looked < LOOK:
             return False
-        before, self._screen = self._screen, domains.look(self._run.conn, self._node.domain)
+        ppm = domains.look(self._run.conn, self._node.domain)
+        self._series.add(ppm)
+        before, self._screen = self._screen, screen.signature(ppm)
         self._looked = time.monotonic()
         return screen.differs(before, self._screen)
 
     def _stalled(self) -> StalledError:
-        folder, logs = evidence.collect(self._run, self._node, self._own.disk_logs, self._progress)
-        lab = self._run.lab
         why = "Nothing new on its serial port or screen, nothing written to its disk."
         if self._is_in_last_phase:
             why = "It reports that it is ready, but nothing answers: check the lab's network and the guest's firewall."
-        cure = f"Look at its screen with 'winlab vnc {self._node.name} --lab {lab}', then run the same command again."
-        if (known := self._own.known_failure(logs)) is not None:
-            why = known.why
-            cure = f"{known.cure} Then run 'winlab destroy --lab {lab}' and the same command again."
-        return StalledError(
-            f"'{self._node.name}' has shown no sign of life for {self._limit:.0f} s, in phase '{self._phase}'.",
+        what = f"'{self._node.name}' has shown no sign of life for {self._limit:.0f} s, in phase '{self._phase}'."
+        return self._given_up(what, why)
+
+    def _given_up(self, what: str, why: str) -> StalledError:
+        """The error, with the cause and cure that the evidence shows."""
+        lab = self._run.lab
+        error = StalledError(
+            what,
             why=why,
-            cure=cure,
-            evidence=str(folder),
+            cure=f"Look at its screen: 'winlab vnc {self._node.name} --lab {lab}'. Then run the same command again.",
         )
+        then = f"Then run 'winlab destroy --lab {lab}' and the same command again."
+        evidence.keep(self._run, self._node, self._own.disk_logs, error, self._progress, then)
+        return error
 
     def _revive(self, panic: str) -> None:
         """Reset an emulated machine whose kernel panicked.

@@ -1,13 +1,20 @@
-"""What winlab keeps of a machine that stopped: its screen, its serial port's log, and logs off its disk."""
+"""What winlab keeps of a machine that stopped: its screen, its serial port's log, and logs off its disk; and the known
+cause that these show, in the error's words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from winlab.adapters.guests import agent
 from winlab.adapters.vm import domains
+from winlab.design import contract
+from winlab.design.cause.reading import decoded, recognise
+from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan
 from winlab.design.render.domain import serial_log
 from winlab.engine.run import Run
@@ -16,28 +23,28 @@ from winlab.events import Progress
 from winlab.stopping import Stopped
 
 MISSING = "missing.txt"  # what could not be read, and why
+LINES = 500  # of each log in a guest
+NAME = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
 
 
 class DiskLog(NamedTuple):
-    """A log off a machine's disk: its name as evidence, its content, and the text that may show a cause."""
+    """A log off a machine's disk: its name as evidence, and its content."""
 
     name: str
     content: bytes
-    causes: str
 
 
 ReadLogs = Callable[[Path, Progress], list[DiskLog]]  # given a folder for temporary files
 
 
-def collect(run: Run, node: NodePlan, disk_logs: ReadLogs, progress: Progress) -> tuple[Path, str]:
-    """Write the evidence into the lab's folder; returns that folder, and the log text to search for known causes.
+def collect(run: Run, node: NodePlan, disk_logs: ReadLogs, progress: Progress) -> tuple[Path, list[str]]:
+    """Write the evidence into the lab's folder; returns that folder, and the logs' texts.
 
     What can't be read is left out and listed in a file.
 
     :param disk_logs: reads the logs off the machine's disk.
     """
-    folder = run.folder.path / "evidence" / node.name
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = _folder(run, node)
     texts: list[str] = []
     missing: list[str] = []
 
@@ -55,19 +62,62 @@ def collect(run: Run, node: NodePlan, disk_logs: ReadLogs, progress: Progress) -
     with part("the serial port's log"):
         serial = run.pool.download(serial_log(run.plan.lab, node.name))
         (folder / "serial.log").write_bytes(serial)
-        texts.append(serial.decode(errors="replace"))
+        texts.append(decoded(serial))
+    with part("what its guest agent tells"):
+        by_agent(run, node, progress)
     with part("the logs on the disk"), run.folder.staging() as work:
         for log in disk_logs(work, progress):
             (folder / log.name).write_bytes(log.content)
-            texts.append(log.causes)
+            texts.append(decoded(log.content))
     (folder / MISSING).unlink(missing_ok=True)
     if missing:
         (folder / MISSING).write_text("".join(missing), encoding="utf-8")
-    return folder, "\n".join(texts)
+    return folder, texts
 
 
-def keep(run: Run, node: NodePlan, disk_logs: ReadLogs, error: WinlabError, progress: Progress) -> None:
-    """Write the evidence of *error* and add its folder to *error*. If that fails, *error* stays as it is."""
+def by_agent(run: Run, node: NodePlan, progress: Progress) -> None:
+    """Write what the guest agent of a running machine tells into the same folder; nothing if it does not answer.
+
+    :raises WinlabError: libvirt does not answer.
+    :raises OSError: it can't be written.
+    """
+    call = contract.Logs(lines=LINES, everything=True)
+    for name, text in agent.texts(run.conn, node.domain, tags.of(run.plan, node), run.folder, call).items():
+        if NAME.fullmatch(name):  # the guest chose it
+            path = _folder(run, node) / f"agent-{name}.log"
+            path.write_text(text, encoding="utf-8")
+            progress.say(f"{path} is what its guest agent tells")
+
+
+def _folder(run: Run, node: NodePlan) -> Path:
+    folder = run.folder.path / "evidence" / node.name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def keep(
+    run: Run, node: NodePlan, disk_logs: ReadLogs, error: WinlabError, progress: Progress, then: str | None = None
+) -> None:
+    """Write the evidence of *error*, add its folder to *error*, and name the known cause that the evidence shows.
+
+    If no evidence can be kept, *error* says only what it knows itself.
+
+    :param then: what to do after the cure of a known cause, in place of *error*'s own cure.
+    """
+    texts: list[str] = []
     with suppress(WinlabError, OSError, Stopped):
-        folder, _ = collect(run, node, disk_logs, progress)
+        folder, texts = collect(run, node, disk_logs, progress)
         error.evidence = "; ".join(filter(None, (str(folder), error.evidence)))
+    name_cause(error, texts, then)
+
+
+def name_cause(error: WinlabError, texts: Sequence[str] = (), then: str | None = None) -> None:
+    """Add to *error* the known cause by which it ended, if its own words show one, or else logs; once.
+
+    :param then: as in :func:`keep`.
+    """
+    cause = recognise(f"{error.what}\n{error.why}") or recognise(*texts)
+    if cause is None or cause.cure in error.cure:
+        return
+    error.why = "\n".join(filter(None, (error.why, f"{cause.what} {cause.why}")))
+    error.cure = " ".join(filter(None, (cause.cure, error.cure if then is None else then)))

@@ -35,8 +35,8 @@ from winlab.steps import evidence
 from winlab.steps.images import refuse_other_content
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.states import BINARIES, IMAGE, REMOVED, SEALED, UPDATES
-from winlab.steps.windows import known_failures, setup_logs
 from winlab.steps.windows import node as windows_node
+from winlab.steps.windows import setup_logs
 from winlab.supply.images import cache
 from winlab.supply.images import golden as golden_cache
 
@@ -250,15 +250,12 @@ class _Build:
         return error
 
     def _stalled(self, limit: float, progress: Progress) -> StalledError:
-        folder, logs = evidence.collect(self.run, self.node, self._disk_logs, progress)
-        known = known_failures.recognise(logs)
-        look = f"Look at its screen with 'winlab vnc {self.node.name} --lab {self.run.plan.lab}'."
-        return StalledError(
+        error = StalledError(
             f"sysprep in '{self.node.name}' has shown no sign of life for {limit / 60:.0f} min.",
-            why=known.why if known else "",
-            cure=f"{known.cure} {look}" if known else look,
-            evidence=str(folder),
+            cure=f"Look at its screen with 'winlab vnc {self.node.name} --lab {self.run.plan.lab}'.",
         )
+        evidence.keep(self.run, self.node, self._disk_logs, error, progress)
+        return error
 
     def _ask(self, progress: Progress) -> None:
         """Check that sysprep has not failed; switch off a Windows that it has left running.
@@ -280,18 +277,15 @@ class _Build:
             return
         self.note.unlink(missing_ok=True)  # so that the same command tries again
         text = "\n".join(sysprep.errors) or f"It has ended; the state of Windows is {sysprep.state}."
-        known = known_failures.recognise(text)
         error = GuestError(
             "sysprep could not generalize Windows.",
             why=text,
-            cure=known.cure
-            if known
-            else "Fix the cause and run the same command again; or destroy "
+            cure="Fix the cause and run the same command again; or destroy "
             f"the lab '{self.run.plan.lab}' to start over.",
             evidence=r"C:\Windows\System32\Sysprep\Panther\setuperr.log in "
             f"'winlab exec {self.node.name} --lab {self.run.plan.lab}'",
         )
-        evidence.keep(self.run, self.node, self._disk_logs, error, progress)
+        evidence.keep(self.run, self.node, self._disk_logs, error, progress, "")
         raise error
 
     def _since_its_end(self, running: bool) -> float:

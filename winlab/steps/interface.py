@@ -16,15 +16,6 @@ from winlab.steps.evidence import DiskLog
 
 
 @dataclass(frozen=True)
-class KnownFailure:
-    """A failure with a known cause: the pattern that identifies it in a log, why it happens, and the cure."""
-
-    pattern: str
-    why: str
-    cure: str
-
-
-@dataclass(frozen=True)
 class Condition:
     """What a node says of itself: its services by name, and whether it is a member of the cluster."""
 
@@ -80,9 +71,6 @@ class SystemSteps(Protocol):
 
         :raises GuestError: the first boot failed.
         """
-
-    def known_failure(self, log: str, /) -> KnownFailure | None:
-        """The first known failure that a log shows."""
 
     def disk_logs(self, folder: Path, progress: Progress, /) -> list[DiskLog]:
         """The logs on the node's disk that explain why its first boot stopped.

@@ -10,7 +10,8 @@ from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.events import Progress
-from winlab.steps import systems, volumes
+from winlab.steps import screens, systems, volumes
+from winlab.steps.crashed import tell_crash
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.states import DISK, DRIVE_FREE, IMAGE, NETWORK, STARTED
 
@@ -54,6 +55,8 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
             if node == next((one for one in run.plan.nodes if one.role == "controller"), None):
                 # its CA will be another one. No answer of a guest may end in this: its CA is then the one that counts
                 run.folder.kubeconfig.unlink(missing_ok=True)
+            screens.forget(run.folder, node.name)
+        tell_crash(run.conn, node, progress)
         progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
         domains.define_and_start(run.conn, node.domain, domain_file.domain_xml(run.plan, node, vnc, run.pool.folder))
 

@@ -121,10 +121,11 @@ def choose(
             raise UsageError(f"Both '{own[replaced]}' and '{path}' are given for {replaced}.", cure="Give one of them.")
         own[replaced] = path
     needed = [artifact for artifact in every if not (isinstance(artifact, Program) and artifact in own)]
+    pins = required.pins(plan)
     source, why = select.choose(
         needed,
-        pins=required.pins(plan),
-        build=lambda: BuildSource(versions_.kubernetes, trees, required.builds(plan)),
+        pins=pins,
+        build=lambda: BuildSource(versions_.kubernetes, trees, required.builds(plan), pins.module_sums),
         kind=kind,
         bundle_path=origin.bundle,
         bundle_digest=origin.bundle_digest,
@@ -221,10 +222,11 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
 
 
 def _kubectl_source(versions_: versions.Versions, origin: Origin) -> Source:
+    pins = versions.load().pins
     source, _ = select.choose(
         [required.kubectl(versions_)],
-        pins=versions.load().pins,
-        build=lambda: BuildSource(versions_.kubernetes),
+        pins=pins,
+        build=lambda: BuildSource(versions_.kubernetes, sums=pins.module_sums),
         kind=origin.kind,
         bundle_path=origin.bundle,
         bundle_digest=origin.bundle_digest,

@@ -13,6 +13,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
+from winlab.steps.crashed import require_no_crash
 from winlab.steps.states import DNS, PODS_CONNECTED, READY, ROUTES
 
 DNS_SILENCE = 300.0  # seconds on hardware that cluster DNS may report the same
@@ -37,6 +38,8 @@ def _ready(run: Run, node: NodePlan) -> Step:
 
         def look() -> Met[None] | Waiting:
             nonlocal signs
+            if node.system.tells_crash:
+                require_no_crash(run.conn, run.lab, node, progress)
             node_object = ask()
             if node_object is None:
                 why = "the API server does not answer"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from winlab.adapters.vm.volumes import StoragePool
@@ -17,6 +18,8 @@ DUMP = re.compile(r"winlab: (BEGIN|END) dump(?=[\r\n])")
 BEACON = re.compile(r"winlab: beacon \d+ ([^\r\n]+)(?=[\r\n])")
 # OVMF writes this when it starts a CD; Microsoft's boot image then asks for a key for about five seconds
 STARTS_CD = re.compile(r'BdsDxe: starting Boot\w+ "UEFI [^"]*DVD-ROM')
+# and this whenever it starts anything. It tries each of its options once after a start of the machine
+STARTS = re.compile(r"BdsDxe: starting (Boot[0-9A-Fa-f]{4})[^\r\n]*\r?(?=\n)")
 # The last line that a Linux kernel writes; whatever starts after it writes more
 PANIC = re.compile(r"---\[ end Kernel panic - not syncing: ([^\r\n]+) \]---\s*\Z")
 OOPS = re.compile(r"\] ((?:Oops|BUG): [^\r\n]+)")
@@ -43,6 +46,18 @@ class SerialLog:
         self.beacon = ""  # the last line of a Windows that is up
         self.warnings: list[str] = []  # reported so far
         self.starts_cd = False  # whether the firmware has started a CD so far
+        self._starts: Counter[str] = Counter()  # of each of the firmware's options, in this phase
+        self._began_in = 0  # starts of the machine before this phase's report that belong to it: 0 or 1
+
+    @property
+    def starts(self) -> int:
+        """How often the machine has started in this phase; UEFI firmware says so."""
+        return self._began_in + max(self._starts.values(), default=0)
+
+    def forget_starts(self) -> None:
+        """Count only what comes from now on, and the start that the machine is in."""
+        self._began_in = min(1, self.starts)
+        self._starts.clear()
 
     @property
     def panic(self) -> str | None:
@@ -83,9 +98,11 @@ class SerialLog:
         self.size += len(piece)
         self._tail = (self._tail + piece)[-TAIL:]
         text = (self._rest + piece).decode(errors="replace")
-        for report in REPORT.finditer(text):
-            if report[1]:
-                self.phase, self.failure = report[1][:PHASE], ""
+        for report in sorted((*REPORT.finditer(text), *STARTS.finditer(text)), key=re.Match.start):
+            if report.re is STARTS:
+                self._starts[report[1]] += 1
+            elif report[1]:
+                self._enter(report[1][:PHASE])
             elif report[2] == "error":
                 self.failure = self.failure or report[3][:LINE]
             elif len(self.warnings) < WARNINGS:
@@ -96,6 +113,12 @@ class SerialLog:
             self.beacon = beacon[1][:LINE]
         self.starts_cd = self.starts_cd or STARTS_CD.search(text) is not None
         self._rest = (self._rest + piece).rpartition(b"\n")[2][-LINE:]
+
+    def _enter(self, phase: str) -> None:
+        if phase != self.phase:
+            self._starts.clear()
+            self._began_in = 1
+        self.phase, self.failure = phase, ""
 
 
 class PhaseClock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from winlab.errors import GuestError
@@ -68,6 +68,19 @@ class Ways(Protocol):
 
     def line(self, words: Sequence[str]) -> str:
         """The words of a command as one line for the guest's shell."""
+
+    def by_ssh(self, line: str) -> str:
+        """The line for a shell that ssh starts, with UTF-8 as every program's encoding."""
+
+    def understands(self, execute: Execute) -> bool:
+        """Whether the shell that ssh starts is the one that winlab's lines are for.
+
+        :raises GuestError: it can't be asked.
+        """
+
+    @property
+    def signs(self) -> Mapping[str, str]:
+        """Command lines that tell why nobody gets in, by what they tell, for an agent inside; none if it has none."""
 
     def place(self, execute: Execute) -> str:
         """Find winlab's scripts in the guest, or bring them there.

@@ -1,23 +1,175 @@
-"""Logs in to a guest, by ssh or WinRM."""
+"""Logs in to a guest: by its system's own way, or by a spare one where that is deaf.
+
+A way is deaf if it does not answer though the guest is up. WinRM answers minutes after Windows has started, so a guest
+must have answered by the spare way for a while first. Each login tries the system's own way again. A refusal (another
+key, another password) is an answer: nothing is tried after it.
+"""
 
 from __future__ import annotations
 
-from winlab.adapters.guests.base import Guest
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from winlab.adapters.guests.base import Guest, Kept
 from winlab.adapters.guests.ssh import SshGuest
+from winlab.adapters.guests.systems import ways
 from winlab.design.plan.tags import Tag
+from winlab.errors import GuestError, UnreachableError, WinlabError
+from winlab.events import NodeWay
 from winlab.lab_folder import LabFolder
+
+NAMES = {"ssh": "ssh", "winrm": "WinRM"}
+DEAF = 120.0  # seconds for which the spare way has answered and the own one has not
+AGAIN = 15.0  # seconds from one try of the spare way to the next, until then
+FORGOTTEN = 600.0  # seconds after which earlier tries say nothing any more
+LATEST = 20  # seconds for a connection by a spare way: the node is waited for meanwhile
+MOST = 1 << 12  # bytes of a shell's answer
+KNOCK = 5.0  # seconds in which a way that was deaf before must take a connection
+
+
+@dataclass
+class _Heard:
+    """What this process has heard of a node.
+
+    :param since: since when the spare way has answered while the own one did not; None: it has not.
+    :param tried: when the spare way was last tried.
+    :param asked: when a login was last tried.
+    :param spare: the spare way that is taken now; empty: none.
+    :param told: the same as far as somebody was told of it.
+    """
+
+    since: float | None = None
+    tried: float = 0.0
+    asked: float = 0.0
+    spare: str = ""
+    told: str = ""
+
+
+_heard: dict[tuple[str, str], _Heard] = {}
+_lock = threading.Lock()
 
 
 def connect(tag: Tag, folder: LabFolder, via: str | None = None, timeout: float = 30) -> Guest:
     """Log in to a node.
 
-    :param via: ssh or winrm; by default that of its system.
+    :param via: ssh or winrm, and nothing else; by default that of its system, or a spare one where that is deaf.
     :param timeout: seconds for the connection to be made.
     :raises GuestError: it can't be reached, is not the one it should be, or refuses the login.
     """
-    via = via or tag.system.login
-    if via == "ssh":
+    if via is not None:
+        return _log_in(via, tag, folder, timeout)
+    node = _asked(tag)
+    try:
+        if node.spare:
+            _knock(tag)
+        guest = _log_in(tag.system.login, tag, folder, timeout)
+    except UnreachableError:
+        if (spare := _spare(node, tag, folder, timeout)) is None:
+            raise
+        return spare
+    with _lock:
+        node.since, node.spare = None, ""
+    return guest
+
+
+def change(tag: Tag) -> NodeWay | None:
+    """The way by which winlab goes on with a node, if it has changed since somebody was last told."""
+    node = _of(tag)
+    with _lock:
+        if node.spare == node.told:
+            return None
+        node.told = node.spare
+    own = NAMES[tag.system.login]
+    if not node.told:
+        return NodeWay(node=tag.node, way=tag.system.login, text=f"'{tag.node}' answers {own} again.")
+    return NodeWay(
+        node=tag.node,
+        way=node.told,
+        deaf=(tag.system.login,),
+        sign=node.told,
+        text=f"'{tag.node}' is up, and deaf to {own}: winlab goes on by {NAMES[node.told]}.",
+    )
+
+
+def is_heard(tag: Tag) -> bool:
+    """Whether a node answered by a spare way when it was last tried."""
+    return _of(tag).since is not None
+
+
+def _of(tag: Tag) -> _Heard:
+    with _lock:
+        return _heard.setdefault((tag.lab, tag.node), _Heard())
+
+
+def _asked(tag: Tag) -> _Heard:
+    """What was heard of a node that is asked now: nothing, if it was not asked for long."""
+    now, node = time.monotonic(), _of(tag)
+    with _lock:
+        if now - node.asked > FORGOTTEN:
+            node.since, node.tried = None, 0.0
+        node.asked = now
+    return node
+
+
+def _spare(node: _Heard, tag: Tag, folder: LabFolder, timeout: float) -> Guest | None:
+    """A login by a spare way, if the guest has answered by it for long enough."""
+    now = time.monotonic()
+    if not node.spare and now - node.tried < AGAIN:
+        return None
+    for way in tag.system.spare_logins:
+        node.tried = now
+        try:
+            guest = _log_in(way, tag, folder, min(timeout, LATEST))
+            if not _understands(guest, tag):
+                guest.close()
+                continue
+        except GuestError:
+            continue
+        with _lock:
+            node.since = now if node.since is None else node.since
+            if node.spare or now - node.since >= DEAF:
+                node.spare = way
+                return guest
+        with suppress(WinlabError):
+            guest.close()
+        return None
+    with _lock:
+        node.since, node.spare = None, ""  # it may be restarting
+    return None
+
+
+def _log_in(way: str, tag: Tag, folder: LabFolder, timeout: float) -> Guest:
+    if way == "ssh":
         return SshGuest(tag, folder, timeout)
     from winlab.adapters.guests.winrm import WinRmGuest  # its libraries take half a second to import
 
     return WinRmGuest(tag, folder, timeout)
+
+
+def _understands(guest: Guest, tag: Tag) -> bool:
+    def execute(command: list[str], stdin: bytes = b"") -> str:
+        heard = Kept(MOST)
+        guest.execute(command, heard, stdin=stdin)
+        return str(heard)
+
+    return ways(tag.system).understands(execute)
+
+
+def _knock(tag: Tag) -> None:
+    """Check that WinRM takes a connection: its libraries would wait for half a minute.
+
+    :raises UnreachableError: it does not.
+    """
+    from winlab.adapters.guests.winrm import PORT
+
+    try:
+        socket.create_connection((tag.floating, PORT), KNOCK).close()
+    except OSError as error:
+        raise UnreachableError(
+            f"'{tag.node}' does not answer WinRM at {tag.floating}:{PORT}.",
+            why=str(error),
+            cure=f"See 'winlab status' and 'winlab serial {tag.node} --log'.",
+        ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from winlab.adapters.guests import node_program
 from winlab.adapters.guests.base import Execute
@@ -17,6 +17,19 @@ class LinuxWays:
     def line(self, words: Sequence[str]) -> str:
         """A line for a POSIX shell."""
         return shlex.join(words)
+
+    def by_ssh(self, line: str) -> str:
+        """As it is: sshd's own settings decide."""
+        return line
+
+    def understands(self, execute: Execute) -> bool:  # noqa: ARG002
+        """Always: it is winlab's own image, or a distribution's."""
+        return True
+
+    @property
+    def signs(self) -> Mapping[str, str]:
+        """None: a Linux node tells all on its serial port, and may have no agent."""
+        return {}
 
     def place(self, execute: Execute) -> str:
         """Copy the program into the node; returns its path."""

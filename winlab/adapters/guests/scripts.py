@@ -18,10 +18,11 @@ from typing import Any
 
 from winlab import documents, stopping
 from winlab.adapters.guests import base, systems
-from winlab.adapters.guests.connect import connect
+from winlab.adapters.guests.connect import change, connect
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestCommandError, GuestError, UnreachableError, WinlabError
+from winlab.events import NodeWay
 from winlab.lab_folder import LabFolder
 
 TOLD = 12  # lines of a script's errors that an error message repeats
@@ -65,10 +66,15 @@ class Lines:
 
 
 class NodeScripts:
-    """A login to one node, made when it is first needed; a context manager that logs out."""
+    """A login to one node, made when it is first needed; a context manager that logs out.
 
-    def __init__(self, tag: Tag, folder: LabFolder) -> None:
+    :param log_in: how to log in; by default as the node's system does (:func:`winlab.adapters.guests.connect.connect`).
+    """
+
+    def __init__(self, tag: Tag, folder: LabFolder, log_in: Callable[[], base.Guest] | None = None) -> None:
         self.tag = tag
+        self.tell: Callable[[NodeWay], None] | None = None  # hears that winlab goes on by another way
+        self._log_in = log_in
         self._folder = folder
         self._guest: base.Guest | None = None
         self._place = ""  # where the scripts are in this guest
@@ -182,7 +188,9 @@ class NodeScripts:
 
     def _connected(self) -> base.Guest:
         if self._guest is None:
-            self._guest = connect(self.tag, self._folder)
+            self._guest = self._log_in() if self._log_in is not None else connect(self.tag, self._folder)
+            if self.tell is not None and (event := change(self.tag)) is not None:
+                self.tell(event)
         return self._guest
 
     def _find_scripts(self) -> str:

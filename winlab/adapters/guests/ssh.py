@@ -13,7 +13,7 @@ import paramiko
 
 from winlab import stopping
 from winlab.adapters.guests.base import Sink, discard
-from winlab.adapters.guests.systems import command_line
+from winlab.adapters.guests.systems import command_line, ways
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
@@ -102,7 +102,7 @@ class SshGuest:
 
     def _begin(self, command: Sequence[str], stdin: bytes) -> paramiko.Channel:
         channel = self._transport.open_session(timeout=SILENCE)
-        channel.exec_command(command_line(self._tag.system, command))
+        channel.exec_command(ways(self._tag.system).by_ssh(command_line(self._tag.system, command)))
         if stdin:
             channel.sendall(stdin)
         channel.shutdown_write()

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from winlab import run
 from winlab.adapters.guests.base import Execute
 
 DRIVES = "D E F G H I J"
 NO_FILE = 0xFFFD0000  # the exit code of powershell.exe when the file of -File does not exist
+SIGNS = {
+    "network": "ipconfig.exe /all",
+    "ports": "netstat.exe -ano",
+    "winrm": "sc.exe query WinRM",
+    "sshd": "sc.exe query sshd",
+    "firewall": "netsh.exe advfirewall show allprofiles",
+    "bootstrap": r"type C:\winlab\bootstrap.log",
+}
 FLAGS = ("-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass")
 
 
@@ -18,6 +26,22 @@ class WindowsWays:
     def line(self, words: Sequence[str]) -> str:
         """A line as Windows programs split it."""
         return run.windows_line(words)
+
+    def by_ssh(self, line: str) -> str:
+        """OpenSSH's default shell is cmd.exe, and its console has the country's encoding; WinRM gives it UTF-8.
+
+        ``ver`` takes back the exit code of a chcp that has no console.
+        """
+        return f"chcp 65001 >nul 2>&1 || ver >nul & {line}"
+
+    def understands(self, execute: Execute) -> bool:
+        """People may make PowerShell the default shell, and its words are others."""
+        return execute(["echo %OS%"]).strip() == "Windows_NT"
+
+    @property
+    def signs(self) -> Mapping[str, str]:
+        """See the interface. Names and states of services, ports and adapters; nothing secret."""
+        return SIGNS
 
     def place(self, execute: Execute) -> str:
         """The drive of the payload CD: ``D:``."""

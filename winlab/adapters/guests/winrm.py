@@ -40,6 +40,7 @@ BLOCK = 100_000  # bytes of input in one message: base64 makes it larger, and an
 OPERATION_SECONDS = 20  # how long the server may delay its answer to a request
 OUTPUT_SECONDS = 4  # the same for output: short, since a command's output is asked for again and again
 NO_SHELL = 2150858843  # ERROR_WSMAN_INVALID_SELECTORS of wsmerror.h: Windows has started anew, or WinRM has
+IDLE = "PT600S"  # a shell that nobody asks anything ends, and what runs in it: Windows' own two hours are for people
 GRACE = 4.5  # seconds that a request still has when the work was asked to stop: a guest that is there answers in time
 
 
@@ -60,7 +61,8 @@ class WinRmGuest:
             proxy=None,
         )
         self._abandoned = False  # whether a request never ended: the connection can't be used again
-        self._shell = self._guarded(lambda: self._ask(lambda: str(self._protocol.open_shell(codepage=65001))))
+        open_shell = partial(self._protocol.open_shell, codepage=65001, idle_timeout=IDLE)
+        self._shell = self._guarded(lambda: self._ask(lambda: str(open_shell())))
 
     def execute(
         self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +27,8 @@ STATES = {
     libvirt.VIR_DOMAIN_CRASHED: "crashed",
     libvirt.VIR_DOMAIN_PMSUSPENDED: "asleep",
 }
-OFF = ("off", "crashed")  # states without a process
+OFF = ("off",)
+CRASHED = "crashed"  # its kernel gave up, and told so; its memory and its screen stay as they are
 PAUSED = ("paused", "suspended")  # states in which a resume has the guest go on
 
 KEY_ENTER = 28  # linux/input-event-codes.h
@@ -237,13 +236,15 @@ def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
 
 
 def start(conn: libvirt.virConnect, name: str) -> None:
-    """Start the domain; one that is paused is resumed. Safe to repeat."""
+    """Start the domain; one that is paused is resumed, one that crashed is started anew. Safe to repeat."""
     domain = get(conn, name)
     with explained(
         f"The domain '{name}' can't be started.",
         cure="'winlab doctor' says whether the host is ready for labs.",
         evidence=f"/var/log/libvirt/qemu/{name}.log",
     ):
+        if domain.isActive() and domain.state()[0] == libvirt.VIR_DOMAIN_CRASHED:
+            domain.destroy()
         if not domain.isActive():
             domain.create()
     resume(conn, name)
@@ -430,41 +431,24 @@ def written_bytes(conn: libvirt.virConnect, name: str) -> int:
 
 def screenshot(conn: libvirt.virConnect, name: str) -> bytes:
     """The domain's screen as PNG."""
-    kind, image = _screen(conn, name)
-    return image if kind == "image/png" else ppm_to_png(image)
+    return screen.converted(_screen(conn, name), "PNG")
 
 
 def look(conn: libvirt.virConnect, name: str) -> bytes:
-    """The domain's screen as a signature to compare (:mod:`winlab.adapters.vm.screen`); empty if it can't be read."""
+    """The domain's screen as a binary PPM (:mod:`winlab.adapters.vm.screen`); empty if it can't be taken."""
     try:
-        return screen.signature(_screen(conn, name)[1])
+        return screen.converted(_screen(conn, name), "PPM")
     except WinlabError:
         return b""
 
 
-def _screen(conn: libvirt.virConnect, name: str) -> tuple[str, bytes]:
+def _screen(conn: libvirt.virConnect, name: str) -> bytes:
     domain = get(conn, name)
     stream = conn.newStream(0)
     with explained(f"The screen of '{name}' can't be taken.", cure="The node must be running: see 'winlab status'."):
-        kind = domain.screenshot(stream, 0, 0)
+        domain.screenshot(stream, 0, 0)
         parts: list[bytes] = []
         while chunk := stream.recv(1 << 16):
             parts.append(chunk)
         stream.finish()
-    return str(kind), b"".join(parts)
-
-
-def ppm_to_png(ppm: bytes) -> bytes:
-    """Turn a binary PPM (P6, 8 bits) into PNG. Sources: ppm(5); the PNG specification, sections 5 and 9."""
-    fields = ppm.split(maxsplit=4)
-    if len(fields) < 4 or fields[0] != b"P6" or fields[3] != b"255":
-        raise WinlabError("The hypervisor sent a screen image in an unknown format.", why=repr(ppm[:20]))
-    width, height = int(fields[1]), int(fields[2])
-    pixels = ppm[len(ppm) - width * height * 3 :]
-    rows = b"".join(b"\0" + pixels[y * width * 3 : (y + 1) * width * 3] for y in range(height))
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 6)) + chunk(b"IEND", b"")
+    return b"".join(parts)

@@ -12,10 +12,14 @@ Rows of ``images/kubernetes/known-good.yaml`` and of each extension's ``pins.yam
     - {reference: registry.k8s.io/pause:3.10.2, os: windows, digest: "sha256:..."}
     manifests:
     - {project: calico, version: v3.32.1, name: tigera-operator.yaml, url: https://..., sha256: ...}
+    modules:
+    - {path: k8s.io/kubernetes, version: v1.36.3, sum: "h1:..."}
 
 The digest may be unknown when a row is written. A program or manifest then names the publisher's file of digests
 (``sums_url``); an image omits ``digest`` and is fetched by its tag. Only the publisher's TLS certificate vouches for
 such an artifact, until a lab's lock file records its digest.
+
+A module is what the source ``build`` compiles; its sum is that of Go's checksum database (go.dev/ref/mod#go-sum-files).
 """
 
 from __future__ import annotations
@@ -109,12 +113,21 @@ class ManifestPin(FilePin):
         return Manifest(self.project, self.version, self.name)
 
 
+class ModulePin(_Row):
+    """A published Go module; ``sum`` is that of all its files, as in a go.sum."""
+
+    path: str
+    version: str = Field(pattern=r"^v[0-9]+\.[0-9]+\.[0-9]+")
+    sum: str = Field(pattern=r"^h1:[A-Za-z0-9+/]{43}=$")
+
+
 class Pins(_Row):
-    """All rows, each artifact once."""
+    """All rows, each artifact and each module once. Iterating gives those of artifacts."""
 
     programs: tuple[ProgramPin, ...] = ()
     images: tuple[ImagePin, ...] = ()
     manifests: tuple[ManifestPin, ...] = ()
+    modules: tuple[ModulePin, ...] = ()
 
     @model_validator(mode="after")
     def _each_once(self) -> Pins:
@@ -128,6 +141,8 @@ class Pins(_Row):
             if (pin.url, pin.member) in places:
                 raise ValueError(f"{pin.url} ({pin.member or 'whole'}) is two programs")
             places.add((pin.url, pin.member))
+        if len(self.module_sums) < len(self.modules):
+            raise ValueError("a module is pinned twice")
         return self
 
     def __iter__(self) -> Iterator[ProgramPin | ImagePin | ManifestPin]:  # type: ignore[override]
@@ -135,20 +150,27 @@ class Pins(_Row):
         yield from self.images
         yield from self.manifests
 
+    @property
+    def module_sums(self) -> dict[tuple[str, str], str]:
+        """The sums of modules, by path and version."""
+        return {(pin.path, pin.version): pin.sum for pin in self.modules}
+
     def with_those_of(self, others: Iterable[Pins]) -> Pins:
         """These rows and those of *others*; a row may occur in several of them.
 
-        :raises HostError: two rows for the same artifact differ.
+        :raises HostError: two rows for the same artifact or module differ.
         """
+        every = (self, *others)
         rows: dict[Artifact, ProgramPin | ImagePin | ManifestPin] = {}
-        for pin in (pin for pins in (self, *others) for pin in pins):
+        for pin in (pin for pins in every for pin in pins):
             if rows.setdefault(pin.artifact, pin) != pin:
-                raise HostError(
-                    f"{pin.artifact} is pinned in two ways.",
-                    why=f"{rows[pin.artifact].model_dump(exclude_none=True)} and {pin.model_dump(exclude_none=True)}",
-                    cure="Make the rows of the extensions agree, or use only one of the extensions.",
-                )
+                raise _in_two_ways(str(pin.artifact), rows[pin.artifact], pin)
+        modules: dict[tuple[str, str], ModulePin] = {}
+        for module in (module for pins in every for module in pins.modules):
+            if (held := modules.setdefault((module.path, module.version), module)) != module:
+                raise _in_two_ways(f"The Go module {module.path} {module.version}", held, module)
         return Pins(
+            modules=tuple(modules.values()),
             programs=tuple(row for row in rows.values() if isinstance(row, ProgramPin)),
             images=tuple(row for row in rows.values() if isinstance(row, ImagePin)),
             manifests=tuple(row for row in rows.values() if isinstance(row, ManifestPin)),
@@ -165,3 +187,11 @@ class Pins(_Row):
     def manifest(self, manifest: Manifest) -> ManifestPin | None:
         """The row of *manifest*, or None."""
         return next((pin for pin in self.manifests if pin.artifact == manifest), None)
+
+
+def _in_two_ways(what: str, one: BaseModel, other: BaseModel) -> HostError:
+    return HostError(
+        f"{what} is pinned in two ways.",
+        why=f"{one.model_dump(exclude_none=True)} and {other.model_dump(exclude_none=True)}",
+        cure="Make the rows of the extensions agree, or use only one of the extensions.",
+    )

@@ -49,6 +49,7 @@ class Evaluation(Download):
     """An evaluation medium from Microsoft: after 180 days it asks for a licence."""
 
     file: str = Field(description="what Microsoft calls it; its links don't say")
+    build: str | None = Field(default=None, description="of Windows, where the name does not say it")
 
 
 class Build(BaseModel):

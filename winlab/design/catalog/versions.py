@@ -64,6 +64,8 @@ class WindowsRules(_Model):
     build: int
     minimum: str
     because: str
+    advised: str | None = None
+    gain: str = Field(default="", description="what the advised build has that older ones lack")
 
 
 class KnownGood(_Model):

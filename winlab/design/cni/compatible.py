@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from winlab.design import cni
 from winlab.design.catalog import versions
 from winlab.design.catalog.versions import Versions, WindowsRules, build_number, summary
 from winlab.errors import UsageError
+
+
+def newest(minor: int, windows_releases: Collection[str], profile: str) -> Versions | None:
+    """The newest combination up to 1.*minor* that is known to work with all of this.
+
+    If none is, the newest of all up to there, of which :func:`check` says what is wrong; None if there is none.
+    """
+    rows = sorted((row for row in versions.load().combinations if row.minor <= minor), key=lambda row: -row.minor)
+    working = (row for row in rows if _works(row, windows_releases, profile))
+    return next(working, rows[0] if rows else None)
+
+
+def held_back(chosen: Versions, windows_releases: Collection[str], profile: str) -> bool:
+    """Whether the releases of Windows and the profile are why the combination is not a newer one, up to the default."""
+    default = versions.get()
+    rows = [row for row in versions.load().combinations if chosen.minor < row.minor <= default.minor]
+    return bool(rows) and not _works(min(rows, key=lambda row: row.minor), windows_releases, profile)
 
 
 def check(chosen: Versions, windows_release: str, build: str | None, profile: str) -> None:
@@ -39,6 +58,10 @@ def check(chosen: Versions, windows_release: str, build: str | None, profile: st
 def _profiles(row: Versions, release: str) -> list[str]:
     """The profiles known to work with this minor version on this release, in the registry's order."""
     return [name for name, profile in cni.profiles().items() if profile.known.goes(name, row.name, release)]
+
+
+def _works(row: Versions, releases: Collection[str], profile: str) -> bool:
+    return all(profile in _profiles(row, release) for release in releases)
 
 
 def _no_profile(chosen: Versions, release: str) -> str:

@@ -29,9 +29,10 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     :param router: the external address of the lab's router.
     :raises UsageError: the versions, the Windows release, the CNI profile or the networks don't fit together.
     """
-    chosen = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
     releases = _releases(nodes)
     profile = spec.network.cni or _suggested(nodes) or (WITH_WINDOWS if releases else LINUX_ALONE)
+    wanted = spec.kubernetes.version or _newest(versions.get().minor, releases, profile)
+    chosen = versions.get(wanted, allow_untested=spec.kubernetes.untested)
     for release in releases:
         compatible.check(chosen, release, None, profile)
     _check_rehearsal(nodes, profile)
@@ -67,6 +68,18 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     )
 
 
+def version_note(spec: Spec, plan: Plan) -> str | None:
+    """What to say of Kubernetes' version where the spec names none and the workers need an older one; else None."""
+    chosen, profile, releases = plan.cluster.versions, plan.cluster.profile, _releases(plan.nodes)
+    if spec.kubernetes.version is not None or not compatible.held_back(chosen, releases, profile):
+        return None
+    systems = " and ".join(f"Windows Server {release}" for release in releases)
+    return (
+        f"Kubernetes {chosen.kubernetes} is taken, not {versions.get().kubernetes}: it is the newest that is known to "
+        f"work with {profile} on {systems}."
+    )
+
+
 def _check_support(nodes: Sequence[NodePlan], profile: str) -> None:
     """Check that the profile is not known to fail on these releases of Windows, with any versions.
 
@@ -86,9 +99,11 @@ def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, for
 
     :raises UsageError: no known versions fit the cluster's, or these nodes can't take part in its pod network.
     """
-    chosen = versions.get(_not_newer(spec, foreign), allow_untested=spec.kubernetes.untested)
     profile = _joined_profile(spec, nodes, foreign)
-    for release in _releases(nodes):
+    releases = _releases(nodes)
+    wanted = spec.kubernetes.version or _not_newer(foreign, releases, profile)
+    chosen = versions.get(wanted, allow_untested=spec.kubernetes.untested)
+    for release in releases:
         compatible.check(chosen, release, None, profile)
     _check_support(nodes, profile)
     pods = cni.network(
@@ -117,13 +132,19 @@ def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, for
     )
 
 
-def _not_newer(spec: Spec, foreign: ForeignCluster) -> str:
-    """The requested version, otherwise the newest known one that is not newer than the API server."""
-    if spec.kubernetes.version is not None:
-        return spec.kubernetes.version
-    for name in versions.names():  # the newest first
-        if int(name.split(".")[1]) <= foreign.minor:
-            return name
+def _newest(minor: int, releases: Sequence[str], profile: str) -> str | None:
+    """The name of the newest combination up to 1.*minor* that works with the releases of Windows and the profile."""
+    row = compatible.newest(minor, releases, profile)
+    return None if row is None else row.name
+
+
+def _not_newer(foreign: ForeignCluster, releases: Sequence[str], profile: str) -> str:
+    """The newest known version that is not newer than the API server, and that works with what the workers run.
+
+    :raises UsageError: the API server is older than all.
+    """
+    if (name := _newest(foreign.minor, releases, profile)) is not None:
+        return name
     raise UsageError(
         f"The cluster's Kubernetes {foreign.version} is older than all that winlab knows.",
         why=f"Known are {', '.join(versions.names())}, and a kubelet must not be newer than its API server.",

@@ -55,9 +55,10 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = setti
         _clock(node, kvm=kvm),
         X.on_poweroff("destroy"),
         X.on_reboot("restart"),
-        X.on_crash("destroy"),
+        # of a machine with a panic device nothing is lost then, and Windows does not restart again and again
+        X.on_crash("preserve" if node.system.tells_crash else "destroy"),
         X.pm(X("suspend-to-mem", enabled="no"), X("suspend-to-disk", enabled="no")),
-        _devices(plan, node, vnc_password, pool),
+        _devices(plan, node, vnc_password, pool, kvm=kvm),
         type="kvm" if kvm else "qemu",
     )
     text: str = etree.tostring(root, pretty_print=True, encoding="unicode")
@@ -115,7 +116,7 @@ def _clock(node: NodePlan, *, kvm: bool) -> etree._Element:
     return clock
 
 
-def _devices(plan: Plan, node: NodePlan, vnc_password: str, pool: Path) -> etree._Element:
+def _devices(plan: Plan, node: NodePlan, vnc_password: str, pool: Path, *, kvm: bool) -> etree._Element:
     devices = X.devices()
     target, bus = {"virtio-blk": ("vda", "virtio"), "virtio-scsi": ("sda", "scsi"), "sata": ("sda", "sata")}[node.bus]
     drive, drive_bus = node.system.payload_drive
@@ -147,6 +148,10 @@ def _devices(plan: Plan, node: NodePlan, vnc_password: str, pool: Path) -> etree
             X.rng(X.backend("/dev/urandom", model="random"), model="virtio"),
         ]
     )
+    if node.system.tells_crash:
+        # KVM alone has Hyper-V's crash registers, which Windows fills by itself, with the bugcheck's code. The other
+        # device tells only that there was one, and only once virtio-win's driver for it is installed
+        devices.append(X.panic(model="hyperv" if kvm else "isa"))
     return devices
 
 

@@ -23,7 +23,7 @@ def arguments() -> tuple[str, ...]:
 
 def command() -> str:
     """The command line of the Windows service ``kube-proxy`` (its binPath)."""
-    return service_command(LOG, "C:/k/kube-proxy.exe", arguments())
+    return service_command(LOG, r"C:\k\kube-proxy.exe", arguments())
 
 
 def config(

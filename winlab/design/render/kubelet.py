@@ -5,7 +5,7 @@ from __future__ import annotations
 from winlab.design.render.kubeadm import Member
 
 LOG = "C:/var/log/kubelet/kubelet.log"
-RUNNER = "C:/k/kube-log-runner.exe"  # k8s.io/component-base/logs/kube-log-runner: its flags precede the program
+RUNNER = r"C:\k\kube-log-runner.exe"  # k8s.io/component-base/logs/kube-log-runner: its flags precede the program
 ROTATION = ("--log-file-size=50Mi", "--log-file-age=168h", "--flush-interval=5s")
 
 # As kubeadm's own packages have them: kubernetes/release, cmd/krel/templates/latest
@@ -80,7 +80,7 @@ def windows_arguments(node: Member) -> tuple[str, ...]:
 
 def windows_command(node: Member) -> str:
     """The command line of the Windows service ``kubelet`` (its binPath)."""
-    return service_command(LOG, "C:/k/kubelet.exe", windows_arguments(node))
+    return service_command(LOG, r"C:\k\kubelet.exe", windows_arguments(node))
 
 
 def service_command(log: str, program: str, arguments: tuple[str, ...]) -> str:

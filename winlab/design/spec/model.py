@@ -52,7 +52,7 @@ class Kubernetes(Model):
     version: str | None = option(
         None,
         "Version of Kubernetes, such as 1.36 or v1.36.3; compatibility is checked before anything is touched",
-        otherwise="the default of images/kubernetes/known-good.yaml",
+        otherwise="the default of images/kubernetes/known-good.yaml, or the newest before it that fits the workers",
         example="1.36",
     )
     source: Path | None = option(

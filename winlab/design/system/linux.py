@@ -8,6 +8,7 @@ LINUX = System(
     name="linux",
     title="Linux",
     login="ssh",
+    spare_logins=(),
     control_plane=True,
     programs=(
         ("kubeadm", "kubernetes"),
@@ -44,6 +45,7 @@ LINUX = System(
     payload_drive=("sdb", "scsi"),  # Debian's cloud kernel has no AHCI
     packet_faults=True,
     hyperv=False,
+    tells_crash=False,
     # each page fault and each copy from user space would cost an emulator more; with erms and fsrm it copies by bytes
     needless_cpu=("la57", "smap", "erms", "fsrm"),
     needs_cx16=False,

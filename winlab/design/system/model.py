@@ -26,6 +26,7 @@ class System:
 
     :param title: its name in messages.
     :param login: how winlab logs in.
+    :param spare_logins: how it does where that way is deaf, in this order.
     :param control_plane: whether controllers can run it.
     :param programs: what nodes need on their search path, each with the component whose version it has.
     :param images: the same for container images in Kubernetes' registry.
@@ -45,6 +46,7 @@ class System:
     :param payload_drive: target and bus of the drive for the payload CD.
     :param packet_faults: whether its kernel can lose and delay packets on purpose.
     :param hyperv: whether it uses Hyper-V's enlightenments, which QEMU has with KVM.
+    :param tells_crash: whether its kernel tells the hypervisor when it gives up.
     :param needless_cpu: CPU features that it can do without, and that cost an emulator time.
     :param needs_cx16: whether it refuses to boot without the instruction cmpxchg16b.
     :param usual_boot: seconds from power-on to a login, on hardware.
@@ -55,6 +57,7 @@ class System:
     name: SystemName
     title: str
     login: Literal["ssh", "winrm"]
+    spare_logins: tuple[Literal["ssh"], ...]
     control_plane: bool
     programs: tuple[tuple[str, str], ...]
     images: tuple[tuple[str, str], ...]
@@ -73,6 +76,7 @@ class System:
     payload_drive: tuple[str, str]
     packet_faults: bool
     hyperv: bool
+    tells_crash: bool
     needless_cpu: tuple[str, ...]
     needs_cx16: bool
     usual_boot: float

@@ -11,6 +11,7 @@ WINDOWS = System(
     name="windows",
     title="Windows",
     login="winrm",
+    spare_logins=("ssh",),
     control_plane=False,
     programs=(
         ("kubeadm", "kubernetes"),
@@ -39,6 +40,7 @@ WINDOWS = System(
     payload_drive=("sdd", "sata"),  # Windows has the driver; the answer file's CD is in it before
     packet_faults=False,
     hyperv=True,
+    tells_crash=True,
     needless_cpu=("erms", "fsrm"),  # with them an emulator copies byte by byte
     needs_cx16=True,
     usual_boot=1200.0,

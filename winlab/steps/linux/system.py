@@ -13,7 +13,7 @@ from winlab.engine.step import Step
 from winlab.errors import GuestError
 from winlab.events import Progress
 from winlab.steps.evidence import DiskLog
-from winlab.steps.interface import Condition, KnownFailure
+from winlab.steps.interface import Condition
 from winlab.steps.linux import first_boot, node
 from winlab.supply.images import cache
 
@@ -75,10 +75,6 @@ class LinuxSteps:
                 why="; ".join(str(error)[:1000] for error in errors) or "It does not say which.",
                 evidence=f"winlab exec {self._node.name} -- sudo cat {self.bootstrap_log}",
             )
-
-    def known_failure(self, _log: str) -> KnownFailure | None:
-        """None: cloud-init reports its errors itself."""
-        return None
 
     def disk_logs(self, _folder: Path, _progress: Progress) -> list[DiskLog]:
         """No logs: the serial port shows all of a Linux boot."""

@@ -15,6 +15,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
 from winlab.events import Progress
+from winlab.steps.crashed import require_no_crash
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.power import clock
 from winlab.steps.power.subject import Subject
@@ -103,6 +104,7 @@ class _Wait:
         state = self._subject.state
         if state == "running":
             return
+        require_no_crash(self._lab.conn, self._lab.name, self._subject, self._progress)
         if state in domains.PAUSED:
             require_writable_disk(self._lab, self._subject)
         raise GuestError(

@@ -48,9 +48,15 @@ def step(subject: Subject, after: Iterable[State] = (), *, force: bool = False) 
 def shut_down(subject: Subject, progress: Progress) -> None:
     """Shut a machine down, and wait until it is off; a suspended one is resumed for that.
 
+    One that crashed can't be asked: its power is cut.
+
     :raises StalledError: it does not shut down.
     :raises HostError: it is paused, and its disk can't be written.
     """
+    if subject.state == domains.CRASHED:
+        progress.say(f"{subject.name} crashed: cutting its power")
+        domains.cut_power(subject.lab.conn, subject.domain)
+        return
     if subject.state in domains.PAUSED:
         require_writable_disk(subject.lab, subject)
         domains.resume(subject.lab.conn, subject.domain)

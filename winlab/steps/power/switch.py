@@ -10,20 +10,22 @@ from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.errors import GuestError
 from winlab.events import Progress
+from winlab.steps.crashed import tell_crash
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import STARTED, SUSPENDED
 
 
 def start(subject: Subject, after: Iterable[State] = ()) -> Step:
-    """The step that starts a machine that is off, and resumes one that is suspended or paused."""
+    """The step that starts a machine that is off or crashed, and resumes one that is suspended or paused."""
 
     def work(progress: Progress) -> None:
         state = subject.state
         if state in domains.PAUSED:
             require_writable_disk(subject.lab, subject)
+        tell_crash(subject.lab.conn, subject, progress)
         progress.say(f"{subject.name} is {state}")
-        subject.since, subject.booted = time.time(), state in domains.OFF
+        subject.since, subject.booted = time.time(), state in (*domains.OFF, domains.CRASHED)
         domains.start(subject.lab.conn, subject.domain)
 
     def done() -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import authority
@@ -27,10 +28,12 @@ from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestCommandError, GuestError, StalledError, UnreachableError
-from winlab.events import Progress
+from winlab.events import Progress, report
 from winlab.printable import printable
 from winlab.steps import evidence, joining, pod_network
+from winlab.steps.crashed import require_no_crash
 from winlab.steps.interface import Condition
+from winlab.steps.screens import Series
 from winlab.steps.serial import SerialLog
 from winlab.steps.states import (
     API,
@@ -46,8 +49,10 @@ from winlab.steps.states import (
     PROXY,
     UPDATES,
 )
+from winlab.steps.unheard import Unheard
 from winlab.steps.windows import probe, setup_logs
 
+T = TypeVar("T")
 SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
 # kubeadm's preflight check gives containerd two seconds for each answer; when it fails, nothing was changed
 TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
@@ -96,6 +101,7 @@ def updates_step(run: Run, node: WindowsNode) -> Step:
 
 def restart(run: Run, node: WindowsNode, there: NodeScripts, progress: Progress) -> None:
     """Restart Windows, and wait until it answers again."""
+    there.tell = partial(report, progress)
     _Worker(run, node).restart(there, progress)
 
 
@@ -120,6 +126,7 @@ def start(run: Run, node: WindowsNode, service: str, progress: Progress) -> None
     worker = _Worker(run, node)
     act = {"containerd": worker.containerd, "kubelet": worker.kubelet, "kube-proxy": worker.proxy}[service]
     with run.node(node) as there:
+        there.tell = partial(report, progress)
         act(there, progress)
 
 
@@ -146,35 +153,43 @@ class _Worker:
         """The step that acts in the node, and is done when the node's status says so."""
 
         def perform(progress: Progress) -> None:
-            with self.run.node(self.node) as there:
-                act(there, progress)
+            try:
+                with self.run.node(self.node) as there:
+                    there.tell = partial(report, progress)
+                    act(there, progress)
+            except GuestError as error:
+                evidence.name_cause(error)
+                raise
 
         ask = self.run.asks(self.node, lambda there: done(there.run(contract.WindowsStatus())))
         return Step(self.at(kind), perform, ask, after, also, usual)
 
     def do(self, there: NodeScripts, call: Call[R], progress: Progress) -> R:
-        """Run a script; when the connection is lost meanwhile, wait for the node and run it again.
+        """Run a script, and again when the connection is lost meanwhile; see :meth:`again`."""
+        return self.again(there, call.script, progress, lambda: there.run(call, progress.say))
+
+    def again(self, there: NodeScripts, what: str, progress: Progress, act: Callable[[], T]) -> T:
+        """Do something in the node; when the connection is lost meanwhile, wait for the node and do it again.
 
         Windows loses its network for some seconds whenever an adapter becomes a virtual switch, by winlab's own script
-        or by the agent of a CNI plug-in.
+        or by the agent of a CNI plug-in. Where WinRM stays deaf, the wait ends by ssh.
 
-        :raises UnreachableError: the connection was lost in each of :data:`RUNS` runs.
+        :param what: its name, for messages.
+        :raises UnreachableError: the connection was lost each of :data:`RUNS` times.
         """
         for attempt in range(1, RUNS + 1):
             try:
-                return there.run(call, progress.say)
+                return act()
             except UnreachableError:
                 if attempt == RUNS:
                     raise
-            progress.say(
-                f"the connection to {self.node.name} was lost: {call.script} is run again ({attempt + 1}/{RUNS})"
-            )
+            progress.say(f"the connection to {self.node.name} was lost: {what} is run again ({attempt + 1}/{RUNS})")
             there.disconnect()
             self._await(there, progress, "to answer again", lambda _facts: True)
         raise AssertionError("a loop without an end")
 
     def features(self, there: NodeScripts, progress: Progress) -> None:
-        probe.check(there, progress)
+        self.again(there, "probe", progress, lambda: probe.check(there, progress))
         # some features need another run after the restart
         while self.do(there, self.files.features(), progress).restart:
             self.restart(there, progress)
@@ -189,7 +204,7 @@ class _Worker:
             self.restart(there, progress)
 
     def restart(self, there: NodeScripts, progress: Progress) -> None:
-        before = there.run(contract.WindowsStatus())
+        before = self.do(there, contract.WindowsStatus(), progress)
         progress.say("restarting Windows")
         _ask_restart(there)
         there.disconnect()
@@ -304,6 +319,7 @@ class _Worker:
         serial = SerialLog(self.run.pool, serial_log(self.run.lab, self.node.name))
         serial.read()  # what it told before does not count
         serial.beacon = ""
+        series, unheard = Series(self.run.folder, self.node.name), Unheard(self.run, self.node, progress)
 
         def look() -> Met[None] | Waiting:
             serial.read()
@@ -314,14 +330,17 @@ class _Worker:
                 if met(there.run(contract.WindowsStatus())):
                     return Met(None)
             except UnreachableError:
-                pass
+                require_no_crash(self.run.conn, self.run.lab, self.node, progress)
+                if series.is_due:
+                    series.add(domains.look(self.run.conn, self.node.domain))
+                unheard.look(serial.beacon)
             except GuestError as error:  # services start one by one: WinRM may answer first
                 says += f"; it says: {(error.why or error.what).splitlines()[0]}"
             there.disconnect()
             return Waiting(says, domains.written_bytes(self.run.conn, self.node.domain))
 
         def give_up(_: Waiting) -> StalledError:
-            up = f"It is up, and WinRM does not answer: {printable(serial.beacon)}" if serial.beacon else ""
+            up = f"It is up, and answers neither WinRM nor ssh: {printable(serial.beacon)}" if serial.beacon else ""
             stalled = StalledError(
                 f"'{self.node.name}' has shown no sign of life for {limit / 60:.0f} min; winlab waits for it {what}.",
                 why=up,

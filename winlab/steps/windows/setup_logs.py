@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from winlab.adapters.vm import domains
@@ -28,7 +27,6 @@ LOGS = (
     "Windows/System32/Sysprep/Panther/setupact.log",
     "winlab/bootstrap.log",
 )
-ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, *(\w+)")  # in Panther's logs: a time and a level
 
 
 def read(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> list[DiskLog]:
@@ -38,7 +36,7 @@ def read(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> list[
     :raises WinlabError: none is there, or the disk can't be read.
     """
     return [
-        DiskLog(name.removeprefix("Windows/").lstrip("$").replace("/", "-"), content, telling(name, content))
+        DiskLog(name.removeprefix("Windows/").lstrip("$").replace("/", "-"), content)
         for name, content in _files(run, node, folder, progress).items()
     ]
 
@@ -78,27 +76,3 @@ def _base(pool: StoragePool, volume: str, folder: Path, progress: Progress) -> P
 def _fetch(pool: StoragePool, volume: str, target: Path) -> None:
     check_space(target.parent, pool.allocation(volume))
     pool.download_to(volume, target, lambda _: None)
-
-
-def telling(name: str, content: bytes) -> str:
-    """The part of a log that may show a cause: the errors of an activity log, and all of any other log.
-
-    An activity log's harmless entries use the same words ("selected image", "password policy").
-    """
-    whole = text(content)
-    if not name.endswith("setupact.log"):
-        return whole
-    kept: list[str] = []
-    is_error = False
-    for line in whole.splitlines():
-        if entry := ENTRY.match(line):
-            is_error = entry[1] in ("Error", "Fatal")
-        if is_error:  # a line without a time continues the previous entry
-            kept.append(line)
-    return "\n".join(kept)
-
-
-def text(content: bytes) -> str:
-    """A log's text: UTF-16 with a byte order mark, or UTF-8."""
-    how = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return content.decode(how, "replace")

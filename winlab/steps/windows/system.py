@@ -9,8 +9,8 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.events import Progress
 from winlab.steps.evidence import DiskLog
-from winlab.steps.interface import Condition, KnownFailure
-from winlab.steps.windows import first_boot, known_failures, media, node, setup_logs
+from winlab.steps.interface import Condition
+from winlab.steps.windows import first_boot, media, node, setup_logs
 from winlab.supply.images import requirements
 
 
@@ -58,10 +58,6 @@ class WindowsSteps:
 
     def check_first_boot(self, result: str) -> None:
         """Accept it: a failed bootstrap is reported on the serial port, and ready.txt is not written."""
-
-    def known_failure(self, log: str) -> KnownFailure | None:
-        """The first known failure of Setup or of the bootstrap that a log shows."""
-        return known_failures.recognise(log)
 
     def disk_logs(self, folder: Path, progress: Progress) -> list[DiskLog]:
         """See :func:`winlab.steps.windows.setup_logs.read`."""

@@ -149,11 +149,12 @@ def check_medium(node: WindowsNode, medium: Path) -> WimImage:
             cure="Choose with --os and --set workers.edition what the medium has, or take another ISO.",
         )
     _check_key(node, medium, chosen, report.channel)
-    if chosen.language and chosen.language.lower() != node.windows.language.lower():
+    languages = [one for one in (chosen.language, *chosen.languages) if one]
+    if languages and node.windows.language.lower() not in [one.lower() for one in languages]:
         raise UsageError(
-            f"The language of '{medium}' is {chosen.language}, but workers.language is {node.windows.language}.",
-            cure=f"Give --set workers.language={chosen.language}, or another medium. Locale and keyboard can be "
-            "chosen freely with workers.locale and workers.keyboard.",
+            f"The language of '{medium}' is {languages[0]}, but workers.language is {node.windows.language}.",
+            cure=f"Give --set workers.language={languages[0]}, or another medium. Locale and keyboard "
+            "can be chosen freely with workers.locale and workers.keyboard.",
         )
     return chosen
 

@@ -35,6 +35,7 @@ class WimImage:
     build: int | None
     revision: int | None = None  # the update revision of the build: 587 in 20348.587
     architecture: str = ""
+    languages: tuple[str, ...] = ()  # all that it can be installed in, where its list has several
 
     @property
     def is_server(self) -> bool:
@@ -100,6 +101,7 @@ def _image(element: etree._Element) -> WimImage:
         build=_number(build),
         revision=_number(revision),
         architecture=ARCHITECTURES.get(architecture, architecture),
+        languages=tuple(one.text or "" for one in element.findall("WINDOWS/LANGUAGES/LANGUAGE")),
     )
 
 

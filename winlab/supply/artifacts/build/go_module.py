@@ -31,11 +31,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class GoModule:
-    """A module and its version (``v1.36.3``); *source* is a local checkout of it to build instead."""
+    """A module and its version (``v1.36.3``); *source* is a local checkout of it to build instead.
+
+    ``sum`` is its pinned sum (``h1:...``); empty: Go's checksum database alone vouches for it.
+    """
 
     path: str
     version: str
     source: Path | None = None
+    sum: str = ""
 
     def __str__(self) -> str:
         return f"{self.source or self.path} {self.version}"
@@ -109,7 +113,7 @@ def compile_all(
     else:
         where, mode = work / "module", "-mod=mod"
         where.mkdir()
-        published, needed = _prepare(module, where, progress)
+        published, needed = prepare(module, where, progress)
     flags = ["-s", "-w", *(["-extldflags", "-static"] if target.cgo else [])]
     flags += [f"-X {name}={value}" for name, value in stamps(published).items()]
     command = ["build", "-v", "-trimpath", "-buildvcs=false", f"-ldflags={' '.join(flags)}"]
@@ -217,10 +221,10 @@ def _with_go(action: Callable[[Go], T], progress: Progress, needed: str = "1.21"
             needed = wanted
 
 
-def _prepare(module: GoModule, folder: Path, progress: Progress) -> tuple[str, str]:
+def prepare(module: GoModule, folder: Path, progress: Progress) -> tuple[str, str]:
     """Fetch the module and write the go.mod that requires it. Returns the release's time and the required Go.
 
-    :raises TransferError: it can't be fetched.
+    :raises TransferError: it can't be fetched, or is not the pinned one.
     """
     progress.say(f"fetching {module}")
     environment = _environment("-mod=mod", own=True)
@@ -233,6 +237,12 @@ def _prepare(module: GoModule, folder: Path, progress: Progress) -> tuple[str, s
         go, answer = _with_go(download, progress)
     except run.CommandError as error:
         raise _unpublished(module, _reason(error.result), error) from error
+    if module.sum not in ("", answer["Sum"]):
+        raise TransferError(
+            f"The Go module {module.path} {module.version} is not the one that is pinned.",
+            why=f"Its sum is {answer['Sum']}, not {module.sum}.",
+            cure="Another module proxy may have the published one (GOPROXY), after 'go clean -modcache'.",
+        )
     edit = run.run([str(go.program), "mod", "edit", "-json", str(answer["GoMod"])], env=environment, cwd=folder)
     gomod = json.loads(edit.stdout)
     (folder / "go.mod").write_text(wrapper(gomod, module.version), encoding="utf-8")

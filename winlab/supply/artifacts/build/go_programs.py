@@ -82,7 +82,8 @@ PARTS = (
         _RUNC,
         {LINUX.name: {"runc": _RUNC}},
         lambda _version, _time: {},  # its version is in its source
-        tags=("seccomp", "urfave_cli_no_docs", "netgo", "osusergo"),  # its Makefile's target "static"
+        # its Makefile's target "static"; without libpathrs (since 1.5), a library in Rust that Debian does not have
+        tags=("seccomp", "urfave_cli_no_docs", "netgo", "osusergo"),
         cgo=True,
     ),
     Part(

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from winlab import files, run
 from winlab.design import system
@@ -66,15 +67,21 @@ class BuildSource:
     :param sources: local checkouts by module (``k8s.io/kubernetes``), built unchanged in place of the published
         versions. They are compiled at every call, since they may have changed; Go's own cache makes that quick.
     :param builds: how the parts of the lab's extensions are built.
+    :param sums: the pinned sums of modules, by path and version.
     :raises UsageError: a checkout is not one of its module, or nothing is built from that module.
     """
 
     name = "build"
 
     def __init__(
-        self, kubernetes: str, sources: Mapping[str, Path] | None = None, builds: Sequence[GoBuild] = ()
+        self,
+        kubernetes: str,
+        sources: Mapping[str, Path] | None = None,
+        builds: Sequence[GoBuild] = (),
+        sums: Mapping[tuple[str, str], str] = MappingProxyType({}),
     ) -> None:
         self.kubernetes = tag(kubernetes)
+        self._sums = sums
         self.builds = tuple(builds)
         self.parts = (*PARTS, *(of_extension(build) for build in builds))
         self.sources = {module: path.resolve() for module, path in (sources or {}).items()}
@@ -193,7 +200,8 @@ class BuildSource:
         assert program_part is not None, "refused before"
         version = tag(program.version)
         source = program_part.own or self.sources.get(program_part.module)
-        return _Group(program_part, GoModule(program_part.module, version, source), program.os)
+        pinned = self._sums.get((program_part.module, version), "")
+        return _Group(program_part, GoModule(program_part.module, version, source, pinned), program.os)
 
     def _key(self, group: _Group, program: Program, go: Go) -> str:
         package = group.part.packages[program.os][program.name]

@@ -1,0 +1,68 @@
+"""What QEMU's guest agent tells of a guest that nobody reaches by the network: evidence, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from winlab.adapters.guests.base import Sink, discard
+from winlab.adapters.guests.scripts import NodeScripts
+from winlab.adapters.guests.systems import command_line, ways
+from winlab.adapters.vm import agent
+from winlab.adapters.vm.connection import Connection
+from winlab.design import contract
+from winlab.design.plan.tags import Tag
+from winlab.errors import GuestError, UnreachableError
+from winlab.lab_folder import LabFolder
+from winlab.printable import printable
+
+MOST = 1 << 20  # characters of one text
+
+
+class AgentGuest:
+    """A guest by its agent, for command lines without quotation marks: the agent would escape them."""
+
+    def __init__(self, conn: Connection, domain: str, tag: Tag) -> None:
+        self._conn = conn
+        self._domain = domain
+        self._tag = tag
+
+    def execute(
+        self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
+    ) -> int:
+        """See :class:`winlab.adapters.guests.base.Guest`. What the command prints comes when it has ended."""
+        line = command_line(self._tag.system, command)
+        code, out, err = agent.execute(self._conn, self._domain, ["cmd.exe", "/c", line], stdin)
+        stdout(out)
+        stderr(err)
+        return code
+
+    def close(self) -> None:
+        """See :class:`winlab.adapters.guests.base.Guest`: there is nothing to end."""
+
+
+def texts(conn: Connection, domain: str, tag: Tag, folder: LabFolder, call: contract.Logs) -> dict[str, str]:
+    """What the agent can tell of a running guest, by name: why nobody gets in, and the logs if the payload CD is there.
+
+    Empty if the guest has no agent that answers.
+
+    :param call: how many lines of which logs.
+    """
+    own = ways(tag.system)
+    if not own.signs or not agent.answers(conn, domain):
+        return {}
+    told: dict[str, str] = {}
+    with NodeScripts(tag, folder, partial(AgentGuest, conn, domain, tag)) as there:
+        try:
+            for name, line in own.signs.items():
+                try:
+                    told[name] = there.execute([line])
+                except UnreachableError:
+                    raise
+                except GuestError as error:
+                    told[name] = str(error)
+            if own.place(there.execute):
+                told |= there.run(call).logs
+        except GuestError as error:
+            told["agent"] = str(error)
+    return {name: printable(text[-MOST:]) for name, text in told.items()}

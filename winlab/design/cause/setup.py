@@ -1,0 +1,207 @@
+"""Why Windows Setup stops: in Windows PE, and in the passes after it.
+
+"The new Setup" is that of Windows Server 2025 (builds from 26040 on), which ends at what older ones overlook. It shows
+an error as two codes, with and without blanks between them, and logs the first alone.
+"""
+
+from __future__ import annotations
+
+from winlab.design.cause.model import LATER, LOGGED_ON, Cause, Clue, Effect
+
+TEMPLATE = "your own template (workers.template)"
+
+CAUSES = (
+    Cause(
+        "driver-refused",
+        Effect.ENDS,
+        (
+            Clue("executeunattenddriverinstall", r"= 0x[1-9A-F]"),
+            Clue("0x80070103"),
+            Clue("0xd000a000"),
+            Clue("0x40031", r"0x[0-9A-F]{8} {0,4}- {0,4}0x40031"),
+        ),
+        "A driver does not install in Windows PE, and Setup of Windows Server 2025 ends at the first one.",
+        r"It installs every driver of \drv, and ends at one that is loaded already, lacks a file, or is refused.",
+        "Leave out workers.extra_drivers, or use --set workers.bus=sata, which needs no driver in Windows PE.",
+        "kvm-guest-drivers-windows#1100; reports of runs with media of build 26100",
+    ),
+    Cause(
+        "command-failed",
+        Effect.ENDS,
+        (
+            Clue("0x40030", r"0x80070001 {0,4}- {0,4}0x40030"),
+            Clue("0x80070001", r"unattend|RunSynchronous"),
+        ),
+        "A command of the windowsPE pass failed, and Setup of Windows Server 2025 ends at the first one.",
+        "0x80070001 is exit code 1. Windows PE has few programs, and its serial port no name until it is given one.",
+        "Let the commands in your own template (workers.template) end with '& exit /b 0'.",
+        "reports of runs with media of build 26100; cmd.exe's exit code where a redirection can't be opened",
+    ),
+    Cause(
+        "value-too-long",
+        Effect.ENDS,
+        (Clue("0x80220005"),),
+        "A value in the answer file is too long: a Path over 259 characters, or a computer name over 15.",
+        "The new Setup then refuses the whole file.",
+        f"Shorten it in {TEMPLATE}.",
+        "Microsoft's reference of unattend.xml: the limits of Path and ComputerName",
+    ),
+    Cause(
+        "component-incomplete",
+        Effect.ENDS,
+        (Clue("0x80220003"),),
+        "A component of the answer file lacks an attribute.",
+        "Each needs processorArchitecture, publicKeyToken, language and versionScope.",
+        f"Copy the element <component> from winlab's template into {TEMPLATE}.",
+        "reports of runs with media of build 26100",
+    ),
+    Cause(
+        "disk-layout",
+        Effect.ENDS,
+        (Clue("0x40030", r"0x80070002 {0,4}- {0,4}0x40030"),),
+        "Setup could not lay out the disk as the answer file says.",
+        "Another disk has number 0, or the layout names a partition that is not there.",
+        "Leave DiskConfiguration in your own template (workers.template) as it is in winlab's; attach no USB disk.",
+        "reports of runs with media of build 26100; dockur/windows",
+    ),
+    Cause(
+        "password-encoding",
+        Effect.ENDS,
+        (Clue("failed to decode password", harmless=True), Clue("0x8030000b")),
+        "Windows can't decode a password of the answer file.",
+        "It is the base64 of UTF-16LE, and the name of its element belongs to the text: 'secretPassword'.",
+        f"Take the passwords' elements from winlab's template into {TEMPLATE}, or say <PlainText>true</PlainText>.",
+        "Microsoft's reference: PlainText; a report with the log's lines (jc-tech.info, 2016)",
+    ),
+    Cause(
+        "answer-value",
+        Effect.ENDS,
+        (Clue("0x8007000d", r"(?<!gle=)0x8007000D"),),
+        "A value of the answer file is wrong, such as an Order with gaps; or the medium is damaged.",
+        "0x8007000D says that data are invalid, and not which.",
+        f"Check {TEMPLATE}, and the medium with 'winlab iso inspect FILE --sha256'.",
+        "Microsoft: ERROR_INVALID_DATA; reports of runs with media of build 26100",
+    ),
+    Cause(
+        "product-key",
+        Effect.ENDS,
+        (Clue("invalid product key"), Clue("productkey", r"ProductKey>? setting"), Clue("no images are available")),
+        "The product key does not fit the medium or the edition.",
+        "Also an empty <Key> is one.",
+        "Evaluation media take none; choose the edition with workers.edition, or give its key.",
+        "Microsoft: errors of Windows Setup; OpenNebula/one-apps#225",
+    ),
+    Cause(
+        "no-such-image",
+        Effect.ENDS,
+        (Clue("<imageinstall> setting"), Clue("could not find the image"), Clue("selected image")),
+        "The medium has no image of the name that the answer file gives.",
+        "Names are like 'Windows Server 2022 SERVERSTANDARDCORE'; what DISM prints is the description.",
+        "'winlab iso inspect' lists its images; choose one with workers.edition.",
+        "the images of Microsoft's evaluation media",
+    ),
+    Cause(
+        "no-disk",
+        Effect.ENDS,
+        (
+            Clue("no driver for"),
+            Clue("device drivers were found"),
+            Clue("disk", r"disk \d{1,9} does not exist"),
+            Clue("install driver to show hardware"),
+        ),
+        "Setup sees no disk: the driver for its bus is missing.",
+        "Windows has no driver of its own for virtio.",
+        "Give the virtio-win ISO with workers.drivers, or use --set workers.bus=sata.",
+        "cschneegans/unattend-generator#400",
+    ),
+    Cause(
+        "firmware-mismatch",
+        Effect.ENDS,
+        (
+            Clue("0x80042565"),
+            Clue("efi partition"),
+            Clue("gpt disk"),
+            Clue("prepare the computer to boot into the next phase"),
+        ),
+        "The partitions do not fit the machine's firmware.",
+        "UEFI starts from a GPT disk with an EFI partition, BIOS from an MBR disk without one.",
+        f"workers.firmware and {TEMPLATE} must use the same firmware.",
+        "Microsoft: errors of Windows Setup",
+    ),
+    Cause(
+        "two-answer-files",
+        Effect.ENDS,
+        (Clue("two answer files"),),
+        "More than one answer file was found.",
+        "Setup takes the first medium that has one, and another pass may take another.",
+        "Remove other media with an Autounattend.xml from the machine.",
+        "antifob/incus-windows",
+    ),
+    Cause(
+        "answer-file-rejected",
+        Effect.ENDS,
+        (
+            Clue("component or setting specified in the answer file"),
+            Clue("could not parse or process"),
+            Clue("answer file is invalid"),
+        ),
+        "Setup rejects the answer file.",
+        "It has an element that Windows does not know, has one in the wrong pass, or is no XML.",
+        "Your own template (workers.template) has an element that Windows does not know, or has it in the wrong pass.",
+        "Microsoft: errors of Windows Setup",
+    ),
+    Cause(
+        "no-answer-file",
+        Effect.ENDS,
+        (Clue("no answer file was found", r"waiting: no answer file was found"),),
+        "Setup, or the first start of a clone, found no answer file, and asks on the screen.",
+        "The CD with it is not in the drive, or an older answer file is found first.",
+        "Run the same command again: it inserts the CD. If it stays so, destroy the lab and create it again.",
+        "the stand-in; KubeVirt: sysprep and answer files",
+    ),
+    Cause(
+        "medium-damaged",
+        Effect.ENDS,
+        (Clue("0x80070570"), Clue("0x80070017"), Clue("file is corrupt")),
+        "The medium is damaged.",
+        "A file on it is unreadable or has other contents than it should.",
+        "Check its SHA-256 with 'winlab iso inspect FILE --sha256', and download it again.",
+        "Microsoft: ERROR_FILE_CORRUPT, ERROR_CRC",
+    ),
+    Cause(
+        "password-policy",
+        Effect.ENDS,
+        (Clue("password policy"),),
+        "Windows rejects the Administrator's password.",
+        "It does not meet the policy for the length, age or letters of passwords.",
+        "Destroy the lab and create it again: it gets new passwords.",
+        "Microsoft: NERR_PasswordTooShort",
+    ),
+    Cause(
+        "setup-in-a-loop",
+        Effect.SILENT,
+        (
+            Clue("winlab: phase=windowspe", times=3, until=LATER),
+            Clue("winlab: phase=specialize", times=3, until=LOGGED_ON),
+            Clue("starts again and again:", r"times in phase '(windowsPE|specialize)'"),
+        ),
+        "Setup begins again and again.",
+        "The machine crashes or restarts in the middle of it, each time at the same place.",
+        "Look at its screen while that happens ('winlab vnc NODE'); try --set workers.bus=sata and another medium.",
+        "winlab's phases on the serial port",
+    ),
+    Cause(
+        "setup-failed",
+        Effect.SILENT,
+        (
+            Clue("online installation cannot complete"),
+            Clue("could not complete the installation"),
+            Clue("computer restarted unexpectedly or encountered an unexpected error"),
+        ),
+        "Windows could not complete its installation, and its logs don't say why.",
+        "A setting of the passes specialize or oobeSystem failed, or the machine was reset while they ran.",
+        r"Look at C:\Windows\Panther\UnattendGC\setupact.log of the evidence, at the last entries before the failure; "
+        "then destroy the lab and create it again.",
+        "Microsoft: errors of Windows Setup; a report with the log's lines (jc-tech.info, 2016)",
+    ),
+)

@@ -1,0 +1,31 @@
+"""What would be better, though the plan goes. Pure."""
+
+from __future__ import annotations
+
+from winlab.design.catalog import recipes, versions
+from winlab.design.catalog.versions import build_number
+from winlab.design.plan.model import NodePlan, Plan
+
+
+def advice(plan: Plan) -> list[str]:
+    """Sentences for a person who makes this plan: old builds of Windows that could be updated."""
+    said = (_old_build(node) for node in plan.windows_nodes() if not node.windows.updates)
+    return list(dict.fromkeys(sentence for sentence in said if sentence is not None))
+
+
+def _old_build(node: NodePlan) -> str | None:
+    """The advice about Microsoft's evaluation medium, whose build is known; of other media it is in the medium."""
+    windows = node.windows
+    if windows is None or windows.own_medium:
+        return None
+    rules = versions.load().windows.get(windows.release)
+    evaluations = recipes.get(node.image).evaluations
+    medium = next((one for one in evaluations if windows.medium in ("", one.sha256)), None)
+    if rules is None or rules.advised is None or medium is None or medium.build is None:
+        return None
+    if build_number(medium.build) >= build_number(rules.advised):
+        return None
+    return (
+        f"{medium.file} has Windows Server {windows.release} build {medium.build}, older than {rules.advised}"
+        f" ({rules.gain}). With a golden image, --set workers.updates=true installs Windows' updates once."
+    )
