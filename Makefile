@@ -1,8 +1,9 @@
 # make lab               a whole lab on this machine, from nothing: packages, host services, images, cluster
 # make test              all tests, with their own set-up
-# make check             formatting, linting, types, and import layers
+# make check             formatting, linting, types, import layers; every line of PowerShell read by a real parser
 # make test-unit         a minute; no root, no network
-# make test-powershell   the scripts for Windows in a real PowerShell engine; a minute
+# make test-powershell   the scripts for Windows in a real PowerShell engine; two minutes
+# make mutants           what those tests notice of random changes to the scripts (COUNT=20, SEED=.., ONLY=file)
 # make test-fuzz         spoilt inputs for every parser, a small sample
 # make fuzz              the same for ten minutes, others each day (FUZZ_SECONDS=..., SEED=..., PARSER=..., REPLAY=file)
 # make test-integration  real libvirt, OVN and guests; needs root
@@ -21,12 +22,13 @@ AS_MEMBER := $(shell [ "$$(id -u)" = 0 ] || id -nG | grep -qw libvirt || echo sg
 SPEC ?= 1-1-1
 UNTIL ?= cluster
 FUZZ_SECONDS ?= 600
+COUNT ?= 20
 SURVIVE ?= --spec 1-1-1 --rehearse
 LIVES ?= all
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-unit test-fuzz fuzz survive test-powershell test-integration check setup clean
+.PHONY: help lab test test-unit test-fuzz fuzz survive test-powershell mutants test-integration check setup clean
 
 
 help:
@@ -48,12 +50,16 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=standin $(BIN)/lint-imports
+	$(BIN)/pytest -q --timeout 300 tests/powershell/test_syntax.py
 
 test-unit: $(VENV)/.installed
 	$(BIN)/pytest --timeout 60 tests/unit standin/tests
 
 test-powershell: $(VENV)/.installed
 	$(BIN)/pytest --timeout 300 tests/powershell
+
+mutants: $(VENV)/.installed
+	$(SUDO) $(BIN)/python tests/powershell/mutants.py --count "$(COUNT)" --seed "$(SEED)" --only "$(ONLY)"
 
 test-fuzz: $(VENV)/.installed
 	$(BIN)/pytest --timeout 300 tests/fuzz

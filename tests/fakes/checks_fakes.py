@@ -14,7 +14,7 @@ import yaml
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.checks.access import Access
-from winlab.checks.model import CheckFailed
+from winlab.checks.model import CheckFailed, release_build
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, GuestError
@@ -40,7 +40,7 @@ STANDIN = tag("node-1", "windows", image="windows-rehearsal", number=101)
 def node(of: Tag, number: int = 0) -> dict[str, Any]:
     labels = {"kubernetes.io/os": of.os, "kubernetes.io/hostname": of.node}
     if of.os == "windows":
-        labels["node.kubernetes.io/windows-build"] = "10.0.20348"
+        labels["node.kubernetes.io/windows-build"] = release_build(of.image) or "10.0.20348"
     return {
         "kind": "Node",
         "metadata": {"name": of.node, "labels": labels},
@@ -54,12 +54,13 @@ def node(of: Tag, number: int = 0) -> dict[str, Any]:
     }
 
 
-def runtime_class() -> dict[str, Any]:
+def runtime_class(release: str = "2022") -> dict[str, Any]:
+    selector = {"node.kubernetes.io/windows-build": release_build(f"windows-{release}")}
     return {
         "kind": "RuntimeClass",
-        "metadata": {"name": "windows-2022"},
+        "metadata": {"name": f"windows-{release}"},
         "handler": "runhcs-wcow-process",
-        "scheduling": {"nodeSelector": {"node.kubernetes.io/windows-build": "10.0.20348"}, "tolerations": [TAINT]},
+        "scheduling": {"nodeSelector": selector, "tolerations": [TAINT]},
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from winlab.errors import Failure
 from winlab.events import (
     Event,
+    NodeWay,
     Planned,
     RunEnded,
     RunStarted,
@@ -32,6 +33,7 @@ KINDS: dict[str, type[StepEvent]] = {
     "checking": StepChecking,
     "started": StepStarted,
     "progress": StepProgress,
+    "way": NodeWay,
     "skipped": StepSkipped,
     "done": StepDone,
 }

@@ -20,12 +20,14 @@ def make_wim(
     kind: str = "Server",
     arch: int = 9,
     language: str = "",
+    others: tuple[str, ...] = (),
     revision: int = 587,
 ) -> bytes:
     """A WIM of nothing but its list of images."""
+    listed = "".join(f"<LANGUAGE>{one}</LANGUAGE>" for one in others)
     xml = "\ufeff<WIM>" + "".join(
         f'<IMAGE INDEX="{i}"><NAME>{n}</NAME><WINDOWS><ARCH>{arch}</ARCH><EDITIONID>{edition}</EDITIONID>'
-        f"<INSTALLATIONTYPE>{kind}</INSTALLATIONTYPE><LANGUAGES><DEFAULT>{language}</DEFAULT></LANGUAGES>"
+        f"<INSTALLATIONTYPE>{kind}</INSTALLATIONTYPE><LANGUAGES>{listed}<DEFAULT>{language}</DEFAULT></LANGUAGES>"
         f"<VERSION><BUILD>20348</BUILD><SPBUILD>{revision}</SPBUILD></VERSION></WINDOWS></IMAGE>"
         for i, n in enumerate(names, 1)
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import answers
@@ -62,6 +63,7 @@ class FakeLab:
         self.log: list[str] = []
         self.script: Callable[[Tag, str, Mapping[str, Any]], dict[str, Any]] = lambda tag, name, settings: {}
         self.folder = LabFolder("lab")
+        self.site: Any = SimpleNamespace(folder=lambda _: self.folder, connected=lambda: nullcontext(None))
         self.drives = drives.Drives(None, self.pool, self.folder)  # type: ignore[arg-type]
 
     def add(self, one: Machine) -> Machine:
@@ -80,8 +82,9 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
         return Path("/pool") / made.inside[domain] if domain in made.inside else None
 
     class NodeScripts:
-        def __init__(self, tag: Tag, folder: LabFolder) -> None:
+        def __init__(self, tag: Tag, folder: LabFolder, log_in: object = None) -> None:
             self.tag = tag
+            self.how = "" if log_in is None else " by a spare way"
 
         def __enter__(self) -> NodeScripts:
             return self
@@ -100,7 +103,7 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
             return systems.ways(self.tag.system).sees(self.execute, file, there=there)
 
         def run(self, call: Call[R], heard: object = None) -> R:
-            made.log.append(f"{self.tag.node}: {call.script}")
+            made.log.append(f"{self.tag.node}: {call.script}{self.how}")
             told = made.script(self.tag, call.script, call.settings(self.tag.os))
             return answers.result(call, told, self.tag.node)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from harness import Golden, Winlab
 
+from winlab.design.catalog import versions
+
 POOL = Path("/var/lib/winlab/pool")
 
 
@@ -15,7 +17,7 @@ def test_its_manifest_says_what_it_is(golden: Golden) -> None:
     facts = golden.row["golden"]
     assert facts["edition"] == "Windows Server 2022 SERVERDATACENTERCORE"
     assert facts["build"] == "20348.2762"
-    assert facts["kubernetes"] == "v1.36.3"
+    assert facts["kubernetes"] == versions.get().kubernetes
     assert facts["inputs"]["medium"] == facts["medium"]
     assert any(name.endswith("winlab-it/own.txt") for name in facts["inputs"]["files"])
     assert golden.row["state"] in ("evaluation ends in 179 days", "evaluation ends in 180 days")

@@ -25,9 +25,9 @@ def test_create_ends_with_a_ready_controller(labs: Labs) -> None:
     node = found["controller-1"]
     assert is_ready(node), node["status"]["conditions"]
     info = node["status"]["nodeInfo"]
-    assert info["kubeletVersion"] == "v1.36.3"
-    assert info["containerRuntimeVersion"] == "containerd://2.3.7"
-    for word in (*found, "v1.36.3"):
+    assert info["kubeletVersion"] == versions.get().kubernetes
+    assert info["containerRuntimeVersion"] == f"containerd://{versions.get().containerd}"
+    for word in (*found, versions.get().kubernetes):
         assert word in labs.printed_a
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from harness import Labs, get, is_ready, nodes, text
 
+from winlab.design.catalog import versions
+
 
 def test_create_ends_with_a_ready_hybrid_cluster(labs: Labs) -> None:
     found = nodes(labs)
@@ -12,8 +14,8 @@ def test_create_ends_with_a_ready_hybrid_cluster(labs: Labs) -> None:
     assert is_ready(node), node["status"]["conditions"]
     info = node["status"]["nodeInfo"]
     assert info["operatingSystem"] == "windows"
-    assert info["kubeletVersion"] == "v1.36.3"
-    assert info["containerRuntimeVersion"] == "containerd://2.3.7"
+    assert info["kubeletVersion"] == versions.get().kubernetes
+    assert info["containerRuntimeVersion"] == f"containerd://{versions.get().containerd}"
     assert "node-1" in labs.printed_a
 
 

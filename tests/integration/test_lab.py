@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 from harness import LAB_A, LAB_B, Golden, Labs, Winlab, is_ready, nodes, text, traces, worked
 
+from winlab.adapters.vm import agent
 from winlab.host.facts import read_facts
+from winlab.operations.look import find_node
+from winlab.site import Site
 
 
 def test_create_ends_with_a_table(labs: Labs) -> None:
@@ -72,6 +75,26 @@ def test_windows_by_winrm_and_by_ssh(labs: Labs) -> None:
     for via in ("winrm", "ssh"):
         assert text(labs.a("exec", "node-1", "--via", via, "--", "hostname")).strip() == "NODE-1"
         assert "10.0.20348" in text(labs.a("exec", "node-1", "--via", via, "--", "ver"))
+
+
+def test_a_deaf_winrm_and_the_agent(labs: Labs) -> None:
+    """WinRM is stopped: the logs come by ssh. And QEMU's guest agent runs commands, with no network at all."""
+    assert "stopped successfully" in text(labs.a("exec", "node-1", "--via", "ssh", "--", "net stop winrm"))
+    try:
+        done = labs.a("logs", "node-1", "--lines", "1")
+        by_agent = _by_agent("node-1", "type C:\\winlab\\ready.txt & exit 3")
+    finally:
+        started = labs.a("exec", "node-1", "--via", "ssh", "--", "net start winrm")
+    assert "What is above came by ssh." in done.stdout, done.stderr
+    assert by_agent == (3, b"node-1\r\n")
+    assert "started successfully" in text(started)
+    assert text(labs.a("exec", "node-1", "--", "hostname")).strip() == "NODE-1"
+
+
+def _by_agent(node: str, line: str) -> tuple[int, bytes]:
+    with Site().connected() as conn:
+        code, out, _ = agent.execute(conn, find_node(LAB_A, node, conn).domain, ["cmd.exe", "/c", line])
+    return code, out
 
 
 def test_ssh_command_uses_the_planned_host_keys(labs: Labs) -> None:

@@ -1,4 +1,4 @@
-"""The stand-in's Wine, out of the media that --rehearse takes: small, prepared, and Windows Server 2022 by its word."""
+"""The stand-in's Wine, out of the media that --rehearse takes: small, prepared, and the release that was installed."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import json
 import subprocess  # noqa: TID251 - looks at what was built, and runs it
 from pathlib import Path
 
+import pytest
 from windows_wine import enter
 
 from winlab_standin.builder import shims
+from winlab_standin.guest.releases import RELEASES, Release
 
-# What the installed system does at its start (installed.py), with a C: of its own, then two questions
+# What the installed system does at its start (installed.py), with a C: of its own, then some questions
 PLAY = r"""
 import json, pathlib, subprocess
 for folder in ("/c/Windows/System32/config", "/run/standin", "/c/d"):
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
 pathlib.Path("/c/Windows/System32/config/kept").write_text("1")
-from winlab_standin.guest import wine, winservices
+from winlab_standin.guest import releases, wine, winservices
+releases.record(releases.Windows(releases.RELEASES["@RELEASE@"], "ServerDatacenterEval"), pathlib.Path("/c"))
 wine.arrange()
 unit = winservices.Unit("trial", r"C:\Windows\System32\svchost.exe -k trial")
-wine.prepare(7, winservices.registry_text([unit]))
+wine.prepare(releases.installed(pathlib.Path("/c")), 7, winservices.registry_text([unit]))
 wine.start()
 wine.drive("D", pathlib.Path("/c/d"))
 current = r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
@@ -28,6 +31,8 @@ print(json.dumps({
     "ver": wine.call(["cmd", "/c", "ver"])[1],
     "build": wine.query(current, "CurrentBuild"),
     "revision": wine.query(current, "UBR"),
+    "name": wine.query(current, "ProductName"),
+    "major": wine.query(current, "CurrentMajorVersionNumber"),
     "boots": wine.query(memory, "BootId"),
     "service": wine.query(r"HKLM\SYSTEM\CurrentControlSet\Services\trial", "ImagePath"),
     "written": wine.call(["cmd", "/c", r"echo x>D:\x.txt && echo y>C:\Windows\System32\config\y.txt"])[0],
@@ -39,16 +44,20 @@ subprocess.run(["wineserver", "-k"], check=False)
 """
 
 
-def test_wine_starts_as_windows_server_2022(standin_root: Path, tmp_path: Path) -> None:
-    found = json.loads(enter(standin_root, PLAY, tmp_path).splitlines()[-1])
-    assert "Microsoft Windows 10.0.20348" in found["ver"]
-    assert (found["build"], found["revision"], found["boots"]) == ("20348", "0xaca", "0x7")
+@pytest.mark.parametrize("release", RELEASES.values(), ids=list(RELEASES))
+def test_wine_starts_as_the_release_on_the_disk(standin_root: Path, tmp_path: Path, release: Release) -> None:
+    """The very values that kubelet.exe tells the cluster; ``ver`` is what other programs are told."""
+    found = json.loads(enter(standin_root, PLAY.replace("@RELEASE@", release.name), tmp_path).splitlines()[-1])
+    assert f"Microsoft Windows 10.0.{release.build}" in found["ver"]
+    assert (found["build"], found["revision"]) == (str(release.build), hex(release.revision))
+    assert (found["name"], found["major"]) == (f"Windows Server {release.name} Datacenter Evaluation", "0xa")
+    assert found["boots"] == "0x7"
     assert found["service"] == r"C:\Windows\System32\svchost.exe -k trial"
     assert found["written"] == 0
     assert found["failed"] != 0
     # C:\Windows is Wine's over the volume's, but nothing of Wine's comes to lie on the volume
     kept = "/run/volume/Windows/System32/config"
-    assert found["seen"] == [f"{kept}/kept", f"{kept}/y.txt", "/run/volume/d/x.txt"]
+    assert found["seen"] == [f"{kept}/kept", f"{kept}/standin-windows.json", f"{kept}/y.txt", "/run/volume/d/x.txt"]
 
 
 def test_wine_is_small(standin_root: Path) -> None:

@@ -2,22 +2,61 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess  # noqa: TID251 - runs QEMU by hand
+from collections.abc import Iterator
 from pathlib import Path
 
+import pycdlib
 import pytest
 from bare import machine
 from harness import Winlab, stand_in_medium
 
+from winlab.design.catalog import recipes
+from winlab.supply.images import cache
 from winlab.supply.media import noprompt, windows_iso
 
 PROMPT = "Press any key to boot from CD or DVD"
 SETUP = "setup: Windows Setup has started"
+OTHER = "windows-rehearsal-2025"
+ROOT = "/Windows/System32/standin/root.sqfs"
 
 
 @pytest.fixture(scope="module")
 def medium(host: None, winlab: Winlab) -> Path:
     return stand_in_medium(winlab)
+
+
+@pytest.fixture(scope="module")
+def other(medium: Path, winlab: Winlab) -> Iterator[Path]:
+    """The media of another release."""
+    winlab.ok("image", "build", OTHER, "--medium")
+    image = cache.lookup(recipes.get(OTHER))
+    assert image is not None
+    yield image.path
+    winlab.ok("image", "rm", OTHER)
+
+
+def test_media_of_another_release_hold_the_same_system(
+    medium: Path, other: Path, winlab: Winlab, tmp_path: Path
+) -> None:
+    report = json.loads(winlab.ok("iso", "inspect", str(other), "--output", "json"))
+    assert (report["release"], report["problems"]) == ("2025", [])
+    assert {image["build"] for image in report["images"]} == {26100}
+    assert {tuple(image["languages"]) for image in report["images"]} == {("en-US", "fr-FR")}
+    inside = []
+    for path in (medium, other):
+        iso = pycdlib.PyCdlib()
+        iso.open(str(path))
+        try:
+            iso.get_file_from_iso(str(tmp_path / "install.wim"), udf_path="/sources/install.wim")
+        finally:
+            iso.close()
+        words = ["wimlib-imagex", "extract", tmp_path / "install.wim", "1", ROOT, "--to-stdout"]
+        inside.append(hashlib.sha256(subprocess.run(words, capture_output=True, check=True).stdout).hexdigest())
+        subprocess.run(["wimlib-imagex", "verify", tmp_path / "install.wim"], capture_output=True, check=True)
+    assert inside[0] == inside[1]
 
 
 def test_catalog_is_as_microsofts(medium: Path) -> None:
@@ -30,8 +69,6 @@ def test_catalog_is_as_microsofts(medium: Path) -> None:
 
 def test_images_are_real_wims(medium: Path, tmp_path: Path) -> None:
     """wimlib, which knows nothing of winlab, verifies every stream."""
-    import pycdlib
-
     for name, images in (("install.wim", 4), ("boot.wim", 2)):
         iso = pycdlib.PyCdlib()
         iso.open(str(medium))
@@ -68,6 +105,6 @@ def test_the_overlay_needs_no_key(medium: Path, tmp_path: Path) -> None:
         assert PROMPT not in booted.text()
 
 
-def test_bios_reaches_setup(medium: Path, tmp_path: Path) -> None:
-    with machine(tmp_path, medium, uefi=False) as booted:
+def test_bios_reaches_setup(other: Path, tmp_path: Path) -> None:
+    with machine(tmp_path, other, uefi=False) as booted:
         booted.wait_for(SETUP)

@@ -13,9 +13,9 @@ START = r"""
 import json, pathlib, subprocess, sys
 for folder in ("/c/Windows/System32/config", "/run/standin"):
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-from winlab_standin.guest import wine, winservices
+from winlab_standin.guest import releases, wine, winservices
 wine.arrange()
-wine.prepare(1, winservices.registry_text([]))
+wine.prepare(releases.Windows(), 1, winservices.registry_text([]))
 wine.start()
 wine.drive("D", pathlib.Path("/work"))
 exec(pathlib.Path("/work/play.py").read_text())

@@ -32,7 +32,7 @@ This page is generated from `winlab/events.py`: run `pytest tests/unit/test_even
 
 """
 TYPES = {"str": "text", "int": "whole number", "float": "number", "float | None": "number or null"}
-LISTED = {"int": "whole numbers"}
+LISTED = {"int": "whole numbers", "str": "texts"}
 
 
 Row = tuple[str, str, str]

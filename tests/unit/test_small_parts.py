@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 import time
-import zlib
 from contextlib import suppress
 
 import plans
@@ -12,15 +10,14 @@ import pytest
 from rich.console import Console
 
 from winlab.adapters.guests.systems import command_line
-from winlab.adapters.vm.domains import ppm_to_png
 from winlab.cli import main, progress
 from winlab.cli.common import Output
 from winlab.design.plan import tags
 from winlab.design.render import domain
 from winlab.design.spec import sizes
 from winlab.design.system import LINUX, WINDOWS
-from winlab.errors import ClusterError, Failure, GuestError, HostError, LabError, UsageError, WinlabError
-from winlab.events import Note, RunEnded, StepDone, StepFailed, StepProgress, StepSkipped, StepStarted
+from winlab.errors import ClusterError, Failure, GuestError, HostError, LabError, UsageError
+from winlab.events import NodeWay, Note, RunEnded, StepDone, StepFailed, StepProgress, StepSkipped, StepStarted
 
 
 @pytest.mark.parametrize(
@@ -63,20 +60,6 @@ def test_foreign_domains_have_no_tag(xml: str) -> None:
     assert tags.read(xml) is None
 
 
-def test_png() -> None:
-    pixels = bytes(range(2 * 3 * 3))
-    png = ppm_to_png(b"P6\n2 3\n255\n" + pixels)
-    assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height = struct.unpack(">II", png[16:24])
-    start = png.index(b"IDAT") + 4
-    (length,) = struct.unpack(">I", png[start - 8 : start - 4])
-    rows = zlib.decompress(png[start : start + length])
-    assert (width, height) == (2, 3)
-    assert b"".join(rows[y * 7 + 1 : y * 7 + 7] for y in range(3)) == pixels
-    with pytest.raises(WinlabError, match="unknown format"):
-        ppm_to_png(b"GIF89a")
-
-
 def test_errors_say_all_they_know() -> None:
     error = HostError(
         "It broke.", why="Because.", cure="Mend it.", evidence="/log", causes=[GuestError("So did this.")]
@@ -96,6 +79,7 @@ def test_the_live_view_shows_what_runs_and_what_is_done(monkeypatch: pytest.Monk
     with progress.shown(Output.TABLE) as tell:
         tell(StepStarted(step="disk node-1", total=3))
         tell(StepProgress(step="boot node-1", text="waiting for node-1", seconds=5, usual=60, total=3))
+        tell(NodeWay(step="boot node-1", text="node-1 is deaf", deaf=("winrm",), total=3))
         tell(StepDone(step="disk node-1", seconds=2, done=1, total=3))
         tell(StepSkipped(step="network", done=2, total=3))
         tell(Note(text="a hint", done=2, total=3))
@@ -104,6 +88,7 @@ def test_the_live_view_shows_what_runs_and_what_is_done(monkeypatch: pytest.Monk
     for text in (
         "✓ disk node-1 (2 s)",
         "! a hint",
+        "! node-1 is deaf",
         "2 of 3 steps are done",
         "✗ boot node-1 (1 min 01 s)\n  no because\n",
         "waiting for node-1",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +18,14 @@ from winlab import documents
 from winlab.adapters.guests.scripts import Lines
 from winlab.adapters.vm import screen
 from winlab.design import contract
+from winlab.design.cause.reading import explain, log_of
 from winlab.design.plan import tags
 from winlab.errors import GuestError
 from winlab.events import Note, record
+from winlab.operations.explain import explain_file
 from winlab.printable import printable
 from winlab.steps.linux.system import LinuxSteps
 from winlab.steps.serial import SerialLog
-from winlab.steps.windows import setup_logs
 
 CALLS = [
     one
@@ -161,12 +164,38 @@ def cloud_init(content: bytes, folder: Path) -> None:
     system.check_first_boot(content.decode("utf-8", "replace"))
 
 
-@parser(
-    "setup-log",
-    lambda: ("\ufeff2026-01-01 00:00:00, Error  x\r\n y".encode("utf-16-le"), b"2026-01-01 00:00:00, Info x\r\n"),
-    mutation.TEXT,
-    0.5,
-)
-def setup_log(content: bytes, folder: Path) -> None:
-    setup_logs.telling("setupact.log", content)
-    setup_logs.telling("other", content)
+RECORDED = Path(__file__).parents[2] / "unit/design/cause/logs"
+
+
+def recorded() -> list[bytes]:
+    """Logs that known causes explain, also as Windows writes them."""
+    logs = [path.read_bytes() for path in sorted(RECORDED.glob("*.*")) if path.suffix != ".md"]
+    return [*logs, *(log.decode().encode("utf-16") for log in logs[::7])]
+
+
+@parser("log-to-explain", recorded, mutation.TEXT)
+def log_to_explain(content: bytes, folder: Path) -> None:
+    for name in ("serial.log", "journal.jsonl"):
+        for shown in explain([log_of(name, content)]):
+            assert 0 < len(shown.evidence) <= shown.lines
+            assert all(line.text == printable(line.text) for line in shown.evidence)
+
+
+def archives() -> list[bytes]:
+    """Archives of the same logs, packed and not."""
+    made = []
+    for mode in ("w:gz", "w"):
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode=mode) as archive:  # type: ignore[call-overload]
+            for number, content in enumerate(recorded()[:12]):
+                row = tarfile.TarInfo(f"winlab-support-lab/nodes/node-{number}/{'x' * 20 * number}serial.log")
+                row.size = len(content)
+                archive.addfile(row, io.BytesIO(content))
+        made.append(file.getvalue())
+    return made
+
+
+@parser("archive-to-explain", archives, mutation.BYTES)
+def archive_to_explain(content: bytes, folder: Path) -> None:
+    (folder / "it").write_bytes(content)
+    json.dumps(explain_file(folder / "it").document()).encode()

@@ -5,7 +5,19 @@ from typing import Any
 
 import pytest
 import runs
-from checks_fakes import CONTROLLER, LINUX, NAMESPACE, STANDIN, WINDOWS, Cluster, access, ready, refuse, tag
+from checks_fakes import (
+    CONTROLLER,
+    LINUX,
+    NAMESPACE,
+    STANDIN,
+    WINDOWS,
+    Cluster,
+    access,
+    ready,
+    refuse,
+    runtime_class,
+    tag,
+)
 
 from winlab.checks import smoke
 from winlab.checks.model import Outcome, is_standin
@@ -247,6 +259,21 @@ def test_a_windows_node_that_is_not_as_it_should_be(row: str, path: tuple[str, s
     outcome, detail = run(cluster, row)[row]
     assert outcome is Outcome.FAILED
     assert why in detail
+
+
+def test_three_releases_are_told_apart() -> None:
+    """Each by its build; a node of another release than its image's is none that can be relied on."""
+    names = {"2019": "windows-rehearsal-2019", "2022": "windows-rehearsal", "2025": "windows-rehearsal-2025"}
+    workers = [tag(f"w{one}", "windows", image=image, number=100 + int(one[2:])) for one, image in names.items()]
+    cluster = Cluster(CONTROLLER, *workers)
+    cluster.classes = [runtime_class(release) for release in names]
+    found = run(cluster, "N1,N6")
+    assert found["N1"] == (Outcome.PASSED, "w2019: 10.0.17763; w2022: 10.0.20348; w2025: 10.0.26100")
+    assert found["N6"] == (Outcome.PASSED, "w2019: windows-2019; w2022: windows-2022; w2025: windows-2025")
+    cluster.nodes["w2025"]["metadata"]["labels"]["node.kubernetes.io/windows-build"] = "10.0.20348"
+    outcome, detail = run(cluster, "N1")["N1"]
+    assert outcome is Outcome.FAILED
+    assert detail == "w2025: its build is 10.0.20348, but windows-rehearsal-2025 is 10.0.26100"
 
 
 def test_a_node_that_never_joined() -> None:

@@ -38,6 +38,17 @@ def test_plan_as_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         assert text in shown
 
 
+def test_plan_says_which_kubernetes_the_workers_need(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert winlab(monkeypatch, "plan", "--os", "windows-2019", "--output", "json") == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["cluster"]["versions"]["kubernetes"] == "v1.34.4"
+    assert "Kubernetes v1.34.4 is taken, not v" in shown.err
+    assert winlab(monkeypatch, "plan", "--os", "windows-2019", "--set", "kubernetes.version=1.34") == 0
+    assert "is taken" not in capsys.readouterr().err
+
+
 def test_plan_lists_the_files_of_this_host_that_leave_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -74,7 +85,8 @@ def test_render(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     [
         (["plan", "--spec", "9-9-9"], 2, "not valid"),
         (["plan", "--spec", "x.yaml"], 2, "can't be read"),
-        (["plan", "--rehearse", "--os", "windows-2019"], 2, "--rehearse brings its own media"),
+        (["plan", "--rehearse", "--iso", "own.iso"], 2, "--rehearse brings its own media"),
+        (["plan", "--rehearse", "--os", "debian-13"], 2, "--rehearse plays Windows, and debian-13 is none"),
         (["plan", "--iso", "/nowhere.iso"], 2, "can't be read"),
         (["plan", "--lab", "Bad_Name"], 2, "can't be the name of a lab"),
         (["plan", "--set", "workers.cpus=0"], 2, "workers.cpus"),

@@ -95,7 +95,7 @@ def test_create_is_told_all_of_it(
         (["--set", "controllers.count=3"], "existing cluster decides that"),
         (["--context", "two"], "no context 'two'"),
         (["--workers", "0"], "without workers"),
-        (["--os", "debian-13"], "brings its own media"),
+        (["--os", "debian-13"], "plays Windows"),
     ],
 )
 def test_refused(

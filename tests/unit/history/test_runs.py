@@ -8,7 +8,7 @@ import histories
 import pytest
 from histories import BEGAN, Script
 
-from winlab.events import Note, StepDone, parse
+from winlab.events import Note, StepDone, parse, record
 from winlab.history.runs import History, RunState, StepState
 
 
@@ -24,6 +24,14 @@ def test_a_whole_run() -> None:
         ("join a", 71, 29),
     ]
     assert [run.group(step) for step in run.begun] == ["lab", "a", "a", "b", "a"]
+
+
+def test_a_node_s_event_changes_nothing_of_its_step() -> None:
+    script = Script().step("started", 3, 3).step("progress", 3, 9, text="waiting").step("way", 3, 9, text="deaf")
+    events = [event for row in map(record, script.events) if (event := parse(row)) is not None]
+    assert events == script.events  # as a journal keeps them
+    step = History(events).runs[0].steps[2]
+    assert (step.state, step.text, step.seconds) == (StepState.RUNNING, "waiting", 6)
 
 
 def test_a_killed_run_ends_where_it_was_last_heard_of() -> None:

@@ -11,7 +11,7 @@ import pytest
 from changing import Killed, World
 
 from winlab.errors import ClusterError, ConflictError, HostError, NotFoundError
-from winlab.events import ignore
+from winlab.events import Event, Note, ignore
 from winlab.lab_folder import LabFolder
 from winlab.operations import apply, create, destroy, diff, recorded
 from winlab.operations.golden import WANTED_BY
@@ -34,6 +34,21 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> World:
         folder.write(path, "there")
     made.acts.clear()
     return made
+
+
+def test_create_says_which_kubernetes_the_workers_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = LabFolder("lab")
+    made = changing.world(monkeypatch, folder, plans.TCG, plans.stock)
+    said: list[Event] = []
+    for more in ((), ("kubernetes.version=1.34",)):
+        folder.remove()
+        create.create(
+            made.proposal("1-1-1", "workers.os=windows-2019", "workers.golden=false", *more),
+            made.site(), said.append, until="guests",
+        )  # fmt: skip
+    notes = [event.text for event in said if isinstance(event, Note) and "is taken" in event.text]
+    assert len(notes) == 1
+    assert notes[0].startswith("Kubernetes v1.34.4 is taken, not v")
 
 
 def change(world: World, design: Sequence[str] = AFTER, **flags: Any) -> None:

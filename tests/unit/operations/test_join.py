@@ -87,13 +87,18 @@ def test_add_ons_are_refused_first() -> None:
     [
         ("v1.36.1", (), "v1.36.3"),
         ("v1.35.9", (), "v1.35.4"),
-        ("v1.39.0", (), "v1.36.3"),
+        ("v1.39.0", (), "v1.37.2"),
         ("v1.36.1", ("kubernetes.version=1.35",), "v1.35.4"),
     ],
 )
 def test_the_kubelet_is_not_newer_than_the_server(server: str, changes: tuple[str, ...], version: str) -> None:
     made = make(REHEARSAL, *changes, cluster=replace(CLUSTER, version=server))
     assert made.cluster.versions.kubernetes == version
+
+
+def test_the_kubelet_goes_with_the_workers_windows() -> None:
+    made = make("workers.os=windows-2019", cluster=replace(CLUSTER, version="v1.36.1", cni="host-gw"))
+    assert made.cluster.versions.kubernetes == "v1.34.4"
 
 
 def test_a_server_older_than_all_that_is_known() -> None:

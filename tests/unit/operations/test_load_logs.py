@@ -13,6 +13,8 @@ import pytest
 from lab_fakes import PAYLOAD, Api, FakeLab, machine
 
 from winlab import run
+from winlab.adapters.guests import agent
+from winlab.design import contract
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.design.plan.tags import Tag
 from winlab.engine import engine
@@ -212,7 +214,8 @@ def test_logs_have_conditions_events_and_logs(lab: FakeLab) -> None:
             {"metadata": {"creationTimestamp": "1"}, "eventTime": "1", "type": "Normal", "reason": "A", "message": "a"},
         ]
     }
-    (report,) = logs.gather([machine("node-1")], lab.folder, Api({"get node": NODE, "get events": events}), 7)
+    api = Api({"get node": NODE, "get events": events})
+    (report,) = logs.gather([machine("node-1")], lab.site, api, contract.Logs(lines=7))
     assert report == logs.NodeDiagnostics(
         "node-1",
         ["Ready=True KubeletReady: ready"],
@@ -226,7 +229,7 @@ def test_logs_have_conditions_events_and_logs(lab: FakeLab) -> None:
     assert "containerd" not in shown
 
 
-def test_what_does_not_answer_is_said_and_the_rest_is_shown(lab: FakeLab) -> None:
+def test_what_does_not_answer_is_said_and_the_rest_is_shown(lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
     def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         if tag.node == "node-2":
             raise UnreachableError("It does not answer.", why="port closed")
@@ -234,19 +237,47 @@ def test_what_does_not_answer_is_said_and_the_rest_is_shown(lab: FakeLab) -> Non
 
     lab.script = script
     api = Api({"get node": HostError("kubectl did not end")})
-    one, two, three = logs.gather(
-        [machine("node-1"), machine("node-2"), machine("node-3", state="off")], lab.folder, api, 5
-    )
+    monkeypatch.setattr(agent, "texts", lambda *_: {})
+    machines = [machine("node-1"), machine("node-2"), machine("node-3", state="off")]
+    one, two, three = logs.gather(machines, lab.site, api, contract.Logs(lines=5))
     assert one.logs == {"kubelet": "x"}
     assert one.problems == ["The API server: kubectl did not end"]
-    assert two.problems[1] == "The node: It does not answer. port closed"
+    assert two.problems[1:] == ["The node: It does not answer. port closed"]
+    assert "node-2: logs by a spare way" in lab.log
     assert three.problems[1] == "The node is off."
     assert "!!! The node is off." in str(three)
 
 
+@pytest.mark.parametrize(
+    ("by_ssh", "told", "logs_shown", "how"),
+    [
+        (True, {}, {"kubelet": "x"}, "by ssh"),
+        (False, {"network": "no address"}, {"network": "no address"}, "from its guest agent"),
+    ],
+)
+def test_a_deaf_node_is_asked_otherwise(
+    lab: FakeLab,
+    monkeypatch: pytest.MonkeyPatch,
+    by_ssh: bool,
+    told: dict[str, str],
+    logs_shown: dict[str, str],
+    how: str,
+) -> None:
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        if by_ssh and lab.log[-1].endswith("by a spare way"):
+            return {"logs": {"kubelet": "x"}}
+        raise UnreachableError("'node-1' does not answer WinRM.")
+
+    lab.script = script
+    monkeypatch.setattr(agent, "texts", lambda *_: told)
+    (report,) = logs.gather([machine("node-1")], lab.site, None, contract.Logs(lines=5))
+    assert report.logs == logs_shown
+    assert report.problems == ["The node: 'node-1' does not answer WinRM.", f"What is above came {how}."]
+
+
 def test_a_node_outside_the_cluster_and_a_lab_without_one(lab: FakeLab) -> None:
     lab.script = lambda tag, name, settings: {"logs": {}}
-    (report,) = logs.gather([machine("node-1")], lab.folder, Api({"get events": {"items": []}}), 5)
+    (report,) = logs.gather([machine("node-1")], lab.site, Api({"get events": {"items": []}}), contract.Logs(lines=5))
     assert report.conditions == ["It is not in the cluster."]
-    (report,) = logs.gather([machine("node-1")], lab.folder, None, 5)
+    (report,) = logs.gather([machine("node-1")], lab.site, None, contract.Logs(lines=5))
     assert (report.conditions, report.problems) == ([], [])

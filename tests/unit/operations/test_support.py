@@ -184,7 +184,10 @@ def test_what_fails_or_never_answers_is_listed(folder: LabFolder, monkeypatch: p
 def test_machines_that_are_off_are_not_asked(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     off = machine("node-1", state="off")
     names = [source.name for source in support_sources.of_machine(off, Site())]
-    assert names == ["domain of node-1", "QEMU's log of node-1", "serial port of node-1"]
+    known = ["domain of node-1", "QEMU's log of node-1", "serial port of node-1", "earlier screens of node-1"]
+    assert names == known
+    crashed = [one.name for one in support_sources.of_machine(machine("node-1", state="crashed"), Site())]
+    assert crashed == [*known, "screen of node-1", "crash of node-1"]
     asked: list[str] = []
 
     def of_machine(one: Machine, site: object, within: str) -> list[Source]:

@@ -1,4 +1,4 @@
-"""A kernel that gives up while winlab waits for it."""
+"""A kernel that gives up while winlab waits for it, and a machine that starts again and again."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import runs
 from winlab.adapters.vm import domains
 from winlab.design.plan.facts import HostFacts
 from winlab.engine.step import Step
-from winlab.errors import GuestError, HostError
+from winlab.errors import GuestError, HostError, StalledError
 from winlab.events import Quiet
-from winlab.steps import boot, evidence, serial
+from winlab.lab_folder import LabFolder
+from winlab.steps import boot, evidence, screens, serial
 from winlab.stopping import Stopped
 
 GRUB = "\x1b[2JBdsDxe: loading Boot0001\r\nWelcome to GRUB!\r\n"
@@ -50,17 +51,46 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(evidence, "collect", nothing)
     runs.clock(monkeypatch, boot, serial)
 
-    def begin(guest: Guest, host: HostFacts) -> Step:
+    def begin(guest: Guest, host: HostFacts, node: str = "controller-1") -> Step:
         pool = SimpleNamespace(exists=lambda _: True, download=lambda _, offset=0: guest.serial.encode()[offset:])
         monkeypatch.setattr(domains, "state", lambda *_: "running")
         monkeypatch.setattr(domains, "reset", guest.reset)
         monkeypatch.setattr(domains, "written_bytes", lambda *_: 0)
         monkeypatch.setattr(domains, "look", lambda *_: b"")
         monkeypatch.setattr(boot.Login, "answers", lambda _: guest.resets == guest.panics)
-        plan = plans.make(host, "1-0-1")
-        return boot.step(runs.run(plan, pool=pool), plan.node("controller-1"), None)
+        plan = plans.make(host, "1-1-1" if node.startswith("node") else "1-0-1")
+        return boot.step(runs.run(plan, pool=pool), plan.node(node), None)
 
     return begin
+
+
+class Looping(Guest):
+    """It never comes out of a phase: each look finds it a start further."""
+
+    def __init__(self) -> None:
+        super().__init__(panics=99)
+        self.serial = "winlab: phase=windowsPE\r\n"
+
+    def written(self, *_: object) -> int:
+        self.serial += 'BdsDxe: starting Boot0003 "Windows Boot Manager" from HD(1)\r\nwinlab: phase=specialize\r\n'
+        return len(self.serial)
+
+
+def test_a_machine_that_starts_again_and_again_is_told(
+    started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each start is something new on the serial port, so the wait would never end."""
+    guest, said = Looping(), []
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    step = started(guest, plans.KVM, "node-1")
+    monkeypatch.setattr(domains, "written_bytes", guest.written)
+    monkeypatch.setattr(domains, "look", lambda *_: b"P6\n4 2\n255\n" + bytes(24))
+    monkeypatch.setattr(evidence, "collect", lambda *_: (tmp_path, ["Setup: 0x80070570"]))
+    with pytest.raises(StalledError, match="6 times in phase 'specialize'") as caught:
+        step.run(SimpleNamespace(say=lambda text, _part=None: said.append(text)))
+    assert any("it has started 3 times in this phase" in text for text in said)
+    assert len(list(screens.folder(LabFolder("lab"), "node-1").iterdir())) == 1
+    assert "The medium is damaged." in caught.value.why
 
 
 def test_an_emulated_one_is_started_again(started: Any) -> None:

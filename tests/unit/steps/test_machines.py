@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -47,7 +48,8 @@ class Machine:
         )
         credentials = SimpleNamespace(nodes={self.node.name: SimpleNamespace(vnc_password="secret")})
         self.forgotten = 0
-        folder = SimpleNamespace(credentials=lambda: credentials, kubeconfig=SimpleNamespace(unlink=self._forget))
+        kubeconfig = SimpleNamespace(unlink=self._forget)
+        folder = SimpleNamespace(credentials=lambda: credentials, kubeconfig=kubeconfig, path=Path("/nonexistent"))
         run = runs.run(self.plan, conn=conn, pool=pool, folder=folder)
         self.step: Step = runs.titled(machines.steps(run, self.node), f"start {self.node.name}")
 

@@ -16,10 +16,12 @@ from lab_fakes import Api
 from winlab import files, run
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm import crash
+from winlab.adapters.vm.crash import Crash
 from winlab.design.catalog.artifact import Obtained
 from winlab.design.system import WINDOWS
 from winlab.engine.run import Run
-from winlab.errors import ClusterError
+from winlab.errors import ClusterError, GuestError
 from winlab.events import Quiet
 from winlab.steps import pod_network, pods, ready
 from winlab.steps.payload import Supply
@@ -45,6 +47,7 @@ class Busy(Kubectl):
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kubectl], Run]:
     runs.clock(monkeypatch)
+    monkeypatch.setattr(crash, "read", lambda *_: None)
 
     def run(kubectl: Kubectl) -> Run:
         monkeypatch.setattr(Kubectl, "of", lambda _: kubectl)
@@ -78,6 +81,17 @@ def test_a_node_is_waited_for_as_long_as_its_kubelet_gets_on(asking: Callable[[K
     silent = WINDOWS.ready_silence / 3.0
     assert 600 + silent <= kubelet.asked <= 600 + silent + 3
     assert "no network" in caught.value.why
+
+
+def test_a_node_that_crashed_is_not_waited_for(
+    asking: Callable[[Kubectl], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet = Kubelet(reports=600)
+    run_ = asking(kubelet)
+    monkeypatch.setattr(crash, "read", lambda *_: Crash(0x50))
+    with pytest.raises(GuestError, match="PAGE_FAULT_IN_NONPAGED_AREA"):
+        runs.titled(ready.steps(run_), "ready node-1").run(Quiet())
+    assert kubelet.asked == 0
 
 
 def test_a_pod_network_is_waited_for(asking: Callable[[Kubectl], Run]) -> None:

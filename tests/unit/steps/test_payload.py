@@ -79,7 +79,9 @@ def test_the_host_s_kubectl_is_never_built_from_the_lab_s_checkout(
     class Built(Source):
         """In place of a build: its programs say whether they are of the checkout."""
 
-        def __init__(self, _version: str, trees: dict[str, Path] | None = None, _builds: object = ()) -> None:
+        def __init__(
+            self, _version: str, trees: dict[str, Path] | None = None, *_builds: object, **_sums: object
+        ) -> None:
             asked.append(trees or {})
             super().__init__(tmp_path / ("checkout" if trees else "published"))
             self.file.touch()
@@ -104,7 +106,9 @@ def test_a_checkout_without_a_published_kubectl_is_refused_before_it_is_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Building(Source):
-        def __init__(self, _version: str, trees: dict[str, Path] | None = None, _builds: object = ()) -> None:
+        def __init__(
+            self, _version: str, trees: dict[str, Path] | None = None, *_builds: object, **_sums: object
+        ) -> None:
             self.own = bool(trees)
 
         def cannot(self, wanted: list[Artifact]) -> dict[Artifact, str]:

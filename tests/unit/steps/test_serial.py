@@ -120,3 +120,27 @@ def test_warnings_a_beacon_and_a_dump(port: Port) -> None:
     assert (log.warnings, log.beacon, log.dumping) == (["ssh: no"], "WinRM=Running", False)
     assert hear(port, b"winlab: error=bootstrap: x\r\nwinlab: BEGIN dump\r\nwinlab: dump of disks:\r\n").dumping
     assert not hear(port, b"winlab: END dump\r\n").dumping
+
+
+START = b'\x1b[2JBdsDxe: loading Boot0003 "Windows Boot Manager" from HD(1)\r\n' + (
+    b'BdsDxe: starting Boot0003 "Windows Boot Manager" from HD(1)\r\n'
+)
+LOOP = OVMF + b"winlab: phase=windowsPE\r\n" + START + (b"winlab: phase=specialize\r\nhm\r\n" + START) * 3
+
+
+@pytest.mark.parametrize("cut", range(1, len(LOOP), 5))
+def test_starts_are_counted_in_each_phase(port: Port, cut: int) -> None:
+    assert hear(port, LOOP[:cut], LOOP[cut:]).starts == 4
+
+
+def test_firmware_that_tries_each_of_its_options_is_one_start(port: Port) -> None:
+    assert hear(port, OVMF + START).starts == 1
+    assert hear(port, b"winlab: phase=windowsPE\r\n").starts == 1
+    assert hear(port, START).starts == 2
+
+
+def test_starts_of_an_earlier_wait_do_not_count(port: Port) -> None:
+    log = hear(port, LOOP)
+    log.forget_starts()
+    assert log.starts == 1
+    assert hear(port, START).starts == 2

@@ -33,6 +33,17 @@ def test_linux_is_brought_the_program() -> None:
     assert program.startswith(b"PK")
 
 
+def test_a_line_by_ssh_has_utf_8_and_its_own_exit_code() -> None:
+    assert systems.ways(LINUX).by_ssh("a & b") == "a & b"
+    assert systems.ways(WINDOWS).by_ssh("a & b") == "chcp 65001 >nul 2>&1 || ver >nul & a & b"
+
+
+@pytest.mark.parametrize("line", systems.ways(WINDOWS).signs.values())
+def test_what_the_agent_is_asked_needs_no_quotation_marks(line: str) -> None:
+    assert '"' not in line
+    assert systems.ways(LINUX).signs == {}
+
+
 def test_windows_looks_through_its_drives() -> None:
     assert systems.ways(WINDOWS).place(Shell("E:\r\nF:\r\n")) == "E:"
     assert systems.ways(WINDOWS).place(Shell()) == ""

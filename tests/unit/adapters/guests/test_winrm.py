@@ -28,7 +28,7 @@ class Protocol:
         self.asked: list[str] = []
         self.over = threading.Event()
 
-    def open_shell(self, codepage: int) -> str:
+    def open_shell(self, codepage: int, idle_timeout: str) -> str:
         return "shell"
 
     def run_command(self, shell: str, line: str, *, console_mode_stdin: bool) -> str:

@@ -42,7 +42,8 @@ def test_scripts_are_ascii_and_fit_the_lines(path: Path) -> None:
 @pytest.mark.parametrize("name", [*STEPS, *OTHERS])
 def test_every_script_answers_by_the_contract(name: str) -> None:
     script = text(name)
-    assert ". (Join-Path $PSScriptRoot 'common.ps1')" in script
+    part = "images" if name in ("containerd", "load") else "common"
+    assert f". (Join-Path $PSScriptRoot '{part}.ps1')" in script
     assert script.count("Invoke-Step {") == 1
     assert "Write-Host" not in script
     assert "Write-Error" not in script
@@ -128,15 +129,25 @@ def test_commands_of_the_host_are_ones_that_the_scripts_take() -> None:
     pattern = re.search(r"\[regex\]::Matches\(\$Command, '(.*?\.exe)'\)", text("common"))
     assert pattern is not None
     found = re.findall(pattern[1], kube_proxy.command())
-    assert found == [kubelet.RUNNER, "C:/k/kube-proxy.exe"]
+    assert found == [kubelet.RUNNER, r"C:\k\kube-proxy.exe"]
 
 
 def test_scripts_that_change_a_worker_wait_for_each_other() -> None:
     """Before their work; and exactly those look on that say that they change nothing."""
     common = text("common")
-    looks = re.search(r"if \(@\((.*?)\) -contains .*\) \{ return \}", common)
+    looks = re.search(r"return @\((.*?)\) -notcontains \$Script", common)
     assert looks is not None
     harmless = {path.stem for path in WORKER.glob("*.ps1") if "Changes nothing" in path.read_text()}
-    assert set(re.findall(r"'(\w+)\.ps1'", looks[1])) == harmless
+    assert set(re.findall(r"'(\w+)'", looks[1])) == harmless
     step = common.split("function Invoke-Step")[1]
-    assert step.index("Enter-Change $MyInvocation.ScriptName") < step.index("& $StepBody")
+    assert step.index("$mutex = Enter-Change") < step.index("& $StepBody")
+
+
+def test_what_scripts_run_is_there() -> None:
+    found = {
+        name
+        for path in WORKER.glob("*.ps1")
+        for name in re.findall(r"\$PSScriptRoot '([\w-]+\.ps1)'", path.read_text())
+    }
+    assert found >= {"common.ps1", "images.ps1"}
+    assert all((WORKER / name).exists() for name in found)

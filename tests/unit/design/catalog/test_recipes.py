@@ -31,8 +31,10 @@ def test_builders_exist(name: str) -> None:
     assert len(module.fingerprint(recipe)) == 64
 
 
-def test_one_recipe_is_a_stand_in() -> None:
-    assert [name for name in recipes.names() if recipes.get(name).stand_in] == ["windows-rehearsal"]
+def test_each_release_of_windows_has_a_stand_in() -> None:
+    found = {recipes.get(name).windows: name for name in recipes.names() if recipes.get(name).stand_in}
+    assert found == {"2022": "windows-rehearsal", "2019": "windows-rehearsal-2019", "2025": "windows-rehearsal-2025"}
+    assert set(found) == {recipes.get(name).windows for name in recipes.names() if recipes.get(name).evaluations}
 
 
 def test_a_builder_that_is_not_installed_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,10 +127,14 @@ def test_profiles_are_known_good_just_where_they_are_not_refused():
     releases = {release for name in ALL for row in cni.get(name).known.windows[name].values() for release in row}
     assert releases == set(versions.load().windows)
     for row in versions.load().combinations:
-        known = {release for name in ALL for release in cni.get(name).known.windows[name][row.name]}
-        for name in ALL:
+        # a profile's project may need a release of its own for a new Kubernetes; then the minor is not in its file
+        every = {name: cni.get(name).known.windows[name].get(row.name) for name in ALL}
+        said = {name: set(releases) for name, releases in every.items() if releases is not None}
+        assert {"l3", "host-gw"} <= set(said)
+        known = set().union(*said.values())
+        for name in said:
             able = {one for one in known if cni.get(name).support(one).level != "refused"}
-            assert set(cni.get(name).known.windows[name][row.name]) == able, (name, row.name)
+            assert said[name] == able, (name, row.name)
 
 
 # --- both halves agree

@@ -11,8 +11,10 @@ import plans
 import pytest
 
 from winlab.adapters.kube import authority, diagnose
+from winlab.design import spec
+from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
-from winlab.design.plan import required
+from winlab.design.plan import cluster, required
 from winlab.design.render import runtime_classes
 from winlab.design.render.topology import topology
 from winlab.errors import UsageError
@@ -79,7 +81,7 @@ def test_linux_workers_stand_beside_windows() -> None:
     ("changes", "says"),
     [
         (("kubernetes.version=1.12",), "not a known-good combination"),
-        (("workers.os=windows-2019",), "kubernetes.version=1.34"),
+        (("workers.os=windows-2019", "kubernetes.version=1.36"), "kubernetes.version=1.34"),
         (("kubernetes.pod_cidr=10.77.0.0/20",), "overlap"),
         (("linux_workers.os=windows-2022",), "a Linux worker runs Linux"),
         (
@@ -97,6 +99,39 @@ def test_refused_before_anything_is_touched(changes: tuple[str, ...], says: str)
     with pytest.raises(UsageError) as caught:
         plans.make(plans.TCG, "1-1-1", *changes)
     assert says in str(caught.value)
+
+
+DEFAULT = versions.get().kubernetes
+MIXED = "workers=[{name: old, os: windows-2019}, {name: new, os: windows-2025}]"
+
+
+@pytest.mark.parametrize(
+    ("changes", "version", "says"),
+    [
+        (("network.cni=l3",), DEFAULT, None),
+        (("workers.os=debian-13",), DEFAULT, None),
+        (("workers.os=windows-2019",), "v1.34.4", "work with calico-vxlan on Windows Server 2019."),
+        (("workers.os=windows-2019", "network.cni=l3"), "v1.34.4", "work with l3 on Windows Server 2019."),
+        ((MIXED,), "v1.34.4", "work with calico-vxlan on Windows Server 2019 and Windows Server 2025."),
+        (("workers.os=windows-2019", "kubernetes.version=1.34"), "v1.34.4", None),
+    ],
+)
+def test_without_a_version_the_newest_that_the_workers_go_with(
+    changes: tuple[str, ...], version: str, says: str | None
+) -> None:
+    wanted = spec.load("1-1-1", list(changes))
+    plan = plans.make(plans.TCG, "1-1-1", *changes)
+    assert plan.cluster.versions.kubernetes == version
+    note = cluster.version_note(wanted, plan)
+    if says is None:
+        assert note is None
+    else:
+        assert note == f"Kubernetes {version} is taken, not {DEFAULT}: it is the newest that is known to {says}"
+
+
+def test_no_version_goes_with_some_workers() -> None:
+    with pytest.raises(UsageError, match=r"Kubernetes .*, Windows Server 2025 .* do not go together"):
+        plans.make(plans.TCG, "1-1-1", "workers.os=windows-2025", "network.cni=flannel-vxlan")
 
 
 def test_what_a_lab_needs() -> None:

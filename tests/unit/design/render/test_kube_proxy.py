@@ -40,7 +40,7 @@ def test_the_service_and_its_files() -> None:
     assert found["hostnameOverride"] == "node-1"
     assert found["clientConnection"] == {"kubeconfig": kube_proxy.KUBECONFIG}
     words = kube_proxy.command().split(" ")
-    assert words[words.index("C:/k/kube-proxy.exe") + 1 :] == [
+    assert words[words.index(r"C:\k\kube-proxy.exe") + 1 :] == [
         "--windows-service",
         "--v=2",
         f"--config={kube_proxy.CONFIG}",

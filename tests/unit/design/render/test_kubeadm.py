@@ -14,7 +14,7 @@ from winlab.design.catalog import versions
 from winlab.design.render import kubeadm
 
 CLUSTER = kubeadm.ClusterSettings(
-    versions.get(), "10.77.0.10:6443", ("10.77.0.10", "192.0.2.1"), rendered.POD_CIDR, "10.96.0.0/16"
+    versions.get("1.36"), "10.77.0.10:6443", ("10.77.0.10", "192.0.2.1"), rendered.POD_CIDR, "10.96.0.0/16"
 )
 EMULATED = dataclasses.replace(CLUSTER, emulated=True, preloaded=True)
 

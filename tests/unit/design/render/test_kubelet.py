@@ -34,9 +34,9 @@ def test_a_plain_node_has_no_taints_and_labels() -> None:
 
 def test_the_service_writes_a_log_file() -> None:
     words = kubelet.windows_command(NODE).split(" ")
-    assert words[0] == "C:/k/kube-log-runner.exe"
+    assert words[0] == r"C:\k\kube-log-runner.exe"
     assert words[1] == "--log-file=C:/var/log/kubelet/kubelet.log"
-    assert words[words.index("C:/k/kubelet.exe") + 1 :] == list(kubelet.windows_arguments(NODE))
+    assert words[words.index(r"C:\k\kubelet.exe") + 1 :] == list(kubelet.windows_arguments(NODE))
 
 
 @pytest.mark.parametrize("bad", ["two words", 'a"b', "a\tb"])

@@ -128,7 +128,7 @@ def test_flags_for_one_pool_are_refused_with_several(mixed: str, flags: dict[str
 
 def test_a_rehearsal_plays_every_windows_pool(mixed: str) -> None:
     made = spec.load(mixed, rehearse=True)
-    assert field(made, "os") == {"node": "windows-rehearsal", "win25": "windows-rehearsal", "lin": "debian-13"}
+    assert field(made, "os") == {"node": "windows-rehearsal", "win25": "windows-rehearsal-2025", "lin": "debian-13"}
     for change in ("workers.media=x.iso", "workers.win25.media=x.iso"):
         assert "brings its own media" in refused(mixed, change, rehearse=True)
 
@@ -137,7 +137,27 @@ def test_a_rehearsal_leaves_the_spec_s_own_medium_aside(tmp_path: Path) -> None:
     path = tmp_path / "lab.yaml"
     path.write_text("workers: {os: windows-2025, media: own.iso}\n")
     (pool,) = spec.load(str(path), rehearse=True).workers
-    assert (pool.os, pool.media) == ("windows-rehearsal", None)
+    assert (pool.os, pool.media) == ("windows-rehearsal-2025", None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "played"),
+    [
+        (None, "windows-rehearsal"),
+        ("windows-2019", "windows-rehearsal-2019"),
+        ("windows-2022", "windows-rehearsal"),
+        ("windows-2025", "windows-rehearsal-2025"),
+        ("windows-rehearsal-2025", "windows-rehearsal-2025"),
+    ],
+)
+def test_a_rehearsal_plays_the_release_that_os_names(asked: str | None, played: str) -> None:
+    (pool,) = spec.load("1-1-1", os=asked, rehearse=True).workers
+    assert pool.os == played
+
+
+def test_a_rehearsal_plays_windows_alone() -> None:
+    assert "debian-13 is none" in refused("1-1-1", os="debian-13", rehearse=True)
+    assert "brings its own media" in refused("1-1-1", iso="own.iso", rehearse=True)
 
 
 def test_each_pool_keeps_its_places() -> None:

@@ -58,6 +58,7 @@ def test_a_failed_bootstrap(monkeypatch: pytest.MonkeyPatch, error: str, cure: s
     step = booting(monkeypatch, serial)
     with pytest.raises(GuestError, match="bootstrap in 'node-1' failed") as caught:
         step.run(Quiet())
-    assert caught.value.why == f"bootstrap: {error}"
+    assert caught.value.why.splitlines()[0] == f"bootstrap: {error}"
     assert caught.value.cure.startswith(cure)
+    assert caught.value.cure.endswith("and then the same command.")
     assert caught.value.evidence == r"winlab serial node-1 --log; in the guest C:\winlab\bootstrap.log"

@@ -70,3 +70,9 @@ def test_whatever_the_answer_the_start_is_what_counts(error: Exception | None) -
 def test_a_refusal_is_told() -> None:
     with pytest.raises(GuestError, match="exit code 5"):
         restarted(GuestCommandError("A command in 'node-1' ended with exit code 5.", code=5, why="Access is denied."))
+
+
+def test_a_refusal_with_a_known_cause_names_it() -> None:
+    with pytest.raises(GuestError, match="exit code 1191") as caught:
+        restarted(GuestCommandError("A command in 'node-1' ended with exit code 1191.", code=1191, why="It said no."))
+    assert "somebody is logged on" in caught.value.why

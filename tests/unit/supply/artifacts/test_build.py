@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Program
 from winlab.errors import HostError, NotFoundError, UsageError
 from winlab.events import Progress, Quiet
@@ -68,6 +69,14 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
     monkeypatch.setattr(build, "check_c", lambda tags: None)
     monkeypatch.setattr(debs, "fetch", lambda packages, work, progress: [LayerFile(f"/usr/bin/{packages[0]}", b"deb")])
     return fake
+
+
+def test_modules_are_built_with_their_pinned_sums(compiler: Compiler) -> None:
+    BuildSource(K8S, sums=versions.load().pins.module_sums).obtain(KUBELET, Quiet())
+    ((module, _),) = compiler.runs
+    assert module.sum == next(pin.sum for pin in versions.load().pins.modules if pin.version == K8S)
+    BuildSource(K8S).obtain(Program("kubelet", "v1.36.9", "windows"), Quiet())
+    assert compiler.runs[-1][0].sum == ""
 
 
 def source(kubernetes: Path | None = None) -> BuildSource:

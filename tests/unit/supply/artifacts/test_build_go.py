@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +63,7 @@ class FakeGo:
                 raise failed(text)
             folder = more["cwd"]
             (folder / "info").write_text(f'{{"Version": "v1", "Time": "{RELEASED}"}}')
-            output = f'{{"GoMod": "{folder}/gomod", "Info": "{folder}/info"}}'
+            output = f'{{"GoMod": "{folder}/gomod", "Info": "{folder}/info", "Sum": "h1:x"}}'
         elif words[1:3] == ["list", "-m"]:
             if not self.listed:
                 raise failed("module lookup disabled by GOPROXY=off")
@@ -330,6 +331,18 @@ def test_a_module_that_cannot_be_fetched_is_named(monkeypatch: pytest.MonkeyPatc
         compile_one(work, GoModule("example.org/x", "v9"), Target(("x.org/a",), "linux"))
     assert refused.value.why == "x@v9: 404 Not Found"
     assert "GOPROXY" in refused.value.cure
+
+
+def test_a_module_with_another_sum_is_not_built(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    fake = FakeGo(monkeypatch, {"go": "go1.26.8"})
+    with pytest.raises(TransferError, match=r"example\.org/x v1 is not the one that is pinned") as refused:
+        compile_one(work, GoModule("example.org/x", "v1", sum="h1:y"), Target(("x.org/a",), "linux"))
+    assert "h1:x, not h1:y" in refused.value.why
+    assert not any("build" in words for words, _ in fake.commands)
+    shutil.rmtree(work / "out")
+    shutil.rmtree(work / "module")
+    compile_one(work, GoModule("example.org/x", "v1", sum="h1:x"), Target(("x.org/a",), "linux"))
+    assert "build" in fake.commands[-1][0]
 
 
 def test_a_checkout_is_built_in_its_place(monkeypatch: pytest.MonkeyPatch, work: Path, tmp_path: Path) -> None:

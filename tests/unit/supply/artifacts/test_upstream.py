@@ -14,8 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
-from winlab.design.catalog.pins import ImagePin, ManifestPin, Pins, ProgramPin
-from winlab.errors import NotFoundError, TransferError, UsageError
+from winlab.design.catalog.pins import ImagePin, ManifestPin, ModulePin, Pins, ProgramPin
+from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.supply import download, tars
 from winlab.supply.artifacts import executable, parallel, store, unpack, upstream
@@ -63,6 +63,13 @@ def test_bad_rows_are_refused(bad: dict[str, Any]) -> None:
 
 
 def test_rows_that_contradict_each_other_are_refused() -> None:
+    module = ModulePin(path="x.org/y", version="v1.0.0", sum=f"h1:{'A' * 43}=")
+    assert Pins(modules=(module,)).with_those_of([Pins(modules=(module,))]).modules == (module,)
+    with pytest.raises(ValidationError, match="a module is pinned twice"):
+        Pins(modules=(module, module))
+    other = module.model_copy(update={"sum": f"h1:{'B' * 43}="})
+    with pytest.raises(HostError, match=r"The Go module x\.org/y v1\.0\.0 is pinned in two ways"):
+        Pins(modules=(module,)).with_those_of([Pins(modules=(other,))])
     with pytest.raises(ValidationError, match="pinned twice"):
         Pins(programs=(KUBELET, KUBELET.model_copy(update={"url": "https://other.example/kubelet"})))
     with pytest.raises(ValidationError, match="is two programs"):

@@ -23,8 +23,16 @@ def node(*changes: str) -> NodePlan:
     return plans.make(plans.KVM, "1-1-1", *changes).node("node-1")
 
 
-def medium(folder: Path, *, edition: str, language: str = "en-US", channel: bytes = EVAL, name: str = NAME) -> Path:
-    wim = make_wim([name], edition=edition, language=language)
+def medium(
+    folder: Path,
+    *,
+    edition: str,
+    language: str = "en-US",
+    others: tuple[str, ...] = (),
+    channel: bytes = EVAL,
+    name: str = NAME,
+) -> Path:
+    wim = make_wim([name], edition=edition, language=language, others=others)
     return make_server_medium(folder / "w.iso", wim=wim, files={"boot.wim": BOOT, "EI.CFG": channel})
 
 
@@ -88,6 +96,14 @@ def test_a_medium_with_an_answer_file_of_its_own(tmp_path: Path) -> None:
 def test_another_language_is_a_matter_of_saying_so(tmp_path: Path) -> None:
     german = medium(tmp_path, edition="ServerDatacenterEval", language="de-DE")
     requirements.check_medium(node("workers.language=de-DE"), german)
+
+
+def test_a_medium_of_several_languages_has_each_of_them(tmp_path: Path) -> None:
+    both = medium(tmp_path, edition="ServerDatacenterEval", language="en-US", others=("en-US", "fr-FR"))
+    requirements.check_medium(node(), both)
+    requirements.check_medium(node("workers.language=fr-fr"), both)
+    with pytest.raises(UsageError, match="is en-US, but"):
+        requirements.check_medium(node("workers.language=de-DE"), both)
 
 
 @pytest.mark.parametrize(

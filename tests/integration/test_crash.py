@@ -1,0 +1,76 @@
+"""A kernel that gives up, on real libvirt and QEMU: the panic device that Windows nodes get, and what is told of it.
+
+The machine has a boot sector for a disk, which writes to the device's port, as a driver in Windows would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import plans
+import pytest
+from lxml import etree
+
+from winlab.adapters.vm import agent, crash, domains
+from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.crash import Crash
+from winlab.design.render.domain import domain_xml
+from winlab.site import Site
+
+PLAN = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal", lab="it-crash")
+NODE = PLAN.node("node-1")
+# mov dx, 0x505; mov al, 1; out dx, al; hlt; jmp back
+SECTOR = bytes.fromhex("ba0505b001eef4ebfd").ljust(510, b"\0") + b"\x55\xaa"
+DISK = SECTOR.ljust(1 << 20, b"\0")  # SeaBIOS reads nothing from a disk of one sector
+LIMIT = 120.0  # seconds; a bound, no expectation
+
+
+@pytest.fixture
+def conn(host: None, tmp_path: Path) -> Iterator[Connection]:
+    """libvirt, and a machine as winlab renders it, but for what it would stand on; it crashes as soon as it runs."""
+    with Site().connected() as connection, Site().storage() as (_, pool):
+        folder = pool.folder
+        sector = folder / "it-crash.img"
+        domains.remove(connection, NODE.domain)
+        sector.write_bytes(DISK)
+        root = etree.fromstring(domain_xml(PLAN, NODE, "secret", folder).encode())
+        root.find("memory").text = "64"
+        root.find("os").attrib.pop("firmware")
+        root.find("os").remove(root.find("os/firmware"))
+        devices = root.find("devices")
+        for name in ("disk", "interface", "serial"):
+            for device in devices.findall(name):
+                devices.remove(device)
+        devices.append(
+            etree.fromstring(
+                f"<disk type='file'><driver name='qemu' type='raw'/><source file='{sector}'/>"
+                "<target dev='sda' bus='sata'/></disk>"
+            )
+        )
+        try:
+            domains.define_and_start(connection, NODE.domain, etree.tostring(root, encoding="unicode"))
+            yield connection
+        finally:
+            domains.remove(connection, NODE.domain)
+            sector.unlink()
+
+
+def wait_for_crash(conn: Connection) -> None:
+    end = time.monotonic() + LIMIT
+    while domains.state(conn, NODE.domain) != domains.CRASHED:
+        assert time.monotonic() < end, domains.state(conn, NODE.domain)
+        time.sleep(0.1)
+
+
+def test_a_crash_stays_as_it_is_until_somebody_starts_the_machine(conn: Connection) -> None:
+    wait_for_crash(conn)
+    assert crash.read(conn, NODE.domain) == Crash()  # this device tells no code; QEMU was asked for one
+    assert domains.screenshot(conn, NODE.domain).startswith(b"\x89PNG")
+    assert domains.look(conn, NODE.domain).startswith(b"P6")
+    assert not agent.answers(conn, NODE.domain)
+    first = domains.get(conn, NODE.domain).ID()
+    domains.start(conn, NODE.domain)
+    assert domains.get(conn, NODE.domain).ID() != first
+    wait_for_crash(conn)  # again: it was started anew
