@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shutil
 import socket
 import subprocess  # noqa: TID251 - asks the engine what it is
 import tarfile
@@ -104,4 +105,9 @@ def _unpack(archive: Path, folder: Path) -> None:
     partial = folder.with_name(f"{folder.name}.{os.getpid()}")
     with tarfile.open(archive) as packed:
         packed.extractall(partial, filter="data")
-    partial.rename(folder)
+    try:
+        partial.rename(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+        shutil.rmtree(partial)  # another process of the same tests was first
