@@ -148,11 +148,12 @@ def main(words: Sequence[str]) -> int:
         return 2
     print(f"{os.path.relpath(CATALOG, ROOT)} has {versions.summary(row)}. Only you can say:")
     print("\n".join(f"- {line}" for line in left(row)))
-    print(f"The configuration tests: pytest {' '.join(TESTS)} -k 'unit or {row.name}'")
+    print(f"The configuration tests: WINLAB_TEST_MINORS={row.name} pytest {' '.join(TESTS)} -k 'unit or {row.name}'")
     if given.no_tests:
         return 0
     import pytest
 
+    os.environ["WINLAB_TEST_MINORS"] = row.name
     return int(pytest.main([*(str(ROOT / test) for test in TESTS), "-k", f"unit or {row.name}"]))
 
 

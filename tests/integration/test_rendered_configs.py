@@ -1,4 +1,4 @@
-"""The real programs of every known-good minor read every configuration and flag that winlab renders for Linux.
+"""The real programs of known-good minors read every configuration and flag that winlab renders for Linux.
 
 The programs are built (and cached) by winlab's own source ``build``.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import minors
 import plans
 import pytest
 import rendered
@@ -50,7 +51,7 @@ def ask(case: rendered.Case, program: Path, folder: Path) -> list[str]:
     return case.problems(folder, answer.returncode, answer.stdout, answer.stderr)
 
 
-@pytest.mark.parametrize("minor", versions.names())
+@pytest.mark.parametrize("minor", minors.chosen())
 def test_the_real_programs_take_what_is_rendered(
     minor: str, programs: Callable[[str], Programs], tmp_path: Path
 ) -> None:
@@ -63,7 +64,7 @@ def test_the_real_programs_take_what_is_rendered(
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("minor", versions.names())
+@pytest.mark.parametrize("minor", minors.chosen())
 def test_the_real_programs_refuse_what_is_wrong(
     minor: str, programs: Callable[[str], Programs], tmp_path: Path
 ) -> None:

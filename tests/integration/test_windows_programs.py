@@ -1,4 +1,4 @@
-"""The real Windows programs of every known-good minor, under Wine, read what winlab renders for Windows; and Windows'
+"""The real Windows programs of known-good minors, under Wine, read what winlab renders for Windows; and Windows'
 commands in the answer files are real ones."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import minors
 import pytest
 import rendered
 from lxml import etree
@@ -46,7 +47,7 @@ def ask(cases: list[rendered.Case], minor: str, root: Path, drive: Path) -> list
     return call(root, drive, calls)
 
 
-@pytest.mark.parametrize("minor", versions.names())
+@pytest.mark.parametrize("minor", minors.chosen())
 def test_the_real_windows_programs_take_what_is_rendered_and_refuse_what_is_wrong(
     minor: str, standin_root: Path, tmp_path: Path
 ) -> None:

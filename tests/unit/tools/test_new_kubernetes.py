@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -357,6 +358,7 @@ def test_the_command_says_what_is_left_and_which_tests(
     monkeypatch.setattr(tool, "Go", lambda progress: recorded)
     monkeypatch.setattr(tool, "CATALOG", catalog)
     monkeypatch.setattr(tool, "ROOT", catalog.parent)
+    monkeypatch.setenv("WINLAB_TEST_MINORS", "")
     added = tool.add
     monkeypatch.setattr(tool, "add", lambda *words: added(*words, catalog=catalog, fields=fields))
     asked: list[list[str]] = []
@@ -369,6 +371,7 @@ def test_the_command_says_what_is_left_and_which_tests(
     assert asked == []
     assert tool.main(["1.37"]) == 1
     assert asked[0][-2:] == ["-k", "unit or 1.37"]
+    assert os.environ["WINLAB_TEST_MINORS"] == "1.37"
     assert tool.main(["1.99"]) == 2
     assert "no release 1.99" in capsys.readouterr().err
 
