@@ -197,8 +197,8 @@ def test_a_new_minor_comes_with_its_pins(tool: ModuleType, recorded: Recorded, c
     made = versions.load(catalog)
     assert made.combinations == (row, *old.combinations)
     assert made.default == "1.36"
-    for name, os in (("kubelet", "linux"), ("kube-log-runner", "windows")):
-        pin = made.pins.program(Program(name, "v1.37.2", os))  # type: ignore[arg-type]
+    for name, system in (("kubelet", "linux"), ("kube-log-runner", "windows")):
+        pin = made.pins.program(Program(name, "v1.37.2", system))  # type: ignore[arg-type]
         assert pin is not None
         assert pin.sums_url == f"{pin.url}.sha256"
     assert made.pins.image(ContainerImage("registry.k8s.io/etcd:3.7.0-0", "linux"))
