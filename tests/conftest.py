@@ -18,6 +18,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate", action="store_true", help="write the golden files anew")
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Names bytes that are no plain text by their length: an archive's hold the time, and pytest-xdist wants one name.
+
+    Two values of one length get pytest's own suffix.
+    """
+    if isinstance(val, bytes) and not (val.isascii() and val.decode("ascii").isprintable()):
+        return f"{len(val)} bytes"
+    return None
+
+
 @pytest.fixture
 def checkers(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder with the checkers of answer files and PowerShell, for a test that imports them."""
