@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from winlab_standin.guest import bootstrap, clusterplayers, firewall, winrmd
+from winlab_standin.guest import bootstrap, clusterplayers, firewall, node, winrmd
 from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.registry import Registry
 from winlab_standin.guest.shell import Shell, Streams
+from winlab_standin.guest.winservices import Manager
 from winlab_standin.guest.world import World
 
 FIRST = r"HKLM\SOFTWARE\Policies\Microsoft\Windows NT\CurrentVersion\NetworkList\Signatures\FirstNetwork"
@@ -41,7 +42,7 @@ def test_a_network_is_public_until_something_makes_it_private(world: World) -> N
 
 def test_nothing_comes_in_without_a_rule(world: World) -> None:
     assert not firewall.allows(world.registry, 5986)
-    firewall.add_rule(world.registry, "winlab-winrm", 5986, "winlab: WinRM over HTTPS")
+    firewall.add_rule(world.registry, "winlab-winrm", "5986", "winlab: WinRM over HTTPS")
     assert firewall.allows(world.registry, 5986)
     assert not firewall.allows(world.registry, 22)
 
@@ -70,7 +71,7 @@ def test_a_rule_for_the_private_profile_does_not_hold_in_the_public_one(world: W
     ],
 )
 def test_netsh_advfirewall(world: World, words: str, open_to_rule: bool, open_to_all: bool) -> None:
-    firewall.add_rule(world.registry, "winlab-winrm", 5986, "winlab")
+    firewall.add_rule(world.registry, "winlab-winrm", "5986", "winlab")
     assert execute(world, f"netsh.exe advfirewall set {words}") == (0, "Ok.\r\n\r\n")
     assert firewall.allows(world.registry, 5986) == open_to_rule
     assert firewall.allows(world.registry, 80) == open_to_all
@@ -97,7 +98,7 @@ def test_profiles_that_take_no_rules_stop_the_bootstrap(
     monkeypatch.setattr(bootstrap, "KNOWN", known)
     monkeypatch.setattr(bootstrap, "pem", lambda *_: (b"", b""))
     monkeypatch.setattr(bootstrap, "run", lambda *_: None)
-    monkeypatch.setattr(bootstrap, "_reload", lambda _: None)
+    monkeypatch.setattr(bootstrap, "restart", lambda _: None)
     told: list[str] = []
     monkeypatch.setattr(World, "log_off", lambda _: None)
     monkeypatch.setattr(World, "serial", lambda _, text: told.append(text))
@@ -141,6 +142,10 @@ def test_a_virtual_switch_makes_the_network_a_new_one(
         config = tmp_path
         world: World
 
+        @property
+        def node(self) -> node.Node:
+            return node.Node(self.world, Manager(tmp_path / "services.json"), tmp_path)
+
         def tell(self, text: str) -> None:
             del text
 
@@ -149,8 +154,8 @@ def test_a_virtual_switch_makes_the_network_a_new_one(
 
     machine = Machine()
     machine.world = world
-    monkeypatch.setattr(clusterplayers, "STATE", tmp_path)
-    monkeypatch.setattr(clusterplayers, "DROP", 0)
+    monkeypatch.setattr(node, "STATE", tmp_path)
+    monkeypatch.setattr(node, "DROP", 0)
     firewall.set_category(world.registry, firewall.PRIVATE)
     network = {"name": "winlab"}
     assert clusterplayers.make_network(machine, network)  # type: ignore[arg-type]

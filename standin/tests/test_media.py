@@ -8,17 +8,18 @@ import re
 import shutil
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from winlab import data
 from winlab.design.catalog import recipes
-from winlab.design.catalog.recipes import BuildRequest
+from winlab.design.catalog.recipes import BuildRequest, Recipe
 from winlab.errors import UsageError, WinlabError
 from winlab.events import Quiet
 from winlab.supply.images import cache
-from winlab_standin.builder import boot, initrd, iso, media, root, wims
+from winlab_standin.builder import boot, engine, initrd, iso, media, root, wims
 from winlab_standin.guest.releases import RELEASES
 
 PACKAGE = Path(media.__file__).parent.parent
@@ -255,3 +256,55 @@ def test_ramdisk_loads_what_the_root_mounts() -> None:
         loaded
     )
     assert set(loaded) <= set(initrd.WANTED.split(","))
+
+
+class Engine:
+    """A PowerShell engine at hand, in a folder of its own."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str = "True") -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.program = folder / "winlab-ps"
+        self.program.write_text("engine")
+        self.program.chmod(0o755)
+        monkeypatch.setenv(engine.VARIABLE, str(self.program))
+        monkeypatch.setattr(engine, "run", lambda *_, **__: SimpleNamespace(stdout=f"{answer}\n"))
+        engine.digest.cache_clear()
+        engine.checked.cache_clear()
+
+
+def test_media_with_a_powershell_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = recipes.get("windows-rehearsal")
+    monkeypatch.delenv(engine.VARIABLE, raising=False)
+    without = media.fingerprint(first)
+    assert media.note(first).endswith("played in Python: WINLAB_POWERSHELL names none (docs/standin.md).")
+    assert media.donor(_request(first)) is None
+    made = Engine(tmp_path / "engine", monkeypatch)
+    with_it = media.fingerprint(first)
+    assert media.note(first).endswith("are run by the PowerShell engine of WINLAB_POWERSHELL.")
+    donor = media.donor(_request(first))
+    assert donor is not None, "the system comes from the media without one"
+    assert media.fingerprint(donor) == without != with_it
+    assert media.donor(_request(donor)) is None
+    made.program.write_text("another engine")
+    engine.digest.cache_clear()
+    assert media.fingerprint(first) not in (without, with_it)
+
+
+def test_another_powershell_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = recipes.get("windows-rehearsal")
+    Engine(tmp_path / "engine", monkeypatch, answer="False")
+    assert "WINLAB_POWERSHELL names another PowerShell" in media.note(first)
+    assert media.donor(_request(first)) is None
+
+
+def test_an_engine_that_is_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(engine.VARIABLE, str(tmp_path / "nosuch"))
+    engine.checked.cache_clear()
+    with pytest.raises(UsageError, match="is no program"):
+        media.note(recipes.get("windows-rehearsal"))
+
+
+def _request(recipe: Recipe) -> BuildRequest:
+    options = recipe.build.options if recipe.build else {}
+    return BuildRequest(recipe, options, Path("out"), Path("work"), Quiet(), None, {})

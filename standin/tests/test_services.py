@@ -153,7 +153,7 @@ def test_not_ready_when_winrm_does_not_start(
     with pytest.raises(bootstrap.RefusedError):
         play(one, folder, world)
     assert PORT[-2].startswith("winlab: error=bootstrap: Start-Service : ")
-    assert "'winrm' cannot be started: no such luck" in PORT[-2]
+    assert "'WinRM' cannot be started: no such luck" in PORT[-2]
     assert "winlab: phase=ready\r\n" not in PORT
     assert not (world.drives.letters["C"] / "winlab/ready.txt").exists()
     assert world.registry.get(r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon", "AutoAdminLogon") == "0"

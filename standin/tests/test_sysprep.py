@@ -10,7 +10,7 @@ import pytest
 from passwords import encode
 
 from winlab import data
-from winlab_standin.guest import answer, players, sysprep
+from winlab_standin.guest import answer, node, players, sysprep
 from winlab_standin.guest.answer import AnswerError
 from winlab_standin.guest.machine import Machine, ScriptError
 from winlab_standin.guest.paths import Drives
@@ -79,7 +79,7 @@ def test_sysprep_does_not_begin_while_a_restart_is_due(machine: Machine) -> None
     assert sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True}) == {"restart": True}
     assert isinstance(machine.world, Computer)
     assert machine.world.asked == []
-    players.settle_features(machine.config)
+    node.settle(machine.config, machine.world)
     assert not sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True})["restart"]
     assert machine.world.asked == ["poweroff"]
 

@@ -105,8 +105,8 @@ def _play(folder: Path, world: World, root: Path) -> None:
     chain, key = pem((folder / "winrm.pfx").read_bytes(), str(node["pfx_password"]))
     (config / "standin-winrm.crt").write_bytes(chain)
     (config / "standin-winrm.key").write_bytes(key)
-    firewall.add_rule(world.registry, "winlab-winrm", 5986, "winlab: WinRM over HTTPS")
-    _reload("winrm")
+    firewall.add_rule(world.registry, "winlab-winrm", "5986", "winlab: WinRM over HTTPS")
+    restart("WinRM")
     world.registry.add(registry.WINRM, registry.DELAYED, "REG_DWORD", "0")  # sc.exe config WinRM start= auto
 
     world.serial("winlab: phase=ssh\r\n")
@@ -137,8 +137,8 @@ def _install_sshd(folder: Path, world: World, root: Path) -> None:
     ssh.mkdir(parents=True, exist_ok=True)
     for name in SSH_FILES:
         shutil.copyfile(folder / name, ssh / name)
-    firewall.add_rule(world.registry, "winlab-sshd", 22, "winlab: OpenSSH")
-    _reload("sshd")
+    firewall.add_rule(world.registry, "winlab-sshd", "22", "winlab: OpenSSH")
+    restart("sshd")
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -163,12 +163,12 @@ def _tidy(world: World, root: Path) -> None:
             (root / "Windows/Panther" / name).unlink(missing_ok=True)
 
 
-def _reload(service: str, limit: float = 90.0) -> None:
+def restart(service: str, limit: float = 90.0) -> None:
     """Have the first process start a service anew, and wait until it runs.
 
     :raises RefusedError: it does not start, or the first process does not answer within *limit* seconds.
     """
-    request, failed = STATE / f"reload.{service}", STATE / f"failed.{service}"
+    request, failed = STATE / f"reload.{service.lower()}", STATE / f"failed.{service.lower()}"
     failed.unlink(missing_ok=True)
     request.write_text("\n")
     end = time.monotonic() + limit

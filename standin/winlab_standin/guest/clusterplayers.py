@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from winlab_standin.guest import firewall, wine
-from winlab_standin.guest.base import StandinError, run
+from winlab_standin.guest import routes as routes_
+from winlab_standin.guest import wine
+from winlab_standin.guest.base import StandinError
 from winlab_standin.guest.machine import Machine, Player, ScriptError, Settings
-from winlab_standin.guest.place import STATE
 from winlab_standin.guest.players import (
     CONTAINERD,
     CONTAINERD_LOG,
@@ -41,10 +41,8 @@ BOOTSTRAP = "etc/kubernetes/bootstrap-kubelet.conf"
 JOINED_BY = "winlab/joined.txt"
 ROUTES = "winlab/routes.json"
 CNI_RECORD = "winlab/cni.json"
-HNS = "standin-hns.json"  # the networks that HNS would have
 KUBEADM_LOG = "var/log/kubeadm/join.log"
 TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
-DROP = 6.0  # seconds without connections while HNS makes a network
 NO_KERNEL = "kernel is not compatible"  # what kube-proxy.exe says on Wine when all else is right
 LOGS = {
     "kubelet": "var/log/kubelet/kubelet.log",
@@ -213,15 +211,11 @@ def cni(machine: Machine, given: Settings) -> dict[str, Any]:
 
 def make_network(machine: Machine, network: dict[str, Any]) -> bool:
     """Write a network of HNS down, and have the connection dropped; whether it is new."""
-    path = machine.config / HNS
-    made = json.loads(path.read_text()) if path.is_file() else {}
-    if made.get(network["name"]) == network:
+    row = {**network, "ID": f"networks-{network['name']}", "Name": network["name"]}
+    if machine.node.networks().get(network["name"]) == row:
         return False
     machine.tell(f"winlab: making the network '{network['name']}'; the connection may be lost for some seconds")
-    (STATE / "drop").write_text(f"{DROP}\n")
-    firewall.set_category(machine.world.registry, firewall.PUBLIC)  # behind the virtual switch Windows sees a new one
-    time.sleep(DROP)
-    path.write_text(json.dumps({**made, network["name"]: network}))
+    machine.node.make_network(row)
     write(machine.c("winlab/network.log"), f"the stand-in has written the network '{network['name']}' down\n")
     return True
 
@@ -279,44 +273,18 @@ def routes(machine: Machine, given: Settings) -> dict[str, Any]:
         except ValueError as error:
             raise ScriptError(f"settings.routes: '{row.get('via')}' is no IPv4 address.") from error
     path = machine.c(ROUTES)
-    before = kept_routes(path)
+    noted = json.loads(path.read_text())["routes"] if path.is_file() else []
+    before = {row["to"]: row["via"] for row in noted}
     if before == wanted:
         return {"changed": False}
-    rows = [{"to": to, "via": via} for to, via in sorted(wanted.items())]
-    set_routes(wanted, [to for to in before if to not in wanted])
-    write(path, json.dumps({"routes": rows}))
+    try:
+        routes_.have(wanted, [to for to in before if to not in wanted])
+    except StandinError as error:
+        raise ScriptError(f"route.exe ADD ended with exit code 1: {error}") from error
+    others = {to: via for to, via in routes_.kept(machine.config).items() if to not in before}
+    routes_.keep(machine.config, others | wanted)
+    write(path, json.dumps({"routes": [{"to": to, "via": via} for to, via in sorted(wanted.items())]}))
     return {"changed": True}
-
-
-def kept_routes(path: Path) -> dict[str, str]:
-    """The routes that routes.ps1 has noted."""
-    noted = json.loads(path.read_text())["routes"] if path.is_file() else []
-    return {row["to"]: row["via"] for row in noted}
-
-
-def set_routes(wanted: dict[str, str], gone: list[str]) -> None:
-    """Have the routes of *wanted*, and not those to *gone*.
-
-    :raises ScriptError: a gateway can't be reached.
-    """
-    for to in gone:
-        run(["ip", "route", "del", to], check=False)
-    for to, via in wanted.items():
-        try:
-            run(["ip", "route", "replace", to, "via", via])
-        except StandinError as error:
-            raise ScriptError(f"route.exe ADD ended with exit code 1: {error}") from error
-
-
-def restore_routes(root: Path) -> None:
-    """What Windows does with persistent routes at its start, once their gateways can be reached."""
-    wanted = kept_routes(root / ROUTES)
-    while wanted:
-        try:
-            set_routes(wanted, [])
-            return
-        except ScriptError:
-            time.sleep(2)
 
 
 def push(machine: Machine, given: Settings) -> dict[str, Any]:

@@ -68,4 +68,14 @@ def set_fill(machine: Machine, free: int) -> bool:
     return True
 
 
+def settle_fill(machine: Machine) -> None:
+    """Have the file really take its room, as on NTFS, which faults.ps1 gives a length alone."""
+    path = machine.c(FILL)
+    if path.is_file():
+        about = path.stat()
+        if about.st_blocks * 512 + SLACK < about.st_size:
+            with path.open("ab") as file:
+                os.posix_fallocate(file.fileno(), 0, about.st_size)
+
+
 PLAYERS: dict[str, Player] = {"faults.ps1": faults}

@@ -17,6 +17,7 @@ _NETWORK = (
     r"\{5D1F4E0C-4B0E-4A55-9A5C-7A6E5C1A57D1}"
 )
 _FIRST = r"HKEY_LOCAL_MACHINE\SOFTWARE\Policies\Microsoft\Windows NT\CurrentVersion\NetworkList\Signatures\FirstNetwork"
+NUMBERS = {"TCP": 6, "UDP": 17}  # of protocols (IANA)
 PROFILES = {"domain": "DomainProfile", "private": "StandardProfile", "public": "PublicProfile"}
 
 
@@ -31,9 +32,9 @@ def set_category(registry: Registry, value: int) -> None:
     registry.add(_NETWORK, "Category", "REG_DWORD", str(value))
 
 
-def add_rule(registry: Registry, name: str, port: int, shown: str) -> None:
-    """What ``New-NetFirewallRule -Direction Inbound -Action Allow -Protocol TCP -Profile Any`` does."""
-    text = f"v2.31|Action=Allow|Active=TRUE|Dir=In|Protocol=6|LPort={port}|Name={shown}|"
+def add_rule(registry: Registry, name: str, ports: str, shown: str, protocol: str = "TCP") -> None:
+    """What ``New-NetFirewallRule -Direction Inbound -Action Allow -Profile Any`` does. *ports*: one, or a range."""
+    text = f"v2.31|Action=Allow|Active=TRUE|Dir=In|Protocol={NUMBERS[protocol]}|LPort={ports}|Name={shown}|"
     registry.add(_RULES, name, "REG_SZ", text)
 
 

@@ -13,12 +13,14 @@ from pathlib import Path
 from winlab_standin.guest import (
     accounts,
     answer,
-    clusterplayers,
     devices,
     driverstore,
+    engine,
+    node,
     plan,
     players,
     releases,
+    routes,
     sysprep,
     wine,
     winservices,
@@ -90,11 +92,12 @@ def finished(state: State, cached: Path) -> bool:
 def main() -> None:
     """Run the installed system until it is switched off."""
     wine.arrange()
+    scripted = engine.mount()
     windows = releases.installed(C)
     OS_RELEASE.write_text(os_release(windows))
     drives = devices.Drives()
     drives.refresh()
-    players.settle_features(CONFIG)
+    node.settle(CONFIG, World.real())
     state = State(CONFIG / "standin-state.json")
     world = World.real()
     services = Services(lambda: Shell(World.real(), COMMANDS), CONFIG, windows)
@@ -106,8 +109,10 @@ def main() -> None:
     if finished(state, PANTHER / "unattend.xml"):
         accounts.activate(CONFIG, windows, state.values["name"])
         services.start_configured()
-        threading.Thread(target=clusterplayers.restore_routes, args=(C,), daemon=True).start()
+        threading.Thread(target=routes.restore, args=(CONFIG,), daemon=True).start()
         write_port("setup: Windows has started\r\n")
+        if scripted:
+            engine.start_tasks(world, COMMANDS)
         threading.Thread(target=_logon_screen, args=(world,), daemon=True).start()
     else:
         threading.Thread(target=_first_start, args=(state, world), daemon=True).start()
@@ -252,6 +257,8 @@ def _oobe(root: answer.Node, state: State, world: World, log: Log) -> None:
     commands = answer.commands(shell, "FirstLogonCommands/SynchronousCommand", "CommandLine")
     if _logs_on(shell, password, log, world.account()):
         log.say(f"{world.account()} logs on: the first logon's commands")
+        by = "a PowerShell engine" if engine.program() else "Python in their place: the media have no PowerShell engine"
+        log.say(f"winlab's scripts are run by {by}")
         world.log_on()
         for command in commands:
             execute(log, world, command)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from winlab_standin.guest.node import Node
 from winlab_standin.guest.winservices import Manager
 from winlab_standin.guest.world import World
 
@@ -30,6 +31,11 @@ class Machine:
     world: World
     tell: Callable[[str], None]
     letter: str = "D"
+
+    @property
+    def node(self) -> Node:
+        """What Windows knows of itself."""
+        return Node(self.world, self.services, self.config)
 
     def c(self, path: str) -> Path:
         """The file behind a path on C:, given with slashes."""

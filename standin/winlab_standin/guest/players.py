@@ -11,17 +11,16 @@ import json
 import re
 import tarfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from winlab_standin.guest import wine
 from winlab_standin.guest.machine import Machine, Player, ScriptError, Settings
+from winlab_standin.guest.node import AVAILABLE, INSTALLED
 from winlab_standin.guest.releases import RELEASES
-from winlab_standin.guest.winservices import Unit
+from winlab_standin.guest.winservices import NEEDS, Unit
 from winlab_standin.guest.workerfiles import ORIGINAL, digest, install, listed, stale, write
 
-FEATURES = "standin-features.json"
 BOOTS = "standin-boots"  # how often the system has been started
 PROGRAMS = "k"  # the folders of common.ps1, on C:
 CONTAINERD = "Program Files/containerd"
@@ -43,7 +42,6 @@ FOLDERS = (
     "var/log/kube-proxy",
     "var/log/kubeadm",
 )
-KUBELET_CONFIG = "var/lib/kubelet/config.yaml"
 PIPE = "npipe:////./pipe/containerd-containerd"
 RECOVERY = (5.0, 5.0, 5.0)  # seconds, as common.ps1 sets them with sc.exe failure
 CRI_LIMIT = 300.0  # seconds; the script's 90 are for a real machine
@@ -51,30 +49,15 @@ CRI_LIMIT = 300.0  # seconds; the script's 90 are for a real machine
 
 def feature_state(machine: Machine) -> str:
     """``absent``, ``pending`` (a restart is due), or ``installed``."""
-    path = machine.config / FEATURES
-    return str(json.loads(path.read_text())["state"]) if path.is_file() else "absent"
-
-
-def settle_features(config: Path) -> None:
-    """At a start of the system: what waited for it is installed now."""
-    path = config / FEATURES
-    if path.is_file():
-        kept = json.loads(path.read_text())
-        path.write_text(json.dumps({**kept, "state": "installed"}))
+    if machine.node.pending():
+        return "pending"
+    return "installed" if machine.node.feature("Containers") == INSTALLED else "absent"
 
 
 def joined(machine: Machine) -> bool:
     """Whether this node has joined a cluster, and has its certificate."""
     certificate = machine.c("var/lib/kubelet/pki/kubelet-client-current.pem")
     return machine.c("etc/kubernetes/kubelet.conf").is_file() and certificate.is_file()
-
-
-def boot_time() -> str:
-    """When the kernel started, in UTC."""
-    for line in Path("/proc/stat").read_text().splitlines():
-        if line.startswith("btime "):
-            return datetime.fromtimestamp(int(line.split()[1]), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    raise ScriptError("Get-CimInstance : the time of the last start is unknown")
 
 
 def need(text: Any, name: str) -> str:
@@ -97,7 +80,7 @@ def status(machine: Machine, given: Settings) -> dict[str, Any]:
         return {"service": machine.services.state(name), "command": command}
 
     return {
-        "boot_time": boot_time(),
+        "boot_time": machine.world.booted(),
         "boot_id": number.read_text().strip() if number.is_file() else "",
         "build": machine.world.windows.build,
         "containers_feature": feature_state(machine),
@@ -135,12 +118,10 @@ def features(machine: Machine, given: Settings) -> dict[str, Any]:
         raise ScriptError(f"This is Windows build {build}, not Windows Server {release} (build {asked}).")
     if "Containers" not in wanted:
         raise ScriptError("settings.features has no Containers; nothing runs without it.")
-    path = machine.config / FEATURES
-    have = json.loads(path.read_text())["features"] if path.is_file() else []
-    missing = [name for name in wanted if name not in have]
+    missing = [name for name in wanted if machine.node.feature(name) == AVAILABLE]
     if missing:
         machine.tell(f"winlab: installing {', '.join(missing)}")
-        path.write_text(json.dumps({"features": [*have, *missing], "state": "pending"}))
+        machine.node.install(missing)
     restart = feature_state(machine) == "pending"
     if not restart:
         write(machine.c(FEATURES_SET), ",".join(sorted(wanted)))
@@ -357,7 +338,7 @@ def kubelet(machine: Machine, given: Settings) -> dict[str, Any]:
             raise ScriptError(f"C:\\k\\{name} is missing: binaries.ps1 comes first.")
     command = str(given.get("command", ""))
     confirm_command(machine, command)
-    unit = Unit("kubelet", command, ("containerd",), RECOVERY, needs=KUBELET_CONFIG)
+    unit = Unit("kubelet", command, ("containerd",), RECOVERY, needs=NEEDS["kubelet"])
     changed = machine.services.units().get("kubelet") != unit
     if changed:
         machine.services.create(unit)

@@ -67,6 +67,10 @@ class Registry:
             os.fsync(file.fileno())
         partial.replace(self.path)
 
+    def everything(self) -> dict[str, Values]:
+        """All keys by their whole names, with their values."""
+        return self._load()
+
     def find(self, key: str) -> tuple[str, Values] | None:
         """A key as it is written, and its values."""
         wanted = key.lower()

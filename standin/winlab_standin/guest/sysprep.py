@@ -13,22 +13,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from winlab_standin.guest import answer
+from winlab_standin.guest import answer, cmdline, node
 from winlab_standin.guest.answer import AnswerError
 from winlab_standin.guest.machine import Machine, Player, ScriptError, Settings
 from winlab_standin.guest.players import feature_state, joined
 
 STATE_FILE = "standin-state.json"  # of installed.State, in the folder of Windows' registry
-EVALUATION = 180 * 24 * 60  # minutes
 SWITCH_OFF = 20.0  # seconds from the start of sysprep: long enough to be asked meanwhile
 GENERALIZED = "generalized"
+LOG_LINE = "BiUpdateEfiEntry failed c000000d"
 UNATTEND = "unattend.xml"
-# What a clone must not have: the account's password, the network's settings, keys and certificates
+# What sysprep takes away: the account's password, the network's settings, keys and certificates
 IDENTITY = (
     "Windows/System32/config/standin-sam.json",
     "Windows/System32/config/standin-mtu",
     "Windows/System32/config/standin-winrm.crt",
     "Windows/System32/config/standin-winrm.key",
+)
+# And what seal.ps1 takes away before
+TRACES = (
     "winlab/ready.txt",
     "winlab/bootstrap.log",
     "Windows/Panther/setupact.log",
@@ -49,31 +52,73 @@ def seal(machine: Machine, given: Settings) -> dict[str, Any]:
         raise ScriptError("This node has joined a cluster: what is made of it would carry its identity.")
     if feature_state(machine) == "pending":
         return {"restart": True}
+    confirm(text.encode())
+    if given.get("begin"):
+        _seal(machine)
+    build = machine.world.windows.build
+    return {"restart": False, "build": build, "evaluation_minutes": node.EVALUATION, "rearms": 5}
+
+
+def confirm(text: bytes) -> None:
+    """Refuse an answer file that sysprep refuses, or that would harm the clones.
+
+    :raises ScriptError: see there.
+    """
     try:
-        root = answer.parse(text.encode(), r"C:\winlab\generalize.xml", "generalize")
+        root = answer.parse(text, r"C:\winlab\generalize.xml", "generalize")
         if answer.passes(root) != {"generalize"}:
             raise ScriptError("the answer file has other passes than generalize, and would outrank the clones' own")
         answer.check(root, "generalize", r"C:\winlab\generalize.xml")
     except AnswerError as error:
         raise ScriptError(f"sysprep.exe : {error} ({error.detail})") from error
-    if given.get("begin"):
-        _generalize(machine)
-    build = machine.world.windows.build
-    return {"restart": False, "build": build, "evaluation_minutes": EVALUATION, "rearms": 5}
 
 
-def _generalize(machine: Machine) -> None:
+def _seal(machine: Machine) -> None:
     machine.tell("winlab: cleaning up")
     for name in ("kube-proxy", "kubelet", "containerd"):
         if machine.services.state(name) == "running":
             machine.services.stop(name)
     ssh = [*(machine.root / "ProgramData/ssh").glob("ssh_host_*")]
-    for path in (*ssh, *(machine.c(name) for name in IDENTITY)):
+    for path in (*ssh, *(machine.c(name) for name in TRACES)):
         path.unlink(missing_ok=True)
     machine.tell("winlab: starting sysprep")
+    generalize(machine)
+
+
+def generalize(machine: Machine) -> None:
+    """What sysprep does: it takes the identity away, says so in its logs, and switches the machine off."""
+    for name in IDENTITY:
+        machine.c(name).unlink(missing_ok=True)
     (machine.config / STATE_FILE).write_text(json.dumps({"phase": GENERALIZED}))
+    folder = machine.c("Windows/System32/Sysprep")
+    (folder / "Panther").mkdir(parents=True, exist_ok=True)
+    (folder / "Sysprep_succeeded.tag").touch()
+    # the log of a successful run has such lines, too
+    (folder / "Panther/setuperr.log").write_text(f"{LOG_LINE}\r\n", encoding="utf-8")
     machine.world.settle()
     machine.world.power("poweroff", SWITCH_OFF)
+
+
+def run(machine: Machine, command: str) -> None:
+    """Do what ``sysprep.exe`` does with the arguments of *command*, as far as seal.ps1 uses them.
+
+    What sysprep does not like stands in its log, and Windows stays as it is.
+    """
+    words = cmdline.split(command)
+    given = {word.lower().partition(":")[0]: word.partition(":")[2] for word in words[1:]}
+    log = machine.c("Windows/System32/Sysprep/Panther/setuperr.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    path = machine.world.drives.real(given.get("/unattend", ""))
+    try:
+        if not {"/generalize", "/oobe", "/shutdown", "/quiet", "/mode", "/unattend"} == given.keys():
+            raise ScriptError(f"sysprep.exe : the stand-in takes seal.ps1's arguments alone, not {command}")
+        if path is None or not path.is_file():
+            raise ScriptError(f"sysprep.exe : there is no file {given['/unattend']}")
+        confirm(path.read_bytes())
+    except ScriptError as error:
+        log.write_text(f"{error}\r\n", encoding="utf-8")
+        return
+    generalize(machine)
 
 
 def sealed(machine: Machine, given: Settings) -> dict[str, Any]:
@@ -82,8 +127,7 @@ def sealed(machine: Machine, given: Settings) -> dict[str, Any]:
     path = machine.config / STATE_FILE
     phase = json.loads(path.read_text()).get("phase") if path.is_file() else None
     state = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE" if phase == GENERALIZED else "IMAGE_STATE_COMPLETE"
-    # the log of a successful run has such lines, too
-    errors = ["BiUpdateEfiEntry failed c000000d"] if phase == GENERALIZED else []
+    errors = [LOG_LINE] if phase == GENERALIZED else []
     return {"running": False, "state": state, "succeeded": phase == GENERALIZED, "errors": errors}
 
 

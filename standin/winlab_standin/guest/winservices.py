@@ -24,6 +24,8 @@ from winlab_standin.guest.report import write_port
 
 PROC = Path("/proc")
 START = 4.0  # seconds between two looks at the services
+PRETENDED = ("kube-proxy",)  # services that are only said to run
+NEEDS = {"kubelet": "var/lib/kubelet/config.yaml"}  # see Unit.needs
 SETTLED = 60.0  # seconds in which a new process may still become another program
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from winlab_standin.guest import accounts, driverstore, releases
@@ -149,6 +150,16 @@ class World:
     def set_clock(self, seconds: float) -> None:
         """Set the clock."""
         time.clock_settime(time.CLOCK_REALTIME, seconds)
+
+    def booted(self) -> str:
+        """When the system was started, in UTC: 2026-11-21T10:00:00Z.
+
+        :raises OSError: the kernel does not tell.
+        """
+        for line in Path("/proc/stat").read_text().splitlines():
+            if line.startswith("btime "):
+                return datetime.fromtimestamp(int(line.split()[1]), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        raise OSError("the time of the last start is unknown")
 
     def services(self) -> dict[str, bool]:
         """The services and whether they run."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from powershell.doubles.fresh import COMPLETE, FRESH, NATIVE, PLUGINS, PROGRAMS
-from powershell.doubles.session import Session
+from powershell.doubles.session import WINDOWS, Session
 
 HERE = Path(__file__).resolve().parent
 PARTS = {"cni": ("network",), "containerd": ("images",), "load": ("images",)}  # of scripts: others that they run
@@ -216,7 +216,7 @@ class Machine:
             "WINLAB_PS": str(self.engine),
             "WINLAB_PS_HASTE": "50",
             "NO_COLOR": "1",
-            "WINLAB_PS_PRELUDE": str(HERE / "windows.ps1"),
+            "WINLAB_PS_PRELUDE": str(WINDOWS / "windows.ps1"),
             "WINLAB_DOUBLES": str(HERE),
             "COMPUTERNAME": "node-1",
             "PATH": f"{self.bin}:{os.environ['PATH']}",

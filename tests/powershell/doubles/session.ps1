@@ -43,7 +43,7 @@ $open = @'
     $engine.Runspace.Open()
     $made = [powershell]::Create()
     $made.Runspace = $engine.Runspace
-    $made.AddScript("`$global:TypeDoubles = `$args[0]; . '$env:WINLAB_DOUBLES/windows.ps1'").AddArgument($types).Invoke() | Out-Null
+    $made.AddScript("`$global:TypeDoubles = `$args[0]; . '$env:WINLAB_PS_PRELUDE'").AddArgument($types).Invoke() | Out-Null
     if ($made.HadErrors) { throw "the doubles: $($made.Streams.Error)" }
     $made.Commands.Clear()
     $made
@@ -97,7 +97,7 @@ $run = @'
     $code
 '@
 
-. "$PSScriptRoot/types.ps1"
+. "$env:WINLAB_WINDOWS/types.ps1"
 $types = $global:TypeDoubles
 $types['System.Threading.Mutex'] = [MutexDouble]
 while ($null -ne ($line = $reader.ReadLine())) {

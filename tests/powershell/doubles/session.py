@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 HERE = Path(__file__).resolve().parent
+# Windows' cmdlets, which the stand-in's scripts get, too
+WINDOWS = HERE.parents[2] / "standin/winlab_standin/guest/doubles"
 MARK = b"answer: "
 KEPT: Session | None = None  # by a program that runs tests many times
 
@@ -52,6 +54,7 @@ class Session:
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {name: value for name, value in os.environ.items() if name != "WINLAB_PS_PRELUDE"}
+        environment["WINLAB_WINDOWS"] = str(WINDOWS)
         reads, writes = os.pipe()
         self._requests = os.fdopen(writes, "wb", buffering=0)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process

@@ -13,7 +13,10 @@ class FileDouble {
     static [void] AppendAllText([string]$Path, [string]$Text) { [Winlab.Doubles.File]::AppendAllText($Path, $Text) }
     static [void] SetAttributes([string]$Path, [System.IO.FileAttributes]$To) { [Winlab.Doubles.File]::SetAttributes($Path, $To) }
     static [System.IO.FileStream] Create([string]$Path, [int]$Size, [System.IO.FileOptions]$How, $Access) {
-        return [Winlab.Doubles.File]::Create($Path, $Size, $How, $Access)
+        $made = [Winlab.Doubles.File]::Create($Path, $Size, $How, $Access)
+        # the only lists of the scripts' files leave others nothing; the stand-in's volume may have no such rights
+        try { [System.IO.FileInfo]::new($made.Name).UnixFileMode = [System.IO.UnixFileMode]'UserRead, UserWrite' } catch { $null = $_ }
+        return $made
     }
     static [System.IO.FileStream] Open([string]$Path, [System.IO.FileMode]$Mode, [System.IO.FileAccess]$Access) {
         return [System.IO.FileStream]::new([FileDouble]::Map($Path), $Mode, $Access)

@@ -1,0 +1,46 @@
+"""Persistent routes: really there, in the Linux below, and kept in a file, as Windows keeps them in its registry."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from winlab_standin.guest.base import StandinError, run
+
+FILE = "standin-routes.json"  # in System32\\config: gateways by networks
+
+
+def kept(config: Path) -> dict[str, str]:
+    """The persistent routes: gateways by networks."""
+    path = config / FILE
+    found: dict[str, str] = json.loads(path.read_text()) if path.is_file() else {}
+    return found
+
+
+def keep(config: Path, wanted: dict[str, str]) -> None:
+    """Have these come back at each start."""
+    partial = config / f"{FILE}.new"
+    partial.write_text(json.dumps(wanted))
+    partial.replace(config / FILE)
+
+
+def have(wanted: dict[str, str], gone: list[str]) -> None:
+    """Have the routes of *wanted* now, and not those to *gone*.
+
+    :raises StandinError: a gateway can't be reached.
+    """
+    for to in gone:
+        run(["ip", "route", "del", to], check=False)
+    for to, via in wanted.items():
+        run(["ip", "route", "replace", to, "via", via])
+
+
+def restore(config: Path) -> None:
+    """What Windows does at its start, once their gateways can be reached."""
+    while wanted := kept(config):
+        try:
+            have(wanted, [])
+            return
+        except StandinError:
+            time.sleep(2)
