@@ -20,6 +20,7 @@ from pathlib import Path
 import pycdlib
 import pytest
 from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, Winlab, stand_in_medium, text, traces
+from powershell import engine as engines
 from secrets_scan import Watch
 from survive import sample
 from survive.command import Wired
@@ -77,6 +78,17 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def winlab(state: Path) -> Winlab:
     return Winlab(env={"WINLAB_STATE": str(state)})
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A PowerShell engine that runs winlab's scripts."""
+    try:
+        found = engines.locate(tmp_path_factory.mktemp("engine"))
+    except engines.MissingEngineError as missing:
+        pytest.fail(str(missing))
+    assert engines.runs_doubles(found), f"{found} {engines.PARSES_ONLY}"
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess  # noqa: TID251 - looks at what was built, and runs it
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def test_wine_starts_as_the_release_on_the_disk(standin_root: Path, tmp_path: Pa
     # C:\Windows is Wine's over the volume's, but nothing of Wine's comes to lie on the volume
     kept = "/run/volume/Windows/System32/config"
     assert found["seen"] == [f"{kept}/kept", f"{kept}/standin-windows.json", f"{kept}/y.txt", "/run/volume/d/x.txt"]
+
+
+def test_a_powershell_engine_finds_its_libraries(standin_root: Path, engine: Path, tmp_path: Path) -> None:
+    """Whatever else the root is cut down to. Digests are OpenSSL's, which is loaded when it is needed."""
+    shutil.copytree(engine.parent, tmp_path / "engine")
+    (tmp_path / "x.txt").write_text("x")
+    words = [f"/work/engine/{engine.name}", "-NoProfile", "-Command", "(Get-FileHash /work/x.txt).Hash.Length"]
+    told = enter(standin_root, f"import subprocess; subprocess.run({words!r}, check=True)", tmp_path)
+    assert told.split() == ["64"]
 
 
 def test_wine_is_small(standin_root: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.addons import recipe as addons
+from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Obtained
 from winlab.design.plan import cluster
 from winlab.design.plan.advice import advice
@@ -65,6 +66,8 @@ def create(
     if plan.host.accelerator == "tcg":
         tell(Note(lab=plan.lab, text="KVM can't be used on this host: guests are emulated, which is slow."))
     if said := cluster.version_note(proposal.spec, plan):
+        tell(Note(lab=plan.lab, text=said))
+    for said in rehearsal_notes(plan):
         tell(Note(lab=plan.lab, text=said))
     folder = site.folder(plan.lab)
     origin = origin or Origin()
@@ -125,6 +128,17 @@ def create(
             recorded.write(folder, proposal)
         for builder in built:
             site.folder(builder.lab).remove()
+
+
+def rehearsal_notes(plan: Plan) -> list[str]:
+    """What the stand-ins among the plan's images have to say of themselves.
+
+    :raises HostError: their builder is not installed.
+    """
+    played = [
+        one for one in map(recipes.get, sorted({node.image for node in plan.nodes})) if one.stand_in and one.build
+    ]
+    return list(dict.fromkeys(said for one in played if (said := recipes.builder(one).note(one))))
 
 
 def _check_lock(

@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pycdlib
 
@@ -20,11 +21,11 @@ from winlab.design.catalog.recipes import BuildRequest, Recipe
 from winlab.errors import UsageError
 from winlab.supply.images import cache
 from winlab.supply.images.apt import debian_mirror
-from winlab_standin.builder import boot, initrd, iso, root, shims, virtio, wims
+from winlab_standin.builder import boot, engine, initrd, iso, root, shims, virtio, wims
 from winlab_standin.guest.releases import DEFAULT, RELEASES, SWITCHES, Release
 
 FIRST = "windows-rehearsal"
-OPTIONS = ("lenient", "packages")
+OPTIONS = ("lenient", "packages", "engine")
 _PACKAGE = Path(__file__).parent.parent
 _HOME = Path("Windows/System32/standin")
 EI_CFG = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
@@ -59,7 +60,22 @@ def fingerprint(recipe: Recipe) -> str:
         digest.update(f"{path.relative_to(_PACKAGE)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
     for path in (_bootstrap(), _pe(), *_scripts()):
         digest.update(f"{path.name}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    if place := _engine(recipe.build.options if recipe.build else {}):
+        digest.update(engine.digest(place).encode())
     return digest.hexdigest()
+
+
+def note(recipe: Recipe) -> str:
+    """Who does what winlab's scripts do, in a rehearsal with media of now."""
+    if _engine(recipe.build.options if recipe.build else {}):
+        return "In the rehearsal, winlab's PowerShell scripts are run by the PowerShell engine of WINLAB_POWERSHELL."
+    why = f"{engine.VARIABLE} names another PowerShell" if engine.named() else f"{engine.VARIABLE} names none"
+    return f"In the rehearsal, winlab's PowerShell scripts are not run but played in Python: {why} (docs/standin.md)."
+
+
+def _engine(options: dict[str, Any]) -> Path | None:
+    """The PowerShell engine that media with these options get: the one at hand, unless they are to have none."""
+    return engine.folder() if options.get("engine", True) else None
 
 
 def _known() -> dict[str, bytes]:
@@ -112,14 +128,27 @@ def build(request: BuildRequest) -> None:
             f"The stand-in media have no option '{sorted(unknown)[0]}'.", cure=f"There are: {', '.join(OPTIONS)}."
         )
     first = donor(request)
-    _write(request, _make(request) if first is None else _take(request, first))
+    system = _make(request) if first is None else _take(request, first)
+    if place := _engine(request.options):
+        request.progress.say("packing the PowerShell engine")
+        engine.pack(place, system.tree / _HOME / "engine.sqfs")
+    _write(request, system)
 
 
 def donor(request: BuildRequest) -> Recipe | None:
     """The recipe whose media hold the very system that these are to hold; None if they are made from packages."""
-    first = recipes.get(FIRST)
+    first = plain(recipes.get(FIRST))
     asked, has = (one.get("packages", []) for one in (request.options, first.build.options if first.build else {}))
-    return first if request.recipe.name != FIRST and asked == has else None
+    other = request.recipe.name != FIRST or _engine(request.options) is not None
+    return first if other and asked == has else None
+
+
+def plain(recipe: Recipe) -> Recipe:
+    """The recipe of the same media without a PowerShell engine, wherever there is one."""
+    if recipe.build is None or engine.folder() is None:
+        return recipe
+    options = {**recipe.build.options, "engine": False}
+    return recipe.model_copy(update={"build": recipe.build.model_copy(update={"options": options})})
 
 
 def _take(request: BuildRequest, first: Recipe) -> System:

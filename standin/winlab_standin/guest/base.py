@@ -6,14 +6,19 @@ is on the media: what changes in winlab makes no new media.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import queue
 import shlex
 import shutil
+import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 TAIL = 20  # lines of a failed program's output that an error shows
 LONG = 400  # characters of its command line
@@ -145,3 +150,67 @@ def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:
     finally:
         if not isinstance(sink, int):
             sink.close()
+
+
+def converse(
+    args: Sequence[str | Path],
+    read: Callable[[], str],
+    out: Callable[[str], None],
+    err: Callable[[str], None],
+    check: Callable[[], None],
+    *,
+    env: Mapping[str, str],
+) -> int:
+    """Run a program with input and both streams, line by line with Windows' line ends; its exit code, or the negative
+    number of the signal that ended it.
+
+    *read* is not waited for: input may come late, or never. *check* is called each second; if it or a writer raises,
+    the program is ended, with all that it has started.
+
+    :param env: all of its variables.
+    """
+    with subprocess.Popen(
+        [str(word) for word in args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        env=dict(env),
+        start_new_session=True,
+    ) as process:
+        assert process.stdin is not None
+        lines: queue.SimpleQueue[tuple[Callable[[str], None], str | None]] = queue.SimpleQueue()
+        for pipe, write in ((process.stdout, out), (process.stderr, err)):
+            assert pipe is not None
+            threading.Thread(target=_hear, args=(pipe, write, lines), daemon=True).start()
+        threading.Thread(target=_feed, args=(process.stdin, read), daemon=True).start()
+        try:
+            still = 2
+            while still:
+                try:
+                    write, line = lines.get(timeout=1)
+                except queue.Empty:
+                    check()
+                    continue
+                if line is None:
+                    still -= 1
+                else:
+                    write(f"{line}\r\n")
+            return process.wait()
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+
+
+def _feed(pipe: IO[str], read: Callable[[], str]) -> None:
+    with contextlib.suppress(OSError, ValueError), pipe:
+        pipe.write(read())
+
+
+def _hear(pipe: IO[str], write: Callable[[str], None], lines: queue.SimpleQueue[Any]) -> None:
+    for line in pipe:
+        lines.put((write, line.rstrip("\n")))
+    lines.put((write, None))

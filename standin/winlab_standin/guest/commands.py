@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from winlab_standin.guest import cmdline, netcommands, pscommands, searchcommands, syscommands, waycommands
+from winlab_standin.guest import (
+    cmdline,
+    nativecommands,
+    netcommands,
+    pscommands,
+    searchcommands,
+    syscommands,
+    waycommands,
+)
 from winlab_standin.guest.paths import is_there
 from winlab_standin.guest.shell import Command, Commands, Leave, Shell, Streams
 
@@ -313,5 +321,6 @@ _PROGRAMS: dict[str, Command] = {
     **searchcommands.PROGRAMS,
     **syscommands.PROGRAMS,
     **waycommands.PROGRAMS,
+    **nativecommands.PROGRAMS,
 }
 COMMANDS = Commands(_BUILTIN, _PROGRAMS)

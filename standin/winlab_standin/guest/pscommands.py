@@ -1,4 +1,5 @@
-"""powershell.exe: not there. A few exact scripts are played, all others refused."""
+"""powershell.exe: the engine, if the media have one (engine.py); else a few exact scripts are played, all others
+refused."""
 
 from __future__ import annotations
 
@@ -13,10 +14,12 @@ from winlab_standin.guest.shell import Shell, Streams
 
 
 def powershell(shell: Shell, rest: str, streams: Streams) -> int:
-    """PowerShell is not there: a few exact scripts are played, all others refused."""
-    from winlab_standin.guest import scripts
+    """Run the engine if there is one; without, a few exact scripts are played, all others refused."""
+    from winlab_standin.guest import engine, scripts
     from winlab_standin.guest.machine import FileError, ScriptError
 
+    if engine.program() is not None:
+        return engine.powershell(shell, rest, streams)
     try:
         shown = scripts.file_of(cmdline.split(rest))
         if shown is not None:

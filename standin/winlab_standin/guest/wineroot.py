@@ -83,6 +83,8 @@ MODULES = [
 UNIX = ["bcrypt", "crypt32", "dnsapi", "mountmgr", "netapi32", "nsiproxy", "ntdll", "secur32", "win32u", "ws2_32"]
 # Loaded by name at run time, so that nothing says that they are needed
 LOADED = ("libgnutls.so.30", "libfreetype.so.6", "libfontconfig.so.1", "libnss_files.so.2", "libnss_dns.so.2")
+# What the PowerShell engine needs, which the media may have beside the root: .NET looks for OpenSSL by its name
+ENGINE = ("libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "librt.so.1", "libssl.so.3", "libstdc++.so.6")
 PLUGINS = ("gstreamer", "gdk-pixbuf", "libgphoto2", "libheif", "pulseaudio", "vdpau", "alsa", "dri", "gio", "libv4l")
 REGISTRY = r"""Windows Registry Editor Version 5.00
 
@@ -204,7 +206,7 @@ def _libraries() -> None:
             shutil.rmtree(path)
     users = [path for folder in ("/usr/bin", "/usr/sbin", "/usr/libexec") for path in Path(folder).rglob("*")]
     users += [path for path in Path("/usr/lib").rglob("*") if path.parent != LIBRARIES]
-    start = set(LOADED)
+    start = {*LOADED, *ENGINE}
     for path in users:
         if path.is_file() and not path.is_symlink():
             with path.open("rb") as file:

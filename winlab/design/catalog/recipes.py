@@ -132,6 +132,9 @@ class ImageBuilder(Protocol):
     def build(self, request: BuildRequest) -> None:
         """Make the image."""
 
+    def note(self, recipe: Recipe) -> str:
+        """A sentence for whoever creates a lab with the image as it is made now; '' if there is nothing to say."""
+
 
 def load(path: Path) -> Recipe:
     """Read one recipe.

@@ -49,6 +49,11 @@ class Options(BaseModel):
     packages: list[str] = Field(min_length=1)
 
 
+def note(recipe: Recipe) -> str:  # noqa: ARG001 - the builder's interface
+    """Nothing."""
+    return ""
+
+
 def fingerprint(recipe: Recipe) -> str:  # noqa: ARG001 - the recipe itself is part of the key already
     """A digest of the files laid over the guest's root and of the code that builds it; packages are not in it."""
     digest = hashlib.sha256()

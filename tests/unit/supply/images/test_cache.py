@@ -30,6 +30,9 @@ class FakeBuilder(types.ModuleType):
         self.trouble: BaseException | None = None
         self.gate: threading.Event | None = None
 
+    def note(self, recipe: Recipe) -> str:
+        raise NotImplementedError
+
     def fingerprint(self, recipe: Recipe) -> str:
         return self.print
 

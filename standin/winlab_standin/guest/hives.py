@@ -1,0 +1,96 @@
+"""The registry as the PowerShell engine has it: a file with keys by their whole names, also what Cert: and WSMan: hold.
+
+The engine writes the file whole whenever a script sets a value. :class:`Hives` makes it before a script, and does what
+has changed in it in the stand-in's registry. A key that a script makes volatile lives until the next start of Windows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from winlab_standin.guest.registry import ROOTS, Registry
+
+VOLATILE = "(volatile)"  # the mark of such a key, among its values
+SERVICES = r"HKLM\SYSTEM\CurrentControlSet\Services"
+SETUP = r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State"
+MEMORY = r"HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
+# Keys that every Windows has, and that scripts may set values in
+BASE = (
+    r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon",
+    r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System",
+    r"HKLM\SYSTEM\Setup",
+    r"Cert\LocalMachine\My",
+    r"WSMan\localhost\Listener",
+)
+_SHORT = {long: short for short, long in ROOTS.items()}
+
+Keys = dict[str, dict[str, Any]]
+
+
+def _renamed(key: str, names: dict[str, str]) -> str:
+    root, dash, rest = key.partition("\\")
+    return f"{names.get(root, root)}{dash}{rest}"
+
+
+def _shown(kind: str, data: str) -> str | int:
+    return int(data, 0) if kind in ("REG_DWORD", "REG_QWORD") else data
+
+
+class Hives:
+    """The file at *path*, over *registry*; *volatile* is a file that does not outlive a start of the system. *more*
+    tells what the system itself has there: services, the number of its starts."""
+
+    def __init__(self, path: Path, registry: Registry, volatile: Path, more: Callable[[], Keys]) -> None:
+        self.path = path
+        self.registry = registry
+        self.volatile = volatile
+        self.more = more
+        self.seen: Keys = {}
+
+    def write(self) -> None:
+        """Make the file as things are, if they are not so in it."""
+        keys: Keys = {key: {} for key in BASE}
+        for key, values in self.registry.everything().items():
+            keys[_renamed(key, _SHORT)] = {name: _shown(*value) for name, value in values.items()}
+        for key in json.loads(self.volatile.read_text()) if self.volatile.is_file() else []:
+            keys.setdefault(key, {})[VOLATILE] = 1
+        for key, values in self.more().items():
+            keys.setdefault(key, {}).update(values)
+        for key in list(keys):  # whoever has a key has those above it
+            while (key := key.rpartition("\\")[0]) and key not in keys:
+                keys[key] = {}
+        if keys != self.seen or not self.path.is_file():
+            partial = self.path.with_suffix(".new")
+            partial.write_text(json.dumps(keys), encoding="utf-8")
+            partial.replace(self.path)
+        self.seen = keys
+
+    def read(self) -> Keys:
+        """Do in the registry what a script has changed in the file; what it has set, by key."""
+        now: Keys = json.loads(self.path.read_text(encoding="utf-8-sig"))
+        if now == self.seen:
+            return {}
+        for key, values in self.seen.items():
+            if key not in now:
+                self.registry.delete(_renamed(key, ROOTS))
+            else:
+                for name in values.keys() - now[key].keys():
+                    self.registry.delete(_renamed(key, ROOTS), name)
+        changed: Keys = {}
+        for key, values in now.items():
+            old = self.seen.get(key)
+            different = {name: data for name, data in values.items() if old is None or old.get(name) != data}
+            if old is None and VOLATILE not in values:
+                self.registry.add(_renamed(key, ROOTS))
+            for name, data in different.items():
+                if name not in (VOLATILE, "ImagePath"):  # a service's command is the service manager's
+                    kind = "REG_DWORD" if isinstance(data, int) else "REG_SZ"
+                    self.registry.add(_renamed(key, ROOTS), name, kind, str(int(data) if kind == "REG_DWORD" else data))
+            if different:
+                changed[key] = different
+        self.volatile.write_text(json.dumps([key for key, values in now.items() if VOLATILE in values]))
+        self.seen = now
+        return changed

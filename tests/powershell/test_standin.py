@@ -1,0 +1,286 @@
+"""The stand-in's powershell.exe: winlab's scripts, run by the engine over the stand-in's world, without a machine."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workers import FILES, JOIN, KUBELET, PROGRAMS, PROXY, Worker, digest_of
+
+from winlab import data
+from winlab_standin.guest import (
+    accounts,
+    bootstrap,
+    bridge,
+    devices,
+    engine,
+    firewall,
+    nativecommands,
+    node,
+    routes,
+    scripts,
+    sysprep,
+    wine,
+)
+from winlab_standin.guest.commands import COMMANDS
+from winlab_standin.guest.shell import Cancelled, Shell, Streams
+from winlab_standin.guest.world import World
+
+GENERALIZE = (data.folder("unattend") / "windows/generalize.xml").read_text()
+BOOTSTRAP = re.search(
+    "<CommandLine>(powershell.exe .*?)</CommandLine>",
+    (data.folder("unattend") / "windows/Autounattend.xml.j2").read_text(),
+)
+
+
+class Scripted(Worker):
+    """A worker whose scripts are run by the engine."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
+        super().__init__(folder, monkeypatch)
+        for name in PROGRAMS:
+            body = f"MZ {name}"
+            (self.machine.cd / "programs" / name).write_text(body)
+        rows = json.loads((self.machine.cd / "payload.json").read_text())
+        rows["programs"] = {name: {"sha256": digest_of(f"MZ {name}")} for name in PROGRAMS}
+        (self.machine.cd / "payload.json").write_text(json.dumps(rows))
+        monkeypatch.setattr(engine, "FOLDER", program.parent)
+        monkeypatch.setattr(engine, "STATE", self.state)
+        monkeypatch.setattr(bridge, "VOLATILE", self.state / "volatile.json")
+        monkeypatch.setattr(devices, "labels", lambda: {"D": scripts.LABEL})
+        monkeypatch.setattr(scripts, "machine", lambda *_: self.machine)
+        monkeypatch.setattr(World, "real", lambda: self.machine.world)
+        self.again: list[str] = []
+        monkeypatch.setattr(bootstrap, "restart", self.again.append)
+        monkeypatch.setattr(wine, "pass_through", self.through)
+
+    def up_by_players(self) -> None:
+        """Up to the cluster, by the players."""
+        for script, settings in (
+            ("features", {"features": ["Containers"], "release": "2022"}),
+            ("containerd", {"config": "version = 3\n"}),
+            ("binaries", {}),
+            ("kubelet", {"command": KUBELET}),
+            ("join", {"configuration": JOIN, "name": "node-1"}),
+        ):
+            scripts.play(f"{script}.ps1", self.machine, settings)
+            self.restart()
+
+    def through(self, words: list[str], tell: Callable[[str], None], path: str = "") -> int:
+        if words[0].endswith("kubeadm.exe"):
+            return self.programs.join(words, tell, path)
+        code, text = self.programs.call(words)
+        for line in text.splitlines():
+            tell(line)
+        return code
+
+    def ask(self, script: str, settings: Any) -> tuple[int, list[str], str]:
+        said: list[str] = []
+        told: list[str] = []
+        shell = Shell(self.machine.world, COMMANDS)
+        streams = Streams(said.append, told.append, lambda: json.dumps(settings))
+        line = rf"powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File D:\scripts\{script}.ps1"
+        code = shell.run(line, streams)
+        return code, "".join(said).splitlines(), "".join(told)
+
+    def shell(self, line: str) -> tuple[int, str, str]:
+        """Run a line as WinRM does, without input."""
+        said: list[str] = []
+        told: list[str] = []
+        code = Shell(self.machine.world, COMMANDS).run(line, Streams(said.append, told.append))
+        return code, "".join(said), "".join(told)
+
+    def play(self, script: str, **settings: Any) -> dict[str, Any]:
+        code, said, told = self.ask(script, settings)
+        assert code == 0, told
+        return dict(json.loads(said[-1]))
+
+
+@pytest.fixture
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Path) -> Scripted:
+    return Scripted(tmp_path, monkeypatch, engine)
+
+
+def test_the_whole_way(scripted: Scripted) -> None:
+    worker = scripted
+    assert worker.play("status")["containers_feature"] == "absent"
+    assert worker.play("features", features=["Containers"], release="2022") == {"restart": True}
+    assert worker.play("status")["restart_pending"] is True
+    (worker.state / "volatile.json").unlink()
+    worker.restart()
+    assert worker.play("features", features=["Containers"], release="2022") == {"restart": False}
+    assert worker.play("status")["features_set"] == "Containers"
+    for script, settings in (
+        ("containerd", {"config": "version = 3\n"}),
+        ("binaries", {}),
+        ("kubelet", {"command": KUBELET}),
+        ("join", {"configuration": JOIN, "name": "NODE-1"}),
+        ("cni", {"files": FILES, "network": None}),
+        ("proxy", {"command": PROXY, "kubeconfig": "k", "config": "c"}),
+    ):
+        assert worker.play(script, **settings).get("changed") is True, script
+        assert worker.play(script, **settings).get("changed") is False, f"{script} again"
+    found = worker.play("status")
+    assert found["kubelet"] == {"service": "running", "command": KUBELET, "joined": True}
+    assert found["containerd"]["service"] == "running"
+    units = worker.machine.services.units()
+    assert units["kubelet"].recovery == (5.0, 5.0, 5.0)
+    assert units["kubelet"].depends == ("containerd",)
+    assert units["kube-proxy"].pretence
+    assert worker.programs.path == r"C:\k"
+
+
+@pytest.fixture
+def joined(scripted: Scripted) -> Scripted:
+    """A worker after join.ps1: by players where there are some, which is quicker."""
+    scripted.up_by_players()
+    return scripted
+
+
+def test_bootstrap(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, said = scripted.machine, []
+    home = machine.cd / "winlab"
+    (home / "scripts").mkdir(parents=True)
+    (home / "scripts/10-own.ps1").write_text("Set-Content -Path 'C:\\own.txt' -Value 1")
+    for name in ("bootstrap.ps1", "beacon.ps1"):
+        (home / name).write_bytes((data.folder("unattend") / "windows" / name).read_bytes())
+    for name in ("winrm.pfx", *bootstrap.SSH_FILES):
+        (home / name).write_text(name)
+    (home / "node.json").write_text(json.dumps({"node": "node-1", "mtu": 1442, "pfx_password": "<&\"' secret"}))
+    given: list[str] = []
+    monkeypatch.setattr(bootstrap, "pem", lambda data, password: (given.append(password), (data, b"key"))[1])
+    linked: list[list[str]] = []
+    monkeypatch.setattr(nativecommands, "run", linked.append)
+    monkeypatch.setattr(World, "serial", lambda _, text: said.append(text))
+    monkeypatch.setattr(accounts, "rename", lambda *_: None)
+    off: list[int] = []
+    monkeypatch.setattr(World, "log_off", lambda _: off.append(1))
+    monkeypatch.setattr(World, "logged_on", lambda _: False)
+    assert BOOTSTRAP is not None
+    code, out, err = scripted.shell(html.unescape(BOOTSTRAP[1]))
+    assert code == 0, (said, out, err)
+    assert "".join(said).endswith("winlab: phase=ready\r\n")
+    assert given == ["<&\"' secret"]
+    assert (machine.config / "standin-winrm.crt").read_bytes() == b"winrm.pfx"
+    assert scripted.again == ["WinRM", "sshd"]
+    assert linked == [["ip", "link", "set", "dev", "eth0", "mtu", "1442"]]
+    registry = machine.world.registry
+    assert firewall.category(registry) == firewall.PRIVATE
+    assert [firewall.allows(registry, port) for port in (5986, 22, 5985)] == [True, True, False]
+    policy = r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System"
+    assert registry.get(policy, "LocalAccountTokenFilterPolicy") == "0x1"
+    assert (machine.c("winlab/ready.txt")).read_text().strip() == "node-1"
+    assert machine.c("own.txt").exists()
+    assert machine.node.kept()["tasks"]["winlab-beacon"]["trigger"] == node.AT_START
+    assert off == [1]
+
+
+def test_a_network_of_hns(joined: Scripted) -> None:
+    network = {"type": "L2Bridge", "name": "cbr0", "subnet": "10.244.2.0/24", "gateway": "10.244.2.1"}
+    network |= {"node_address": "10.77.0.12", "endpoint": {"name": "cbr0_ep", "address": "10.244.2.2"}}
+    firewall.set_category(joined.machine.world.registry, firewall.PRIVATE)
+    assert joined.play("cni", files=FILES, network=network) == {"changed": True}
+    assert (joined.state / "drop").exists()
+    assert firewall.category(joined.machine.world.registry) == firewall.PUBLIC
+    kept = joined.machine.node.kept()
+    assert [row["Name"] for row in kept["networks"]] == ["cbr0"]
+    assert [row["IPAddress"] for row in kept["endpoints"]] == ["10.244.2.2"]
+    assert joined.play("cni", files=FILES, network=network) == {"changed": False}
+    assert joined.play("status")["endpoints"] == ["cbr0_ep"]
+
+
+def test_routes(joined: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[list[str]] = []
+    monkeypatch.setattr(routes, "run", lambda words, **_: done.append(words))
+    wanted = [{"to": "10.244.1.0/24", "via": "10.77.0.11"}]
+    assert joined.play("routes", routes=wanted) == {"changed": True}
+    assert done == [["ip", "route", "replace", "10.244.1.0/24", "via", "10.77.0.11"]]
+    assert routes.kept(joined.machine.config) == {"10.244.1.0/24": "10.77.0.11"}
+    assert joined.play("routes", routes=wanted) == {"changed": False}
+    assert joined.play("routes", routes=[]) == {"changed": True}
+    assert routes.kept(joined.machine.config) == {}
+
+
+def test_sysprep(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(World, "power", lambda _, action, delay: asked.append(action))
+    scripted.play("features", features=["Containers"], release="2022")
+    assert scripted.play("seal", generalize=GENERALIZE, begin=True) == {"restart": True}
+    (scripted.state / "volatile.json").unlink()
+    scripted.restart()
+    told = scripted.play("seal", generalize=GENERALIZE, begin=False)
+    assert (told["restart"], told["build"], told["rearms"]) == (False, "20348.2762", 5)
+    assert asked == []
+    assert scripted.play("sealed")["succeeded"] is False
+    scripted.play("seal", generalize=GENERALIZE, begin=True)
+    assert asked == ["poweroff"]
+    told = scripted.play("sealed")
+    assert (told["state"], told["succeeded"]) == (node.RESEALED, True)
+    assert told["errors"] == [sysprep.LOG_LINE]
+
+
+def test_an_answer_file_that_sysprep_refuses(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(World, "power", lambda _, action, delay: asked.append(action))
+    scripted.play("seal", generalize="<unattend/>", begin=True)
+    told = scripted.play("sealed")
+    assert (asked, told["state"]) == ([], node.COMPLETE)
+    assert "sysprep.exe" in told["errors"][0]
+
+
+def test_what_else_is_asked(joined: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock: list[float] = []
+    monkeypatch.setattr(World, "set_clock", lambda _, seconds: clock.append(seconds))
+    told = joined.play("probe", text="Gr\u00fc\u00dfe <&\"'", block="x" * 9000)
+    assert (told["text"], told["elevated"]) == ("Gr\u00fc\u00dfe <&\"'", True)
+    assert told["version"].startswith("5.1.")
+    assert joined.play("updates") == {"installed": [], "failed": [], "restart": False}
+    now = int(time.time())
+    assert joined.play("faults", skew=7200, free=None, now=now) == {"changed": True}
+    assert abs(clock[0] - now - 7200) < 60
+    logs = joined.play("logs", everything=True)["logs"]
+    assert "kubelet: running" in logs["services"]
+    assert "kubelet.exe" in logs["commands"]
+    assert joined.play("load") == {"changed": False}
+
+
+def test_a_file_that_is_not_there(scripted: Scripted) -> None:
+    code, _, told = scripted.shell(r"powershell.exe -NoProfile -File D:\scripts\nosuch.ps1")
+    assert code == scripts.NO_FILE
+    assert "does not exist" in told
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("$env:COMPUTERNAME", "NODE-1"),
+        ("$PSVersionTable.PSVersion.ToString(2)", "5.1"),
+        ("(Get-Service -Name 'W32Time').Status", "Running"),
+        ("whoami.exe /groups; $LASTEXITCODE", "0"),
+        ("(Get-PSDrive -Name 'C').Free -gt 0", "True"),
+        ("sc.exe query nosuch; $LASTEXITCODE", "1060"),
+        ("(Get-Command Get-HnsNetwork -ErrorAction Ignore) -eq $null", "True"),
+    ],
+)
+def test_commands(scripted: Scripted, command: str, says: str) -> None:
+    code, said, told = scripted.shell(f'powershell.exe -NoProfile -Command "{command}"')
+    assert (code, said.splitlines()[-1:]) == (0, [says]), told
+
+
+def test_who_started_it_ends_it(scripted: Scripted) -> None:
+    shell = Shell(scripted.machine.world, COMMANDS)
+    gone = threading.Event()
+    shell.cancelled = gone.is_set
+    threading.Timer(1, gone.set).start()
+    begun = time.monotonic()
+    with pytest.raises(Cancelled):
+        shell.run('powershell.exe -Command "Start-Sleep -Seconds 60"', Streams(lambda _: None, lambda _: None))
+    assert time.monotonic() - begun < 30
+    assert not list(scripted.state.glob("node.*"))

@@ -1,0 +1,31 @@
+"""What create says of the images that a lab has, before anything is touched."""
+
+from __future__ import annotations
+
+import plans
+import pytest
+
+from winlab.design.catalog import recipes
+from winlab.design.catalog.recipes import Recipe
+from winlab.operations import create
+
+
+class Builder:
+    def note(self, recipe: Recipe) -> str:
+        return "" if recipe.name == "windows-rehearsal-2019" else "Scripts are played."
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (("workers.os=windows-rehearsal", "workers.count=3"), ["Scripts are played."]),
+        (("workers.os=windows-rehearsal-2019",), []),
+        ((), []),
+    ],
+)
+def test_stand_ins_tell_of_themselves_once(
+    changes: tuple[str, ...], says: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plans.make(plans.TCG, "1-1-1", *changes)
+    monkeypatch.setattr(recipes, "builder", lambda _: Builder())
+    assert create.rehearsal_notes(plan) == says
