@@ -102,17 +102,16 @@ def powershell(shell: Shell, rest: str, streams: Streams) -> int:
     engine = program()
     assert engine is not None
     folder = STATE / f"node.{os.getpid()}.{next(_COUNT)}"
-    try:
-        words = words_of(rest, folder, shell.path)
-    except FileNotFoundError as error:
-        streams.err(f"{error}\r\n")
-        return scripts.NO_FILE
     letter = next((name for name, label in devices.labels().items() if label == scripts.LABEL), "C")
     machine = scripts.machine(shell.world, letter, _unheard)
     made = Bridge(machine, shell, folder, TASKS, partial(_run_task, shell.commands))
     made.begin()
     try:
-        words = words_of(rest, folder, shell.path)  # now that there are its links
+        try:
+            words = words_of(rest, folder, shell.path)
+        except FileNotFoundError as error:
+            streams.err(f"{error}\r\n")
+            return scripts.NO_FILE
         server = bridge.serve(made, folder / "bridge")
         try:
             code = converse(

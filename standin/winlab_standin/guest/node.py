@@ -263,8 +263,8 @@ class Node:
         stopped = [name for name in after if after[name]["status"] == STOPPED]
         started = [name for name in after if after[name]["status"] == RUNNING]
         units = self.services.units()
-        for name in sorted(after, key=lambda one: one not in units):
-            row, old = after[name], before.get(name)
+        for name, row in after.items():
+            old = before.get(name)
             if name in units or (old is None and name not in self.kept()["services"] and name != "sshd"):
                 if old is None:
                     self.services.create(self._unit(name, command(name), row))
