@@ -240,17 +240,26 @@ def test_mends_a_host_after_a_reboot(sandbox: Any) -> None:
     out = sandbox(
         """
 setup()
+ids = ["external_ids:iface-id=it", "external_ids:vm-id=it"]  # as libvirt plugs a machine in
+for name in ("it-gone", "it-alive"):
+    run(["ovs-vsctl", "--no-wait", "add-port", "br-int", name, "--", "set", "Interface", name, *ids])
+run(["ovs-vsctl", "--no-wait", "add-port", "br-int", "it-other"])
+run(["ip", "tuntap", "add", "dev", "it-alive", "mode", "tap"])
 reboot()
 out["broken"] = sorted(check.name for check in diagnose() if check.state == "fail")
 run([daemons.OVN_CTL, "start_northd"])  # before the folder of the socket is there
 setup()
 out["mended"] = sorted(check.name for check in diagnose() if check.state == "fail" and check.name != "disk")
+out["ports"] = [name for name in run(["ovs-vsctl", "list-ports", "br-int"]).stdout.split() if name.startswith("it-")]
+for name in out["ports"]: run(["ovs-vsctl", "del-port", "br-int", name])
+run(["ip", "link", "delete", "it-alive"])
 teardown()
 out["after"] = state()["files"]
 """
     )
     assert {"/dev/kvm", "libvirt", "Open vSwitch", "OVN northbound", "bridge br-winlab"} <= set(out["broken"])
     assert out["mended"] == []
+    assert sorted(out["ports"]) == ["it-alive", "it-other"]
     assert out["after"] == ["/etc/libvirt/storage"]
 
 

@@ -6,6 +6,7 @@ import grp
 import hashlib
 import json
 import os
+from pathlib import Path
 from typing import Any, Literal
 
 from winlab import settings
@@ -211,6 +212,21 @@ def plug(interface: str, *, mac: str, port: str, machine: str) -> None:
         *("--if-exists", "del-port", interface, "--", "add-port", settings.INTEGRATION_BRIDGE, interface),
         *("--", "set", "Interface", interface, *words),
     )
+
+
+def drop_dead_ports(progress: Progress) -> None:
+    """Take ports of machines off the integration bridge whose device is gone.
+
+    libvirt can't take them off if Open vSwitch is down when the machine ends, as in a crash of the host; its database
+    keeps them. A machine that is just being started has its device: libvirt makes that before the port.
+    """
+    interfaces = rows(vsctl("--format=json", "--columns=name,external_ids", "list", "Interface"))
+    machines = {str(row["name"]) for row in interfaces if "vm-id" in dict(row["external_ids"][1])}
+    ports = set(vsctl("list-ports", settings.INTEGRATION_BRIDGE).stdout.split())
+    for name in sorted(machines & ports):
+        if not Path("/sys/class/net", name).exists():
+            progress.say(f"removing the port {name} from {settings.INTEGRATION_BRIDGE}: its machine is gone")
+            vsctl("--if-exists", "del-port", settings.INTEGRATION_BRIDGE, name)
 
 
 def ensure_socket(record: Record, progress: Progress) -> None:

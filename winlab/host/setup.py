@@ -78,6 +78,7 @@ def _setup(progress: Progress, external_cidr: str | None, *, install: bool) -> H
     chassis = ids.get("system-id", "")
     closed = ("fail-mode=secure", "other-config:disable-in-band=true")
     fabric.ensure_bridge(settings.INTEGRATION_BRIDGE, datapath, closed, record, progress)
+    fabric.drop_dead_ports(progress)
     address = f'other-config:hwaddr="{fabric.mac_for(chassis)}"'
     fabric.ensure_bridge(settings.BRIDGE, datapath, (address,), record, progress)
     daemons.ensure("ovn-central", record, progress)

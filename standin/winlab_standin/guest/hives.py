@@ -91,6 +91,8 @@ class Hives:
                     self.registry.add(_renamed(key, ROOTS), name, kind, str(int(data) if kind == "REG_DWORD" else data))
             if different:
                 changed[key] = different
-        self.volatile.write_text(json.dumps([key for key, values in now.items() if VOLATILE in values]))
+        partial = self.volatile.with_name(f"{self.volatile.name}.{id(self)}.new")
+        partial.write_text(json.dumps([key for key, values in now.items() if VOLATILE in values]))
+        partial.replace(self.volatile)  # another script may read it now
         self.seen = now
         return changed
