@@ -1,8 +1,9 @@
 """A real host, a golden image and real labs, made once for all integration tests by the commands that people use.
 
 Two labs stand side by side: ``it-a`` (1-1-1, rehearsal, its worker a clone of the golden image, made by root from a
-bundle alone) and ``it-b`` (1-0-1, made by a member of the group ``libvirt`` who is not root). They have the same inner
-addresses; the first is a whole cluster, the second ends where the guests answer.
+bundle alone; a PowerShell engine runs winlab's scripts in it) and ``it-b`` (1-0-1, made by a member of the group
+``libvirt`` who is not root). They have the same inner addresses; the first is a whole cluster, the second ends where
+the guests answer.
 """
 
 from __future__ import annotations
@@ -92,6 +93,12 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def scripted(winlab: Winlab, engine: Path) -> Winlab:
+    """The command with a PowerShell engine at hand: the stand-in of its labs runs winlab's scripts, and plays none."""
+    return Winlab(env={**winlab.env, "WINLAB_POWERSHELL": str(engine)})
+
+
+@pytest.fixture(scope="session")
 def host(winlab: Winlab) -> Iterator[None]:
     """A host that is set up; torn down at the end if it was not set up before."""
     from winlab.settings import HOST_FILE
@@ -125,7 +132,7 @@ def member(host: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Win
 
 
 @pytest.fixture(scope="session")
-def golden(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
+def golden(host: None, scripted: Winlab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
     """Made by its command with nothing else at work, anew in each run: a file that no image had before is in it."""
     files = tmp_path_factory.mktemp("files")
     own = secrets.token_hex()
@@ -133,11 +140,11 @@ def golden(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory)
     (files / "winlab-it/own.txt").write_text(own)
     flags = ("--set", f"workers.files={files}")
     volumes = _golden_volumes()
-    path = winlab.ok("image", "build", "windows-rehearsal", *flags).strip()
-    rows = json.loads(winlab.ok("image", "list", "--output", "json"))["images"]
+    path = scripted.ok("image", "build", "windows-rehearsal", *flags).strip()
+    rows = json.loads(scripted.ok("image", "list", "--output", "json"))["images"]
     row = next(row for row in rows if row["key"] == Path(path).parent.name)
     yield Golden(row, flags, own)
-    winlab("image", "rm", str(row["key"]))
+    scripted("image", "rm", str(row["key"]))
     for volume in _golden_volumes() - volumes:
         subprocess.run(["virsh", "-c", "qemu:///system", "vol-delete", volume, "winlab"], check=False)
 
@@ -166,26 +173,26 @@ def _golden_volumes() -> set[str]:
 
 
 @pytest.fixture(scope="session")
-def bundle(winlab: Winlab, golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle(scripted: Winlab, golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All that the first lab needs, in one file, from what this machine has or builds."""
     path = tmp_path_factory.mktemp("bundle") / "it-a.bundle"
     for image in ("debian-13", "windows-rehearsal"):
-        winlab.ok("image", "build", image, "--medium")
-    winlab.ok("bundle", "create", *SPEC_A, *golden.flags, "--to", str(path))
+        scripted.ok("image", "build", image, "--medium")
+    scripted.ok("bundle", "create", *SPEC_A, *golden.flags, "--to", str(path))
     return path
 
 
 @pytest.fixture(scope="session")
 def labs(
-    winlab: Winlab, member: Winlab, golden: Golden, bundle: Path, tmp_path_factory: pytest.TempPathFactory
+    scripted: Winlab, member: Winlab, golden: Golden, bundle: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Labs]:
     """Two labs with the same inner addresses, up and answering. The second one's create is killed at sampled points."""
     seed, wired = sample.seed(), Wired(Path(member.env["HOME"]) / "survive", member.env, member.prefix)
-    for user, lab in ((winlab, LAB_A), (member, LAB_B)):
+    for user, lab in ((scripted, LAB_A), (member, LAB_B)):
         user.ok("destroy", "--lab", lab)
     before = traces()
     spec = (*SPEC_A, *golden.flags)
-    empty = Winlab(env={**winlab.env, "WINLAB_CACHE": str(tmp_path_factory.mktemp("cache"))})
+    empty = Winlab(env={**scripted.env, "WINLAB_CACHE": str(tmp_path_factory.mktemp("cache"))})
     try:
         with Watch() as watch, ThreadPoolExecutor() as pool:
             digest = f"sha256:{open_bundle(bundle).digest}"  # it may have programs that were built here
@@ -201,11 +208,11 @@ def labs(
             printed_b = member.ok(*create_b)
             printed_a = text(rehearsal.result())
             said_a = rehearsal.result().stderr
-        a, b, seen = _on(winlab, LAB_A), _on(member, LAB_B), frozenset(watch.seen)
+        a, b, seen = _on(scripted, LAB_A), _on(member, LAB_B), frozenset(watch.seen)
         yield Labs(a, b, printed_a, said_a, printed_b, interrupted, before, spec, seen, killed_b)
 
     finally:
-        for user, lab in ((winlab, LAB_A), (member, LAB_B)):
+        for user, lab in ((scripted, LAB_A), (member, LAB_B)):
             user("destroy", "--lab", lab)
 
 

@@ -106,6 +106,18 @@ def text(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
+def evidence(labs: Labs, node: str) -> str:
+    """What a node of the first lab says of itself, for the message of a test that failed."""
+    serial = labs.a("serial", node, "--log").stdout[-3000:]
+    state = labs.a("status").stdout
+    registers = subprocess.run(
+        ["virsh", "qemu-monitor-command", f"winlab-{LAB_A}-{node}", "--hmp", "info registers"],
+        capture_output=True, text=True, check=False,
+    ).stdout[:2000]  # fmt: skip
+    flows = subprocess.run(["ovn-sbctl", "show"], capture_output=True, text=True, check=False).stdout
+    return f"{state}\n{serial}\n{registers}\n{flows}"
+
+
 def get(labs: Labs, *words: str) -> Any:
     """What ``kubectl get`` says in the first lab."""
     return json.loads(text(labs.a("kubectl", "--", "get", *words, "--output=json")))

@@ -31,12 +31,12 @@ def test_the_machine_it_was_made_in_is_gone(golden: Golden, winlab: Winlab) -> N
     assert lab not in winlab.ok("list")
 
 
-def test_it_can_be_taken_to_another_machine(golden: Golden, winlab: Winlab, tmp_path: Path) -> None:
+def test_it_can_be_taken_to_another_machine(golden: Golden, scripted: Winlab, tmp_path: Path) -> None:
     file = tmp_path / "golden.tar"
-    winlab.ok("image", "export", str(golden.row["key"]), "--to", str(file))
+    scripted.ok("image", "export", str(golden.row["key"]), "--to", str(file))
     # a machine without libvirt: rm would remove what this one has in its pool
     nowhere = {"WINLAB_CACHE": str(tmp_path / "cache"), "WINLAB_LIBVIRT_URI": "qemu+unix:///system?socket=/nowhere"}
-    other = Winlab(env={**winlab.env, **nowhere})
+    other = Winlab(env={**scripted.env, **nowhere})
     other.ok("image", "import", str(file))
     (brought,) = json.loads(other.ok("image", "list", "--output", "json"))["images"]
     state = f"imported; {golden.row['state']}"  # its contents are only as good as the file was

@@ -35,21 +35,21 @@ def command(elsewhere: ControlPlane, golden: Golden) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def before(winlab: Winlab, elsewhere: ControlPlane) -> Traces:
-    winlab.ok("destroy", "--lab", LAB)
+def before(scripted: Winlab, elsewhere: ControlPlane) -> Traces:
+    scripted.ok("destroy", "--lab", LAB)
     return traces()
 
 
 @pytest.fixture(scope="module")
-def joined(before: Traces, winlab: Winlab, command: list[str]) -> Iterator[str]:
-    yield winlab.ok(*command)
-    winlab("destroy", "--lab", LAB)
+def joined(before: Traces, scripted: Winlab, command: list[str]) -> Iterator[str]:
+    yield scripted.ok(*command)
+    scripted("destroy", "--lab", LAB)
 
 
 def test_without_the_server_s_address_nothing_is_touched(
-    before: Traces, winlab: Winlab, elsewhere: ControlPlane
+    before: Traces, scripted: Winlab, elsewhere: ControlPlane
 ) -> None:
-    done = winlab("join", "--kubeconfig", str(elsewhere.admin), "--rehearse", "--lab", LAB)
+    done = scripted("join", "--kubeconfig", str(elsewhere.admin), "--rehearse", "--lab", LAB)
     assert done.returncode == 2, done.stderr
     assert NAME in done.stderr
     assert f"--server ADDRESS:{PORT}" in done.stderr
@@ -75,11 +75,11 @@ def test_the_cluster_got_a_runtime_class_and_nothing_else(joined: str, elsewhere
 
 
 def test_the_worker_knows_the_server_by_its_name_and_no_administrator(
-    joined: str, winlab: Winlab, elsewhere: ControlPlane
+    joined: str, scripted: Winlab, elsewhere: ControlPlane
 ) -> None:
-    kubeconfig = winlab.ok("exec", "node-1", "--lab", LAB, "--", "type C:\\etc\\kubernetes\\kubelet.conf")
+    kubeconfig = scripted.ok("exec", "node-1", "--lab", LAB, "--", "type C:\\etc\\kubernetes\\kubelet.conf")
     assert f"https://{NAME}:{PORT}" in kubeconfig
-    listed = winlab.ok("exec", "node-1", "--lab", LAB, "--", "dir /b C:\\etc\\kubernetes & dir /b C:\\k")
+    listed = scripted.ok("exec", "node-1", "--lab", LAB, "--", "dir /b C:\\etc\\kubernetes & dir /b C:\\k")
     assert "admin" not in listed.lower().replace("administrator", "")
     assert "join.yaml" not in listed
 
@@ -94,33 +94,33 @@ def test_the_lab_s_router_has_the_route(joined: str, elsewhere: ControlPlane) ->
 
 
 def test_the_kubeconfig_is_a_copy_for_its_owner_alone(
-    joined: str, winlab: Winlab, elsewhere: ControlPlane, state: Path
+    joined: str, scripted: Winlab, elsewhere: ControlPlane, state: Path
 ) -> None:
     path = state / "labs" / LAB / "kubeconfig"
     assert path.stat().st_mode & 0o777 == 0o600
-    printed = yaml.safe_load(winlab.ok("kubeconfig", "--lab", LAB))
+    printed = yaml.safe_load(scripted.ok("kubeconfig", "--lab", LAB))
     original = yaml.safe_load(elsewhere.admin.read_text())
     assert printed["users"][0]["user"] == original["users"][0]["user"]
     assert printed["current-context"] == f"winlab-{LAB}"
-    assert "node-1" in winlab.ok("kubectl", "--lab", LAB, "--", "get", "nodes")
+    assert "node-1" in scripted.ok("kubectl", "--lab", LAB, "--", "get", "nodes")
 
 
-def test_again_changes_nothing(joined: str, winlab: Winlab, command: list[str]) -> None:
-    done = winlab.ok(*command, "--output", "json")
+def test_again_changes_nothing(joined: str, scripted: Winlab, command: list[str]) -> None:
+    done = scripted.ok(*command, "--output", "json")
     found = worked(done)
     found.pop("look at the cluster")
     assert found == {}
 
 
-def test_another_lab_can_t_have_the_name(joined: str, winlab: Winlab, command: list[str]) -> None:
-    done = winlab(*command[:-1], "it-m")
+def test_another_lab_can_t_have_the_name(joined: str, scripted: Winlab, command: list[str]) -> None:
+    done = scripted(*command[:-1], "it-m")
     assert done.returncode == 2, done.stderr
     assert "already has nodes of the same names: node-1" in done.stderr
-    assert "it-m" not in winlab.ok("list")
+    assert "it-m" not in scripted.ok("list")
 
 
-def test_destroy_takes_the_node_out(joined: str, before: Traces, winlab: Winlab, elsewhere: ControlPlane) -> None:
-    printed = winlab.ok("destroy", "--lab", LAB, "--output", "json")
+def test_destroy_takes_the_node_out(joined: str, before: Traces, scripted: Winlab, elsewhere: ControlPlane) -> None:
+    printed = scripted.ok("destroy", "--lab", LAB, "--output", "json")
     assert "remove node node-1" in printed
     assert elsewhere.get("nodes")["items"] == []
     assert traces() == before

@@ -11,7 +11,7 @@ import subprocess  # noqa: TID251 - reads what winlab wrote with tools of others
 from pathlib import Path
 
 import yaml
-from harness import LAB_A, Golden, Labs, Winlab, get, is_ready, nodes, text
+from harness import LAB_A, Golden, Labs, Winlab, evidence, get, is_ready, nodes, text
 from lxml import etree
 
 from winlab.design.catalog import versions
@@ -115,7 +115,9 @@ def test_a_program_is_swapped_and_comes_back(labs: Labs, tmp_path: Path) -> None
     mine = tmp_path / "kubelet.exe"
     mine.write_bytes(originals[0].path.read_bytes() + b"\nmine")
     assert _sha256(mine) in text(labs.a("push", str(mine), "node-1"))
-    restored = text(labs.a("push", "kubelet.exe", "node-1", "--restore"))
+    done = labs.a("push", "kubelet.exe", "node-1", "--restore")
+    assert done.returncode == 0, f"{done.stderr}\n{evidence(labs, 'node-1')}"
+    restored = done.stdout
     assert any(original.sha256 in restored for original in originals)
     assert "It is Ready" in restored
 
@@ -146,21 +148,21 @@ def test_an_image_of_one_s_own_is_loaded(labs: Labs) -> None:
     assert name in images.splitlines()
 
 
-def test_locked(labs: Labs, winlab: Winlab, golden: Golden, bundle: Path, tmp_path: Path) -> None:
+def test_locked(labs: Labs, scripted: Winlab, golden: Golden, bundle: Path, tmp_path: Path) -> None:
     """A lock made from the bundle holds for the lab that came from it; a drift is refused, and named."""
     spec, lock = tmp_path / "lab.yaml", tmp_path / "winlab.lock"
     spec.write_text("workers: {count: 1}\naddons: {metrics-server: {}}\n")  # what SPEC_A says
     digest = f"sha256:{open_bundle(bundle).digest}"
     words = ("--spec", str(spec), "--rehearse", *golden.flags, "--bundle", str(bundle), "--bundle-digest", digest)
-    winlab.ok("lock", *words)
-    winlab.ok("lock", *words, "--check")
-    winlab.ok("create", *words, "--locked", "--lab", LAB_A)
+    scripted.ok("lock", *words)
+    scripted.ok("lock", *words, "--check")
+    scripted.ok("create", *words, "--locked", "--lab", LAB_A)
     locked = yaml.safe_load(lock.read_text())
     changed = next(
         row for row in locked["programs"] if (row["os"], row["name"].startswith("kubelet")) == ("windows", True)
     )
     lock.write_text(lock.read_text().replace(changed["sha256"], "f" * 64))
-    done = winlab("create", *words, "--locked", "--lab", LAB_A)
+    done = scripted("create", *words, "--locked", "--lab", LAB_A)
     assert done.returncode == 6, done.stderr
     assert changed["name"] in done.stderr
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from winlab_standin.guest import driverstore, wine
 from winlab_standin.guest.base import StandinError, run
+from winlab_standin.guest.kept import write
 from winlab_standin.guest.place import STATE
 
 BLOCK = Path("/sys/class/block")
@@ -108,9 +109,7 @@ class Drives:
                 self.labels[letter] = label(device)
                 wine.drive(letter, self.media / letter)
         if self.labels != before or not LABELS.exists():
-            partial = LABELS.with_suffix(".new")
-            partial.write_text(json.dumps(self.labels))
-            partial.replace(LABELS)
+            write(LABELS, json.dumps(self.labels))
 
 
 def disc(device: Path) -> tuple[bool, bool]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from winlab_standin.guest.kept import write
 from winlab_standin.guest.registry import ROOTS, Registry
 
 VOLATILE = "(volatile)"  # the mark of such a key, among its values
@@ -63,9 +64,7 @@ class Hives:
             while (key := key.rpartition("\\")[0]) and key not in keys:
                 keys[key] = {}
         if keys != self.seen or not self.path.is_file():
-            partial = self.path.with_suffix(".new")
-            partial.write_text(json.dumps(keys), encoding="utf-8")
-            partial.replace(self.path)
+            write(self.path, json.dumps(keys))
         self.seen = keys
 
     def read(self) -> Keys:
@@ -91,8 +90,6 @@ class Hives:
                     self.registry.add(_renamed(key, ROOTS), name, kind, str(int(data) if kind == "REG_DWORD" else data))
             if different:
                 changed[key] = different
-        partial = self.volatile.with_name(f"{self.volatile.name}.{id(self)}.new")
-        partial.write_text(json.dumps([key for key, values in now.items() if VOLATILE in values]))
-        partial.replace(self.volatile)  # another script may read it now
+        write(self.volatile, json.dumps([key for key, values in now.items() if VOLATILE in values]))
         self.seen = now
         return changed

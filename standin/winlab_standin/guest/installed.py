@@ -28,6 +28,7 @@ from winlab_standin.guest import (
 from winlab_standin.guest.answer import AnswerError
 from winlab_standin.guest.base import StandinError, run, start
 from winlab_standin.guest.commands import COMMANDS
+from winlab_standin.guest.kept import write
 from winlab_standin.guest.place import STATE, C
 from winlab_standin.guest.releases import Windows
 from winlab_standin.guest.report import Log, bug, draw, write_port
@@ -62,9 +63,7 @@ class State:
     def set(self, **values: str) -> None:
         """Change values and write them."""
         self.values |= values
-        partial = self.path.with_suffix(".new")
-        partial.write_text(json.dumps(self.values))
-        partial.replace(self.path)
+        write(self.path, json.dumps(self.values))
         os.sync()
 
 

@@ -8,7 +8,6 @@ account); what the stand-in has none of (features, tasks, HNS) is kept in a file
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from winlab_standin.guest import accounts, firewall, winservices
+from winlab_standin.guest.kept import locked, write
 from winlab_standin.guest.nodestate import Kept, NetAdapter, Nothing, Service, State, User
 from winlab_standin.guest.place import STATE
 from winlab_standin.guest.releases import ACCOUNTS, ENGLISH
@@ -126,13 +126,10 @@ class Node:
     @contextmanager
     def changing(self) -> Iterator[Kept]:
         """What is kept, to be changed; others wait meanwhile."""
-        with (self.config / f"{FILE}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self.config / FILE):
             kept = self.kept()
             yield kept
-            partial = self.config / f"{FILE}.new"
-            partial.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-            partial.replace(self.config / FILE)
+            write(self.config / FILE, json.dumps(kept, indent=1))
 
     # -- for players, and for change()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from winlab_standin.guest.kept import locked, write
 from winlab_standin.guest.releases import Windows
 
 ROOTS = {
@@ -58,14 +60,13 @@ class Registry:
             return loaded
         return _facts(self.windows)
 
-    def _save(self, keys: dict[str, Values]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_suffix(".new")
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(keys, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, Values]]:
+        """The keys, to be changed; others wait meanwhile."""
+        with locked(self.path):
+            keys = self._load()
+            yield keys
+            write(self.path, json.dumps(keys, indent=1))
 
     def everything(self) -> dict[str, Values]:
         """All keys by their whole names, with their values."""
@@ -95,23 +96,21 @@ class Registry:
 
     def add(self, key: str, name: str | None = None, kind: str = "REG_SZ", data: str = "") -> None:
         """Make a key, and set a value in it if *name* is given ('' is the default value)."""
-        keys = self._load()
-        place = next((other for other in keys if other.lower() == key.lower()), key)
-        values = keys.setdefault(place, {})
-        if name is not None:
-            old = next((other for other in values if other.lower() == name.lower()), name)
-            values[old] = [kind, hex(int(data, 0)) if kind in ("REG_DWORD", "REG_QWORD") else data]
-        self._save(keys)
+        with self._changing() as keys:
+            place = next((other for other in keys if other.lower() == key.lower()), key)
+            values = keys.setdefault(place, {})
+            if name is not None:
+                old = next((other for other in values if other.lower() == name.lower()), name)
+                values[old] = [kind, hex(int(data, 0)) if kind in ("REG_DWORD", "REG_QWORD") else data]
 
     def delete(self, key: str, name: str | None = None) -> bool:
         """Remove a value, or a key with all below it; whether it was there."""
-        keys = self._load()
         lower = key.lower()
-        before = json.dumps(keys)
-        for place in list(keys):
-            if name is None and (place.lower() == lower or place.lower().startswith(f"{lower}\\")):
-                del keys[place]
-            elif name is not None and place.lower() == lower:
-                keys[place] = {other: data for other, data in keys[place].items() if other.lower() != name.lower()}
-        self._save(keys)
-        return json.dumps(keys) != before
+        with self._changing() as keys:
+            before = json.dumps(keys)
+            for place in list(keys):
+                if name is None and (place.lower() == lower or place.lower().startswith(f"{lower}\\")):
+                    del keys[place]
+                elif name is not None and place.lower() == lower:
+                    keys[place] = {other: data for other, data in keys[place].items() if other.lower() != name.lower()}
+            return json.dumps(keys) != before

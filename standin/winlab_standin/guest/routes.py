@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from winlab_standin.guest.base import StandinError, run
+from winlab_standin.guest.kept import write
 
 FILE = "standin-routes.json"  # in System32\\config: gateways by networks
 
@@ -20,9 +21,7 @@ def kept(config: Path) -> dict[str, str]:
 
 def keep(config: Path, wanted: dict[str, str]) -> None:
     """Have these come back at each start."""
-    partial = config / f"{FILE}.new"
-    partial.write_text(json.dumps(wanted))
-    partial.replace(config / FILE)
+    write(config / FILE, json.dumps(wanted))
 
 
 def have(wanted: dict[str, str], gone: list[str]) -> None:

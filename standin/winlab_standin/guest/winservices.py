@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from winlab_standin.guest import wine
+from winlab_standin.guest.kept import locked, write
 from winlab_standin.guest.place import STATE
 from winlab_standin.guest.report import write_port
 
@@ -121,10 +122,9 @@ class Manager:
 
     def record(self, unit: Unit) -> None:
         """Keep a service, new or changed."""
-        units = {**self.units(), unit.name: unit}
-        partial = self.path.with_suffix(".new")
-        partial.write_text(json.dumps([asdict(one) for one in units.values()], indent=1))
-        partial.replace(self.path)
+        with locked(self.path):
+            units = {**self.units(), unit.name: unit}
+            write(self.path, json.dumps([asdict(one) for one in units.values()], indent=1))
         os.sync()
 
     def state(self, name: str) -> str:

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
+from winlab_standin.guest import kept
 from winlab_standin.guest.machine import Machine, ScriptError
 from winlab_standin.guest.place import C
 
@@ -46,9 +47,8 @@ def _remembered() -> dict[str, str]:
 
 
 def _remember(path: Path, value: str) -> None:
-    partial = MEMORY.with_suffix(".new")
-    partial.write_text(json.dumps({**_remembered(), _key(path): value}))
-    partial.replace(MEMORY)
+    with kept.locked(MEMORY):
+        kept.write(MEMORY, json.dumps({**_remembered(), _key(path): value}))
 
 
 def listed(machine: Machine, part: str) -> dict[str, Listed]:
