@@ -1,9 +1,9 @@
 """A real host, a golden image and real labs, made once for all integration tests by the commands that people use.
 
 Two labs stand side by side: ``it-a`` (1-1-1, rehearsal, its worker a clone of the golden image, made by root from a
-bundle alone; a PowerShell engine runs winlab's scripts in it) and ``it-b`` (1-0-1, made by a member of the group
-``libvirt`` who is not root). They have the same inner addresses; the first is a whole cluster, the second ends where
-the guests answer.
+bundle alone; a PowerShell engine, if there is one, runs winlab's scripts in it) and ``it-b`` (1-0-1, made by a member
+of the group ``libvirt`` who is not root). They have the same inner addresses; the first is a whole cluster, the second
+ends where the guests answer.
 """
 
 from __future__ import annotations
@@ -82,20 +82,34 @@ def winlab(state: Path) -> Winlab:
 
 
 @pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A PowerShell engine that runs winlab's scripts."""
+def engine_or_reason(tmp_path_factory: pytest.TempPathFactory) -> Path | str:
+    """A PowerShell engine that runs winlab's scripts, or why there is none. Where one belongs, it must be there."""
+    reason = ""
     try:
         found = engines.locate(tmp_path_factory.mktemp("engine"))
+        if engines.runs_doubles(found):
+            return found
+        reason = f"{found} {engines.PARSES_ONLY}"
     except engines.MissingEngineError as missing:
-        pytest.fail(str(missing))
-    assert engines.runs_doubles(found), f"{found} {engines.PARSES_ONLY}"
-    return found
+        reason = str(missing)
+    assert not engines.SHARED.is_dir(), reason
+    return reason
 
 
 @pytest.fixture(scope="session")
-def scripted(winlab: Winlab, engine: Path) -> Winlab:
-    """The command with a PowerShell engine at hand: the stand-in of its labs runs winlab's scripts, and plays none."""
-    return Winlab(env={**winlab.env, "WINLAB_POWERSHELL": str(engine)})
+def engine(engine_or_reason: Path | str) -> Path:
+    """A PowerShell engine that runs winlab's scripts; a test that needs it is left out where there is none."""
+    if isinstance(engine_or_reason, str):
+        pytest.skip(engine_or_reason)
+    return engine_or_reason
+
+
+@pytest.fixture(scope="session")
+def scripted(winlab: Winlab, engine_or_reason: Path | str) -> Winlab:
+    """The command with the engine at hand: the stand-in of its labs runs winlab's scripts. Else it plays them."""
+    if isinstance(engine_or_reason, str):
+        return winlab
+    return Winlab(env={**winlab.env, "WINLAB_POWERSHELL": str(engine_or_reason)})
 
 
 @pytest.fixture(scope="session")
