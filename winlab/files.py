@@ -44,8 +44,8 @@ def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None, d
 def replacing(path: Path) -> Iterator[Path]:
     """Where to write a large file that then replaces *path* by a rename; nothing is left if that fails.
 
-    It is in a folder that only its owner can enter, under a name that can't be known before: beside *path*, which may
-    be in a folder that others can write to, a link could wait.
+    It is in a folder that only its owner can enter, under a name that can't be guessed. *path* may be in a folder that
+    others can write to: beside it, a link could wait.
 
     :raises OSError: the folder can't be made.
     """

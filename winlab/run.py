@@ -1,8 +1,8 @@
 """The one module that starts processes.
 
 Everything else in winlab calls :func:`run`, :func:`watched`, :func:`head`, :func:`stream`, :func:`start` or
-:func:`replace`, so that tests can forbid all of them at once, and so that a failed command is always shown in a form
-that can be pasted into a shell.
+:func:`replace`, so that tests can forbid all of them at once. A failed command is thus always shown in a form that can
+be pasted into a shell.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ HEAD = """\
 Long-running commands report progress as events. With `--output json` each event is one JSON object, on a line of the
 standard output. `RunEnded` is the last event, also if the command fails; a command with a result prints it after that.
 A lab's journal (`<state>/labs/<lab>/journal.jsonl`) has the events of every command that changed the lab, with
-`StepProgress` at most every 3 s for each step; if it can't be written, a `Note` says so once.
+`StepProgress` at most every 3 s for each step. If the journal can't be written, a `Note` says so once.
 [watching.md](watching.md) describes the commands that read it.
 In Python a listener is any function that takes an event of `winlab.events`.
 

@@ -63,8 +63,8 @@ class LockedMedium(_Row):
 
 
 class LockedImage(_Row):
-    """An image of the catalog: its key in the cache and the digest of its download; the file's digest if it is cached;
-    for one that is built, the distribution's packages in it."""
+    """An image of the catalog: its key in the cache and the digest of its download, and the file's digest if it is
+    cached. For one that is built, the distribution's packages in it."""
 
     name: str
     key: str = Field(pattern=_HEX)

@@ -48,7 +48,7 @@ def bundle(path: Path | None) -> str | None:
 def golden(plan: Plan, *, only_imported: bool = False) -> list[LockedGolden]:
     """The golden images that the plan's nodes are clones of, each once.
 
-    :param only_imported: only imported images have a digest: of the others the key says what they were made from, and
+    :param only_imported: only imported images have a digest. Of the others the key says what they were made from, and
         no two that were made from the same have the same bytes.
     """
     names = {str(node.windows.golden): node.image for node in plan.clones()}

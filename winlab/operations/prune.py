@@ -22,9 +22,9 @@ from winlab.supply.payload import PREFIX
 def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
     """Remove what is not needed any more.
 
-    That is: cached images that belong to none of *recipes*; golden images except the newest of each recipe; and base
-    volumes that no other volume is based on, no machine has in a drive, and no machine waits for. Images whose builder
-    is not installed stay: it is unknown whether they still match their recipe.
+    That is: cached images that belong to none of *recipes*, and golden images except the newest of each recipe. Also
+    base volumes that no other volume is based on, no machine has in a drive, and no machine waits for. Images whose
+    builder is not installed stay: it is unknown whether they still match their recipe.
 
     :returns: how many bytes of the cache were freed; volumes are not counted.
     """

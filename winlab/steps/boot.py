@@ -1,6 +1,6 @@
 """Steps that wait for a node to answer.
 
-A wait ends when the node answers a verified login and reports that it is ready. There is no total time limit: a wait
+A wait ends when the node answers a verified login and reports that it is ready. There is no total time limit. A wait
 gives up after a long time without a sign of life (nothing new on the serial port or screen, nothing written to disk).
 """
 
@@ -262,7 +262,7 @@ class _Wait:
     def _revive(self, panic: str) -> None:
         """Reset an emulated machine whose kernel panicked.
 
-        A kernel with several of QEMU's emulated CPUs panics now and then: one CPU hits a breakpoint that another CPU
+        A kernel with several of QEMU's emulated CPUs panics now and then. One CPU hits a breakpoint that another CPU
         set while patching code and has already removed (seen: QEMU 7.2, Linux 6.12, "Oops: int3").
 
         :raises GuestError: the machine is not emulated, or was reset too often.

@@ -2,7 +2,7 @@
 
 - The file gets its final name only when its digest is right.
 - A broken transfer is resumed where it stopped (``Range`` with ``If-Range``, RFC 9110 sections 13.1.5 and 14), by the
-  same process or by a later one; a server that ignores that sends it all again.
+  same process or by a later one. A server that ignores that sends it all again.
 - A mirror replaces the publisher: ``https://mirror.example/pub`` takes the place of scheme and host, so that
   ``https://publisher.example/a/b.qcow2`` becomes ``https://mirror.example/pub/a/b.qcow2``; a local folder holds the
   file by its base name.

@@ -1,8 +1,8 @@
 """The ISO itself: a UDF bridge laid out as Microsoft's oscdimg does it.
 
-Facts, seen on real media: the ISO9660 tree holds only README.TXT; the El Torito catalog is in sector 22; its
-first entry is for a BIOS (8 sectors of 512 bytes), the second for UEFI with a sector count of 1; both images are
-outside the ISO9660 tree.
+Facts, seen on real media: the ISO9660 tree holds only README.TXT; the El Torito catalog is in sector 22. Its first
+entry is for a BIOS (8 sectors of 512 bytes), the second for UEFI with a sector count of 1. Both images are outside the
+ISO9660 tree.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The two small DLLs that real Windows programs need under Wine 10; what each does stands in shims/*.c.
 
-They are compiled with the tools that make the boot programs, gcc and binutils: Debian's and Ubuntu's ``ld`` can write
+They are compiled with the tools that make the boot programs, gcc and binutils. Debian's and Ubuntu's ``ld`` can write
 Windows programs (its emulation ``i386pep``), and gcc knows Windows' calling convention. So no cross compiler has to be
 fetched. The DLLs import from kernel32.dll alone; the linker learns that DLL's names from an empty one made here.
 """

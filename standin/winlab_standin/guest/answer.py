@@ -1,10 +1,9 @@
 """Answer files: how Setup finds one, reads it, and refuses it.
 
-The search order is Microsoft's ("Methods for running Windows Setup", "Windows Setup automation overview"); the
-settings are those of the Unattended Windows Setup Reference (reference.json; facts by Microsoft, CC BY 4.0). Setup
-checks a pass when it comes to it; so does this, but for offlineServicing, checked at the start. Where Windows silently
-ignores a setting (a component or setting in a pass in which it has no effect), the stand-in refuses, so that the
-mistake is seen.
+The search order is Microsoft's ("Methods for running Windows Setup", "Windows Setup automation overview"). The settings
+are those of the Unattended Windows Setup Reference (reference.json; facts by Microsoft, CC BY 4.0). Setup checks a pass
+when it comes to it; so does this, but for offlineServicing, checked at the start. Where Windows silently ignores a
+setting (a component or setting in a pass in which it has no effect), the stand-in refuses, so that the mistake is seen.
 """
 
 from __future__ import annotations

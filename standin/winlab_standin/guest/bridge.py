@@ -41,7 +41,7 @@ _PORT = threading.Lock()  # the serial port: one program at a time has it open
 
 def native_line(words: list[str]) -> str:
     """A command line as Windows PowerShell makes it of arguments: quotes around those with spaces, and none of their
-    own quotes escaped (about_Parsing, "Passing arguments that contain quote characters", of 7.3)."""
+    own quotes escaped. Source: about_Parsing, "Passing arguments that contain quote characters", of 7.3."""
     return " ".join(f'"{word}"' if re.search(r"\s", word) or not word else word for word in words)
 
 

@@ -1,8 +1,8 @@
 """Players of the scripts that make the worker a node: join, cni, proxy, push, load, logs (see scripts.py).
 
-kubeadm.exe, kubelet.exe and ctr.exe are really run. Not real: the network of HNS, which is only written down, though
-the connection is really dropped as Windows drops it; and kube-proxy, whose program is run once, to see that it takes
-its flags and its configuration, and ends on Wine.
+kubeadm.exe, kubelet.exe and ctr.exe are really run. Two things are not real. The network of HNS is only written down,
+though the connection is really dropped as Windows drops it. kube-proxy's program is run once, to see that it takes its
+flags and its configuration, and ends on Wine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Programs that winlab's scripts start: those on the drives, under Wine, and some of Windows' own.
 
-What Wine can't do is left out where it can't matter (unpacking layers, which needs Windows' own file systems), and done
-here where it must be done (recovery actions, which Wine takes and never acts upon; see winservices.py).
+What Wine can't do is left out where it can't matter: unpacking layers, which needs Windows' own file systems. Where it
+must be done, it is done here: recovery actions, which Wine takes and never acts upon (winservices.py).
 """
 
 from __future__ import annotations

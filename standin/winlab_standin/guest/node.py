@@ -2,8 +2,8 @@
 
 A player in Python calls the methods of :class:`Node`. A script in the PowerShell engine gets the same as one document,
 :class:`State`, since the doubles of Windows' cmdlets (doubles/windows.ps1) read and change such a document in tests,
-too; what it has changed is done by :meth:`Node.change`. What really is there is told as it is (services, adapters, the
-account); what the stand-in has none of (features, tasks, HNS) is kept in a file.
+too. What the script has changed is done by :meth:`Node.change`. What really is there is told as it is (services,
+adapters, the account); what the stand-in has none of (features, tasks, HNS) is kept in a file.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def _drop() -> None:
 
 @dataclass
 class Node:
-    """Windows on this machine. *config* is System32\\config; *restart* has a service of Windows start anew, *attempt*
-    tries a command whose service is only said to run; *drop* has connections cut off while HNS makes a network."""
+    """Windows on this machine. *config* is System32\\config; *restart* has a service of Windows start again. *attempt*
+    tries a command whose service is only said to run. *drop* has connections cut off while HNS makes a network."""
 
     world: World
     services: Manager

@@ -54,8 +54,8 @@ def match(folder: Path, name: str) -> Path:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is such a file. On a CD that was just taken out nothing is, as on Windows: Linux has it mounted
-    for some moments still, and its every answer is an error of another kind."""
+    """Whether there is such a file. On a CD that was just taken out nothing is, as on Windows. Linux has it mounted for
+    some moments still, and its every answer is an error of another kind."""
     try:
         return path.exists()
     except OSError:

@@ -2,9 +2,9 @@
 
 A script runs on Windows by ``powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File
 D:\\scripts\\X.ps1`` with its settings as JSON on the standard input; its result is a line of JSON. Here the same call
-is *played*, that is, done by Python and Wine (players.py, clusterplayers.py), but only if the file is, byte for byte,
-the one of the winlab that made these media, and stands on the payload CD. Any other script is refused with an exit
-code that is not 0.
+is *played*, that is, done by Python and Wine (players.py, clusterplayers.py). It is played only if the file is on the
+payload CD, and is byte for byte that of the winlab that made these media. Any other script is refused with an exit code
+that is not 0.
 """
 
 from __future__ import annotations

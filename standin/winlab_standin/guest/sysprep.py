@@ -1,9 +1,9 @@
 """sysprep's life cycle, played: seal.ps1 generalizes and switches off; the clone looks for its own answer file.
 
 What Windows does is documented ("Sysprep (Generalize) a Windows installation", "Windows Setup Automation Overview"):
-generalize takes name, accounts and identity away; the next start runs specialize and oobeSystem, for which Setup
-searches an answer file anew, cached ones first, then removable media by drive letter, by the name Unattend.xml: the
-other name is for windowsPE and offlineServicing.
+generalize takes name, accounts and identity away. The next start runs specialize and oobeSystem, for which Setup
+searches an answer file again: cached ones first, then removable media by drive letter. It looks for the name
+Unattend.xml, since the other name is for windowsPE and offlineServicing.
 """
 
 from __future__ import annotations

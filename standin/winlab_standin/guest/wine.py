@@ -1,9 +1,9 @@
 """Wine in the installed system: its folders, its start, and calls of Windows programs.
 
 Wine sees the stand-in's own C:. The Windows folder there is an overlay: the files on the NTFS volume, over Wine's, over
-what is written into it, which is lost with a restart; folders in :data:`KEPT` are the volume's own. Wine's registry is
-made new from the media's at every start, with the services that are recorded on C: put in (winservices.py), so no
-reset of the machine can damage it.
+what is written into it, which is lost with a restart. Folders in :data:`KEPT` are the volume's own. Wine's registry is
+made new from the media's at every start, with the services that are recorded on C: put in (winservices.py). So no reset
+of the machine can damage it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def arrange() -> None:
 
 
 def registry(made: str, windows: Windows, boot: int, services: str) -> str:
-    """Wine's registry (its text format) for this start: the release of *windows*, which is also what Wine tells
-    programs that ask for a version; *services*; and the number of the start, by which kubelet.exe knows that Windows
-    was restarted."""
+    """Wine's registry (its text format) for this start. It has the release of *windows*, which is also what Wine tells
+    programs that ask for a version, and *services*. By its number of the start kubelet.exe knows that Windows was
+    restarted."""
     made = with_values(made, VERSION_KEY, windows.facts())
     memory = "System\\\\ControlSet001\\\\Control\\\\Session Manager\\\\Memory Management\\\\PrefetchParameters"
     return f'{made.rstrip()}\n\n[{memory}] 1\n"BootId"=dword:{boot:08x}\n\n{services}'

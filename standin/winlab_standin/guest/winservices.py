@@ -1,8 +1,8 @@
 """The services that winlab sets up in Windows: containerd, kubelet, kube-proxy.
 
-They live in Wine's service manager, but are recorded on C:, for three reasons: Wine's registry is made new at every
-start; Wine can't tell of its services (``sc query``); and Wine accepts recovery actions and never acts upon them. The
-:class:`Manager` does what Windows' service manager does then: it starts the automatic ones in the order of what they
+They live in Wine's service manager, but are recorded on C:, for three reasons. Wine's registry is made new at every
+start. Wine can't tell of its services (``sc query``). Wine accepts recovery actions and never acts upon them. The
+:class:`Manager` does what Windows' service manager does then. It starts the automatic ones in the order of what they
 depend on, and starts those again that have ended by themselves.
 
 kube-proxy.exe ends on Wine ("Windows kernel is not compatible"), so its service is a *pretence*: it is said to run.

@@ -66,7 +66,7 @@ def stale(target: Path, expected: Listed) -> bool:
 
 
 def install(source: Path, target: Path, expected: Listed) -> None:
-    """Copy a file of the CD. It is checked by its CRC-32, if payload.json has it: the host has checked the SHA-256 of
+    """Copy a file of the CD. It is checked by its CRC-32, if payload.json has it. The host has checked the SHA-256 of
     what it put on the CD, and an emulated CPU takes a minute for that of all programs.
 
     :raises ScriptError: the CD's file is not there, or not the one that payload.json describes.

@@ -4,7 +4,7 @@ A guest's admin.conf is not believed: a kubeconfig may name programs for kubectl
 certificates and a key are taken from it (:mod:`winlab.adapters.kube.reduced`).
 
 The user's file keeps its comments, its order and its other entries wherever YAML allows it
-(:mod:`winlab.adapters.kube.yamltext`); it is written as kubectl does: under kubectl's lock file, readable only by its
+(:mod:`winlab.adapters.kube.yamltext`). It is written as kubectl does: under kubectl's lock file, readable only by its
 owner.
 """
 

@@ -116,7 +116,7 @@ CAUSES = (
         Effect.SILENT,
         (Clue("winlab: phase=specialize", until=LOGGED_ON),),
         "Windows was started from the disk, and nobody was logged on.",
-        "It waits at a page of its first start, or the automatic logon fails: the account has another name in the "
+        "It waits at a page of its first start, or the automatic logon fails. The account has another name in the "
         "medium's language, or the clone did not find its answer file.",
         "Look at the screen: 'winlab vnc NODE'. With a medium that is not English, use an English one.",
         "cloudbase/windows-imaging-tools#175; KubeVirt: sysprep and answer files",

@@ -99,7 +99,7 @@ def generate(plan: Plan) -> Credentials:
 def adapted(plan: Plan, held: Credentials) -> Credentials:
     """The credentials of a lab whose nodes changed: those of nodes that stay are kept, and others are made.
 
-    The CA's key is never kept, so nodes that are added come with a CA of their own; ``ca_certificate`` has every one
+    The CA's key is never kept, so nodes that are added come with a CA of their own. ``ca_certificate`` has every one
     that a certificate of the lab's nodes is from.
     """
     kept = {node.name: held.nodes[node.name] for node in plan.nodes if _has(held, plan, node)}

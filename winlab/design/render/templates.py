@@ -53,8 +53,8 @@ def for_xml(folder: str) -> Environment:
 def render_own(folder: str, own: Template, values: Mapping[str, object]) -> str:
     """The text that a user's own template for XML makes; it refers to winlab's in *folder* with the prefix ``winlab/``.
 
-    A spec may come from somebody else, so its template is rendered in a sandbox: it sees the values and its own
-    texts, and no Python objects behind them, and its time and memory are bounded (:mod:`.sandbox`).
+    A spec may come from somebody else, so its template is rendered in a sandbox (:mod:`.sandbox`). It sees the values
+    and its own texts, and no Python objects behind them. Its time and memory are bounded.
 
     :raises TemplateError: the template is wrong, leaves the sandbox, takes too much time or memory, or makes more than
         ``LONGEST`` characters.

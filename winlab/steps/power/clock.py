@@ -1,6 +1,6 @@
 """A guest's clock, compared with the host's and set by it.
 
-A suspended guest's clock stands still, and nodes need not reach a time server: without this, every report of a node is
+A suspended guest's clock stands still, and nodes need not reach a time server. Without this, every report of a node is
 hours old, and its tokens are not valid yet.
 """
 

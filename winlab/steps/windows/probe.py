@@ -1,7 +1,7 @@
 """The first command in a Windows node: what all others stand on, with a clear sentence for each thing that is not so.
 
 WinRM, its input, the console's encoding and the token of a local account each have settings that a medium, a template
-or a policy can change; without this, a script much later fails for a reason that nobody can guess.
+or a policy can change. Without this, a script fails much later, for a reason that is hard to guess.
 """
 
 from __future__ import annotations

@@ -118,8 +118,8 @@ def keep(
     """The image with a key: from the cache, or made by *fill*, while another winlab that wants to make it waits.
 
     :param name: its key, 64 hex digits.
-    :param fill: writes the image to a path that does not exist yet, in an empty folder that is in one for further work;
-        gives its SHA-256 and where it came from.
+    :param fill: writes the image to a path that does not exist yet, in an empty folder that is in one for further work.
+        It gives its SHA-256 and where it came from.
     :param more: further content of the manifest; called when the image exists.
     :raises WinlabError: an error of *fill*; the cache is unchanged.
     """

@@ -1,8 +1,8 @@
 """Builds Debian guest images from the distribution's packages: an archive is all they need, no root, no mounts.
 
 mmdebstrap makes the root file system, :mod:`winlab.supply.images.guestdisk` puts it on a bootable disk. What is not a
-package is in the data folder, for all to read and change: ``images/debian/root`` (files laid over the guest's root
-before its packages are set up) and ``images/debian/finish.sh`` (run when all are).
+package is in the data folder, for all to read and change. ``images/debian/root`` has files that are laid over the
+guest's root before its packages are set up; ``images/debian/finish.sh`` is run when all are.
 
 As root mmdebstrap works as it is. As another user it needs ``uidmap`` and unprivileged user namespaces, and the disk
 needs ``fakeroot``.

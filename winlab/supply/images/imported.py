@@ -1,6 +1,6 @@
 """Images that another machine exported: their keys are worked out here, never taken from the file.
 
-Whoever makes such a file decides all that is in it. So an image that the catalog pins must have the pinned digest; any
+Whoever makes such a file decides all that is in it. So an image that the catalog pins must have the pinned digest. Any
 other is kept under the key that winlab computes for it, and its manifest says for good that it was imported.
 """
 

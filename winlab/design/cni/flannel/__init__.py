@@ -2,7 +2,7 @@ r"""``flannel-vxlan``: flanneld on every node, with the reference plug-ins under
 
 Facts: flannel v0.28.10's Documentation/kube-flannel.yml and backends.md, pkg/backend/vxlan/vxlan_windows.go,
 pkg/subnet/kube/kube.go. Flannel's own CNI plug-in only turns the node's pod CIDR into a configuration of the reference
-plug-ins; winlab knows that CIDR and writes the configuration itself, so that neither system needs it.
+plug-ins. winlab knows that CIDR and writes the configuration itself, so that neither system needs it.
 
 No Windows image of flannel is published any more (kubernetes-sigs/sig-windows-tools#385). flanneld.exe is, but is not a
 Windows service: a HostProcess pod of a tiny image runs it from the node's folder of CNI plug-ins.
