@@ -23,18 +23,19 @@ LEASE_WAIT, LEASE_LOOKS = 12.0, 4  # seconds between looks; the kubelet renews i
 
 def labels(testpods: TestPods) -> str:
     """Every Windows node is Ready, with labels for its system and its build, which is that of its image's release."""
-    images = {tag.node: tag.image for tag in testpods.windows}
+    by_name = {tag.node: tag for tag in testpods.windows}
 
     def check(node: Object) -> str:
         if problem := node_problem(node):
             raise CheckFailed(f"it is not Ready: {problem}")
-        if label(node, OS) != WINDOWS.name:
+        tag = by_name[name_of(node)]
+        if label(node, OS) != tag.os:
             raise CheckFailed(f"its label {OS} is '{label(node, OS)}'")
         if not label(node, BUILD):
             raise CheckFailed(f"it has no label {BUILD}")
-        wanted = release_build(images[name_of(node)])
+        wanted = release_build(tag.image)
         if wanted and label(node, BUILD) != wanted:
-            raise CheckFailed(f"its build is {label(node, BUILD)}, but {images[name_of(node)]} is {wanted}")
+            raise CheckFailed(f"its build is {label(node, BUILD)}, but {tag.image} is {wanted}")
         return label(node, BUILD)
 
     return _each(testpods, check)
