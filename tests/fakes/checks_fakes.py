@@ -13,8 +13,9 @@ import runs
 import yaml
 
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.checks import smoke
 from winlab.checks.access import Access
-from winlab.checks.model import CheckFailed, release_build
+from winlab.checks.model import CheckFailed, Outcome, release_build
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, GuestError
@@ -35,6 +36,7 @@ CONTROLLER = tag("controller-1", role="controller")
 LINUX = tag("linux-1", number=51)
 WINDOWS = tag("node-1", "windows", number=101)
 STANDIN = tag("node-1", "windows", image="windows-rehearsal", number=101)
+HYBRID = (CONTROLLER, LINUX, WINDOWS)
 
 
 def node(of: Tag, number: int = 0) -> dict[str, Any]:
@@ -233,7 +235,6 @@ def access(cluster: Cluster, **more: Any) -> Access:
             "kubelet": {"service": "running"},
         },
         "routes": lambda: {item["spec"]["podCIDR"]: cluster.of(name).address for name, item in cluster.nodes.items()},
-        "sleep": CLOCK.sleep,
         "clock": CLOCK.monotonic,
     }
     given = {**parts, **more}
@@ -246,3 +247,9 @@ def access(cluster: Cluster, **more: Any) -> Access:
 
 def refuse(*_args: Any) -> Any:
     raise CheckFailed("it does not answer")
+
+
+def rows(cluster: Cluster, only: str | None = None, keep: bool = False, **more: Any) -> dict[str, tuple[Outcome, str]]:
+    """The smoke test of the fake lab: how each row ended, and what was seen."""
+    report = smoke.run("lab", cluster.tags, access(cluster, **more), lambda _event: None, only=only, keep=keep)
+    return {result.id: (result.outcome, result.detail) for result in report.results}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from namespaces import CHECKSUMS, run
 
 from winlab.adapters.overlay import ovn
 from winlab.design import spec
@@ -29,13 +30,6 @@ server.serve_forever()
 CLIENT = """
 import socket, sys
 with socket.create_connection((sys.argv[1], 6443), 5) as connection: print(connection.recv(64).decode())
-"""
-# A virtual link leaves checksums to hardware that it does not have: SIOCETHTOOL, ETHTOOL_STXCSUM 0
-CHECKSUMS = """
-import array, fcntl, socket, struct
-off = array.array("B", struct.pack("II", 0x17, 0))
-request = struct.pack("16sP", b"eth0", off.buffer_info()[0])
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket: fcntl.ioctl(any_socket, 0x8946, request)
 """
 
 
@@ -101,10 +95,6 @@ class Three:
             heard = []
             while len(heard) < 12 and wanted.issuperset(heard):
                 heard.append(self.ask(address, where))
-
-
-def run(*words: str) -> None:
-    subprocess.run(words, check=True)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from test_reach import CONNECT, PORT, Places, run
+from namespaces import CONNECT, PORT, Places, run
 
 from winlab.adapters.overlay import ovn
 from winlab.design import fault, spec

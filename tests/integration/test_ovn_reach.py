@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from test_ovn_adapter import LIMIT, SCHEMA, Database, _packages, make, program  # noqa: F401 - a fixture, too
+from ovn_database import LIMIT, SCHEMA, Database, _packages, make, program  # noqa: F401 - a fixture, too
 
 from winlab.adapters.overlay import ovn
 from winlab.design.plan.model import NodePlan, Plan

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess  # noqa: TID251 - builds and runs the wheel as people do
 import sys
 from pathlib import Path
@@ -10,8 +12,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parent.parent.parent
-
-
+MOTD = TOP / "tests/fakes/addon_package"  # an add-on in a package of its own
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 
@@ -23,8 +24,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def unpacked(target: Path, *wheels: Path) -> Path:
-    subprocess.run([*PIP, "install", "--no-deps", "--target", target, *wheels], check=True)
+def unpacked(target: Path, *packages: Path) -> Path:
+    """Install wheels, and packages from their folders, by pip into *target*."""
+    subprocess.run([*PIP, "install", "--no-deps", "--target", target, *packages], check=True)
     return target
 
 
@@ -43,6 +45,14 @@ def alone(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     hidden.mkdir()
     (hidden / "METADATA").write_text("Metadata-Version: 2.1\nName: winlab-standin\nVersion: 0\n")
     return target
+
+
+@pytest.fixture(scope="module")
+def extended(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both wheels and somebody else's add-on, as ``pip install`` makes it of its folder."""
+    source = tmp_path_factory.mktemp("source") / MOTD.name
+    shutil.copytree(MOTD, source, ignore=shutil.ignore_patterns("__pycache__"))  # backends may write beside it
+    return unpacked(tmp_path_factory.mktemp("extended"), *wheels.glob("*.whl"), source)
 
 
 def run(installed: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -106,6 +116,19 @@ def test_the_wheel_means_the_same_images(installed: Path) -> None:
         check=True,
     ).stdout
     assert winlab(installed, "plan", "--rehearse", "--output", "json") == in_checkout
+
+
+def test_an_add_on_of_an_installed_package_is_known(extended: Path, installed: Path, tmp_path: Path) -> None:
+    assert list(extended.glob("winlab_motd-*.dist-info"))
+    assert "what is said" in winlab(extended, "spec", "explain", "addons.motd")
+    wish = ("--rehearse", "--set", "addons.motd={text: hello}")
+    planned = json.loads(winlab(extended, "plan", *wish, "--output", "json"))
+    assert [(row["name"], row["versions"]) for row in planned["addons"]] == [("motd", {"motd": "v1.2.0"})]
+    winlab(extended, "plan", *wish, "--render", str(tmp_path))
+    assert "hello" in (tmp_path / "cluster" / "addons" / "motd.yaml").read_text()  # of the package's own template
+    refused = run(installed, "plan", *wish)
+    assert refused.returncode == 2
+    assert "there is no add-on 'motd'" in refused.stderr
 
 
 def test_start_up_is_light() -> None:

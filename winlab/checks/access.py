@@ -52,7 +52,6 @@ class Access:
     routes: Callable[[], dict[str, str]]  # OVN's routes to pod networks; raises HostError
     logout: Callable[[], None] = lambda: None  # end logins to nodes; the next command logs in again
     scale: float = 1.0
-    sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
 

@@ -11,30 +11,35 @@ from winlab.checks.objects import BUILD, OS, Object, label, name_of, node_proble
 from winlab.checks.testpods import TestPods
 from winlab.design.render.runtime_classes import HANDLER
 from winlab.design.system import WINDOWS
+from winlab.engine import wait
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import WinlabError
+from winlab.events import Quiet
 
 assert WINDOWS.taint is not None  # keeps Linux pods away
 TAINT = WINDOWS.taint
 SANDBOX = "FailedCreatePodSandBox"
 # CRI's answer to a RuntimeClass whose handler is not in containerd's configuration
 NO_HANDLER = ("no runtime for", "no runtime handler")
-LEASE_WAIT, LEASE_LOOKS = 12.0, 4  # seconds between looks; the kubelet renews its lease every 10
+LEASE_LOOK = 12.0  # seconds between looks; the kubelet renews its lease every 10
+LEASE_SILENCE = 48.0  # seconds on hardware without another node's renewal
 
 
 def labels(testpods: TestPods) -> str:
     """Every Windows node is Ready, with labels for its system and its build, which is that of its image's release."""
-    images = {tag.node: tag.image for tag in testpods.windows}
+    by_name = {tag.node: tag for tag in testpods.windows}
 
     def check(node: Object) -> str:
         if problem := node_problem(node):
             raise CheckFailed(f"it is not Ready: {problem}")
-        if label(node, OS) != WINDOWS.name:
+        tag = by_name[name_of(node)]
+        if label(node, OS) != tag.os:
             raise CheckFailed(f"its label {OS} is '{label(node, OS)}'")
         if not label(node, BUILD):
             raise CheckFailed(f"it has no label {BUILD}")
-        wanted = release_build(images[name_of(node)])
+        wanted = release_build(tag.image)
         if wanted and label(node, BUILD) != wanted:
-            raise CheckFailed(f"its build is {label(node, BUILD)}, but {images[name_of(node)]} is {wanted}")
+            raise CheckFailed(f"its build is {label(node, BUILD)}, but {tag.image} is {wanted}")
         return label(node, BUILD)
 
     return _each(testpods, check)
@@ -83,21 +88,24 @@ def kubelet(testpods: TestPods) -> str:
 
 def lease(testpods: TestPods) -> str:
     """Every Windows node's kubelet renews its lease during the check."""
-    before = _leases(testpods)
-    if any(_renewed(before, tag.node) is None for tag in testpods.windows):
-        missing = [tag.node for tag in testpods.windows if _renewed(before, tag.node) is None]
+    before = _renewals(testpods)
+    if missing := [tag.node for tag in testpods.windows if tag.node not in before]:
         raise CheckFailed(f"no lease of {', '.join(missing)}")
-    for _ in range(LEASE_LOOKS):
-        testpods.access.sleep(LEASE_WAIT)
-        after = _leases(testpods)
-        if all(_renewed(after, tag.node) != _renewed(before, tag.node) for tag in testpods.windows):
-            break
+
+    def look() -> Met[dict[str, datetime]] | Waiting:
+        now = _renewals(testpods)
+        silent = {node: first for node, first in before.items() if now.get(node, first) <= first}
+        told = "; ".join(f"{node}: its lease was last renewed at {first}" for node, first in silent.items())
+        return Waiting(told, frozenset(silent)) if silent else Met(now)
+
+    def give_up(last: Waiting) -> CheckFailed:
+        return CheckFailed(last.says)
+
+    after = wait.until(look, Quiet(), give_up, stall=LEASE_SILENCE * testpods.access.scale, poll=LEASE_LOOK)
 
     def check(node: Object) -> str:
-        first, last = _renewed(before, name_of(node)), _renewed(after, name_of(node))
-        if first is None or last is None or last <= first:
-            raise CheckFailed(f"its lease was last renewed at {first}")
-        return f"renewed {(last - first).total_seconds():.0f} s later"
+        name = name_of(node)
+        return f"renewed {(after[name] - before[name]).total_seconds():.0f} s later"
 
     return _each(testpods, check)
 
@@ -194,16 +202,15 @@ def _tolerates(tolerations: list[Object]) -> bool:
     )  # fmt: skip
 
 
-def _leases(testpods: TestPods) -> list[Object]:
+def _renewals(testpods: TestPods) -> dict[str, datetime]:
+    """When the lease of each Windows node was last renewed; nodes without one are left out.
+
+    :raises CheckFailed: the API server does not tell.
+    """
     try:
         answer = testpods.access.kubectl.get("leases.coordination.k8s.io", "--namespace=kube-node-lease")
     except WinlabError as error:
         raise CheckFailed(said(error)) from error
-    return list(answer.get("items", []))
-
-
-def _renewed(leases: list[Object], node: str) -> datetime | None:
-    for item in leases:
-        if name_of(item) == node and item["spec"].get("renewTime"):
-            return datetime.fromisoformat(item["spec"]["renewTime"])
-    return None
+    found = {name_of(item): item["spec"].get("renewTime") for item in answer.get("items", [])}
+    windows = (tag.node for tag in testpods.windows)
+    return {node: datetime.fromisoformat(found[node]) for node in windows if found.get(node)}

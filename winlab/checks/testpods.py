@@ -9,6 +9,7 @@ k8s.io/kubernetes.
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -23,10 +24,14 @@ from winlab.checks.pods import NAMESPACE, PORT, Seat
 from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
 from winlab.design.system import LINUX, WINDOWS
+from winlab.engine import wait
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import WinlabError
+from winlab.events import Quiet
 
-ATTEMPTS = 3  # scaled, since agnhost gives each only a few seconds, however slow its node is
-PAUSE = 2.0  # seconds between attempts, scaled
+PAUSE = 2.0  # seconds on hardware between attempts
+SILENCE = 30.0  # seconds on hardware in which attempts fail in the same way; one may take 10
+PASSING = re.compile(r"\w*\d\w*")  # in errors: ports, times and identifiers, which differ each time
 LIMIT = 60.0  # seconds for one request; the API server itself tries to reach a pod for 30 s
 DOMAIN = "cluster.local"
 OUTSIDE = ("registry.k8s.io", 443)  # where a cluster with internet access pulls images
@@ -205,14 +210,22 @@ class TestPods:
     def persist(self, action: Callable[[], T]) -> T:
         """Try repeatedly: a service's rules are set up some time after its pod.
 
+        Another failure than before is progress: the name is resolved, but nobody answers yet.
+
         :raises CheckFailed: all attempts failed; the text is from the last.
         """
-        for _ in range(round(ATTEMPTS * self.access.scale) - 1):
+
+        def attempt() -> Met[T] | Waiting:
             try:
-                return action()
-            except CheckFailed:
-                self.access.sleep(PAUSE * self.access.scale)
-        return action()
+                return Met(action())
+            except CheckFailed as failed:
+                return Waiting(str(failed), PASSING.sub("", str(failed)))
+
+        def give_up(last: Waiting) -> CheckFailed:
+            return CheckFailed(last.says)
+
+        scale = self.access.scale
+        return wait.until(attempt, Quiet(), give_up, stall=SILENCE * scale, poll=PAUSE * scale)
 
     def _once(self, key: str, action: Callable[[], str]) -> str:
         with self._lock:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from winlab import documents, files, settings
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
 from winlab.engine.step import Step
 from winlab.events import Progress
 
@@ -29,13 +29,6 @@ LONGEST = 1e8  # seconds: three years
 SHORTEST = 1.0  # seconds: anything quicker needs no forecast
 
 Times = dict[str, dict[str, dict[str, list[float]]]]  # accelerator -> kind -> class -> seconds
-
-
-def node_class(node: NodePlan) -> str:
-    """The class of nodes that take the same time: the image, and whether Windows is installed or cloned."""
-    if node.windows is None:
-        return node.image
-    return f"{node.image} {'cloned' if node.windows.golden else 'installed'}"
 
 
 class Durations:
@@ -103,7 +96,7 @@ class Forecast:
 
     def __init__(self, known: Durations, plans: Iterable[Plan]) -> None:
         self._known = known
-        self._classes = {(plan.lab, node.name): node_class(node) for plan in plans for node in plan.nodes}
+        self._classes = {(plan.lab, node.name): node.time_class for plan in plans for node in plan.nodes}
 
     def steps(self, steps: Iterable[Step]) -> list[Step]:
         """The steps with the times that they took before, where known; they also record this run's times."""

@@ -115,7 +115,7 @@ def restore_lacking(plan: Plan, path: Path, progress: Progress) -> None:
 
 def recipes(plan: Plan) -> list[catalog.Recipe]:
     """The catalog's images that the plan needs, and the published drivers; the user's own media are not among them."""
-    names = {node.image for node in plan.nodes if node.windows is None or not node.windows.own_medium}
+    names = {node.image for node in plan.nodes if not node.own_medium}
     if any(windows_media.takes_published(node.windows) for node in plan.windows_nodes()):
         names.add(windows_media.DRIVERS)
     recipes = [catalog.get(name) for name in sorted(names)]

@@ -23,7 +23,7 @@ def images(plan: Plan) -> list[LockedImage]:
         recipe = recipes.get(node.image)
         if recipe.download is None and recipe.build is None:
             continue  # made from the user's own medium
-        if node.windows is not None and node.windows.own_medium:
+        if node.own_medium:
             continue
         published = None
         if recipe.download is not None:

@@ -18,7 +18,6 @@ from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan
 from winlab.design.render.domain import serial_log
 from winlab.engine import wait
-from winlab.engine.durations import node_class
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
@@ -113,7 +112,7 @@ class _Wait:
         self._progress = progress
         self._limit = run.pace.silence(settings.stall_seconds())
         self._serial = SerialLog(run.pool, serial_log(run.lab, node.name))
-        self._clock = PhaseClock(run.pace.known, node_class(node))
+        self._clock = PhaseClock(run.pace.known, node.time_class)
         self._needs_key = own.needs_key()
         self._refused_since = time.monotonic()
         self._resets = 0

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import checks_fakes
 import pytest
+import runs
 from checks_fakes import CONTROLLER, LINUX, Cluster, access
 from lxml import etree
 from typer.testing import CliRunner
@@ -17,6 +19,7 @@ from winlab.cli.test import app
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(checks_fakes, "CLOCK", runs.clock(monkeypatch))
     cluster = Cluster(CONTROLLER, LINUX)
     monkeypatch.setattr(ways, "of", lambda name, _site: (list(cluster.tags), access(cluster)))
     return cluster

@@ -1,9 +1,12 @@
-"""Plan making and rendering read nothing: files may not even be opened, nor folders listed or made."""
+"""Plan making and rendering read nothing: no file, folder, variable of the environment or clock is even asked."""
 
 from __future__ import annotations
 
+import datetime
+import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,15 +14,24 @@ from pathlib import Path
 import plans
 import pytest
 from cases import CASES
+from certificates import CA
 from distributions import Distribution, install_motd
 
 from winlab.design import spec
 from winlab.design.plan import make
+from winlab.design.plan.changes import changes
+from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.facts import HostFacts
 from winlab.design.render import folder
 from winlab.supply.images import stock
 
-READS = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.stat", "socket.connect", "subprocess.Popen"}
+READS = {  # audit events; what opens, lists and connects by another way is seen, too
+    *("open", "os.listdir", "os.scandir", "os.mkdir", "glob.glob"),
+    *("socket.connect", "socket.getaddrinfo", "socket.gethostname", "subprocess.Popen"),
+}
+# What raises no audit event is replaced; os.path and pathlib ask by these
+OF_FILES = ("stat", "lstat", "access", "readlink", "statvfs", "getcwd", "getuid", "uname", "cpu_count", "urandom")
+OF_TIME = ("time", "time_ns", "monotonic", "monotonic_ns", "localtime", "gmtime", "strftime")
 _watched = False
 
 
@@ -27,9 +39,19 @@ class Read(BaseException):
     """Something was read. Not an Exception, so that nothing swallows it."""
 
 
+class NoClock(datetime.datetime):
+    """Does not tell the time."""
+
+    now = utcnow = today = classmethod(lambda *_args: _read("datetime"))
+
+
+def _read(what: str) -> None:
+    raise Read(what)
+
+
 def _hook(event: str, args: tuple[object, ...]) -> None:
     if _watched and event in READS:
-        raise Read(f"{event} {args[:1]}")
+        _read(f"{event} {args[:1]}")
 
 
 sys.addaudithook(_hook)
@@ -38,27 +60,102 @@ sys.addaudithook(_hook)
 @contextmanager
 def nothing_is_read() -> Iterator[None]:
     global _watched
-    _watched = True
-    try:
-        yield
-    finally:
-        _watched = False
+    with pytest.MonkeyPatch.context() as patch:
+        for module, names in ((os, OF_FILES), (time, OF_TIME)):
+            for name in names:
+                patch.setattr(module, name, lambda *args, what=name, **_: _read(f"{what} {args[:1]}"))
+        for name in ("__getitem__", "__iter__"):
+            patch.setattr(type(os.environ), name, lambda *args: _read(f"os.environ {args[1:]}"))
+        patch.setattr(datetime, "datetime", NoClock)
+        _watched = True
+        try:
+            yield
+        finally:
+            _watched = False
 
 
-def test_the_watch_notices(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: path.open(),
+        lambda path: path.exists(),
+        lambda path: path.is_symlink(),
+        lambda path: path.resolve(),
+        lambda path: os.path.isfile(path),  # noqa: PTH113
+        lambda path: os.path.getmtime(path),  # noqa: PTH204
+        lambda path: os.access(path, os.R_OK),
+        lambda path: list(path.parent.iterdir()),
+        lambda path: os.listdir(path.parent),  # noqa: PTH208
+        lambda path: list(path.parent.glob("*")),
+        lambda path: path.mkdir(),
+        lambda path: Path.cwd(),
+        lambda path: Path("~").expanduser(),
+        lambda path: os.environ.get("HOME"),
+        lambda path: os.getenv("HOME"),
+        lambda path: "HOME" in os.environ,
+        lambda path: dict(os.environ),
+        lambda path: time.time(),
+        lambda path: time.monotonic(),
+        lambda path: datetime.datetime.now(datetime.UTC),
+        lambda path: os.urandom(8),
+    ],
+)
+def test_the_watch_notices(tmp_path: Path, read: Callable[[Path], object]) -> None:
     with pytest.raises(Read), nothing_is_read():
-        (tmp_path / "x").open()
+        read(tmp_path / "x")
+    assert not (tmp_path / "x").exists()  # the watch is over
 
 
-@pytest.mark.parametrize("name", CASES)
+# What the golden files leave out
+MORE: dict[str, tuple[HostFacts, str, list[str]]] = {
+    "three-controllers": (plans.KVM, "3-2-1", []),
+    "flannel-vxlan": (plans.KVM, "1-1-1", ["network.cni=flannel-vxlan"]),
+    "calico-bgp": (plans.KVM, "1-1-1", ["network.cni=calico-bgp"]),
+    "host-gw": (plans.KVM, "1-1-1", ["network.cni=host-gw"]),
+    "without golden images": (plans.KVM, "1-1-1", ["workers.golden=false"]),
+}
+EVERY = CASES | MORE
+FOREIGN = ForeignCluster(
+    server="https://192.0.2.10:6443", advertised="https://api.their.domain:6443", ca=CA, version="v1.36.1",
+    pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni="calico-vxlan",
+    cni_note="Calico with VXLAN", nodes=("cp",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_plans_are_made_and_rendered_without_reading(name: str) -> None:
-    facts, source, changes = CASES[name]
-    wanted = spec.load(source, changes)
+    facts, source, given = EVERY[name]
+    wanted = spec.load(source, given)
     at_hand = plans.stock(wanted)
     folder.files(make.make(wanted, "warm", facts, at_hand))  # imports open files
     with nothing_is_read():
         files = folder.files(make.make(wanted, "lab", facts, at_hand))
-    assert files == folder.files(plans.make(facts, source, *changes))
+    assert files == folder.files(plans.make(facts, source, *given))
+
+
+def test_workers_for_a_cluster_made_elsewhere_are_planned_and_rendered_without_reading() -> None:
+    wanted = spec.load("1-2-1", ["workers.os=windows-2022"])
+    at_hand = plans.stock(wanted)
+    made = make.make(wanted, "lab", plans.KVM, at_hand, FOREIGN)
+    files = folder.files(made)  # imports open files
+    with nothing_is_read():
+        again = make.make(wanted, "lab", plans.KVM, at_hand, FOREIGN)
+        assert folder.files(again) == files
+    assert again.joins
+    assert again.alias == ("api.their.domain", "192.0.2.10")
+
+
+def test_plans_are_compared_without_reading() -> None:
+    old = plans.make(plans.KVM, "1-1-1")
+    wanted = spec.load(
+        "1-2-1",
+        ["workers.memory=4GiB", "workers.language=de-DE", "network.dns=[203.0.113.9]", "addons.metrics-server={}"],
+    )
+    at_hand = plans.stock(wanted)
+    made = changes([old], make.make(wanted, "lab", plans.KVM, at_hand, None, [old]))  # imports open files
+    with nothing_is_read():
+        assert changes([old], make.make(wanted, "lab", plans.KVM, at_hand, None, [old])) == made
+    assert {row.kind for row in made.every} == {"added", "changed", "refused"}
 
 
 @pytest.mark.usefixtures("fresh_registry")

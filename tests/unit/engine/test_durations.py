@@ -107,7 +107,7 @@ def test_phases_of_windows_are_learned() -> None:
     node = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal").node("node-1")
 
     def waited() -> list[float]:
-        clock = PhaseClock(Durations("tcg"), durations.node_class(node), lambda: now[0])
+        clock = PhaseClock(Durations("tcg"), node.time_class, lambda: now[0])
         usual = []
         for phase, seconds in (("firmware and boot loader", 20), ("specialize", 30), ("specialize", 31), ("ssh", 5)):
             usual.append(clock.usual(phase))
@@ -118,4 +118,4 @@ def test_phases_of_windows_are_learned() -> None:
     assert waited() == [0, 0, 0, 0]
     # the first phase may have begun before winlab came to it
     assert waited() == [0, 61, 61, 5]
-    assert Durations("tcg").usual("phase specialize", durations.node_class(node)) == 61
+    assert Durations("tcg").usual("phase specialize", node.time_class) == 61

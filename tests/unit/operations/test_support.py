@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import plans
 import pytest
 from lab_fakes import machine
 
-from tests.fakes import plans
 from winlab import Lab, Site, masking
 from winlab.adapters.vm.domains import Machine
 from winlab.design.plan.credentials import Credentials

@@ -14,7 +14,7 @@ from winlab.design.cni.model import (
     WINDOWS_VNI,
     NodeNetwork,
     PodNetwork,
-    has_windows,
+    has_hns,
 )
 from winlab.design.cni.profile import Profile
 from winlab.design.problem import Problem
@@ -143,7 +143,7 @@ def _mtu(network: PodNetwork, nodes: Sequence[NodeNetwork]) -> Iterator[Problem]
             f"An MTU of {network.mtu} is out of range.", f"Give network.mtu a value of {MTUS[0]} to {MTUS[-1]}."
         )
     need = HNS_MTU + (VXLAN_OVERHEAD if network.encapsulation == "vxlan" else 0)
-    if network.mtu < need and has_windows(nodes):
+    if network.mtu < need and has_hns(nodes):
         yield Problem(
             f"Windows pods send packets of up to {HNS_MTU} bytes whatever the NIC's MTU, which needs {need} on the "
             f"wire; the lab has {network.mtu}.",

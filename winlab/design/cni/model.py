@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
-from winlab.design.system import WINDOWS, SystemName
+from winlab.design import system
+from winlab.design.system import System, SystemName
 from winlab.errors import WinlabError
 
 Encapsulation = Literal["none", "vxlan"]
@@ -53,6 +54,11 @@ class NodeNetwork:
     pod_cidr: str | None = None
 
     @property
+    def system(self) -> System:
+        """What the node runs."""
+        return system.get(self.os)
+
+    @property
     def pods(self) -> ipaddress.IPv4Network:
         """The node's pod CIDR.
 
@@ -85,9 +91,9 @@ class Patch:
     body: Object
 
 
-def has_windows(nodes: Iterable[NodeNetwork]) -> bool:
-    """Whether one of the nodes runs Windows."""
-    return any(node.os == WINDOWS.name for node in nodes)
+def has_hns(nodes: Iterable[NodeNetwork]) -> bool:
+    """Whether HNS makes the pods' network on one of the nodes."""
+    return any(node.system.hns for node in nodes)
 
 
 @dataclass(frozen=True, order=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from winlab.design.catalog import recipes, versions
 from winlab.design.catalog.versions import build_number
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan, WindowsNode
 
 
 def advice(plan: Plan) -> list[str]:
@@ -13,10 +13,10 @@ def advice(plan: Plan) -> list[str]:
     return list(dict.fromkeys(sentence for sentence in said if sentence is not None))
 
 
-def _old_build(node: NodePlan) -> str | None:
+def _old_build(node: WindowsNode) -> str | None:
     """The advice about Microsoft's evaluation medium, whose build is known; of other media it is in the medium."""
     windows = node.windows
-    if windows is None or windows.own_medium:
+    if windows.own_medium:
         return None
     rules = versions.load().windows.get(windows.release)
     evaluations = recipes.get(node.image).evaluations

@@ -220,12 +220,11 @@ def _kept(told: _Collected, old: NodePlan, new: NodePlan, *, moved: bool) -> boo
             told.add("refused", f"node {new.name}: {words}", show(before[name]), show(after[name]), f"{why}; {cure}")
     if "image" in differing:
         return False
-    if old.windows is not None and new.windows is not None:
-        said, says = old.windows.lasting(), new.windows.lasting()
-        for name in sorted(name for name in says if said.get(name) != says[name]):
-            was, shall = ("", "") if name in SECRET else (said.get(name), says[name])
-            why = f"Windows was installed with it; {cure}"
-            told.add("refused", f"node {new.name}: {name.replace('_', ' ')}", was, shall, why)
+    said, says = old.installed_with(), new.installed_with()
+    for name in sorted(name for name in says if said.get(name) != says[name]):
+        was, shall = ("", "") if name in SECRET else (said.get(name), says[name])
+        why = f"{new.system.title} was installed with it; {cure}"
+        told.add("refused", f"node {new.name}: {name.replace('_', ' ')}", was, shall, why)
     if others := differing - set(OF_A_NODE) - DERIVED - {"cpus", "memory_mib"}:
         _decided_otherwise(told, f"node {new.name}", others, old, new)
     return True

@@ -10,7 +10,7 @@ from winlab.design.catalog import recipes, versions
 from winlab.design.cni import checks, compatible
 from winlab.design.cni.model import NodeNetwork, PodNetwork
 from winlab.design.plan import addresses
-from winlab.design.plan.model import ClusterPlan
+from winlab.design.plan.model import ClusterPlan, windows_releases
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     :param router: the external address of the lab's router.
     :raises UsageError: the versions, the Windows release, the CNI profile or the networks don't fit together.
     """
-    releases = _releases(nodes)
+    releases = windows_releases(nodes)
     profile = spec.network.cni or _suggested(nodes) or (WITH_WINDOWS if releases else LINUX_ALONE)
     wanted = spec.kubernetes.version or _newest(versions.get().minor, releases, profile)
     chosen = versions.get(wanted, allow_untested=spec.kubernetes.untested)
@@ -70,7 +70,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
 
 def version_note(spec: Spec, plan: Plan) -> str | None:
     """What to say of Kubernetes' version where the spec names none and the workers need an older one; else None."""
-    chosen, profile, releases = plan.cluster.versions, plan.cluster.profile, _releases(plan.nodes)
+    chosen, profile, releases = plan.cluster.versions, plan.cluster.profile, windows_releases(plan.nodes)
     if spec.kubernetes.version is not None or not compatible.held_back(chosen, releases, profile):
         return None
     systems = " and ".join(f"Windows Server {release}" for release in releases)
@@ -85,13 +85,8 @@ def _check_support(nodes: Sequence[NodePlan], profile: str) -> None:
 
     :raises UsageError: it is known to fail.
     """
-    for release in _releases(nodes):
+    for release in windows_releases(nodes):
         cni.require_support(cni.get(profile), release)
-
-
-def _releases(nodes: Sequence[NodePlan]) -> list[str]:
-    """The releases of Windows that the nodes run."""
-    return sorted({node.windows.release for node in nodes if node.windows is not None})
 
 
 def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, foreign: ForeignCluster) -> ClusterPlan:
@@ -100,7 +95,7 @@ def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, for
     :raises UsageError: no known versions fit the cluster's, or these nodes can't take part in its pod network.
     """
     profile = _joined_profile(spec, nodes, foreign)
-    releases = _releases(nodes)
+    releases = windows_releases(nodes)
     wanted = spec.kubernetes.version or _not_newer(foreign, releases, profile)
     chosen = versions.get(wanted, allow_untested=spec.kubernetes.untested)
     for release in releases:
@@ -161,7 +156,7 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
             why=f"It has {foreign.cni_note}.",
             cure="Leave network.cni out.",
         )
-    suggested = _suggested(nodes) if any(node.windows for node in nodes) else cni.ELSEWHERE.name
+    suggested = _suggested(nodes) if windows_releases(nodes) else cni.ELSEWHERE.name
     profile = foreign.cni or asked or suggested
     if profile is None:
         raise UsageError(

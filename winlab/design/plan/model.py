@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -141,6 +142,25 @@ class LinuxNode(_Node):
         """What the node runs."""
         return LINUX
 
+    @property
+    def is_clone(self) -> bool:
+        """Whether its disk is based on a golden image; only Windows nodes' are."""
+        return False
+
+    @property
+    def own_medium(self) -> bool:
+        """Whether it is installed from a medium that the spec names; only Windows is installed."""
+        return False
+
+    @property
+    def time_class(self) -> str:
+        """The class of nodes that take the same time: the image."""
+        return self.image
+
+    def installed_with(self) -> dict[str, Any]:
+        """What it was given once, when its system was installed: nothing."""
+        return {}
+
     def lasting(self) -> dict[str, Any]:
         """What identifies the node while its lab exists."""
         return self._lasting()
@@ -166,9 +186,23 @@ class WindowsNode(_Node):
         """Whether its disk is based on a golden image."""
         return self.windows.golden is not None
 
+    @property
+    def own_medium(self) -> bool:
+        """Whether it is installed from a medium that the spec names."""
+        return self.windows.own_medium
+
+    @property
+    def time_class(self) -> str:
+        """The class of nodes that take the same time: the image, and whether Windows is installed or cloned."""
+        return f"{self.image} {'cloned' if self.is_clone else 'installed'}"
+
+    def installed_with(self) -> dict[str, Any]:
+        """What it was given once, when Windows was installed, as far as it identifies the node."""
+        return self.windows.lasting()
+
     def lasting(self) -> dict[str, Any]:
         """What identifies the node while its lab exists."""
-        return {**self._lasting(), "windows": self.windows.lasting()}
+        return {**self._lasting(), "windows": self.installed_with()}
 
     def without_secrets(self) -> WindowsNode:
         """The node with a placeholder for its product key."""
@@ -337,6 +371,11 @@ class Plan(_Model):
             if node.name == name:
                 return node
         raise KeyError(name)
+
+
+def windows_releases(nodes: Iterable[NodePlan]) -> list[str]:
+    """The releases of Windows that the nodes run, sorted; none if all run Linux."""
+    return sorted({node.windows.release for node in nodes if isinstance(node, WindowsNode)})
 
 
 def sha256_of(value: Any) -> str:

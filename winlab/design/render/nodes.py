@@ -14,7 +14,7 @@ from winlab.design import cni, contract
 from winlab.design.cni.model import Endpoint, NodeNetwork
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import NodePlan, Plan, windows_releases
 from winlab.design.render import kubeadm, runtime_classes
 
 MACHINE = "winlab.internal/machine"  # a label, by which destroy finds the lab's nodes in a cluster made elsewhere
@@ -46,7 +46,7 @@ def member(plan: Plan, node: NodePlan) -> kubeadm.Member:
 
 def objects(plan: Plan) -> list[dict[str, Any]]:
     """The cluster's objects: runtime classes, and those of the CNI profile, unless the cluster is made elsewhere."""
-    classes = runtime_classes.objects(sorted({node.windows.release for node in plan.windows_nodes()}))
+    classes = runtime_classes.objects(windows_releases(plan.nodes))
     if plan.joins:  # it manages its own network
         return classes
     host, _, port = plan.cluster.endpoint.rpartition(":")

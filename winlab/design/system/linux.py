@@ -40,6 +40,7 @@ LINUX = System(
     systemd_cgroups=True,
     kubeadm_flags=True,
     taint=None,
+    hns=False,
     pod_mtu=None,
     store_disk=True,
     payload_drive=("sdb", "scsi"),  # Debian's cloud kernel has no AHCI

@@ -41,6 +41,7 @@ class System:
     :param systemd_cgroups: whether runc starts its containers, in systemd's cgroups.
     :param kubeadm_flags: whether the kubelet reads the flags that kubeadm writes for it.
     :param taint: what keeps pods for other systems away from its workers.
+    :param hns: whether Windows' Host Networking Service makes its pods' networks.
     :param pod_mtu: the MTU of pods, in bytes, where the system itself decides it.
     :param store_disk: whether its nodes can mount a disk with containerd's store that the host filled.
     :param payload_drive: target and bus of the drive for the payload CD.
@@ -71,6 +72,7 @@ class System:
     systemd_cgroups: bool
     kubeadm_flags: bool
     taint: Taint | None
+    hns: bool
     pod_mtu: int | None
     store_disk: bool
     payload_drive: tuple[str, str]

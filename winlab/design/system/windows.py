@@ -35,6 +35,7 @@ WINDOWS = System(
     systemd_cgroups=False,
     kubeadm_flags=False,  # the kubelet is a native service, whose command line has its flags
     taint=Taint("os", "NoSchedule", "windows"),
+    hns=True,
     pod_mtu=HNS_MTU,
     store_disk=False,
     payload_drive=("sdd", "sata"),  # Windows has the driver; the answer file's CD is in it before

@@ -160,7 +160,6 @@ def imported_for(plan: Plan) -> list[Item]:
     wanted = {golden_cache.cache_key(str(node.windows.golden)) for node in plan.clones()}
     for node in plan.nodes:
         recipe = recipes.get(node.image)
-        own = node.windows is not None and (node.windows.own_medium or node.windows.golden)
-        image = None if own else cache.lookup(recipe) or windows_media.find(recipe)
+        image = None if node.own_medium or node.is_clone else cache.lookup(recipe) or windows_media.find(recipe)
         wanted |= {image.key} if image is not None else set()
     return [one for one in items() if one.imported and one.image.key in wanted]

@@ -27,7 +27,7 @@ from winlab.design.cni.model import (
     Support,
     Unreadable,
     Versions,
-    has_windows,
+    has_hns,
 )
 from winlab.design.cni.profile import Profile
 from winlab.design.problem import Problem
@@ -108,7 +108,7 @@ class Calico(Profile):
             "flexVolumePath": "None",
             "kubeletVolumePluginPath": "None",
         }
-        if has_windows(nodes):
+        if has_hns(nodes):
             calico["windowsDataplane"] = "HNS"
             # must be containerd's own folders; the operator refuses this part without windowsDataplane
             spec["windowsNodes"] = {
@@ -125,7 +125,7 @@ class Calico(Profile):
 
     def patches(self, nodes: Sequence[NodeNetwork]) -> list[Patch]:
         """Windows nodes can't share a block of addresses; the operator waits for this setting before it goes on."""
-        if not has_windows(nodes):
+        if not has_hns(nodes):
             return []
         return [Patch("ipamconfigs.crd.projectcalico.org", "default", {"spec": {"strictAffinity": True}})]
 

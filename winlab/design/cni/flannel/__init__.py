@@ -31,7 +31,7 @@ from winlab.design.cni.model import (
     Support,
     Unreadable,
     Versions,
-    has_windows,
+    has_hns,
 )
 from winlab.design.cni.profile import Profile
 from winlab.design.system import LINUX, WINDOWS, System
@@ -74,7 +74,7 @@ class FlannelVxlan(Profile):
     ) -> list[Object]:
         """Namespace, rights, one configuration for both systems, and a DaemonSet for each system in the lab."""
         objects = [*_account(), _configuration(network), _linux_daemon_set(endpoint, _image(versions))]
-        if has_windows(nodes):
+        if has_hns(nodes):
             objects.append(_windows_daemon_set(endpoint))
         return objects
 
