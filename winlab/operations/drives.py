@@ -35,11 +35,19 @@ class _UnnoticedError(Exception):
 
 @dataclass(frozen=True)
 class Drives:
-    """The payload drives of a lab's nodes."""
+    """The payload drives of a lab's nodes.
+
+    :param scale: how much slower than on hardware the nodes run.
+    """
 
     conn: Connection
     pool: StoragePool
     folder: LabFolder
+    scale: float = 1.0
+
+    def login(self, machine: Machine) -> NodeScripts:
+        """A node, to run scripts in; a context manager that logs out."""
+        return NodeScripts(machine.tag, self.folder, self.scale)
 
     def upload(self, what: str, files: Mapping[str, bytes | Path], progress: Progress) -> str:
         """Make a CD and upload it to the pool as a volume of the lab; returns the volume's name.

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from winlab import documents, files
-from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
@@ -93,11 +92,11 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
         machine = look.find_node(lab, node, conn)
         kubectl = Kubectl.of(folder)
         with folder.locked():
-            drives = Drives(conn, site.pool(conn), folder)
+            drives = Drives(conn, site.pool(conn), folder, site.facts.scale)
             work = bring_back if restore else push
             return one_step.perform(
                 f"push {node}",
-                lambda progress: work(machine, binary, drives, kubectl, progress, scale=site.facts.scale),
+                lambda progress: work(machine, binary, drives, kubectl, progress),
                 folder.journaled(tell),
                 usual=60,
                 lab=lab,
@@ -105,12 +104,9 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
             )
 
 
-def push(
-    machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
-) -> PushedProgram:
+def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:
     """Replace a node's program with the user's own; the original is kept beside it. Safe to repeat.
 
-    :param scale: how much slower than on hardware the node runs.
     :raises UsageError: the file is not a program of this node; nothing was touched.
     :raises GuestError: the node refused, or does not run.
     :raises ClusterError: the node does not come back with it.
@@ -125,8 +121,8 @@ def push(
     volume = drives.upload(f"{machine.tag.node}.push", {place: path, "payload.json": _json(listed)}, progress)
     try:
         with drives.inserted(machine, volume):
-            pushed = _swap(machine, drives, name, kubectl, progress, scale, place)
-        with NodeScripts(machine.tag, drives.folder) as node:
+            pushed = _swap(machine, drives, name, kubectl, progress, place)
+        with drives.login(machine) as node:
             drive.await_gone(node, place, progress)
     finally:
         drives.pool.delete(volume)
@@ -139,9 +135,7 @@ def push(
     return pushed
 
 
-def bring_back(
-    machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
-) -> PushedProgram:
+def bring_back(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:
     """Restore the original program that :func:`push` replaced. Safe to repeat.
 
     :raises WinlabError: as :func:`push`.
@@ -149,20 +143,20 @@ def bring_back(
     name = program(Path(binary).name, machine.tag.os)
     look.require_running(machine)
     drives.mended(machine)
-    return _swap(machine, drives, name, kubectl, progress, scale, "")
+    return _swap(machine, drives, name, kubectl, progress, "")
 
 
 def _swap(
-    machine: Machine, drives: Drives, name: str, kubectl: Kubectl, progress: Progress, scale: float, place: str
+    machine: Machine, drives: Drives, name: str, kubectl: Kubectl, progress: Progress, place: str
 ) -> PushedProgram:
-    with NodeScripts(machine.tag, drives.folder) as node:
+    with drives.login(machine) as node:
         if place:
             drive.await_seen(node, place, progress)
         progress.say(f"replacing {name} on {machine.tag.node}")
         result = node.run(contract.Push(program=name, restore=not place), progress.say)
     kubelet = ""
     if name.removesuffix(machine.tag.system.program_suffix) in RESTARTS:
-        kubelet = _back(machine, kubectl, progress, SILENCE * scale, restarted=result.changed)
+        kubelet = _back(machine, kubectl, progress, SILENCE * drives.scale, restarted=result.changed)
     return PushedProgram(name, result.sha256, result.changed, kubelet)
 
 

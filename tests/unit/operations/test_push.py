@@ -6,6 +6,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,11 @@ def answering(lab: FakeLab) -> None:
         return {"changed": True, "sha256": hashlib.sha256(content).hexdigest()}
 
     lab.script = script
+
+
+def impatient(lab: FakeLab) -> drives.Drives:
+    """Drives of nodes that are not waited for."""
+    return replace(lab.drives, scale=0.0)
 
 
 # -- push
@@ -150,7 +156,7 @@ def test_a_node_that_does_not_come_back(lab: FakeLab, kubelet: Path) -> None:
     answering(lab)
     api = Api({"get lease": LEASE[:1], "get node": NOT_READY})
     with pytest.raises(ClusterError, match="did not become Ready") as failed:
-        push.push(node, str(kubelet), lab.drives, api, Quiet(), scale=0.0)
+        push.push(node, str(kubelet), impatient(lab), api, Quiet())
     assert "NodeStatusUnknown: stopped" in failed.value.why
     assert "--restore" in failed.value.cure
     assert lab.inside[node.domain] == PAYLOAD["windows"]
@@ -161,7 +167,7 @@ def test_an_old_ready_is_not_believed(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1"))
     answering(lab)
     with pytest.raises(ClusterError, match="did not become Ready"):
-        push.push(node, str(kubelet), lab.drives, Api({"get lease": LEASE[:1], "get node": NODE}), Quiet(), scale=0.0)
+        push.push(node, str(kubelet), impatient(lab), Api({"get lease": LEASE[:1], "get node": NODE}), Quiet())
 
 
 def test_nothing_is_waited_for_where_no_service_restarts(lab: FakeLab, tmp_path: Path) -> None:
