@@ -151,7 +151,7 @@ class WindowsFacts(CallResult):
     """What a Windows node has so far."""
 
     boot_time: str  # by Windows' clock, which time synchronization may correct
-    boot_id: str  # counts starts; use this to detect a restart
+    boot_id: str  # counts starts; the boot time where Windows does not
     build: str
     containers_feature: Literal["installed", "pending", "absent"]
     features_set: str = ""  # names separated by commas; the scripts on an older winlab's CD don't report it

@@ -1,6 +1,6 @@
 """Steps that turn a Windows guest into a node of the cluster; whether each is done is looked up in the guest.
 
-booted → features → restarted (a changed boot time) → containerd → binaries → kubelet service → joined by a token with
+booted → features → restarted → containerd → binaries → kubelet service → joined by a token with
 TLS bootstrap → CNI → kube-proxy. No administrator's credential ever reaches a worker: it joins with a token that
 expires, and then has its own certificate. The scripts are unattend/windows/worker/*.ps1.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -62,6 +63,11 @@ ENDPOINT_POLL = 10.0  # seconds
 ENDPOINT_SECONDS = 1200.0  # without news of the pods that make a node's network: their images have a gigabyte
 # Of shutdown.exe: Windows shuts down (ERROR_SHUTDOWN_IN_PROGRESS), or is about to (ERROR_SHUTDOWN_IS_SCHEDULED)
 UNDER_WAY = (1115, 1190)
+# Seconds by which only a start moves the boot time. Windows works it out from its clock, which a time server may
+# correct meanwhile; but the probe has set the clock to within half a minute of the host's before the first restart. A
+# Windows that wants a restart has been up for longer: bootstrap and features take minutes. Should a larger correction
+# come all the same, the next script says that a restart is pending, and Windows is restarted again
+MOVED = 120.0
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
 
 
@@ -208,7 +214,6 @@ class _Worker:
         progress.say("restarting Windows")
         _ask_restart(there)
         there.disconnect()
-        # correcting the clock changes the boot time, too; the boot's number changes only with a start
         self._await(there, progress, "to restart", partial(_restarted, before))
 
     def has_features(self, facts: WindowsFacts) -> bool:
@@ -375,4 +380,18 @@ def _ask_restart(there: NodeScripts) -> None:
 
 
 def _restarted(before: WindowsFacts, facts: WindowsFacts) -> bool:
-    return facts.boot_time != before.boot_time and facts.boot_id != before.boot_id
+    """Whether Windows has started anew: it counts so, or its boot time has moved by more than :data:`MOVED`."""
+    counts = {before.boot_id, facts.boot_id}
+    # where Windows counts no starts, status.ps1 gives the boot time as the number: then only the time tells
+    if len(counts) == 2 and all(count and _seconds(count) is None for count in counts):
+        return True
+    earlier, later = _seconds(before.boot_time), _seconds(facts.boot_time)
+    return earlier is not None and later is not None and abs(later - earlier) > MOVED
+
+
+def _seconds(text: str) -> float | None:
+    """A time that a node told, in seconds since 1970; None if it is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
