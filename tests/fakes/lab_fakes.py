@@ -62,6 +62,7 @@ class FakeLab:
         self.pool = Pool()
         self.inside: dict[str, str] = {}  # domain -> volume
         self.log: list[str] = []
+        self.runs = True  # whether its machines do
         self.script: Callable[[Tag, str, Mapping[str, Any]], dict[str, Any]] = lambda tag, name, settings: {}
         self.folder = LabFolder("lab")
         self.site: Any = SimpleNamespace(
@@ -87,6 +88,7 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
     class NodeScripts:
         def __init__(self, tag: Tag, folder: LabFolder, scale: float, log_in: object = None) -> None:
             self.tag = tag
+            self.scale = scale
             self.how = "" if log_in is None else " by a spare way"
 
         def __enter__(self) -> NodeScripts:
@@ -97,7 +99,12 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
         ) -> None:
             pass
 
+        def disconnect(self) -> None:
+            made.log.append(f"{self.tag.node}: disconnected")
+
         def execute(self, command: list[str], stdin: bytes = b"") -> str:
+            if command == ["hostname"]:
+                return self.tag.node
             wanted = command[0].split("exist %d:\\")[1].split(" ")[0].replace("\\", "/")
             there = made.pool.volumes[made.inside[f"winlab-lab-{self.tag.node}"]]
             return "E:" if wanted in there else ""
@@ -112,6 +119,7 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
 
     monkeypatch.setattr(domains, "insert", insert)
     monkeypatch.setattr(domains, "medium", medium)
+    monkeypatch.setattr(domains, "is_running", lambda *_: made.runs)
     for module in (drives, logs):
         monkeypatch.setattr(module, "NodeScripts", NodeScripts)
     monkeypatch.setattr(drives, "POLL", 0.0)

@@ -19,6 +19,7 @@ from winlab.operations import drives as drive
 from winlab.operations import look
 from winlab.operations.drives import Drives
 from winlab.site import Site
+from winlab.steps import again
 from winlab.steps.states import LOAD_CD, LOAD_READY, LOADED
 from winlab.supply.artifacts import store
 from winlab.supply.artifacts.oci import archive as oci
@@ -203,7 +204,7 @@ def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
         with drives.login(machine) as node:
             with drives.inserted(machine, _volume(drives.folder.lab, image.os)):
                 drive.await_seen(node, image.file, progress)
-                node.run(contract.LoadImages(), progress.say)
+                again.run(node, contract.LoadImages(), progress, drives.is_on(machine))
             drive.await_gone(node, image.file, progress)
 
     lab = drives.folder.lab

@@ -21,6 +21,7 @@ from winlab.operations import drives as drive
 from winlab.operations import look, one_step
 from winlab.operations.drives import Drives
 from winlab.site import Site
+from winlab.steps import again
 from winlab.supply.artifacts import executable
 
 PROGRAMS = {one.name: tuple(one.program_file(name) for name, _ in one.programs) for one in SYSTEMS}
@@ -149,15 +150,23 @@ def bring_back(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, 
 def _swap(
     machine: Machine, drives: Drives, name: str, kubectl: Kubectl, progress: Progress, place: str
 ) -> PushedProgram:
+    call, runs = contract.Push(program=name, restore=not place), 0
+
+    def swap() -> contract.Pushed:
+        nonlocal runs
+        runs += 1
+        return node.run(call, progress.say)
+
     with drives.login(machine) as node:
         if place:
             drive.await_seen(node, place, progress)
         progress.say(f"replacing {name} on {machine.tag.node}")
-        result = node.run(contract.Push(program=name, restore=not place), progress.say)
+        result = again.act(node, call.script, progress, swap, drives.is_on(machine))
+    changed = result.changed or runs > 1  # what a run did that was cut off, the next one finds done
     kubelet = ""
     if name.removesuffix(machine.tag.system.program_suffix) in RESTARTS:
-        kubelet = _back(machine, kubectl, progress, SILENCE * drives.scale, restarted=result.changed)
-    return PushedProgram(name, result.sha256, result.changed, kubelet)
+        kubelet = _back(machine, kubectl, progress, SILENCE * drives.scale, restarted=changed)
+    return PushedProgram(name, result.sha256, changed, kubelet)
 
 
 def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, *, restarted: bool) -> str:

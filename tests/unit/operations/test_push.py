@@ -118,6 +118,51 @@ def test_a_failure_leaves_the_payload_cd_in_the_drive(lab: FakeLab, kubelet: Pat
     assert lab.pool.deleted == ["lab.node-1.push.iso"]
 
 
+def test_a_swap_whose_connection_was_cut_is_done_again(lab: FakeLab, kubelet: Path) -> None:
+    """The second run finds done what the first did: the node counts as changed, and must report anew."""
+    node = lab.add(machine("node-1"))
+    answering(lab)
+    once = lab.script
+
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        if lab.log.count("node-1: push") == 1:
+            raise UnreachableError("gone")
+        return {**once(tag, name, settings), "changed": False}
+
+    lab.script = script
+    api = Api({"get lease": LEASE, "get node": NODE})
+    done = push.push(node, str(kubelet), lab.drives, api, Quiet())
+    assert done.changed
+    assert sum(line.startswith("get lease") for line, _ in api.asked) >= 3
+    cd, payload = "node-1: lab.node-1.push.iso", f"node-1: {PAYLOAD['windows']}"
+    assert lab.log == [cd, "node-1: push", "node-1: disconnected", "node-1: push", payload]
+
+
+def test_a_machine_that_went_off_is_not_waited_for(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        lab.runs = False
+        raise UnreachableError("gone")
+
+    lab.script = script
+    with pytest.raises(UnreachableError, match="gone"):
+        push.push(node, str(kubelet), lab.drives, Api({}), Quiet())
+    assert lab.log.count("node-1: push") == 1
+
+
+def test_a_failure_s_known_cause_is_named(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        raise GuestError("'push' failed in 'node-1'.", why="Commands run with a filtered token.")
+
+    lab.script = script
+    with pytest.raises(GuestError) as failed:
+        push.push(node, str(kubelet), lab.drives, Api({}), Quiet())
+    assert "LocalAccountTokenFilterPolicy" in failed.value.why
+
+
 def test_a_winlab_that_was_killed_is_mended(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1"))
     lab.inside[node.domain] = "lab.node-1.push.iso"

@@ -31,7 +31,7 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestCommandError, GuestError, StalledError, UnreachableError
 from winlab.events import Progress, report
 from winlab.printable import printable
-from winlab.steps import evidence, joining, pod_network
+from winlab.steps import again, evidence, joining, pod_network
 from winlab.steps.crashed import require_no_crash
 from winlab.steps.interface import Condition
 from winlab.steps.screens import Series
@@ -58,7 +58,6 @@ SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
 # kubeadm's preflight check gives containerd two seconds for each answer; when it fails, nothing was changed
 TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
 TRIES = 4
-RUNS = 3  # of a script during which the connection was lost: each can be run again
 ENDPOINT_POLL = 10.0  # seconds
 ENDPOINT_SECONDS = 1200.0  # without news of the pods that make a node's network: their images have a gigabyte
 # Of shutdown.exe: Windows shuts down (ERROR_SHUTDOWN_IN_PROGRESS), or is about to (ERROR_SHUTDOWN_IS_SCHEDULED)
@@ -171,28 +170,13 @@ class _Worker:
         return Step(self.at(kind), perform, ask, after, also, usual)
 
     def do(self, there: NodeScripts, call: Call[R], progress: Progress) -> R:
-        """Run a script, and again when the connection is lost meanwhile; see :meth:`again`."""
+        """Run a script, and again when the connection is lost meanwhile."""
         return self.again(there, call.script, progress, lambda: there.run(call, progress.say))
 
     def again(self, there: NodeScripts, what: str, progress: Progress, act: Callable[[], T]) -> T:
-        """Do something in the node; when the connection is lost meanwhile, wait for the node and do it again.
-
-        Windows loses its network for some seconds whenever an adapter becomes a virtual switch, by winlab's own script
-        or by the agent of a CNI plug-in. Where WinRM stays deaf, the wait ends by ssh.
-
-        :param what: its name, for messages.
-        :raises UnreachableError: the connection was lost each of :data:`RUNS` times.
-        """
-        for attempt in range(1, RUNS + 1):
-            try:
-                return act()
-            except UnreachableError:
-                if attempt == RUNS:
-                    raise
-            progress.say(f"the connection to {self.node.name} was lost: {what} is run again ({attempt + 1}/{RUNS})")
-            there.disconnect()
-            self._await(there, progress, "to answer again", lambda _facts: True)
-        raise AssertionError("a loop without an end")
+        """Do something in the node, and again when the connection is lost meanwhile: see :func:`again.repeat`."""
+        answers = partial(self._await, there, progress, "to answer again", lambda _facts: True)
+        return again.repeat(there, what, progress, act, lambda _lost: answers())
 
     def features(self, there: NodeScripts, progress: Progress) -> None:
         self.again(there, "probe", progress, lambda: probe.check(there, progress))
