@@ -10,7 +10,8 @@
     ├── AccessError            not allowed to                 7
     ├── StalledError           no progress any more           8
     ├── GuestError             a guest said no                9
-    │   └── UnreachableError   it does not answer             9
+    │   ├── UnreachableError   it does not answer             9
+    │   └── SilentError        it says nothing any more       9
     ├── TransferError          download or registry failed   10
     ├── ClusterError           Kubernetes said no            11
     ├── SequenceError          steps don't fit together: bug  1
@@ -135,6 +136,10 @@ class GuestCommandError(GuestError):
 
 class UnreachableError(GuestError):
     """A guest does not answer at all (yet)."""
+
+
+class SilentError(GuestError):
+    """A command in a guest runs, and has said nothing for too long."""
 
 
 class TransferError(WinlabError):

@@ -18,10 +18,11 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
 from winlab.design.contract import Call, R
+from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError
 from winlab.lab_folder import LabFolder
-from winlab.operations import drives, load, logs, push
+from winlab.operations import drives, logs, push
 
 PAYLOAD = {"linux": "base-kubernetes-linux-1.iso", "windows": "base-kubernetes-windows-1.iso"}
 
@@ -61,9 +62,12 @@ class FakeLab:
         self.pool = Pool()
         self.inside: dict[str, str] = {}  # domain -> volume
         self.log: list[str] = []
+        self.runs = True  # whether its machines do
         self.script: Callable[[Tag, str, Mapping[str, Any]], dict[str, Any]] = lambda tag, name, settings: {}
         self.folder = LabFolder("lab")
-        self.site: Any = SimpleNamespace(folder=lambda _: self.folder, connected=lambda: nullcontext(None))
+        self.site: Any = SimpleNamespace(
+            folder=lambda _: self.folder, connected=lambda: nullcontext(None), facts=HostFacts()
+        )
         self.drives = drives.Drives(None, self.pool, self.folder)  # type: ignore[arg-type]
 
     def add(self, one: Machine) -> Machine:
@@ -82,8 +86,9 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
         return Path("/pool") / made.inside[domain] if domain in made.inside else None
 
     class NodeScripts:
-        def __init__(self, tag: Tag, folder: LabFolder, log_in: object = None) -> None:
+        def __init__(self, tag: Tag, folder: LabFolder, scale: float, log_in: object = None) -> None:
             self.tag = tag
+            self.scale = scale
             self.how = "" if log_in is None else " by a spare way"
 
         def __enter__(self) -> NodeScripts:
@@ -94,7 +99,12 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
         ) -> None:
             pass
 
+        def disconnect(self) -> None:
+            made.log.append(f"{self.tag.node}: disconnected")
+
         def execute(self, command: list[str], stdin: bytes = b"") -> str:
+            if command == ["hostname"]:
+                return self.tag.node
             wanted = command[0].split("exist %d:\\")[1].split(" ")[0].replace("\\", "/")
             there = made.pool.volumes[made.inside[f"winlab-lab-{self.tag.node}"]]
             return "E:" if wanted in there else ""
@@ -109,7 +119,8 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
 
     monkeypatch.setattr(domains, "insert", insert)
     monkeypatch.setattr(domains, "medium", medium)
-    for module in (push, load, logs):
+    monkeypatch.setattr(domains, "is_running", lambda *_: made.runs)
+    for module in (drives, logs):
         monkeypatch.setattr(module, "NodeScripts", NodeScripts)
     monkeypatch.setattr(drives, "POLL", 0.0)
     monkeypatch.setattr(push, "POLL", 0.0)

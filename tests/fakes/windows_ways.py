@@ -87,6 +87,7 @@ class Login:
         stdout: Callable[[bytes], None] = base.discard,
         stderr: Callable[[bytes], None] = base.discard,
         stdin: bytes = b"",
+        waiting: Callable[[], None] = base.patient,
     ) -> int:
         del stderr
         self._windows.require(self._way)

@@ -272,6 +272,23 @@ def test_a_program_is_swapped_and_restored(node: Machine, name: str) -> None:
     assert (again.changes, again.notes) == ({}, [])
 
 
+@pytest.mark.parametrize("restore", [False, True])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_what_a_run_that_was_cut_off_has_stopped_is_started(node: Machine, restore: bool, is_there: bool) -> None:
+    """Windows ends a script with the shell of a connection that was cut, also between stop and start."""
+    proxied(node)
+    name = "kube-log-runner.exe"
+    node.program(node.d / "push" / name, "# another")
+    swap = {"program": name, "restore": restore}
+    if restore is not is_there:
+        act(node, "push", {"program": name}, changed=True)
+    services = node.state()["services"]
+    stopped = {one: {**services[one], "status": "Stopped"} for one in ("kube-proxy", "kubelet")}
+    change(node, services={**services, **stopped})
+    ran = act(node, "push", swap, changed=not is_there)
+    assert ran.notes == ["service kubelet Running", "service kube-proxy Running"]
+
+
 def test_half_a_copy_of_the_original_is_none(node: Machine) -> None:
     proxied(node)
     node.program(node.d / "push/kubelet.exe", "# another")

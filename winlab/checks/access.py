@@ -58,8 +58,9 @@ class Access:
 class Logins:
     """Logins to nodes, one each, which are kept until :meth:`end`."""
 
-    def __init__(self, folder: LabFolder) -> None:
+    def __init__(self, folder: LabFolder, scale: float) -> None:
         self._folder = folder
+        self._scale = scale
         self._lock = threading.Lock()
         self._nodes: dict[str, tuple[threading.Lock, NodeScripts]] = {}
 
@@ -90,7 +91,9 @@ class Logins:
     @contextmanager
     def _login(self, tag: Tag) -> Iterator[NodeScripts]:
         with self._lock:
-            lock, node = self._nodes.setdefault(tag.node, (threading.Lock(), NodeScripts(tag, self._folder)))
+            lock, node = self._nodes.setdefault(
+                tag.node, (threading.Lock(), NodeScripts(tag, self._folder, self._scale))
+            )
         with lock:
             try:
                 yield node
@@ -107,7 +110,7 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
     with site.connected() as conn:
         tags = [machine.tag for machine in look.find(lab, conn)]
     folder = site.folder(lab)
-    logins = Logins(folder)
+    logins = Logins(folder, site.facts.scale)
 
     def routes() -> dict[str, str]:
         with site.overlay() as northbound:

@@ -23,6 +23,9 @@ Sha256ByName = dict[str, str]
 LINUX: tuple[SystemName, ...] = ("linux",)
 WINDOWS: tuple[SystemName, ...] = ("windows",)
 BOTH: tuple[SystemName, ...] = ("linux", "windows")
+# For how many seconds on hardware a script may say nothing; then it counts as hung. What works long says so before
+WORK = 1800.0
+QUESTION = 300.0  # what only looks: an emulated node after its start may take two minutes to start PowerShell
 LINUX_ONLY, WINDOWS_ONLY = {"on": "linux"}, {"on": "windows"}  # a setting that the other system's script does not have
 
 
@@ -41,9 +44,15 @@ class Call(Generic[R]):
     script: ClassVar[str]
     on: ClassVar[tuple[SystemName, ...]]
     result: ClassVar[type[CallResult]]
+    quiet: ClassVar[float] = WORK
 
     def __init_subclass__(cls) -> None:
         (cls.result,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
+
+    @property
+    def silence(self) -> float:
+        """For how many seconds on hardware it may say nothing."""
+        return self.quiet
 
     def settings(self, system: str) -> dict[str, Any]:
         """The settings for this system's script."""
@@ -142,7 +151,7 @@ class WindowsFacts(CallResult):
     """What a Windows node has so far."""
 
     boot_time: str  # by Windows' clock, which time synchronization may correct
-    boot_id: str  # counts starts; use this to detect a restart
+    boot_id: str  # counts starts; the boot time where Windows does not
     build: str
     containers_feature: Literal["installed", "pending", "absent"]
     features_set: str = ""  # names separated by commas; the scripts on an older winlab's CD don't report it
@@ -266,6 +275,7 @@ class LoadImages(Call[Changed]):
     """Load the CD's images; on Linux only the named ones, if any are named."""
 
     script, on = "load", BOTH
+    quiet = 7200.0  # one image is one command of containerd's; those with a whole Windows have gigabytes
     images: list[str] | None = field(default=None, metadata=LINUX_ONLY)
 
 
@@ -274,8 +284,14 @@ class Logs(Call[LogTexts]):
     """The last lines of the logs that matter when a node does not become Ready."""
 
     script, on = "logs", BOTH
+    quiet = QUESTION
     lines: int = 60  # 1 to 10000
     everything: bool = field(default=False, metadata=WINDOWS_ONLY)  # the network, containers, events and more, too
+
+    @property
+    def silence(self) -> float:
+        """Everything takes longer: events are looked for in whole logs of Windows'."""
+        return QUESTION * 2 if self.everything else QUESTION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,6 +327,7 @@ class LinuxStatus(Call[LinuxFacts]):
     """What a Linux node has so far."""
 
     script, on = "status", LINUX
+    quiet = QUESTION
     settled: bool = False  # whether to wait until no other script changes the node
 
 
@@ -357,6 +374,7 @@ class Probe(Call[Probed]):
     """What all other scripts stand on: input, output, rights, the clock. Changes nothing."""
 
     script, on = "probe", WINDOWS
+    quiet = QUESTION
     text: str
     block: str
 
@@ -366,6 +384,7 @@ class WindowsStatus(Call[WindowsFacts]):
     """What a Windows node has so far."""
 
     script, on = "status", WINDOWS
+    quiet = QUESTION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,6 +392,7 @@ class Features(Call[Restart]):
     """Install Windows' features, and set what they need of the system."""
 
     script, on = "features", WINDOWS
+    quiet = 3600.0  # one call of DISM's installs all features, and tells nothing meanwhile
     features: list[str]
     release: str
 
@@ -382,6 +402,7 @@ class Containerd(Call[Changed]):
     """Install containerd as a service, with the text of its config.toml."""
 
     script, on = "containerd", WINDOWS
+    quiet = LoadImages.quiet
     config: str
 
 
@@ -425,6 +446,9 @@ class Updates(Call[Updated]):
     """Install Windows' own updates."""
 
     script, on = "updates", WINDOWS
+    # all are fetched in one call, by any line; and a cumulative one may install for an hour. The task that does it
+    # ends the script, too
+    quiet = 21600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -432,6 +456,7 @@ class Seal(Call[Sealing]):
     """Start sysprep, or only report what is known before it starts."""
 
     script, on = "seal", WINDOWS
+    quiet = 7200.0  # DISM stands at one percentage for long while it removes superseded components
     generalize: str  # the text of an answer file
     superseded: bool  # whether to remove components that updates have replaced
     begin: bool  # False: report only; so winlab can note the facts before sysprep runs
@@ -442,3 +467,4 @@ class Sealed(Call[Sysprep]):
     """How sysprep is doing."""
 
     script, on = "sealed", WINDOWS
+    quiet = QUESTION

@@ -10,7 +10,7 @@ from typing import TypeVar
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import StoragePool
-from winlab.design.plan import tags
+from winlab.design.plan import facts, tags
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Durations
@@ -44,7 +44,7 @@ class Pace:
 
     def silence(self, seconds: float) -> float:
         """How long a guest may be silent here if it may be for *seconds* on hardware; grows less than times."""
-        return seconds * max(1.0, self.scale / 2)
+        return facts.silence(seconds, self.scale)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Run:
 
     def node(self, node: NodePlan) -> NodeScripts:
         """A node, to run scripts in; a context manager that logs out."""
-        return NodeScripts(tags.of(self.plan, node), self.folder)
+        return NodeScripts(tags.of(self.plan, node), self.folder, self.pace.scale)
 
     def asks(self, node: NodePlan, question: Callable[[NodeScripts], bool]) -> Callable[[], bool]:
         """A step's ``done`` that asks the node; a node that does not answer counts as not done."""

@@ -6,9 +6,10 @@ if winlab is killed in between, the next run uses the note to restore it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from winlab.adapters.guests.scripts import NodeScripts
@@ -35,11 +36,23 @@ class _UnnoticedError(Exception):
 
 @dataclass(frozen=True)
 class Drives:
-    """The payload drives of a lab's nodes."""
+    """The payload drives of a lab's nodes.
+
+    :param scale: how much slower than on hardware the nodes run.
+    """
 
     conn: Connection
     pool: StoragePool
     folder: LabFolder
+    scale: float = 1.0
+
+    def login(self, machine: Machine) -> NodeScripts:
+        """A node, to run scripts in; a context manager that logs out."""
+        return NodeScripts(machine.tag, self.folder, self.scale)
+
+    def is_on(self, machine: Machine) -> Callable[[], bool]:
+        """Whether the node's machine runs, each time that it is asked."""
+        return partial(domains.is_running, self.conn, machine.domain)
 
     def upload(self, what: str, files: Mapping[str, bytes | Path], progress: Progress) -> str:
         """Make a CD and upload it to the pool as a volume of the lab; returns the volume's name.

@@ -274,7 +274,7 @@ class _Work:
             if isinstance(one, InnerFault) and set(one.nodes) <= self.places.keys():
                 call = one.done_by(name, self.places, call)
         progress.say(f"changing {name}")
-        with NodeScripts(self.machines[name].tag, self.folder) as node:
+        with NodeScripts(self.machines[name].tag, self.folder, self.site.facts.scale) as node:
             node.run(replace(call, now=int(time.time())), progress.say)  # logging in has taken a while
 
     def _await_answer(self, machine: Machine, progress: Progress) -> None:
@@ -291,7 +291,7 @@ class _Work:
 
         def ask() -> Met[None] | Waiting:
             try:
-                with NodeScripts(machine.tag, self.folder) as node:
+                with NodeScripts(machine.tag, self.folder, self.site.facts.scale) as node:
                     node.execute(["hostname"])
             except UnreachableError as error:
                 return Waiting(f"waiting for {name}: {error.what}")

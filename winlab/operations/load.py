@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import files, run
-from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
@@ -20,6 +19,7 @@ from winlab.operations import drives as drive
 from winlab.operations import look
 from winlab.operations.drives import Drives
 from winlab.site import Site
+from winlab.steps import again
 from winlab.steps.states import LOAD_CD, LOAD_READY, LOADED
 from winlab.supply.artifacts import store
 from winlab.supply.artifacts.oci import archive as oci
@@ -64,7 +64,7 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
         engine.run([Step(LOAD_READY(lab), work, lambda: False, usual=5)], tell, lab, "load")
         nodes = nodes_for(prepared, machines)
         with lab_folder.locked():
-            drives = Drives(conn, site.pool(conn), lab_folder)
+            drives = Drives(conn, site.pool(conn), lab_folder, site.facts.scale)
             try:
                 engine.run(steps(prepared, nodes, drives), lab_folder.journaled(tell), lab, "load")
             finally:
@@ -201,10 +201,10 @@ def _cd(image: Ready, drives: Drives) -> Step:
 
 def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
     def load(progress: Progress) -> None:
-        with NodeScripts(machine.tag, drives.folder) as node:
+        with drives.login(machine) as node:
             with drives.inserted(machine, _volume(drives.folder.lab, image.os)):
                 drive.await_seen(node, image.file, progress)
-                node.run(contract.LoadImages(), progress.say)
+                again.run(node, contract.LoadImages(), progress, drives.is_on(machine))
             drive.await_gone(node, image.file, progress)
 
     lab = drives.folder.lab

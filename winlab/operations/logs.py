@@ -91,7 +91,7 @@ def _report(machine: Machine, site: Site, kubectl: Kubectl | None, call: contrac
     folder = site.folder(machine.tag.lab)
     logs: dict[str, str] = {}
     try:
-        with NodeScripts(machine.tag, folder) as node:
+        with NodeScripts(machine.tag, folder, site.facts.scale) as node:
             logs = node.run(call).logs
     except UnreachableError as error:
         report.problems.append(f"The node: {_words(error)}")
@@ -106,9 +106,9 @@ def _report(machine: Machine, site: Site, kubectl: Kubectl | None, call: contrac
 
 def _instead(machine: Machine, site: Site, call: contract.Logs) -> tuple[dict[str, str], str]:
     """The logs of a node that is deaf to its system's own way, and how they came; none if nothing answers."""
-    tag, folder = machine.tag, site.folder(machine.tag.lab)
+    tag, folder, scale = machine.tag, site.folder(machine.tag.lab), site.facts.scale
     for way in tag.system.spare_logins:
-        with suppress(WinlabError), NodeScripts(tag, folder, partial(connect, tag, folder, way, LOGIN)) as node:
+        with suppress(WinlabError), NodeScripts(tag, folder, scale, partial(connect, tag, folder, way, LOGIN)) as node:
             return node.run(call).logs, f"by {way}"
     with suppress(WinlabError), site.connected() as conn:
         return agent.texts(conn, machine.domain, tag, folder, call), "from its guest agent"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from winlab import documents, files
-from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
@@ -22,6 +21,7 @@ from winlab.operations import drives as drive
 from winlab.operations import look, one_step
 from winlab.operations.drives import Drives
 from winlab.site import Site
+from winlab.steps import again
 from winlab.supply.artifacts import executable
 
 PROGRAMS = {one.name: tuple(one.program_file(name) for name, _ in one.programs) for one in SYSTEMS}
@@ -93,11 +93,11 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
         machine = look.find_node(lab, node, conn)
         kubectl = Kubectl.of(folder)
         with folder.locked():
-            drives = Drives(conn, site.pool(conn), folder)
+            drives = Drives(conn, site.pool(conn), folder, site.facts.scale)
             work = bring_back if restore else push
             return one_step.perform(
                 f"push {node}",
-                lambda progress: work(machine, binary, drives, kubectl, progress, scale=site.facts.scale),
+                lambda progress: work(machine, binary, drives, kubectl, progress),
                 folder.journaled(tell),
                 usual=60,
                 lab=lab,
@@ -105,12 +105,9 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
             )
 
 
-def push(
-    machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
-) -> PushedProgram:
+def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:
     """Replace a node's program with the user's own; the original is kept beside it. Safe to repeat.
 
-    :param scale: how much slower than on hardware the node runs.
     :raises UsageError: the file is not a program of this node; nothing was touched.
     :raises GuestError: the node refused, or does not run.
     :raises ClusterError: the node does not come back with it.
@@ -125,8 +122,8 @@ def push(
     volume = drives.upload(f"{machine.tag.node}.push", {place: path, "payload.json": _json(listed)}, progress)
     try:
         with drives.inserted(machine, volume):
-            pushed = _swap(machine, drives, name, kubectl, progress, scale, place)
-        with NodeScripts(machine.tag, drives.folder) as node:
+            pushed = _swap(machine, drives, name, kubectl, progress, place)
+        with drives.login(machine) as node:
             drive.await_gone(node, place, progress)
     finally:
         drives.pool.delete(volume)
@@ -139,9 +136,7 @@ def push(
     return pushed
 
 
-def bring_back(
-    machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress, *, scale: float = 1.0
-) -> PushedProgram:
+def bring_back(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:
     """Restore the original program that :func:`push` replaced. Safe to repeat.
 
     :raises WinlabError: as :func:`push`.
@@ -149,21 +144,29 @@ def bring_back(
     name = program(Path(binary).name, machine.tag.os)
     look.require_running(machine)
     drives.mended(machine)
-    return _swap(machine, drives, name, kubectl, progress, scale, "")
+    return _swap(machine, drives, name, kubectl, progress, "")
 
 
 def _swap(
-    machine: Machine, drives: Drives, name: str, kubectl: Kubectl, progress: Progress, scale: float, place: str
+    machine: Machine, drives: Drives, name: str, kubectl: Kubectl, progress: Progress, place: str
 ) -> PushedProgram:
-    with NodeScripts(machine.tag, drives.folder) as node:
+    call, runs = contract.Push(program=name, restore=not place), 0
+
+    def swap() -> contract.Pushed:
+        nonlocal runs
+        runs += 1
+        return node.run(call, progress.say)
+
+    with drives.login(machine) as node:
         if place:
             drive.await_seen(node, place, progress)
         progress.say(f"replacing {name} on {machine.tag.node}")
-        result = node.run(contract.Push(program=name, restore=not place), progress.say)
+        result = again.act(node, call.script, progress, swap, drives.is_on(machine))
+    changed = result.changed or runs > 1  # what a run did that was cut off, the next one finds done
     kubelet = ""
     if name.removesuffix(machine.tag.system.program_suffix) in RESTARTS:
-        kubelet = _back(machine, kubectl, progress, SILENCE * scale, restarted=result.changed)
-    return PushedProgram(name, result.sha256, result.changed, kubelet)
+        kubelet = _back(machine, kubectl, progress, SILENCE * drives.scale, restarted=changed)
+    return PushedProgram(name, result.sha256, changed, kubelet)
 
 
 def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, *, restarted: bool) -> str:

@@ -24,6 +24,7 @@ from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.errors import ClusterError
 from winlab.events import Progress
+from winlab.steps import again
 from winlab.steps.power import shutdown
 from winlab.steps.power.subject import StandingLab, Subject
 from winlab.steps.states import (
@@ -288,10 +289,11 @@ def _uninstall(run: Run, name: str, objects: Sequence[Object], after: Sequence[S
 def _load(run: Run, node: NodePlan) -> Step:
     """The step that imports the images of the new payload CD: nodes that are prepared look at it no more."""
     wanted = required.node_images(run.plan, controller=node.role == "controller")
+    is_on = partial(domains.is_running, run.conn, node.domain)
 
     def work(progress: Progress) -> None:
         with run.node(node) as there:
-            there.run(contract.LoadImages(images=wanted), progress.say)
+            again.run(there, contract.LoadImages(images=wanted), progress, is_on)
 
     after = [PAYLOAD_INSERTED(run.lab, node.name), MEMBER(run.lab, node.name)]
     return Step(LOADED(run.lab, node.name), work, lambda: False, after, usual=run.pace.usual(20))

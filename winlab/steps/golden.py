@@ -31,7 +31,7 @@ from winlab.engine.step import Load, Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError, together
 from winlab.events import Progress
-from winlab.steps import evidence
+from winlab.steps import again, evidence
 from winlab.steps.images import refuse_other_content
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.states import BINARIES, IMAGE, REMOVED, SEALED, UPDATES
@@ -126,6 +126,7 @@ class _Build:
         self.note = run.folder.path / NOTE
         self._ended: float | None = None  # since when sysprep has been seen not to run
         self._disk_logs = partial(setup_logs.read, run, node)
+        self._is_on = partial(domains.is_running, run.conn, node.domain)
 
     def is_off(self) -> bool:
         """Whether sysprep has shut the machine down. This is recorded: libvirt forgets why a machine is off."""
@@ -165,7 +166,7 @@ class _Build:
         """
         restarts = 0
         while True:
-            facts = there.run(self._call(begin=False), progress.say)
+            facts = again.run(there, self._call(begin=False), progress, self._is_on)
             if not facts.restart:
                 self.run.folder.write(self.note, json.dumps({**facts.model_dump(), "time": time.time()}))
                 if self._begin(there, progress):
@@ -183,6 +184,8 @@ class _Build:
     def _begin(self, there: NodeScripts, progress: Progress) -> bool:
         """Start sysprep; False if Windows must be restarted first. Without sysprep, the note goes."""
         try:
+            # not again when the connection is lost: sysprep may be at work, and a second one would spoil the image. The
+            # next create asks whether it runs
             if not there.run(self._call(begin=True), progress.say).restart:
                 return True
         except UnreachableError:

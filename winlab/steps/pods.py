@@ -5,11 +5,14 @@ Each node's own part is in linux/node.py and windows/node.py.
 
 from __future__ import annotations
 
+from functools import partial
+
 import yaml
 
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay import ovn
+from winlab.adapters.vm import domains
 from winlab.design import cni
 from winlab.design.cni.model import Patch
 from winlab.design.plan.cluster import network
@@ -20,7 +23,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
-from winlab.steps import pod_network
+from winlab.steps import again, pod_network
 from winlab.steps.apply import apply
 from winlab.steps.payload import Supply
 from winlab.steps.states import API, CNI, MEMBER, OBJECTS, ROUTES
@@ -130,8 +133,9 @@ def _routes(run: Run) -> Step:
         every = pod_network.shares(run)
         for node in run.plan.nodes:
             if (call := nodes.routes(run.plan, node, every)) is not None:
+                # again: a network that was just remade may cut the connection once more
                 with run.node(node) as there:
-                    there.run(call, progress.say)
+                    again.run(there, call, progress, partial(domains.is_running, run.conn, node.domain))
 
     def done() -> bool:
         if masquerade is not None:

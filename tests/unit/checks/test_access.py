@@ -20,7 +20,7 @@ class Guest:
     def __init__(self, node: str) -> None:
         self.node, self.closed = node, False
 
-    def execute(self, command: list[str], stdout: Any, stderr: Any, stdin: bytes = b"") -> int:
+    def execute(self, command: list[str], stdout: Any, *_: object) -> int:
         stdout(self.node.encode())
         return int(command == ["fail"])
 
@@ -43,7 +43,7 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> list[Guest]:
 @pytest.fixture
 def logins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Logins:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
-    return Logins(LabFolder("lab"))
+    return Logins(LabFolder("lab"), 1.0)
 
 
 def test_a_node_is_logged_in_to_once(logins: Logins, guests: list[Guest]) -> None:

@@ -10,6 +10,7 @@ import runs
 from clones import REHEARSAL
 
 from winlab.adapters.guests.scripts import NodeScripts
+from winlab.design.plan.facts import TCG_SCALE
 from winlab.engine.durations import Durations
 from winlab.engine.run import Outputs, Pace, Run
 from winlab.lab_folder import LabFolder
@@ -39,6 +40,7 @@ def test_a_node_is_logged_in_to_by_the_lab_s_own_credentials() -> None:
     run = Run(plan, LabFolder("lab"), cast(Any, None), cast(Any, None), Pace.of(plan))
     node = run.node(plan.node("node-1"))
     assert isinstance(node, NodeScripts)
+    assert node.scale == TCG_SCALE
     assert (node.tag.lab, node.tag.node, node.tag.address) == ("lab", "node-1", plan.node("node-1").address)
 
 

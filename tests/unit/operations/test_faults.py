@@ -98,7 +98,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         return lambda _conn, domain: made.states.update({node_of(domain): state})
 
     class NodeScripts:
-        def __init__(self, tag: Tag, folder: LabFolder) -> None:
+        def __init__(self, tag: Tag, folder: LabFolder, scale: float) -> None:
             self.tag = tag
 
         def __enter__(self) -> NodeScripts:

@@ -127,6 +127,34 @@ def test_a_failed_node_gets_its_payload_cd_back(lab: FakeLab, web: str, work: Pa
     assert lab.pool.deleted == ["lab.load-linux.iso"]
 
 
+def test_a_load_whose_connection_was_cut_is_done_again(lab: FakeLab, web: str, work: Path) -> None:
+    node = lab.add(machine("controller-1", "linux"))
+    failures: list[Exception] = [UnreachableError("gone"), UnreachableError("gone")]
+
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        assert lab.inside[node.domain] == "lab.load-linux.iso", "the image must still be there"
+        if failures:
+            raise failures.pop()
+        return {"changed": True}
+
+    lab.script = script
+    go(lab, load.prepare(web, work, progress=Quiet()), [node])
+    assert lab.log.count("controller-1: load") == 3
+    assert lab.inside[node.domain] == PAYLOAD["linux"]
+
+
+def test_a_load_s_known_cause_of_failure_is_named(lab: FakeLab, web: str, work: Path) -> None:
+    node = lab.add(machine("controller-1", "linux"))
+
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        raise GuestError("'load' failed.", why="Commands run with a filtered token.")
+
+    lab.script = script
+    with pytest.raises(GuestError) as failed:
+        go(lab, load.prepare(web, work, progress=Quiet()), [node])
+    assert "LocalAccountTokenFilterPolicy" in failed.value.why
+
+
 def test_an_image_that_no_node_could_run(
     lab: FakeLab, archives: dict[str, list[Found]], web: str, work: Path, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,11 @@ def answering(lab: FakeLab) -> None:
     lab.script = script
 
 
+def impatient(lab: FakeLab) -> drives.Drives:
+    """Drives of nodes that are not waited for."""
+    return replace(lab.drives, scale=0.0)
+
+
 # -- push
 
 
@@ -112,6 +118,51 @@ def test_a_failure_leaves_the_payload_cd_in_the_drive(lab: FakeLab, kubelet: Pat
     assert lab.pool.deleted == ["lab.node-1.push.iso"]
 
 
+def test_a_swap_whose_connection_was_cut_is_done_again(lab: FakeLab, kubelet: Path) -> None:
+    """The second run finds done what the first did: the node counts as changed, and must report anew."""
+    node = lab.add(machine("node-1"))
+    answering(lab)
+    once = lab.script
+
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        if lab.log.count("node-1: push") == 1:
+            raise UnreachableError("gone")
+        return {**once(tag, name, settings), "changed": False}
+
+    lab.script = script
+    api = Api({"get lease": LEASE, "get node": NODE})
+    done = push.push(node, str(kubelet), lab.drives, api, Quiet())
+    assert done.changed
+    assert sum(line.startswith("get lease") for line, _ in api.asked) >= 3
+    cd, payload = "node-1: lab.node-1.push.iso", f"node-1: {PAYLOAD['windows']}"
+    assert lab.log == [cd, "node-1: push", "node-1: disconnected", "node-1: push", payload]
+
+
+def test_a_machine_that_went_off_is_not_waited_for(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        lab.runs = False
+        raise UnreachableError("gone")
+
+    lab.script = script
+    with pytest.raises(UnreachableError, match="gone"):
+        push.push(node, str(kubelet), lab.drives, Api({}), Quiet())
+    assert lab.log.count("node-1: push") == 1
+
+
+def test_a_failure_s_known_cause_is_named(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+
+    def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        raise GuestError("'push' failed in 'node-1'.", why="Commands run with a filtered token.")
+
+    lab.script = script
+    with pytest.raises(GuestError) as failed:
+        push.push(node, str(kubelet), lab.drives, Api({}), Quiet())
+    assert "LocalAccountTokenFilterPolicy" in failed.value.why
+
+
 def test_a_winlab_that_was_killed_is_mended(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1"))
     lab.inside[node.domain] = "lab.node-1.push.iso"
@@ -150,7 +201,7 @@ def test_a_node_that_does_not_come_back(lab: FakeLab, kubelet: Path) -> None:
     answering(lab)
     api = Api({"get lease": LEASE[:1], "get node": NOT_READY})
     with pytest.raises(ClusterError, match="did not become Ready") as failed:
-        push.push(node, str(kubelet), lab.drives, api, Quiet(), scale=0.0)
+        push.push(node, str(kubelet), impatient(lab), api, Quiet())
     assert "NodeStatusUnknown: stopped" in failed.value.why
     assert "--restore" in failed.value.cure
     assert lab.inside[node.domain] == PAYLOAD["windows"]
@@ -161,7 +212,7 @@ def test_an_old_ready_is_not_believed(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1"))
     answering(lab)
     with pytest.raises(ClusterError, match="did not become Ready"):
-        push.push(node, str(kubelet), lab.drives, Api({"get lease": LEASE[:1], "get node": NODE}), Quiet(), scale=0.0)
+        push.push(node, str(kubelet), impatient(lab), Api({"get lease": LEASE[:1], "get node": NODE}), Quiet())
 
 
 def test_nothing_is_waited_for_where_no_service_restarts(lab: FakeLab, tmp_path: Path) -> None:

@@ -18,33 +18,33 @@ Invoke-Step {
         'containerd.exe' { $services = @('kubelet', 'containerd') }
     }
 
-    $ran = @()
+    # What is to run in the end, in the order in which it is started: what runs now, and in a node that has joined also
+    # what an earlier run has stopped that was cut off, or could not start it
+    $states = @('running')
+    if (Test-Joined) { $states += 'stopped' }
+    $wanted = @($services | Where-Object { $states -contains (Get-ServiceState $_) })
+    [array]::Reverse($wanted)
     try {
         if ($settings.restore) {
             if (-not (Test-Path -LiteralPath $original)) { return @{ changed = $false; sha256 = Get-Sha256 $target } }
-            $ran = @(Stop-Running $services)
+            Stop-Running $services | Out-Null
             Move-Over $original $target
         } else {
             $source = Join-Path $Payload "push\$name"
             if (-not (Test-Path -LiteralPath $source)) { throw "winlab's CD has no push\$name." }
-            $wanted = Get-Sha256 $source
-            if ((Get-Sha256 $target) -eq $wanted) {
-                # it is there from an earlier run, which may have failed to start what runs it
-                if (Test-Joined) { $ran = @($services | Where-Object { (Get-ServiceState $_) -eq 'stopped' }) }
-                [array]::Reverse($ran)
-                return @{ changed = $false; sha256 = $wanted }
-            }
-            $ran = @(Stop-Running $services)
+            $digest = Get-Sha256 $source
+            if ((Get-Sha256 $target) -eq $digest) { return @{ changed = $false; sha256 = $digest } }
+            Stop-Running $services | Out-Null
             if (-not (Test-Path -LiteralPath $original)) {
                 # under another name until it is whole
                 [System.IO.File]::Copy($target, "$original.winlab-new", $true)
                 Move-Item -LiteralPath "$original.winlab-new" -Destination $original
             }
-            Install-File $source $target $wanted | Out-Null
+            Install-File $source $target $digest | Out-Null
         }
     } finally {
         # also after a failure: nobody else would start them
-        Start-Again $ran
+        Start-Again @($wanted | Where-Object { (Get-ServiceState $_) -ne 'running' })
     }
     return @{ changed = $true; sha256 = Get-Sha256 $target }
 }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from winlab.adapters.guests.base import Sink, discard
+from winlab.adapters.guests.base import Sink, discard, patient
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.guests.systems import command_line, ways
 from winlab.adapters.vm import agent
@@ -28,7 +28,12 @@ class AgentGuest:
         self._tag = tag
 
     def execute(
-        self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
+        self,
+        command: Sequence[str],
+        stdout: Sink = discard,
+        stderr: Sink = discard,
+        stdin: bytes = b"",
+        waiting: Callable[[], None] = patient,  # noqa: ARG002 - the agent has a limit of its own
     ) -> int:
         """See :class:`winlab.adapters.guests.base.Guest`. What the command prints comes when it has ended."""
         line = command_line(self._tag.system, command)
@@ -52,7 +57,7 @@ def texts(conn: Connection, domain: str, tag: Tag, folder: LabFolder, call: cont
     if not own.signs or not agent.answers(conn, domain):
         return {}
     told: dict[str, str] = {}
-    with NodeScripts(tag, folder, partial(AgentGuest, conn, domain, tag)) as there:
+    with NodeScripts(tag, folder, 1.0, partial(AgentGuest, conn, domain, tag)) as there:
         try:
             for name, line in own.signs.items():
                 try:

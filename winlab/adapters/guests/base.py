@@ -15,6 +15,10 @@ def discard(_chunk: bytes) -> None:
     """A sink for output that nobody wants."""
 
 
+def patient() -> None:
+    """Wait for a command for as long as it runs."""
+
+
 class Kept:
     """A sink that keeps output, of which there may not be much.
 
@@ -42,10 +46,16 @@ class Guest(Protocol):
     """A guest that can be logged in to. Connections are verified with the keys that winlab made."""
 
     def execute(
-        self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
+        self,
+        command: Sequence[str],
+        stdout: Sink = discard,
+        stderr: Sink = discard,
+        stdin: bytes = b"",
+        waiting: Callable[[], None] = patient,
     ) -> int:
         """Run a command with *stdin* as its whole input, hand over what it prints as it comes, return its exit code.
 
+        :param waiting: called every few seconds while it runs; an error that this raises ends the command.
         :raises GuestError: the guest can't be reached, is not the one it should be, or refuses the login.
         """
 

@@ -19,9 +19,11 @@ from typing import Any
 from winlab import documents, stopping
 from winlab.adapters.guests import base, systems
 from winlab.adapters.guests.connect import change, connect
-from winlab.design.contract import Call, R
+from winlab.adapters.guests.silence import Silence
+from winlab.design.contract import WORK, Call, R
+from winlab.design.plan import facts
 from winlab.design.plan.tags import Tag
-from winlab.errors import GuestCommandError, GuestError, UnreachableError, WinlabError
+from winlab.errors import GuestCommandError, GuestError, SilentError, UnreachableError, WinlabError
 from winlab.events import NodeWay
 from winlab.lab_folder import LabFolder
 
@@ -68,11 +70,15 @@ class Lines:
 class NodeScripts:
     """A login to one node, made when it is first needed; a context manager that logs out.
 
+    :param scale: how much slower than on hardware the node runs: so much longer it may say nothing.
     :param log_in: how to log in; by default as the node's system does (:func:`winlab.adapters.guests.connect.connect`).
     """
 
-    def __init__(self, tag: Tag, folder: LabFolder, log_in: Callable[[], base.Guest] | None = None) -> None:
+    def __init__(
+        self, tag: Tag, folder: LabFolder, scale: float, log_in: Callable[[], base.Guest] | None = None
+    ) -> None:
         self.tag = tag
+        self.scale = scale
         self.tell: Callable[[NodeWay], None] | None = None  # hears that winlab goes on by another way
         self._log_in = log_in
         self._folder = folder
@@ -98,26 +104,36 @@ class NodeScripts:
     def run(self, call: Call[R], heard: Heard = lambda _line: None) -> R:
         """Run a script of winlab in the node; its result.
 
-        :param heard: called with each line that the script prints, except for the result.
+        :param heard: called with each line that the script prints, except for the result; and while it says nothing.
         :raises UnreachableError: the node can't be reached, or the connection was lost.
+        :raises SilentError: the script has said nothing for longer than the contract allows.
         :raises GuestError: the script failed, and the message repeats its errors; or its result does not match the
             contract.
         """
         try:
-            told = self._run(call.script, call.settings(self.tag.os), heard)
-        except UnreachableError:
-            self.disconnect()
+            told = self._run(call.script, call.settings(self.tag.os), heard, call.silence)
+        except (UnreachableError, SilentError):
+            self.disconnect()  # with its shell, what still runs on Windows ends
             raise
         return call.read(told, self.tag.node)
 
-    def execute(self, command: list[str], stdin: bytes = b"") -> str:
+    def execute(self, command: list[str], stdin: bytes = b"", silence: float = WORK) -> str:
         """Run a command in the node; what it printed.
 
+        :param silence: for how many seconds on hardware it may say nothing.
         :raises GuestCommandError: its exit code is not 0.
+        :raises SilentError: it has said nothing for longer.
         :raises GuestError: it can't be run.
         """
         out, err = Lines(_ignore), Lines(_ignore)
-        code = self._connected().execute(command, out, err, stdin)
+        line = systems.command_line(self.tag.system, command)[:200]
+        quiet = self._silence(f"A command in '{self.tag.node}'", silence, _ignore, f"the command: {line}")
+        guest = self._connected()
+        try:
+            code = guest.execute(command, quiet.breaks(out), quiet.breaks(err), stdin, quiet.look)
+        except SilentError:
+            self.disconnect()
+            raise
         out.end()
         err.end()
         if code != 0:
@@ -125,7 +141,7 @@ class NodeScripts:
                 f"A command in '{self.tag.node}' ended with exit code {code}.",
                 code=code,
                 why=_last(err, out) or "It printed nothing.",
-                evidence=f"the command: {systems.command_line(self.tag.system, command)[:200]}",
+                evidence=f"the command: {line}",
             )
         return "\n".join(out.kept)
 
@@ -137,10 +153,13 @@ class NodeScripts:
         """
         return self._ways.sees(self.execute, file, there=there)
 
-    def _run(self, script: str, settings: Mapping[str, object], heard: Heard) -> dict[str, Any]:
+    def _silence(self, what: str, limit: float, tell: Heard, evidence: str) -> Silence:
+        return Silence(what, facts.silence(limit, self.scale), tell, evidence)
+
+    def _run(self, script: str, settings: Mapping[str, object], heard: Heard, limit: float) -> dict[str, Any]:
         for attempt in range(base.TRIES):
             try:
-                return self._try(script, settings, heard)
+                return self._try(script, settings, heard, limit)
             except _NoScriptError as error:
                 # a CD that was just inserted may disappear again for a moment, or get another drive letter
                 self._place = ""
@@ -150,7 +169,7 @@ class NodeScripts:
                 time.sleep(base.PAUSE)
         raise AssertionError("the last try returns or raises")
 
-    def _try(self, script: str, settings: Mapping[str, object], heard: Heard) -> dict[str, Any]:
+    def _try(self, script: str, settings: Mapping[str, object], heard: Heard, limit: float) -> dict[str, Any]:
         guest = self._connected()
         if not self._place:
             self._place = self._find_scripts()
@@ -165,7 +184,9 @@ class NodeScripts:
                 heard(line[:LINE])
 
         out, err = Lines(hear, RESULT), Lines(heard)
-        code = guest.execute(self._ways.command(self._place, script), out, err, json.dumps(settings).encode())
+        quiet = self._silence(f"'{script}' in '{self.tag.node}'", limit, heard, f"winlab logs {self.tag.node}")
+        command, stdin = self._ways.command(self._place, script), json.dumps(settings).encode()
+        code = guest.execute(command, quiet.breaks(out), quiet.breaks(err), stdin, quiet.look)
         out.end()
         err.end()
         if code != 0:

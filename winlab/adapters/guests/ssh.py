@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import paramiko
 
 from winlab import stopping
-from winlab.adapters.guests.base import Sink, discard
+from winlab.adapters.guests.base import Sink, discard, patient
 from winlab.adapters.guests.systems import command_line, ways
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
@@ -78,7 +78,12 @@ class SshGuest:
             ) from error
 
     def execute(
-        self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
+        self,
+        command: Sequence[str],
+        stdout: Sink = discard,
+        stderr: Sink = discard,
+        stdin: bytes = b"",
+        waiting: Callable[[], None] = patient,
     ) -> int:
         """See :class:`winlab.adapters.guests.base.Guest`."""
         patience = stopping.Patience()
@@ -86,6 +91,7 @@ class SshGuest:
             with closing(stopping.patiently(lambda: self._begin(command, stdin))) as channel:
                 while not _is_over(channel):
                     patience.check()
+                    waiting()
                     if channel.recv_ready():
                         stdout(channel.recv(CHUNK))
                     if channel.recv_stderr_ready():

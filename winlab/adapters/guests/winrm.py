@@ -19,7 +19,7 @@ from winrm.exceptions import (
 from winrm.protocol import Protocol
 
 from winlab import stopping
-from winlab.adapters.guests.base import Sink, discard
+from winlab.adapters.guests.base import Sink, discard, patient
 from winlab.adapters.guests.systems import command_line
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
@@ -65,7 +65,12 @@ class WinRmGuest:
         self._shell = self._guarded(lambda: self._ask(lambda: str(open_shell())))
 
     def execute(
-        self, command: Sequence[str], stdout: Sink = discard, stderr: Sink = discard, stdin: bytes = b""
+        self,
+        command: Sequence[str],
+        stdout: Sink = discard,
+        stderr: Sink = discard,
+        stdin: bytes = b"",
+        waiting: Callable[[], None] = patient,
     ) -> int:
         """See :class:`winlab.adapters.guests.base.Guest`."""
         line = command_line(self._tag.system, command)
@@ -82,6 +87,7 @@ class WinRmGuest:
                     self._ask(send)
                 while True:
                     patience.check()
+                    waiting()
                     try:
                         out, err, code, ended = self._ask(partial(self._output, command_id))
                     except WinRMOperationTimeoutError:

@@ -96,6 +96,7 @@ CAUSES = (
         Effect.ENDS,
         (
             Clue("does not arrive whole"),
+            Clue("input does not end"),
             Clue("letters don't come back as they were sent"),
             Clue("comes back as", r"exit code of \d{1,9} comes back as"),
         ),

@@ -12,6 +12,14 @@ DEFAULT_RESOLVERS = ("1.1.1.1", "9.9.9.9")
 TCG_SCALE = 3.0
 
 
+def silence(seconds: float, scale: float) -> float:
+    """How long a guest may be silent if it may be for *seconds* on hardware; grows less than times.
+
+    :param scale: how much slower than on hardware it runs.
+    """
+    return seconds * max(1.0, scale / 2)
+
+
 class HostFacts(BaseModel):
     """The facts about this host that a plan depends on."""
 

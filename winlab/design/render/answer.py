@@ -6,6 +6,7 @@ differences are in node.json.
 
 from __future__ import annotations
 
+import itertools
 import json
 
 from jinja2 import TemplateError
@@ -14,6 +15,7 @@ from lxml import etree
 from winlab import data
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.render import answer_limits
 from winlab.design.render.templates import for_xml, render_own
 from winlab.errors import UsageError
 
@@ -30,6 +32,7 @@ ACCOUNTS = {
     "ru": "Администратор",
     "sv": "Administratör",
 }
+MOST_PROBLEMS = 10  # that are told of a template
 NAMESPACE = "urn:schemas-microsoft-com:unattend"
 OPENSSH = "winlab/OpenSSH-Win64.zip"
 
@@ -79,6 +82,13 @@ def answer_xml(node: WindowsNode, administrator_password: str) -> str:
             why="Its certificate and its place in the cluster go by the name in the plan; and Windows takes no name of "
             "more than 15 bytes.",
             cure="Leave <ComputerName>{{ computer_name }}</ComputerName> as winlab's template has it.",
+        )
+    if refused := list(itertools.islice(answer_limits.problems(root), MOST_PROBLEMS)):
+        raise UsageError(
+            f"Windows Setup would refuse what the template '{windows.template.name}' makes, as a whole.",
+            why="\n".join(refused),
+            cure="Put a long command into a script and call that (workers.scripts, workers.files); number each list "
+            "from 1.",
         )
     return made
 

@@ -17,8 +17,8 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError
 from winlab.events import Progress
-from winlab.steps import joining
-from winlab.steps.linux.node import is_joined, run_kubeadm
+from winlab.steps import again, joining
+from winlab.steps.linux.node import is_joined, is_on, run_kubeadm
 from winlab.steps.states import API, INITIALISED, KUBECTL, MEMBER, PREPARED
 
 ADMIN = "/etc/kubernetes/admin.conf"
@@ -39,7 +39,7 @@ def steps(run: Run) -> list[Step]:
 def _init(run: Run, node: LinuxNode) -> Step:
     def work(progress: Progress) -> None:
         with run.node(node) as there:
-            run_kubeadm(there, LinuxFiles(run.plan, node).init(tokens.new()), progress)
+            run_kubeadm(there, LinuxFiles(run.plan, node).init(tokens.new()), progress, is_on(run, node))
 
     reaches, after = INITIALISED(run.lab, node.name), [PREPARED(run.lab, node.name)]
     return Step(reaches, work, run.asks(node, is_joined), after, usual=run.pace.usual(45))
@@ -112,7 +112,9 @@ def _join(run: Run, first: LinuxNode, node: LinuxNode, before: State) -> Step:
         with run.node(first) as there:
             progress.say(f"handing over the certificates from {first.name}")
             words = ["init", "phase", "upload-certs", "--upload-certs"]
-            there.run(replace(upload, arguments=words))  # its output is not reported: it contains the key
+            call = replace(upload, arguments=words)
+            # its output is not reported: it contains the key
+            again.act(there, "upload-certs", progress, lambda: there.run(call), is_on(run, first))
 
         def leave() -> None:
             # kubeadm's reset does it only for a node whose own kubelet was set up; and two members of which one is
@@ -121,7 +123,7 @@ def _join(run: Run, first: LinuxNode, node: LinuxNode, before: State) -> Step:
                 other.run(contract.ForgetMember(address=node.address), progress.say)
 
         with joining.credentials(run, key) as credentials, run.node(node) as there:
-            run_kubeadm(there, LinuxFiles(run.plan, node).join(credentials), progress, leave)
+            run_kubeadm(there, LinuxFiles(run.plan, node).join(credentials), progress, is_on(run, node), leave)
 
     after = [before, PREPARED(run.lab, node.name)]
     return Step(MEMBER(run.lab, node.name), work, run.asks(node, is_joined), after, usual=run.pace.usual(60))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from winlab.adapters.guests.scripts import NodeScripts
+from winlab.adapters.vm import domains
 from winlab.design import contract
 from winlab.design.plan.model import LinuxNode
 from winlab.design.render.linux import LinuxFiles
@@ -12,7 +14,7 @@ from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.events import Progress
-from winlab.steps import joining, pod_network
+from winlab.steps import again, joining, pod_network
 from winlab.steps.states import API, BOOTED, CNI, MEMBER, PAYLOAD_INSERTED, PODS_CONNECTED, PREPARED
 
 # Go programs ask with EDNS, and OVN's DNS (23.03) leaves such questions to the lab's name servers
@@ -37,20 +39,31 @@ def run_kubeadm(
     there: NodeScripts,
     call: contract.RunKubeadm,
     progress: Progress,
+    is_on: Callable[[], bool],
     leave: Callable[[], object] = lambda: None,
 ) -> None:
     """Run kubeadm in a node, and report its output as progress.
 
     An interrupted earlier attempt is undone first: kubeadm starts over only on a clean node.
 
+    :param is_on: whether the node's machine runs.
     :param leave: undoes what that attempt did outside the node; called before the node is reset.
     """
-    # the attempt may still run in the node: kubeadm does not end with the winlab that started it
-    if there.run(contract.LinuxStatus(settled=True), progress.say).started:
-        progress.say("an earlier attempt was interrupted: kubeadm reset")
-        leave()
-        there.run(contract.RunKubeadm(arguments=["reset", "--force"]), progress.say)
-    there.run(call, progress.say)
+
+    def work() -> None:
+        # the attempt may still run in the node: kubeadm does not end with the winlab or the connection that started it
+        if there.run(contract.LinuxStatus(settled=True), progress.say).started:
+            progress.say("an earlier attempt was interrupted: kubeadm reset")
+            leave()
+            there.run(contract.RunKubeadm(arguments=["reset", "--force"]), progress.say)
+        there.run(call, progress.say)
+
+    again.act(there, call.script, progress, work, is_on)
+
+
+def is_on(run: Run, node: LinuxNode) -> Callable[[], bool]:
+    """Whether the node's machine runs, each time that it is asked."""
+    return partial(domains.is_running, run.conn, node.domain)
 
 
 def _prepare(run: Run, node: LinuxNode) -> Step:
@@ -58,7 +71,7 @@ def _prepare(run: Run, node: LinuxNode) -> Step:
 
     def work(progress: Progress) -> None:
         with run.node(node) as there:
-            there.run(prepare, progress.say)
+            again.run(there, prepare, progress, is_on(run, node))
 
     def prepared(there: NodeScripts) -> bool:
         facts = there.run(contract.LinuxStatus())
@@ -75,7 +88,7 @@ def _join(run: Run, node: LinuxNode) -> Step:
             if run.plan.alias is not None:
                 name, address = run.plan.alias
                 there.execute(["sudo", "sh", "-c", HOSTS], f"{address} {name}\n".encode())
-            run_kubeadm(there, LinuxFiles(run.plan, node).join(credentials), progress)
+            run_kubeadm(there, LinuxFiles(run.plan, node).join(credentials), progress, is_on(run, node))
 
     after = [_controllers_joined(run), PREPARED(run.lab, node.name)]
     return Step(MEMBER(run.lab, node.name), work, run.asks(node, is_joined), after, usual=run.pace.usual(20))
@@ -93,7 +106,7 @@ def _cni(run: Run, node: LinuxNode) -> Step:
     def work(progress: Progress) -> None:
         call = LinuxFiles(run.plan, node).cni(pod_network.await_share(run, node, progress))
         with run.node(node) as there:
-            there.run(call, progress.say)
+            again.run(there, call, progress, is_on(run, node))
 
     def done(there: NodeScripts) -> bool:
         wanted = LinuxFiles(run.plan, node).cni(pod_network.share(run, node)).files

@@ -103,7 +103,7 @@ def _seconds(text: object) -> float:
 
 def _not_ready(subject: Subject, kubectl: Kubectl) -> ClusterError:
     node, lab = subject.name, subject.lab.name
-    with NodeScripts(subject.machine.tag, subject.lab.folder) as there:
+    with NodeScripts(subject.machine.tag, subject.lab.folder, subject.lab.pace.scale) as there:
         facts = diagnose.explain(kubectl, there, node)
     return ClusterError(
         f"'{node}' runs, but does not become Ready again.",

@@ -1,6 +1,6 @@
 """Steps that turn a Windows guest into a node of the cluster; whether each is done is looked up in the guest.
 
-booted → features → restarted (a changed boot time) → containerd → binaries → kubelet service → joined by a token with
+booted → features → restarted → containerd → binaries → kubelet service → joined by a token with
 TLS bootstrap → CNI → kube-proxy. No administrator's credential ever reaches a worker: it joins with a token that
 expires, and then has its own certificate. The scripts are unattend/windows/worker/*.ps1.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -30,7 +31,7 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestCommandError, GuestError, StalledError, UnreachableError
 from winlab.events import Progress, report
 from winlab.printable import printable
-from winlab.steps import evidence, joining, pod_network
+from winlab.steps import again, evidence, joining, pod_network
 from winlab.steps.crashed import require_no_crash
 from winlab.steps.interface import Condition
 from winlab.steps.screens import Series
@@ -57,11 +58,15 @@ SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
 # kubeadm's preflight check gives containerd two seconds for each answer; when it fails, nothing was changed
 TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
 TRIES = 4
-RUNS = 3  # of a script during which the connection was lost: each can be run again
 ENDPOINT_POLL = 10.0  # seconds
 ENDPOINT_SECONDS = 1200.0  # without news of the pods that make a node's network: their images have a gigabyte
 # Of shutdown.exe: Windows shuts down (ERROR_SHUTDOWN_IN_PROGRESS), or is about to (ERROR_SHUTDOWN_IS_SCHEDULED)
 UNDER_WAY = (1115, 1190)
+# Seconds by which only a start moves the boot time. Windows works it out from its clock, which a time server may
+# correct meanwhile; but the probe has set the clock to within half a minute of the host's before the first restart. A
+# Windows that wants a restart has been up for longer: bootstrap and features take minutes. Should a larger correction
+# come all the same, the next script says that a restart is pending, and Windows is restarted again
+MOVED = 120.0
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
 
 
@@ -165,28 +170,13 @@ class _Worker:
         return Step(self.at(kind), perform, ask, after, also, usual)
 
     def do(self, there: NodeScripts, call: Call[R], progress: Progress) -> R:
-        """Run a script, and again when the connection is lost meanwhile; see :meth:`again`."""
+        """Run a script, and again when the connection is lost meanwhile."""
         return self.again(there, call.script, progress, lambda: there.run(call, progress.say))
 
     def again(self, there: NodeScripts, what: str, progress: Progress, act: Callable[[], T]) -> T:
-        """Do something in the node; when the connection is lost meanwhile, wait for the node and do it again.
-
-        Windows loses its network for some seconds whenever an adapter becomes a virtual switch, by winlab's own script
-        or by the agent of a CNI plug-in. Where WinRM stays deaf, the wait ends by ssh.
-
-        :param what: its name, for messages.
-        :raises UnreachableError: the connection was lost each of :data:`RUNS` times.
-        """
-        for attempt in range(1, RUNS + 1):
-            try:
-                return act()
-            except UnreachableError:
-                if attempt == RUNS:
-                    raise
-            progress.say(f"the connection to {self.node.name} was lost: {what} is run again ({attempt + 1}/{RUNS})")
-            there.disconnect()
-            self._await(there, progress, "to answer again", lambda _facts: True)
-        raise AssertionError("a loop without an end")
+        """Do something in the node, and again when the connection is lost meanwhile: see :func:`again.repeat`."""
+        answers = partial(self._await, there, progress, "to answer again", lambda _facts: True)
+        return again.repeat(there, what, progress, act, lambda _lost: answers())
 
     def features(self, there: NodeScripts, progress: Progress) -> None:
         self.again(there, "probe", progress, lambda: probe.check(there, progress))
@@ -208,7 +198,6 @@ class _Worker:
         progress.say("restarting Windows")
         _ask_restart(there)
         there.disconnect()
-        # correcting the clock changes the boot time, too; the boot's number changes only with a start
         self._await(there, progress, "to restart", partial(_restarted, before))
 
     def has_features(self, facts: WindowsFacts) -> bool:
@@ -375,4 +364,18 @@ def _ask_restart(there: NodeScripts) -> None:
 
 
 def _restarted(before: WindowsFacts, facts: WindowsFacts) -> bool:
-    return facts.boot_time != before.boot_time and facts.boot_id != before.boot_id
+    """Whether Windows has started anew: it counts so, or its boot time has moved by more than :data:`MOVED`."""
+    counts = {before.boot_id, facts.boot_id}
+    # where Windows counts no starts, status.ps1 gives the boot time as the number: then only the time tells
+    if len(counts) == 2 and all(count and _seconds(count) is None for count in counts):
+        return True
+    earlier, later = _seconds(before.boot_time), _seconds(facts.boot_time)
+    return earlier is not None and later is not None and abs(later - earlier) > MOVED
+
+
+def _seconds(text: str) -> float | None:
+    """A time that a node told, in seconds since 1970; None if it is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None

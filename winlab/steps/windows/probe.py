@@ -13,7 +13,7 @@ from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.guests.systems import ways
 from winlab.design import contract
 from winlab.design.contract import Probed
-from winlab.errors import GuestCommandError, GuestError
+from winlab.errors import GuestCommandError, GuestError, SilentError
 from winlab.events import Progress
 from winlab.printable import printable
 
@@ -32,21 +32,37 @@ def check(there: NodeScripts, progress: Progress) -> None:
     """
     progress.say("checking input, output, rights and the clock")
     asked = time.time()
-    facts = there.run(contract.Probe(text=TEXT, block=BLOCK), progress.say)
+    try:
+        facts = there.run(contract.Probe(text=TEXT, block=BLOCK), progress.say)
+    except SilentError as error:
+        raise _unfit(there, [_silence(there)]) from error
     answered = time.time()
     problems = [*_problems(facts), *_exit_code(there)]
     if problems:
-        raise GuestError(
-            f"winlab's scripts can't work in '{there.tag.node}'.",
-            why=" ".join(problems),
-            cure="Look for what changes that: a policy, workers.template, workers.scripts. Then create the lab again.",
-            evidence=f"winlab logs {there.tag.node}",
-        )
+        raise _unfit(there, problems)
     told = facts.clock / 1000
     if not asked - WRONG <= told <= answered + WRONG:
         off = told - answered
         progress.say(f"its clock is {abs(off):.0f} s {'ahead' if off > 0 else 'behind'}: setting it")
         there.execute([ways(there.tag.system).step_clock(round(-off * 1000))])
+
+
+def _unfit(there: NodeScripts, problems: list[str]) -> GuestError:
+    return GuestError(
+        f"winlab's scripts can't work in '{there.tag.node}'.",
+        why=" ".join(problems),
+        cure="Look for what changes that: a policy, workers.template, workers.scripts. Then create the lab again.",
+        evidence=f"winlab logs {there.tag.node}",
+    )
+
+
+def _silence(there: NodeScripts) -> str:
+    """Why the probe says nothing: PowerShell begins with a script only when its input has ended."""
+    try:
+        there.execute([ways(there.tag.system).clock], silence=contract.QUESTION)  # without input
+    except GuestError:
+        return "powershell.exe does not answer, with input or without."
+    return "Input does not end: a script waits for more."
 
 
 def _problems(facts: Probed) -> list[str]:

@@ -49,6 +49,7 @@ class Guest:
         stdout: Callable[[bytes], None] = base.discard,
         stderr: Callable[[bytes], None] = base.discard,
         stdin: bytes = b"",
+        waiting: Callable[[], None] = base.patient,
     ) -> int:
         line = " ".join(command)
         self.asked.append((line, stdin))
@@ -72,7 +73,7 @@ def login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, Gue
 
     def make(system: str, guest: Guest) -> NodeScripts:
         monkeypatch.setattr(nodes, "connect", lambda _tag, _state: guest)
-        return NodeScripts(tag(system), LabFolder("lab"))
+        return NodeScripts(tag(system), LabFolder("lab"), 1.0)
 
     return make
 
@@ -149,7 +150,7 @@ def test_a_line_is_heard_at_once(login: Callable[[str, Guest], NodeScripts]) -> 
     heard: list[str] = []
 
     class Hanging(Guest):
-        def execute(self, command: Sequence[str], stdout: Any = None, stderr: Any = None, stdin: bytes = b"") -> int:
+        def execute(self, command: Sequence[str], stdout: Any = None, *more: Any) -> int:
             if "load" in " ".join(command):
                 stdout(b"importing a.tar\n")
                 assert heard == ["importing a.tar"]

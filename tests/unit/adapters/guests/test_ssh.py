@@ -14,9 +14,10 @@ import pytest
 
 from winlab import stopping
 from winlab.adapters.guests import ssh
+from winlab.adapters.guests.silence import Silence
 from winlab.adapters.guests.ssh import SshGuest
 from winlab.design.plan import tags
-from winlab.errors import GuestError, UnreachableError
+from winlab.errors import GuestError, SilentError, UnreachableError
 from winlab.lab_folder import LabFolder
 
 Play = Callable[[paramiko.Channel, "Sshd"], None]
@@ -135,6 +136,30 @@ def test_an_interrupt_ends_it_within_seconds(login: Login, play: Play) -> None:
     with stopping.by(stop), pytest.raises(stopping.Stopped):
         guest.execute(["kubeadm init"])
     assert time.monotonic() - begun < 5
+
+
+def speaks(channel: paramiko.Channel, _sshd: Sshd) -> None:
+    for _ in range(4):
+        time.sleep(0.3)
+        channel.sendall(b"importing\n")
+    channel.send_exit_status(0)
+    channel.close()
+
+
+@pytest.mark.parametrize(("play", "is_ended"), [(silent, True), (speaks, False)])
+def test_a_command_that_says_nothing_is_not_waited_for_without_end(login: Login, play: Play, is_ended: bool) -> None:
+    guest, server = login(play)
+    heard = bytearray()
+    quiet = Silence("'prepare' in 'controller-1'", 0.9, lambda _: None)
+    begun = time.monotonic()
+    if is_ended:
+        with pytest.raises(SilentError, match="'prepare' in 'controller-1' has said nothing"):
+            guest.execute(["prepare"], quiet.breaks(heard.extend), stdin=b"input", waiting=quiet.look)
+        assert time.monotonic() - begun < 5
+    else:
+        assert guest.execute(["prepare"], quiet.breaks(heard.extend), waiting=quiet.look) == 0
+        assert heard.count(b"importing") == 4
+    assert server.transport.is_active()
 
 
 def test_an_interrupt_ends_a_login_to_a_server_that_says_nothing(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,13 +127,13 @@ def test_each_change_is_told_once(windows: Windows, clock: runs.Clock) -> None:
         way_after(clock, 20)
     told: list[NodeWay] = []
     for _ in range(2):
-        with NodeScripts(tag(), FOLDER) as there:
+        with NodeScripts(tag(), FOLDER, 1.0) as there:
             there.tell = told.append
             there.run(contract.LoadImages())
     assert [(one.way, one.deaf, one.sign) for one in told] == [("ssh", ("winrm",), "ssh")]
     assert told[0].text == "'node-1' is up, and deaf to WinRM: winlab goes on by ssh."
     windows.deaf = set()
-    with NodeScripts(tag(), FOLDER) as there:
+    with NodeScripts(tag(), FOLDER, 1.0) as there:
         there.tell = told.append
         there.run(contract.LoadImages())
     assert [one.way for one in told] == ["ssh", "winrm"]

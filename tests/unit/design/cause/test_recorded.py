@@ -112,6 +112,7 @@ OWN = (
     "a policy restricts powershell to",
     "letters don't come back as they were sent",
     "does not arrive whole",
+    "input does not end",
     "refuses the administrator's password",
     "does not answer winrm at",
     "no answer file was found",

@@ -18,7 +18,7 @@ from winlab import data
 from winlab.design.catalog import recipes
 from winlab.design.plan import credentials
 from winlab.design.plan.model import NodePlan
-from winlab.design.render import answer, cloud_init
+from winlab.design.render import answer, answer_limits, cloud_init
 from winlab.design.render.templates import unattend_password
 from winlab.errors import UsageError
 
@@ -140,6 +140,83 @@ def test_a_template_may_not_name_the_machine(tmp_path: Path, name: str) -> None:
     node = own_template(tmp_path, text.replace("{{ computer_name }}", name))
     with pytest.raises(UsageError, match=r"Autounattend\.xml\.j2.* not 'NODE-1'"):
         answer.answer_xml(node, NASTY)
+
+
+COMMANDS = """{%% extends "winlab/Autounattend.xml.j2" %%}
+{%% block specialize %%}<component name="Microsoft-Windows-Mine"><RunSynchronous>%s</RunSynchronous></component>
+{%% endblock %%}"""
+LOGON = """{%% extends "winlab/Autounattend.xml.j2" %%}
+{%% block oobe_system %%}<component name="Mine"><FirstLogonCommands>%s</FirstLogonCommands></component>
+{%% endblock %%}"""
+
+
+def commands(text: str, rows: list[tuple[object, str]]) -> str:
+    """A template whose list has these numbers and commands."""
+    name, value = ("SynchronousCommand", "CommandLine") if text is LOGON else ("RunSynchronousCommand", "Path")
+    numbered = ((f"<Order>{number}</Order>" if number != "" else "", command) for number, command in rows)
+    return text % "".join(f"<{name}>{order}<{value}>{command}</{value}></{name}>" for order, command in numbered)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "says"),
+    [
+        (COMMANDS, [(1, "a" * 259), (2, "\n  " + "a" * 259 + "\n")], ""),
+        (COMMANDS, [(2, "a"), (1, "b")], ""),
+        (COMMANDS, [("01", "a"), (" 2 ", "b")], ""),
+        (COMMANDS, [(1, "a" * 260)], "Path of RunSynchronousCommand 1 has 260 characters; at most 259 are allowed."),
+        (COMMANDS, [(1, "a&amp;" * 130)], "has 260 characters"),
+        (COMMANDS, [(1, "a" * 258 + "\U0001f600")], "has 260 characters"),  # two units of UTF-16
+        (COMMANDS, [(1, "a" * 200 + "<!-- b -->" + "a" * 60)], "has 260 characters"),
+        (LOGON, [(1, "a" * 1024)], ""),
+        (LOGON, [(1, "a" * 1025)], "CommandLine of SynchronousCommand 1 has 1025 characters; at most 1024 are"),
+        (COMMANDS, [(1, "a"), (3, "b")], "Order of RunSynchronousCommand is 1, 3; it must count from 1"),
+        (COMMANDS, [(1, "a"), (1, "b")], "is 1, 1; it"),
+        (COMMANDS, [(0, "a"), (1, "b")], "is 0, 1; it"),
+        (COMMANDS, [(2, "a")], "is 2; it"),
+        (COMMANDS, [("", "a")], "is missing; it"),
+        (COMMANDS, [("one", "a")], "is one; it"),
+        (COMMANDS, [("9" * 5000, "a")], "is 9999"),
+        (LOGON, [(1, "a"), (3, "b")], "Order of SynchronousCommand is 1, 3; it must count from 1"),
+    ],
+)
+def test_what_setup_refuses_of_a_template_is_refused_before(
+    tmp_path: Path, text: str, rows: list[tuple[object, str]], says: str
+) -> None:
+    node = own_template(tmp_path, commands(text, rows))
+    if not says:
+        assert answer.answer_xml(node, NASTY)
+        return
+    with pytest.raises(UsageError, match=r"Setup would refuse what the template 'Autounattend\.xml\.j2'") as caught:
+        answer.answer_xml(node, NASTY)
+    assert says in caught.value.why
+    place = "Mine in oobeSystem" if text is LOGON else "Microsoft-Windows-Mine in specialize"
+    assert caught.value.why.startswith(f"{place}: ")
+    assert caught.value.why.count("\n") == 0
+
+
+def test_the_numbers_of_partitions_count_too(tmp_path: Path) -> None:
+    text = (data.folder("unattend") / "windows/Autounattend.xml.j2").read_text()
+    first = '<CreatePartition wcm:action="add">\n              <Order>1</Order>'
+    assert first in text
+    # the golden image's own machine is installed; a clone has no partitions to make
+    node = own_template(tmp_path, text.replace(first, first.replace("1", "4")))
+    assert node.windows is not None
+    installed = node.model_copy(update={"windows": node.windows.model_copy(update={"golden": None})})
+    with pytest.raises(UsageError) as caught:
+        answer.answer_xml(installed, NASTY)
+    assert caught.value.why.startswith("Microsoft-Windows-Setup in windowsPE: Order of CreatePartition is 4, 2, 3;")
+
+
+def test_the_lengths_are_those_of_microsoft_s_reference() -> None:
+    path = Path(__file__).parents[4] / "tools/data/unattend-reference.json"
+    lengths = {
+        tuple(setting.split("/")[-2:]): fact["max_length"]
+        for component in json.loads(path.read_text())["components"].values()
+        for setting, fact in component["settings"].items()
+        if "max_length" in fact and "/" in setting
+    }
+    for key, most in answer_limits.LENGTHS.items():
+        assert lengths[key] == most
 
 
 def test_powershell_passes_the_checker(checkers: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import answers
@@ -37,6 +38,7 @@ class Node:
     """A node that answers scripts with these errors first; its status tells these endpoints, one after the other."""
 
     def __init__(self, *errors: Exception, endpoints: list[list[str] | Exception | None] | None = None) -> None:
+        self.tag = SimpleNamespace(node="node-1")
         self.errors = list(errors)
         self.endpoints = endpoints or [[]]
         self.ran: list[str] = []

@@ -46,7 +46,7 @@ class Lab:
             self.plan,
             pool=pool,
             folder=self.folder,
-            guests=lambda node: NodeScripts(tags.of(self.plan, node), self.folder),
+            guests=lambda node: NodeScripts(tags.of(self.plan, node), self.folder, 1.0),
         )
 
     def step(self, title: str) -> None:

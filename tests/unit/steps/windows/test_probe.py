@@ -11,7 +11,7 @@ from winlab.adapters.guests.scripts import NodeScripts
 from winlab.design import contract
 from winlab.design.contract import Call, R
 from winlab.design.system import WINDOWS
-from winlab.errors import GuestCommandError, GuestError
+from winlab.errors import GuestCommandError, GuestError, SilentError
 from winlab.events import Quiet
 from winlab.steps.windows import probe
 
@@ -37,7 +37,7 @@ class Node:
         assert call == contract.Probe(text=probe.TEXT, block=probe.BLOCK)
         return call.read(self.told, "node-1")
 
-    def execute(self, command: list[str]) -> str:
+    def execute(self, command: list[str], silence: float = contract.WORK) -> str:
         if command == ["cmd.exe /c exit 3"] and self.code:
             raise GuestCommandError("ended", code=self.code)
         self.executed += command
@@ -83,3 +83,35 @@ def test_a_wrong_clock_is_set(off: int, set_: bool, monkeypatch: pytest.MonkeyPa
     assert bool(node.executed) is set_
     if set_:
         assert str(-off * 1000) in node.executed[0]
+
+
+class Mute(Node):
+    """Its script says nothing. Without input PowerShell works, or does not, either."""
+
+    def __init__(self, works: bool) -> None:
+        super().__init__()
+        self.works = works
+
+    def run(self, call: Call[R], *_: Any) -> R:
+        raise SilentError("'probe' in 'node-1' has said nothing for 124 s, and winlab waits for it no longer.")
+
+    def execute(self, command: list[str], silence: float = contract.WORK) -> str:
+        assert "-Command" in command[0]
+        assert silence == contract.QUESTION
+        if not self.works:
+            raise SilentError("A command in 'node-1' has said nothing for 124 s.")
+        return "1800000000000"
+
+
+@pytest.mark.parametrize(
+    ("works", "says"),
+    [
+        (True, "Input does not end: a script waits for more."),
+        (False, "powershell.exe does not answer, with input or without."),
+    ],
+)
+def test_a_probe_that_says_nothing_is_explained(works: bool, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(GuestError) as caught:
+        check(Mute(works), monkeypatch)
+    assert caught.value.what == "winlab's scripts can't work in 'node-1'."
+    assert caught.value.why == says

@@ -9,6 +9,7 @@ import plans
 import pytest
 import runs
 
+from winlab.design import contract
 from winlab.design.contract import Call, R
 from winlab.errors import GuestCommandError, GuestError, UnreachableError
 from winlab.events import Quiet
@@ -76,3 +77,34 @@ def test_a_refusal_with_a_known_cause_names_it() -> None:
     with pytest.raises(GuestError, match="exit code 1191") as caught:
         restarted(GuestCommandError("A command in 'node-1' ended with exit code 1191.", code=1191, why="It said no."))
     assert "somebody is logged on" in caught.value.why
+
+
+T0, T1, NEAR = "2026-11-22T10:00:00Z", "2026-11-22T10:02:01Z", "2026-11-22T10:01:59Z"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "restarted"),
+    [
+        ((T0, "17"), (T1, "18"), True),
+        ((T0, "17"), (T0, "17"), False),
+        ((T0, "17"), (T0, "18"), True),  # a Windows whose clock was set back to what it was
+        ((T0, "17"), (T1, "17"), True),  # it does not count its starts
+        ((T1, "17"), (T0, "17"), True),
+        ((T0, "17"), (NEAR, "17"), False),  # a corrected clock
+        ((NEAR, "17"), (T0, "17"), False),
+        ((T0, T0), (NEAR, NEAR), False),  # there is no counter: the time stands for it
+        ((T0, T0), (T1, T1), True),
+        ((T0, "17"), (T0, T0), False),
+        ((T0, ""), (T0, "17"), False),
+        (("soon", "17"), ("later", "17"), False),
+        (("0001-01-01T00:00:00", "17"), (T0, "17"), False),  # a year that no clock counts from
+    ],
+)
+def test_a_start_is_told_by_its_number_or_by_a_boot_time_that_has_moved(
+    before: tuple[str, str], after: tuple[str, str], restarted: bool
+) -> None:
+    first, second = (
+        answers.result(contract.WindowsStatus(), {"boot_time": time, "boot_id": number})
+        for time, number in (before, after)
+    )
+    assert windows_node._restarted(first, second) is restarted

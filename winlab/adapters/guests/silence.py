@@ -1,0 +1,58 @@
+"""How long a command in a guest may say nothing: it is told each minute, and in the end nobody waits any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from winlab.adapters.guests.base import Sink
+from winlab.errors import SilentError
+
+TELL = 60.0  # seconds of silence after which it is told, again and again
+
+
+class Silence:
+    """Watches one command from its start on.
+
+    :param what: the command, for messages: ``'join' in 'node-1'``.
+    :param limit: seconds for which it may say nothing.
+    :param tell: hears each :data:`TELL` seconds that it says nothing.
+    :param evidence: where to look.
+    """
+
+    def __init__(self, what: str, limit: float, tell: Callable[[str], None], evidence: str = "") -> None:
+        self._what = what
+        self._limit = limit
+        self._tell = tell
+        self._evidence = evidence
+        self._begun = self._heard = self._told = time.monotonic()
+
+    def breaks(self, sink: Sink) -> Sink:
+        """The sink, for output that breaks the silence."""
+
+        def hear(piece: bytes) -> None:
+            if piece:
+                self._heard = self._told = time.monotonic()
+            sink(piece)
+
+        return hear
+
+    def look(self) -> None:
+        """Look at the clock, while the command runs.
+
+        :raises SilentError: it has said nothing for too long.
+        """
+        now = time.monotonic()
+        ran, quiet = now - self._begun, now - self._heard
+        if quiet > self._limit:
+            raise SilentError(
+                f"{self._what} has said nothing for {quiet:.0f} s, and winlab waits for it no longer.",
+                why=f"It has run for {ran:.0f} s, and its last words were {quiet:.0f} s ago."
+                if self._heard > self._begun
+                else "It has not said a word since it began.",
+                cure="Run the same command again: it continues there. 'winlab logs' shows more.",
+                evidence=self._evidence,
+            )
+        if now - self._told >= TELL:
+            self._told = now
+            self._tell(f"{self._what} still runs after {ran:.0f} s; nothing heard for {quiet:.0f} s")
