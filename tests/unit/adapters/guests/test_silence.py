@@ -89,9 +89,9 @@ LONG = "123456789 " * 12
 @pytest.mark.parametrize(
     ("call", "scale", "limit"),
     [
-        (contract.WindowsStatus(), 1.0, 120),
-        (contract.Sealed(), 1.0, 120),
-        (contract.Logs(), 1.0, 120),
+        (contract.WindowsStatus(), 1.0, 300),
+        (contract.Sealed(), 1.0, 300),
+        (contract.Logs(), 1.0, 300),
         (contract.Logs(everything=True), 1.0, 600),
         (contract.Probe(text="", block=LONG), 3.0, 450),
         (contract.Binaries(), 1.0, 1800),
@@ -131,7 +131,7 @@ def test_its_last_words_are_told(protocol: Protocol) -> None:
     protocol.says = {40.0: (b"winlab: begun\r\n", b"", 0, False)}
     with pytest.raises(SilentError) as caught:
         node().run(contract.WindowsStatus())
-    assert caught.value.why == "It has run for 164 s, and its last words were 124 s ago."
+    assert caught.value.why == "It has run for 344 s, and its last words were 304 s ago."
 
 
 def test_a_command_without_an_end_is_ended_too(protocol: Protocol) -> None:
