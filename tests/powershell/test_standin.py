@@ -196,6 +196,23 @@ def test_a_network_of_hns(joined: Scripted) -> None:
     assert joined.play("status")["endpoints"] == ["cbr0_ep"]
 
 
+def test_a_network_of_hns_that_is_made_anew(joined: Scripted) -> None:
+    network = {"type": "L2Bridge", "name": "cbr0", "subnet": "10.244.2.0/24", "gateway": "10.244.2.1"}
+    settings = {"command": PROXY, "kubeconfig": "k", "config": "winkernel:\n  networkName: cbr0\n"}
+    joined.play("cni", files=FILES, network=network)
+    joined.play("proxy", **settings)
+    first = joined.machine.node.networks()["cbr0"]["ID"]
+    assert joined.machine.c("winlab/proxy-network.txt").read_text() == first
+    joined.play("cni", files=FILES, network={**network, "subnet": "10.244.9.0/24", "gateway": "10.244.9.1"})
+    second = joined.machine.node.networks()["cbr0"]["ID"]
+    assert second != first
+    assert joined.machine.c("winlab/proxy-network.txt").read_text() == second, "network.ps1 has started it again"
+    assert joined.play("status")["proxy"] == {"service": "running", "command": PROXY, "stale": False}
+    joined.machine.c("winlab/proxy-network.txt").write_text(first)
+    assert joined.play("status")["proxy"]["stale"]
+    assert joined.play("proxy", **settings) == {"changed": True, "service": "running"}
+
+
 def test_routes(joined: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[list[str]] = []
     monkeypatch.setattr(routes, "run", lambda words, **_: done.append(words))

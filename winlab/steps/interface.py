@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from winlab.design.contract import Service
 from winlab.engine.step import Step
@@ -17,9 +17,12 @@ from winlab.steps.evidence import DiskLog
 
 @dataclass(frozen=True)
 class Condition:
-    """What a node says of itself: its services by name, and whether it is a member of the cluster."""
+    """What a node says of itself: its services by name, and whether it is a member of the cluster.
 
-    services: dict[str, Service]
+    One that is stale runs, but for a network that is gone.
+    """
+
+    services: dict[str, Service | Literal["stale"]]
     joined: bool
 
 

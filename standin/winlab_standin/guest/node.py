@@ -59,6 +59,7 @@ NOTHING: Nothing = {
     "cim": {},
     "hns_busy": 0,
     "hns_errors": {},
+    "hns_gone": 0,
     "task_states": [],
     "dead_tasks": [],
 }

@@ -74,6 +74,7 @@ class Nothing(TypedDict):
     cim: dict[str, int]
     hns_busy: int
     hns_errors: dict[str, str]
+    hns_gone: int
     task_states: list[str]
     dead_tasks: list[str]
 
