@@ -51,11 +51,11 @@ def made(node: Machine) -> None:
     write(node, r"C:\winlab\network.ps1", (node.d / "scripts/network.ps1").read_text())
 
 
-def run_network(node: Machine, code: int = 0) -> Ran:
+def run_network(node: Machine, code: int = 0, fail: tuple[str, int] | None = None) -> Ran:
     """network.ps1, as its task runs it at a start of Windows."""
     left = Left(node)
     Machine.ran |= {"common", "network"}
-    told = node.ask({"script": str(node.c / "winlab/network.ps1")})
+    told = node.ask({"script": str(node.c / "winlab/network.ps1")}, fail=fail)
     assert told.code == code, (told.out, told.err)
     return Ran(told, left.changes(), left.notes())
 
@@ -230,6 +230,14 @@ def test_what_hns_refuses_is_told(node: Machine, request_line: str) -> None:
     run_network(node, 1)
     said = {"state": "failed", "error": f"HNS refuses {request_line}: Element not found."}
     assert json_of(node, r"C:\winlab\network-state.json") == said
+
+
+def test_a_transcript_that_can_t_be_begun_is_the_error_that_is_told(node: Machine) -> None:
+    """Stop-Transcript, which throws then, must not take its place; and whoever waits for the network hears of it."""
+    made(node)
+    ran = run_network(node, 1, fail=("Start-Transcript", 1))
+    assert ran.told.err == ["it failed on purpose"]
+    assert json_of(node, r"C:\winlab\network-state.json") == {"state": "failed", "error": "it failed on purpose"}
 
 
 def test_a_network_that_hns_refuses_fails_cni(node: Machine) -> None:

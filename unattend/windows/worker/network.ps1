@@ -89,8 +89,8 @@ function Set-HostEndpoint($Wish, $Network) {
     return $address
 }
 
-Start-Transcript -Path "$WinlabFolder\network.log" | Out-Null
 try {
+    Start-Transcript -Path "$WinlabFolder\network.log" | Out-Null
     $wish = ConvertFrom-Json -InputObject (Get-Text "$WinlabFolder\network.json")
     $network = Get-Network $wish.name
     $known = @($network.Subnets | ForEach-Object { "$($_.AddressPrefix) $($_.GatewayAddress)" })
