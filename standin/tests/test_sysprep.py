@@ -119,6 +119,16 @@ def test_a_clone_takes_its_own_answers_from_the_cd(tmp_path: Path) -> None:
     assert sysprep.clone_answers([empty]) is None
 
 
+def test_after_sysprep_the_name_of_an_installation_s_answer_file_does_not_count(tmp_path: Path) -> None:
+    """Windows then looks for Unattend.xml: a clone whose CD has only the other name waits at OOBE's first question."""
+    cd = answers(tmp_path / "D", install=False)
+    text = (cd / "Unattend.xml").read_bytes()
+    (cd / "Unattend.xml").rename(cd / "Autounattend.xml")
+    assert sysprep.clone_answers([cd]) is None
+    (cd / "UNATTEND.XML").write_bytes(text)  # file systems of CDs may have capitals alone
+    assert sysprep.clone_answers([cd]) == text
+
+
 def test_a_forgotten_installation_cd_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AnswerError) as caught:
         sysprep.clone_answers([answers(tmp_path / "D", install=True), answers(tmp_path / "E", install=False)])
