@@ -22,8 +22,8 @@ CAUSES = (
         ),
         "A driver does not install in Windows PE, and Setup of Windows Server 2025 ends at the first one.",
         r"It installs every driver of \drv, and ends at one that is loaded already, lacks a file, or is refused.",
-        "Leave out workers.extra_drivers, or use --set workers.bus=sata, which needs no driver in Windows PE; also where "
-        "the medium brings its own virtio drivers in boot.wim.",
+        "Leave out workers.extra_drivers, or use --set workers.bus=sata, which needs no driver in Windows PE; also "
+        "where the medium brings its own virtio drivers in boot.wim.",
         "kvm-guest-drivers-windows#1100; reports of runs with media of build 26100",
     ),
     Cause(
