@@ -176,13 +176,14 @@ def _media(folder: LabFolder) -> Iterator[File]:
     :raises UsageError: one can't be read.
     """
     record = recorded.read(folder)
-    specs = [record.spec, *([record.applying.spec] if record.applying is not None else [])]
-    own = {pool.media: f"own-{pool.name}" for spec in specs for pool in spec.pools if pool.media is not None}
+    specs = [("applying/", record.applying.spec)] if record.applying is not None else []
+    specs.append(("", record.spec))
+    own = {pool.media: f"{part}own-{pool.name}" for part, spec in specs for pool in spec.pools if pool.media}
     plans = [one for plan in record.plans for one in (plan, *plan.builders)]
     nodes = [node for plan in plans for node in plan.windows_nodes() if not node.windows.own_medium]
-    cached = {windows_media.at_hand(node, Stock()): node.image for node in nodes}
+    cached: dict[Path | None, str] = {windows_media.at_hand(node, Stock()): node.image for node in nodes}
     refused: list[str] = []
-    for path, name in {**cached, **own}.items():
+    for path, name in (*cached.items(), *own.items()):
         if path is None:
             continue
         try:

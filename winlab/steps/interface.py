@@ -5,6 +5,7 @@ Plain facts, such as a usual time, are in winlab/design/system/.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -22,7 +23,7 @@ class Condition:
     One that is stale runs, but for a network that is gone.
     """
 
-    services: dict[str, Service | Literal["stale"]]
+    services: Mapping[str, Service | Literal["stale"]]
     joined: bool
 
 
