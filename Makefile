@@ -3,7 +3,7 @@
 # make check             formatting, linting, types, import layers; every line of PowerShell read by a real parser
 # make test-unit         a minute; no root, no network
 # make test-powershell   the scripts for Windows in a real PowerShell engine; two minutes
-# make mutants           what those tests notice of random changes to the scripts (COUNT=20, SEED=.., ONLY=file)
+# make mutants           what those tests notice of random changes to the scripts (COUNT=20, LEAST=16, SEED=.., ONLY=file)
 # make test-fuzz         spoilt inputs for every parser, a small sample
 # make fuzz              the same for ten minutes, others each day (FUZZ_SECONDS=..., SEED=..., PARSER=..., REPLAY=file)
 # make test-integration  real libvirt, OVN and guests; needs root
@@ -23,6 +23,8 @@ SPEC ?= 1-1-1
 UNTIL ?= cluster
 FUZZ_SECONDS ?= 600
 COUNT ?= 20
+# of the COUNT changes these must be noticed: 16 of 20
+LEAST ?= $(shell echo $$(($(COUNT) * 4 / 5)))
 SURVIVE ?= --spec 1-1-1 --rehearse
 LIVES ?= all
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
@@ -59,7 +61,8 @@ test-powershell: $(VENV)/.installed
 	$(BIN)/pytest -n auto --dist loadfile --timeout 300 tests/powershell
 
 mutants: $(VENV)/.installed
-	$(SUDO) $(BIN)/python tests/powershell/mutants.py --count "$(COUNT)" --seed "$(SEED)" --only "$(ONLY)"
+	$(SUDO) $(BIN)/python tests/powershell/mutants.py --count "$(COUNT)" --seed "$(SEED)" --only "$(ONLY)" \
+		--least "$(LEAST)"
 
 test-fuzz: $(VENV)/.installed
 	$(BIN)/pytest -n auto --timeout 300 tests/fuzz

@@ -165,6 +165,9 @@ def test_the_system_inside_is_made_once(tmp_path: Path) -> None:
     assert [first(name) for name in NAMES] == [None, NAMES[0], NAMES[0]]
     assert first(NAMES[1], lenient=True) == NAMES[0]
     assert first(NAMES[1], packages=["vim"]) is None
+    traps = {"traps": ["user-app", "no-openshh"]}
+    with pytest.raises(UsageError, match="no trap 'no-openshh'"):
+        media.build(BuildRequest(recipes.get(NAMES[1]), traps, tmp_path / "a.iso", tmp_path, Quiet()))
     with pytest.raises(UsageError, match="no option 'leniant'"):
         media.build(BuildRequest(recipes.get(NAMES[1]), {"leniant": True}, tmp_path / "a.iso", tmp_path, Quiet()))
 

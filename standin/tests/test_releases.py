@@ -17,6 +17,7 @@ from winlab.design.cni import compatible
 from winlab.design.render import answer as rendered
 from winlab.design.render import runtime_classes
 from winlab.supply.media import drivers as staged
+from winlab_standin.builder import media as media_builder
 from winlab_standin.builder import virtio, wims
 from winlab_standin.guest import (
     accounts,
@@ -124,6 +125,13 @@ def test_the_medium_says_what_is_installed(tmp_path: Path, release: releases.Rel
     assert releases.installed(root) == Windows()
     releases.record(core, root)
     assert releases.installed(root) == core
+    disc = tmp_path / "disc"
+    assert releases.traps(disc) == ()
+    (disc / releases.SWITCHES).parent.mkdir(parents=True)
+    (disc / releases.SWITCHES).write_bytes(media_builder._switches({"traps": ["user-app"]}))
+    trapped = replace(core, traps=releases.traps(disc))
+    releases.record(trapped, root)
+    assert releases.installed(root).traps == ("user-app",)
 
 
 @EVERY

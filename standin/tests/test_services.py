@@ -14,7 +14,7 @@ from winlab_standin.guest import world as worlds
 from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.registry import DELAYED, WINRM, Registry
-from winlab_standin.guest.releases import Windows
+from winlab_standin.guest.releases import NO_OPENSSH, PORT_TAKEN, Windows
 from winlab_standin.guest.services import Services
 from winlab_standin.guest.shell import Shell
 from winlab_standin.guest.world import Adapter, World
@@ -140,6 +140,40 @@ def test_without_ssh_it_is_ready_and_warns(
     assert warning.startswith("winlab: warning=ssh: Start-Service : ")
     assert "'sshd' cannot be started: no such luck" in warning
     assert PORT[-1] == "winlab: phase=ready\r\n"
+
+
+def test_a_windows_without_openssh_that_reaches_no_update_is_ready_and_warns(
+    state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.windows = Windows(traps=(NO_OPENSSH,))
+    one = made(world)
+    monkeypatch.setattr(one, "start_winrm", lambda: None)
+    monkeypatch.setattr(one, "start_sshd", lambda: pytest.fail("there is none"))
+    play(one, folder, world)
+    (warning,) = (line for line in PORT if "warning=" in line)
+    assert warning.startswith("winlab: warning=ssh: OpenSSH can't be had (workers.openssh=FILE brings it): ")
+    assert PORT[-1] == "winlab: phase=ready\r\n"
+    assert not (world.drives.letters["C"] / "ProgramData/ssh").exists()
+    PORT.clear()
+    (folder / "OpenSSH-Win64.zip").touch()
+    monkeypatch.setattr(one, "start_sshd", lambda: None)
+    play(one, folder, world)
+    assert not [line for line in PORT if "warning=" in line]
+
+
+def test_a_serial_port_that_another_program_has_at_the_end(
+    state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """winlab does not hear that it is ready, and asks."""
+    world.windows = Windows(traps=(PORT_TAKEN,))
+    world.log_on()
+    one = made(world)
+    monkeypatch.setattr(one, "start_winrm", lambda: None)
+    monkeypatch.setattr(one, "start_sshd", lambda: None)
+    play(one, folder, world)
+    assert PORT[-1] == "winlab: phase=ssh\r\n"
+    assert (world.drives.letters["C"] / "winlab/ready.txt").read_text().strip() == "W1"
+    assert not world.port_is_taken(), "who had it was logged off"
 
 
 def test_not_ready_when_winrm_does_not_start(

@@ -10,11 +10,13 @@ import pytest
 from passwords import encode
 
 from winlab import data
+from winlab.design.cause.reading import Log, explain
 from winlab_standin.guest import answer, node, players, sysprep
 from winlab_standin.guest.answer import AnswerError
 from winlab_standin.guest.machine import Machine, ScriptError
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.registry import Registry
+from winlab_standin.guest.releases import USER_APP, Windows
 from winlab_standin.guest.winservices import Manager
 from winlab_standin.guest.world import World
 
@@ -59,6 +61,23 @@ def test_generalizing_takes_the_identity_away_and_switches_off(machine: Machine)
     after = sysprep.sealed(machine, {})  # while it is still on
     assert (after["running"], after["succeeded"]) == (False, True)
     assert after["errors"], "a successful run has some in its log"
+
+
+def test_an_app_of_one_user_stops_sysprep(machine: Machine) -> None:
+    """On a Desktop; Server Core has no apps."""
+    machine.world.windows = Windows(installation="Server", traps=(USER_APP,))
+    (machine.c("Windows/System32/config") / "standin-sam.json").write_text("{}")
+    sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True})
+    told = sysprep.sealed(machine, {})
+    assert (told["succeeded"], told["state"]) == (False, "IMAGE_STATE_COMPLETE")
+    assert "0x80073cf2" in told["errors"][-1]
+    assert [one.cause.name for one in explain([Log("setuperr.log", "\n".join(told["errors"]))])] == ["app-of-one-user"]
+    assert machine.c("Windows/System32/config/standin-sam.json").exists(), "Windows stays as it is"
+    assert isinstance(machine.world, Computer)
+    assert machine.world.asked == []
+    machine.world.windows = Windows(traps=(USER_APP,))
+    sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True})
+    assert sysprep.sealed(machine, {})["succeeded"]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +136,16 @@ def test_a_clone_takes_its_own_answers_from_the_cd(tmp_path: Path) -> None:
     for step in ("specialize", "oobeSystem"):
         answer.check(root, step)
     assert sysprep.clone_answers([empty]) is None
+
+
+def test_after_sysprep_the_name_of_an_installation_s_answer_file_does_not_count(tmp_path: Path) -> None:
+    """Windows then looks for Unattend.xml: a clone whose CD has only the other name waits at OOBE's first question."""
+    cd = answers(tmp_path / "D", install=False)
+    text = (cd / "Unattend.xml").read_bytes()
+    (cd / "Unattend.xml").rename(cd / "Autounattend.xml")
+    assert sysprep.clone_answers([cd]) is None
+    (cd / "UNATTEND.XML").write_bytes(text)  # file systems of CDs may have capitals alone
+    assert sysprep.clone_answers([cd]) == text
 
 
 def test_a_forgotten_installation_cd_is_refused(tmp_path: Path) -> None:

@@ -149,6 +149,21 @@ def test_proxy_is_tried_and_pretended(worker: Worker) -> None:
     assert worker.play("proxy", **settings) == {"changed": False, "service": "running"}
 
 
+def test_a_proxy_whose_network_was_made_anew_is_started_again(worker: Worker) -> None:
+    worker.up_to("cni")
+    network = {"type": "L2Bridge", "name": "winlab", "subnet": "10.244.1.0/24", "gateway": "10.244.1.1"}
+    settings = {"command": PROXY, "kubeconfig": "k", "config": "winkernel:\n  networkName: winlab\n"}
+    worker.play("cni", files=FILES, network=network)
+    assert worker.play("proxy", **settings)["changed"]
+    assert not worker.play("cni", files=FILES, network=network)["changed"]
+    assert worker.play("status")["proxy"] == {"service": "running", "command": PROXY, "stale": False}
+    worker.play("cni", files=FILES, network={**network, "subnet": "10.244.9.0/24"})
+    assert worker.play("status")["proxy"]["stale"]
+    assert worker.play("proxy", **settings) == {"changed": True, "service": "running"}
+    assert not worker.play("status")["proxy"]["stale"]
+    assert worker.play("proxy", **settings) == {"changed": False, "service": "running"}
+
+
 def test_the_proxy_s_files_are_where_its_command_looks_for_them(worker: Worker) -> None:
     from winlab.design.catalog import versions
     from winlab.design.render import kube_proxy

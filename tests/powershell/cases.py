@@ -31,7 +31,7 @@ CNI = {"files": {"10-winlab.conflist": '{"name":"cbr0","plugins":[]}'}, "network
 PROXY = {
     "command": r"C:\k\kube-proxy.exe --config=C:/var/lib/kube-proxy/config.yaml",
     "kubeconfig": "apiVersion: v1\n",
-    "config": "kind: X\nwinkernel:\n  enableDSR: false\n",
+    "config": "kind: X\nwinkernel:\n  networkName: cbr0\n  enableDSR: false\n",
     "source_endpoint": "cbr0_ep",
 }
 ROUTES = [{"to": "10.244.1.0/24", "via": "10.77.0.11"}, {"to": "10.244.3.0/25", "via": "10.77.0.13"}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import Any
 
 from powershell.cases import COMMAND, CONFIG, PROXY
 from powershell.doubles.machine import Machine
@@ -12,6 +13,15 @@ CONTAINERD = (
     r'"C:\Program Files\containerd\containerd.exe" --run-service --log-file C:\var\log\containerd\containerd.log'
 )
 SERVICES = r"HKLM\SYSTEM\CurrentControlSet\Services"
+PROXY_NETWORK = r"C:\winlab\proxy-network.txt"
+NET: dict[str, Any] = {
+    "ID": "networks-1",
+    "Name": "cbr0",
+    "Type": "L2Bridge",
+    "Subnets": [{"AddressPrefix": "10.244.2.0/24", "GatewayAddress": "10.244.2.1"}],
+}
+POLICY = {"ID": "policies-1", "References": ["/endpoints/endpoints-1"]}
+VIP_CONFIG = "kind: X\nwinkernel:\n  sourceVip: 10.244.2.2\n  networkName: cbr0\n  enableDSR: false\n"
 JOINED = "C:\\etc\\kubernetes\\kubelet.conf"
 
 
@@ -108,9 +118,10 @@ def proxied(node: Machine) -> None:
     """After proxy.ps1, whose endpoint is there."""
     joined(node)
     row = {"ID": "endpoints-1", "Name": "cbr0_ep", "IPAddress": "10.244.2.2", "VirtualNetwork": "networks-1"}
-    change(node, endpoints=[row])
+    change(node, endpoints=[row], networks=[NET], policies=[POLICY])
     folder = r"C:\var\lib\kube-proxy"
-    write(node, rf"{folder}\config.yaml", "kind: X\nwinkernel:\n  sourceVip: 10.244.2.2\n  enableDSR: false\n")
+    write(node, rf"{folder}\config.yaml", VIP_CONFIG)
+    write(node, PROXY_NETWORK, NET["ID"])
     write(node, rf"{folder}\kubeconfig", PROXY["kubeconfig"])
     service(node, "kube-proxy", PROXY["command"], depends=("hns",))
 

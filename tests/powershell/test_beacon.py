@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from powershell.conftest import SCRIPTS
@@ -29,7 +30,8 @@ def test_the_beacon_s_lines(node: Machine) -> None:
     assert len(lines) == 2
     wanted = (
         r"winlab: beacon {} addresses=10\.77\.0\.12,10\.244\.2\.2 gateway=10\.77\.0\.1 WinRM=Running sshd=Running "
-        r"hns=Running kubelet=Stopped networks=nat,cbr0 free=(\d+)MB"
+        r"hns=Running kubelet=Stopped networks=nat,cbr0 free=(\d+)MB boot=17 "
+        r"event=7000 2026-11-21T10:00:30Z Service Control Manager: The hns service failed to start\."
     )
     for number, line in enumerate(lines, 1):
         found = re.fullmatch(wanted.format(number), line)
@@ -43,6 +45,36 @@ def test_a_beacon_before_there_are_networks_and_addresses(node: Machine) -> None
     assert line.startswith(
         "winlab: beacon 1 addresses= gateway= WinRM=Running sshd=Running hns=Stopped networks= free="
     )
+
+
+def error(level: int, time: str, message: str | None, log: str = "System") -> dict[str, Any]:
+    return {"log": log, "id": 41, "level": level, "provider": "Kernel-Power", "time": time, "message": message}
+
+
+@pytest.mark.parametrize(
+    ("events", "says"),
+    [
+        ([], ""),
+        ([error(3, "2026-11-21T10:01:00Z", "a warning"), error(1, "2026-11-21T10:01:00Z", "other", "Application")], ""),
+        (
+            [error(2, "2026-11-21T10:01:00Z", "old"), error(1, "2026-11-21T10:02:00Z", "It\r\n  restarted\tanew.\r\n")],
+            " event=41 2026-11-21T10:02:00Z Kernel-Power: It restarted anew.",
+        ),
+        ([error(2, "2026-11-21T10:01:00Z", None)], " event=41 2026-11-21T10:01:00Z Kernel-Power:"),
+        ([error(2, "2026-11-21T10:01:00Z", "x" * 5000)], f" event=41 2026-11-21T10:01:00Z Kernel-Power: {'x' * 156}"),
+    ],
+)
+def test_the_last_error_of_the_system_is_one_short_line(node: Machine, events: list[dict[str, Any]], says: str) -> None:
+    change(node, events=events)
+    (line,) = beacon(node, Lines=1)
+    assert re.sub(r".*MB boot=17", "", line) == says
+
+
+def test_a_windows_that_does_not_count_its_starts(node: Machine) -> None:
+    path = node.folder / "registry.json"
+    path.write_text(path.read_text().replace("PrefetchParameters", "Other"))
+    (line,) = beacon(node, Lines=1)
+    assert " boot= event=" in line
 
 
 def test_the_beacon_tells_for_a_quarter_of_an_hour(node: Machine) -> None:

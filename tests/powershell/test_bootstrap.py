@@ -128,3 +128,4 @@ def test_the_beacon_tells_how_windows_does(fresh: Machine) -> None:
     lines = serial(fresh).removeprefix(before).splitlines()
     assert [line.split()[:3] for line in lines] == [["winlab:", "beacon", "1"], ["winlab:", "beacon", "2"]]
     assert "addresses=10.77.0.12 gateway=10.77.0.1 WinRM=Running sshd=Running" in lines[0]
+    assert "MB boot=17 event=7000 " in lines[0]

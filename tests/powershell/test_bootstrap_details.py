@@ -393,3 +393,13 @@ def test_only_the_built_in_account_is_renamed(fresh: Machine) -> None:
     change(fresh, users=users)
     bootstrap(fresh)
     assert [row["Name"] for row in fresh.state()["users"]] == ["Somebody", "Gast", "Administrator"]
+
+
+def test_a_transcript_that_can_t_be_begun_is_the_error_that_is_told(fresh: Machine) -> None:
+    """Stop-Transcript throws then, whatever its -ErrorAction says: it must not take its place."""
+    ran = bootstrap(fresh, 1, fail=("Start-Transcript", 1))
+    assert serial(fresh)[:2] == ["winlab: error=bootstrap: it failed on purpose", "winlab: BEGIN dump"]
+    assert ran.messages == "it failed on purpose"
+    assert rf"{WINLOGON}\DefaultPassword" in ran.changes
+    assert ran.notes[-1] == "run logoff.exe "
+    assert r"C:\winlab\ready.txt" not in ran.changes

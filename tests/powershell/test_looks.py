@@ -50,7 +50,7 @@ def test_status_of_a_fresh_node(node: Machine) -> None:
         "kubelet": {**absent, "joined": False},
         "cni": {},
         "endpoints": [],
-        "proxy": absent,
+        "proxy": {**absent, "stale": False},
     }
     assert (ran.changes, ran.notes) == ({}, [])
 
@@ -75,7 +75,7 @@ def test_status_of_a_node_that_has_everything(node: Machine) -> None:
     }
     assert facts["binaries"] == {path.name: sha256(path) for path in (node.c / "k").glob("*.exe")}
     assert facts["kubelet"] == {"service": "running", "command": COMMAND["command"], "joined": True}
-    assert facts["proxy"] == {"service": "running", "command": PROXY["command"]}
+    assert facts["proxy"] == {"service": "running", "command": PROXY["command"], "stale": False}
     assert facts["cni"] == {"a.conf": sha256(node.c / "etc/cni/net.d/a.conf")}
     assert facts["endpoints"] == ["cbr0_ep"]
     assert facts["installed_from"] == "abc"

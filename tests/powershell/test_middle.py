@@ -16,7 +16,7 @@ from powershell.conftest import SCRIPTS
 from powershell.doubles.looks import look
 from powershell.doubles.machine import Machine, Told
 from powershell.doubles.session import Session
-from powershell.stages import change, contained, featured, installed, joined, payload, proxied, ready
+from powershell.stages import NET, change, contained, featured, installed, joined, payload, proxied, ready
 
 # What asks Windows for something, or changes it
 CALLS = (
@@ -30,6 +30,7 @@ CALLS = (
         "New-NetFirewallRule",
     ),
     *("Register-ScheduledTask", "Start-ScheduledTask", "Unregister-ScheduledTask", "Get-HnsNetwork", "Get-HnsEndpoint"),
+    *("Get-HnsPolicyList", "Remove-HnsPolicyList"),
     *("Get-FileHash", "Set-Date", "Optimize-Volume", "netsh.exe", "sc.exe", "ctr.exe", "tar.exe"),
     *("kubeadm.exe", "containerd.exe", "route.exe", "dism.exe"),
 )
@@ -67,6 +68,11 @@ def with_new_kubeconfig(node: Machine) -> None:
     node.path(r"C:\var\lib\kube-proxy\kubeconfig").unlink()
 
 
+def with_a_network_made_anew(node: Machine) -> None:
+    proxied(node)
+    change(node, networks=[{**NET, "ID": "networks-2"}])
+
+
 def with_push(node: Machine) -> None:
     proxied(node)
     node.program(node.d / "push/kube-log-runner.exe", "# another")
@@ -88,6 +94,7 @@ CASES = [
     Case("routes", joined, {"routes": ROUTES}),
     # its start is only tried
     Case("proxy", with_new_kubeconfig, PROXY, ("Start-Service",)),
+    Case("proxy", with_a_network_made_anew, PROXY, ("Start-Service",)),
     Case("push", with_push, {"program": "kube-log-runner.exe"}),
     Case("updates", with_updates, None),
     Case("faults", lambda node: None, {"skew": 3600, "free": 1_000_000_000, "now": int(time.time())}),

@@ -9,7 +9,19 @@ import pytest
 from powershell.cases import CNI, NETWORK, PROXY, ROUTES
 from powershell.doubles.looks import Left, Ran, act, refuse
 from powershell.doubles.machine import Machine
-from powershell.stages import change, joined, json_of, read, ready, write
+from powershell.stages import (
+    NET,
+    POLICY,
+    PROXY_NETWORK,
+    VIP_CONFIG,
+    change,
+    joined,
+    json_of,
+    read,
+    ready,
+    service,
+    write,
+)
 
 ACL = r"acl C:\winlab O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;AU)"
 CONFLIST = r"C:\etc\cni\net.d\10-winlab.conflist"
@@ -17,12 +29,6 @@ TASK = (
     r"powershell.exe; -NoProfile -NonInteractive -ExecutionPolicy Bypass -File C:\winlab\network.ps1; at startup; "
     "SYSTEM ServiceAccount Highest; AllowStartIfOnBatteries DontStopIfGoingOnBatteries StartWhenAvailable"
 )
-NET = {
-    "ID": "networks-1",
-    "Name": "cbr0",
-    "Type": "L2Bridge",
-    "Subnets": [{"AddressPrefix": "10.244.2.0/24", "GatewayAddress": "10.244.2.1"}],
-}
 ENDPOINT = {"ID": "endpoints-1", "Name": "cbr0_ep", "IPAddress": "10.244.2.2", "VirtualNetwork": "networks-1"}
 FORWARDING = "interface 4 mtu=0 forwarding=Enabled"
 OVERLAY = {"type": "Overlay", "name": "vxlan0", "subnet": "10.244.2.0/24", "gateway": "10.244.2.1", "vni": 4096}
@@ -45,11 +51,11 @@ def made(node: Machine) -> None:
     write(node, r"C:\winlab\network.ps1", (node.d / "scripts/network.ps1").read_text())
 
 
-def run_network(node: Machine, code: int = 0) -> Ran:
+def run_network(node: Machine, code: int = 0, fail: tuple[str, int] | None = None) -> Ran:
     """network.ps1, as its task runs it at a start of Windows."""
     left = Left(node)
     Machine.ran |= {"common", "network"}
-    told = node.ask({"script": str(node.c / "winlab/network.ps1")})
+    told = node.ask({"script": str(node.c / "winlab/network.ps1")}, fail=fail)
     assert told.code == code, (told.out, told.err)
     return Ran(told, left.changes(), left.notes())
 
@@ -101,6 +107,61 @@ def test_at_a_start_of_windows_the_network_is_taken_up_again(node: Machine) -> N
     attach = 'hns POST /endpoints/endpoints-1/attach {"CompartmentId": 1, "SystemType": "Host"}'
     assert hns(ran) == [attach, FORWARDING, FORWARDING]
     assert json_of(node, r"C:\winlab\network-state.json") == {"state": "done", "id": "networks-1"}
+
+
+def proxying(node: Machine, status: str = "Running") -> None:
+    """kube-proxy is there, started for the network that is."""
+    write(node, r"C:\var\lib\kube-proxy\config.yaml", VIP_CONFIG)
+    write(node, PROXY_NETWORK, NET["ID"])
+    service(node, "kube-proxy", PROXY["command"], status, ("hns",))
+    change(node, policies=[POLICY])
+
+
+def proxy_notes(ran: Ran) -> list[str]:
+    return [line for line in ran.notes if line.startswith(("service", "policy"))]
+
+
+def test_a_start_of_windows_leaves_a_kube_proxy_of_the_same_network(node: Machine) -> None:
+    made(node)
+    proxying(node)
+    assert proxy_notes(run_network(node)) == []
+
+
+@pytest.mark.parametrize("lost", [[], [{**NET, "Type": "Overlay"}]])
+def test_a_network_that_is_made_anew_has_kube_proxy_started_again(node: Machine, lost: list[dict[str, Any]]) -> None:
+    made(node)
+    proxying(node)
+    change(node, networks=lost, hns_gone=0 if lost else 1)
+    ran = run_network(node)
+    assert proxy_notes(ran) == [
+        "service kube-proxy Stopped",
+        "policy list policies-1 removed",
+        "service kube-proxy Running",
+    ]
+    (network,) = node.state()["networks"]
+    assert read(node, PROXY_NETWORK) == network["ID"] == "networks-2"
+    assert json_of(node, r"C:\winlab\network-state.json") == {"state": "done", "id": "networks-2"}
+    assert proxy_notes(run_network(node)) == []
+
+
+def test_a_kube_proxy_that_does_not_run_is_not_started(node: Machine) -> None:
+    """It takes the network that it finds; starting it is the part of proxy.ps1."""
+    made(node)
+    proxying(node, "Stopped")
+    change(node, networks=[], hns_gone=1)
+    assert proxy_notes(run_network(node)) == []
+    assert read(node, PROXY_NETWORK) == "networks-1"
+
+
+def test_a_network_is_there_though_kube_proxy_does_not_start_again(node: Machine) -> None:
+    made(node)
+    proxying(node)
+    service(node, "kube-proxy", PROXY["command"], depends=("hns",), broken=True)
+    change(node, networks=[], hns_gone=1)
+    ran = run_network(node)
+    assert json_of(node, r"C:\winlab\network-state.json") == {"state": "done", "id": "networks-2"}
+    assert "kube-proxy is not started anew: Failed to start" in str(ran.changes[r"C:\winlab\network.log"])
+    assert read(node, PROXY_NETWORK) == "networks-1"
 
 
 @pytest.mark.parametrize("busy", [1, 7])
@@ -169,6 +230,14 @@ def test_what_hns_refuses_is_told(node: Machine, request_line: str) -> None:
     run_network(node, 1)
     said = {"state": "failed", "error": f"HNS refuses {request_line}: Element not found."}
     assert json_of(node, r"C:\winlab\network-state.json") == said
+
+
+def test_a_transcript_that_can_t_be_begun_is_the_error_that_is_told(node: Machine) -> None:
+    """Stop-Transcript, which throws then, must not take its place; and whoever waits for the network hears of it."""
+    made(node)
+    ran = run_network(node, 1, fail=("Start-Transcript", 1))
+    assert ran.told.err == ["it failed on purpose"]
+    assert json_of(node, r"C:\winlab\network-state.json") == {"state": "failed", "error": "it failed on purpose"}
 
 
 def test_a_network_that_hns_refuses_fails_cni(node: Machine) -> None:

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from winlab_standin.guest import (
     wine,
 )
 from winlab_standin.guest.commands import COMMANDS
+from winlab_standin.guest.releases import NO_OPENSSH, PORT_TAKEN, USER_APP, Windows
 from winlab_standin.guest.shell import Cancelled, Shell, Streams
 from winlab_standin.guest.world import World
 
@@ -144,8 +146,27 @@ def joined(scripted: Scripted) -> Scripted:
     return scripted
 
 
-def test_bootstrap(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, said = scripted.machine, []
+@dataclass
+class FirstLogon:
+    """What bootstrap.ps1 does at the first logon, and tells."""
+
+    scripted: Scripted
+    serial: list[str]  # what comes on the serial port
+    passwords: list[str]
+    ran: list[list[str]]
+    off: list[int]
+
+    def run(self) -> str:
+        """By the very command of the answer file; all that the serial port has told."""
+        assert BOOTSTRAP is not None
+        code, out, err = self.scripted.shell(html.unescape(BOOTSTRAP[1]))
+        assert code == 0, (self.serial, out, err)
+        return "".join(self.serial)
+
+
+@pytest.fixture
+def first_logon(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> FirstLogon:
+    machine, made = scripted.machine, FirstLogon(scripted, [], [], [], [])
     home = machine.cd / "winlab"
     (home / "scripts").mkdir(parents=True)
     (home / "scripts/10-own.ps1").write_text("Set-Content -Path 'C:\\own.txt' -Value 1")
@@ -154,23 +175,25 @@ def test_bootstrap(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("winrm.pfx", *bootstrap.SSH_FILES):
         (home / name).write_text(name)
     (home / "node.json").write_text(json.dumps({"node": "node-1", "mtu": 1442, "pfx_password": "<&\"' secret"}))
-    given: list[str] = []
-    monkeypatch.setattr(bootstrap, "pem", lambda data, password: (given.append(password), (data, b"key"))[1])
-    linked: list[list[str]] = []
-    monkeypatch.setattr(nativecommands, "run", linked.append)
-    monkeypatch.setattr(World, "serial", lambda _, text: said.append(text))
+    monkeypatch.setattr(bootstrap, "pem", lambda data, password: (made.passwords.append(password), (data, b"key"))[1])
+    monkeypatch.setattr(nativecommands, "run", made.ran.append)
+    monkeypatch.setattr(World, "serial", lambda _, text: made.serial.append(text))
     monkeypatch.setattr(accounts, "rename", lambda *_: None)
-    off: list[int] = []
-    monkeypatch.setattr(World, "log_off", lambda _: off.append(1))
+    monkeypatch.setattr(World, "log_off", lambda _: made.off.append(1))
     monkeypatch.setattr(World, "logged_on", lambda _: False)
-    assert BOOTSTRAP is not None
-    code, out, err = scripted.shell(html.unescape(BOOTSTRAP[1]))
-    assert code == 0, (said, out, err)
-    assert "".join(said).endswith("winlab: phase=ready\r\n")
-    assert given == ["<&\"' secret"]
+    # the script's waits are for a real machine
+    plain = engine._environment
+    monkeypatch.setattr(engine, "_environment", lambda *given: {**plain(*given), "WINLAB_PS_HASTE": "100"})
+    return made
+
+
+def test_bootstrap(first_logon: FirstLogon) -> None:
+    scripted, machine = first_logon.scripted, first_logon.scripted.machine
+    assert first_logon.run().endswith("winlab: phase=ready\r\n")
+    assert first_logon.passwords == ["<&\"' secret"]
     assert (machine.config / "standin-winrm.crt").read_bytes() == b"winrm.pfx"
     assert scripted.again == ["WinRM", "sshd"]
-    assert linked == [["ip", "link", "set", "dev", "eth0", "mtu", "1442"]]
+    assert first_logon.ran == [["ip", "link", "set", "dev", "eth0", "mtu", "1442"]]
     registry = machine.world.registry
     assert firewall.category(registry) == firewall.PRIVATE
     assert [firewall.allows(registry, port) for port in (5986, 22, 5985)] == [True, True, False]
@@ -179,7 +202,29 @@ def test_bootstrap(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (machine.c("winlab/ready.txt")).read_text().strip() == "node-1"
     assert machine.c("own.txt").exists()
     assert machine.node.kept()["tasks"]["winlab-beacon"]["trigger"] == node.AT_START
-    assert off == [1]
+    assert first_logon.off == [1]
+
+
+def test_bootstrap_where_openssh_can_t_be_had(first_logon: FirstLogon) -> None:
+    machine = first_logon.scripted.machine
+    machine.world.windows = Windows(traps=(NO_OPENSSH,))
+    said = first_logon.run()
+    assert "winlab: warning=ssh: OpenSSH can't be had (workers.openssh=FILE brings it):" in said
+    assert said.endswith("winlab: phase=ready\r\n")
+    assert first_logon.scripted.again == ["WinRM"]
+    assert "sshd" not in machine.node.kept()["services"]
+
+
+def test_bootstrap_whose_end_the_serial_port_does_not_tell(
+    first_logon: FirstLogon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = first_logon.scripted.machine
+    machine.world.windows = Windows(traps=(PORT_TAKEN,))
+    monkeypatch.setattr(World, "logged_on", lambda _: True)
+    said = first_logon.run()
+    assert said.splitlines()[-1] == "winlab: phase=scripts"
+    assert machine.c("winlab/ready.txt").read_text().strip() == "node-1"
+    assert "The serial port can't be written" in machine.c("winlab/bootstrap.log").read_text(errors="replace")
 
 
 def test_a_network_of_hns(joined: Scripted) -> None:
@@ -194,6 +239,23 @@ def test_a_network_of_hns(joined: Scripted) -> None:
     assert [row["IPAddress"] for row in kept["endpoints"]] == ["10.244.2.2"]
     assert joined.play("cni", files=FILES, network=network) == {"changed": False}
     assert joined.play("status")["endpoints"] == ["cbr0_ep"]
+
+
+def test_a_network_of_hns_that_is_made_anew(joined: Scripted) -> None:
+    network = {"type": "L2Bridge", "name": "cbr0", "subnet": "10.244.2.0/24", "gateway": "10.244.2.1"}
+    settings = {"command": PROXY, "kubeconfig": "k", "config": "winkernel:\n  networkName: cbr0\n"}
+    joined.play("cni", files=FILES, network=network)
+    joined.play("proxy", **settings)
+    first = joined.machine.node.networks()["cbr0"]["ID"]
+    assert joined.machine.c("winlab/proxy-network.txt").read_text() == first
+    joined.play("cni", files=FILES, network={**network, "subnet": "10.244.9.0/24", "gateway": "10.244.9.1"})
+    second = joined.machine.node.networks()["cbr0"]["ID"]
+    assert second != first
+    assert joined.machine.c("winlab/proxy-network.txt").read_text() == second, "network.ps1 has started it again"
+    assert joined.play("status")["proxy"] == {"service": "running", "command": PROXY, "stale": False}
+    joined.machine.c("winlab/proxy-network.txt").write_text(first)
+    assert joined.play("status")["proxy"]["stale"]
+    assert joined.play("proxy", **settings) == {"changed": True, "service": "running"}
 
 
 def test_routes(joined: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,6 +286,18 @@ def test_sysprep(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     told = scripted.play("sealed")
     assert (told["state"], told["succeeded"]) == (node.RESEALED, True)
     assert told["errors"] == [sysprep.LOG_LINE]
+
+
+def test_an_app_of_one_user_stops_sysprep(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(World, "power", lambda _, action, delay: asked.append(action))
+    scripted.machine.world.windows = Windows(installation="Server", traps=(USER_APP,))
+    code, said, told = scripted.ask("seal", {"generalize": GENERALIZE, "begin": True})
+    assert code == 0, told
+    assert "winlab: it stays: Removal failed. 0x80073CFA" in said
+    told_then = scripted.play("sealed")
+    assert (asked, told_then["state"], told_then["succeeded"]) == ([], node.COMPLETE, False)
+    assert "0x80073cf2" in told_then["errors"][-1]
 
 
 def test_an_answer_file_that_sysprep_refuses(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:

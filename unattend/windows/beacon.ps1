@@ -2,6 +2,17 @@
 # or not up, is what counts when it does not answer. bootstrap.ps1 makes a task of it. Windows PowerShell 5.1.
 param([int]$Lines = 30, [int]$Pause = 30) # seconds
 $ErrorActionPreference = 'SilentlyContinue'
+# Counts starts, as status.ps1 tells it
+$counter = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters'
+
+# The last error of the system, with its time: it may be of an earlier start. A message may have many lines, or none
+function Get-Failure {
+    $last = Get-WinEvent -FilterHashtable @{ LogName = 'System'; Level = 1, 2 } -MaxEvents 1
+    if (-not $last) { return '' }
+    $when = $last.TimeCreated.ToUniversalTime().ToString('s')
+    $text = "event=$($last.Id) ${when}Z $($last.ProviderName): $($last.Message)" -replace '\s+', ' '
+    return " $($text.Substring(0, [math]::Min($text.Length, 200)).Trim())"
+}
 
 function Get-Line {
     $addresses = @(Get-NetIPAddress -AddressFamily IPv4 | Where-Object { $_.IPAddress -ne '127.0.0.1' } |
@@ -14,7 +25,8 @@ function Get-Line {
     $networks = ''
     if (Get-Command -Name 'Get-HnsNetwork') { $networks = @(Get-HnsNetwork | ForEach-Object { $_.Name }) -join ',' }
     $free = [math]::Floor((Get-PSDrive -Name 'C').Free / 1MB)
-    return "addresses=$addresses gateway=$hops $services networks=$networks free=${free}MB"
+    $boot = (Get-ItemProperty -Path $counter).BootId
+    return "addresses=$addresses gateway=$hops $services networks=$networks free=${free}MB boot=$boot$(Get-Failure)"
 }
 
 for ($line = 1; $line -le $Lines; $line++) {

@@ -61,11 +61,17 @@ def services(answers: Answers[WindowsFacts]) -> str:
 
 
 def proxy(answers: Answers[WindowsFacts]) -> str:
-    """kube-proxy runs as a service on every Windows node.
+    """kube-proxy runs as a service on every Windows node, for the network of HNS that is there.
 
     :raises CheckFailed: on at least one it doesn't.
     """
-    return _each(answers, lambda facts: _running(proxy=facts.proxy))
+
+    def check(facts: WindowsFacts) -> str:
+        if facts.proxy.stale:
+            raise CheckFailed("its network was made anew since kube-proxy was started: 'winlab repair' starts it again")
+        return _running(proxy=facts.proxy)
+
+    return _each(answers, check)
 
 
 def network(answers: Answers[dict[str, Any]]) -> str:

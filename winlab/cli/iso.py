@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from winlab.cli.common import AcceptEula, Format, Mirror, Output, print_json, pr
 from winlab.cli.flags import ChangeFlags, spread
 
 if TYPE_CHECKING:
-    from winlab.supplies import Inspection, WimImage
+    from winlab.supplies import Inspection
 
 CHANGES = ChangeFlags()
 app = typer.Typer(help="Windows installation media.", no_args_is_help=True)
@@ -34,7 +34,7 @@ def inspect(
     with shown(Output.TABLE) as tell:  # on the standard error, whatever the report's format
         report = Supplies().inspect_iso(path, sha256=sha256, listener=tell)
     if output is Output.JSON:
-        print_json(_plain(report, tree=tree))
+        print_json(report.facts(tree=tree))
     else:
         _print(report, tree=tree)
     report.require_usable()
@@ -68,38 +68,6 @@ def build(
     else:
         say(f"{made.iso} installs {machine.image}.")
         say(f"The Administrator's password, the ssh key and the certificate to trust are in {made.credentials}.")
-
-
-def _plain(report: Inspection, *, tree: bool) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    facts: dict[str, Any] = {
-        "path": str(report.path),
-        "size": report.size,
-        "label": report.label,
-        "sha256": report.sha256,
-        "known": report.known,
-        "release": report.release,
-        "evaluation": report.evaluation,
-        "channel": report.channel,
-        "files": len(report.files),
-        "boot": [asdict(entry) for entry in report.boot],
-        "asks_for_a_key": report.prompts,
-        "boot_programs": report.boot_programs,
-        "images": [_image(image) for image in report.images],
-        "setup": [_image(image) for image in report.setup],
-        "usable": not report.problems,
-        "problems": [asdict(problem) for problem in report.problems],
-    }
-    if tree:
-        facts["tree"] = [{"path": one.path, "size": one.size} for one in report.files]
-    return facts
-
-
-def _image(image: WimImage) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {**asdict(image), "evaluation": image.is_evaluation, "server": image.is_server}
 
 
 def _print(report: Inspection, *, tree: bool) -> None:

@@ -145,6 +145,7 @@ class ProxyFacts(ServiceFacts):
     """kube-proxy on Windows."""
 
     command: str
+    stale: bool = False  # its HNS network was made anew since winlab started it; an older winlab's CD does not say
 
 
 class WindowsFacts(CallResult):

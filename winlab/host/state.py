@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -14,13 +15,14 @@ from winlab.run import run
 RELEASE = Path("/etc/os-release")
 LOGS = (Path("/var/log/ovn"), Path("/var/log/openvswitch"))
 QEMU_LOGS = Path("/var/log/libvirt/qemu")
+FIRMWARE = ("dpkg-query", "--show", "--showformat=${Version}", "ovmf")  # OVMF itself has no version to ask for
 LIMIT = 10.0  # seconds for a program
 PORTS = ("--columns=name,ofport,error,admin_state,link_state,mtu,external_ids,statistics", "list", "Interface")
 BOUND = ("--columns=logical_port,type,chassis,up,mac,options,external_ids", "list", "Port_Binding")
 
 
 def versions() -> dict[str, str]:
-    """What this host runs winlab with: kernel, distribution, Python and its packages, QEMU, Open vSwitch, OVN.
+    """What this host runs winlab with: kernel, distribution, Python and its packages, QEMU, OVMF, Open vSwitch, OVN.
 
     What can't be found out is left out.
     """
@@ -38,6 +40,8 @@ def versions() -> dict[str, str]:
             made[name] = run([program, "--version"], timeout=LIMIT).stdout.partition("\n")[0]
         except Exception:  # noqa: S112 - not installed, or it does not work; doctor says which
             continue
+    with suppress(Exception):  # another distribution; the domain's XML has the file's path
+        made["OVMF"] = run(FIRMWARE, timeout=LIMIT).stdout.strip()
     return {name: text for name, text in made.items() if text}
 
 

@@ -13,15 +13,18 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import connection, crash, domains
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
+from winlab.design.plan.stock import Stock
 from winlab.design.render import folder as rendered
 from winlab.design.render.domain import serial_log
-from winlab.errors import GuestError
+from winlab.errors import GuestError, UsageError, WinlabError
 from winlab.host import doctor, state
 from winlab.lab_folder import LabFolder
 from winlab.operations import logs, recorded, support_secrets
 from winlab.site import Site
 from winlab.steps import screens
 from winlab.steps.crashed import told
+from winlab.supply.images import windows_media
+from winlab.supply.media import inspection
 
 MOST = 4 << 20  # bytes of one file; of a longer log the end counts
 MOST_FILES = 200  # of one source
@@ -69,6 +72,7 @@ def of_lab(lab: str, site: Site, within: str = "") -> list[Source]:
         Source(f"{within}spec and plan", lambda: _design(folder, within)),
         Source(f"{within}journal", lambda: _journal(folder, within)),
         Source(f"{within}evidence", lambda: _folder(f"{within}evidence", folder.path / "evidence")),
+        *([] if within else [Source("Windows media", lambda: _media(folder))]),  # those of builders are among them
         Source(f"{within}OVN northbound", lambda: [_json(f"{within}network/northbound.json", _northbound(lab, site))]),
     ]
     if folder.kubeconfig.exists():
@@ -162,6 +166,32 @@ def _design(folder: LabFolder, within: str) -> Iterator[File]:
         yield _json(f"{place}plan.json", plan.without_secrets().model_dump(mode="json"))
         for path, content in rendered.files(plan.without_secrets()).items():
             yield File(f"{place}rendered/{path}", content)
+
+
+def _media(folder: LabFolder) -> Iterator[File]:
+    """What the lab's Windows media are, by the spec or from the cache, as `winlab iso inspect` tells it.
+
+    A medium from the cache may be gone once there is a golden image; then there is nothing to tell.
+
+    :raises UsageError: one can't be read.
+    """
+    record = recorded.read(folder)
+    specs = [("applying/", record.applying.spec)] if record.applying is not None else []
+    specs.append(("", record.spec))
+    own = {pool.media: f"{part}own-{pool.name}" for part, spec in specs for pool in spec.pools if pool.media}
+    plans = [one for plan in record.plans for one in (plan, *plan.builders)]
+    nodes = [node for plan in plans for node in plan.windows_nodes() if not node.windows.own_medium]
+    cached: dict[Path | None, str] = {windows_media.at_hand(node, Stock()): node.image for node in nodes}
+    refused: list[str] = []
+    for path, name in (*cached.items(), *own.items()):
+        if path is None:
+            continue
+        try:
+            yield _json(f"media/{_safe(name)}.json", inspection.inspect(path).facts())
+        except WinlabError as error:  # none may be missing for the others
+            refused.append(f"{error.what} {error.why}".strip())
+    if refused:
+        raise UsageError(" ".join(refused))
 
 
 def _journal(folder: LabFolder, within: str) -> Iterator[File]:

@@ -5,9 +5,10 @@ Plain facts, such as a usual time, are in winlab/design/system/.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from winlab.design.contract import Service
 from winlab.engine.step import Step
@@ -17,9 +18,12 @@ from winlab.steps.evidence import DiskLog
 
 @dataclass(frozen=True)
 class Condition:
-    """What a node says of itself: its services by name, and whether it is a member of the cluster."""
+    """What a node says of itself: its services by name, and whether it is a member of the cluster.
 
-    services: dict[str, Service]
+    One that is stale runs, but for a network that is gone.
+    """
+
+    services: Mapping[str, Service | Literal["stale"]]
     joined: bool
 
 

@@ -22,10 +22,10 @@ from winlab.errors import UsageError
 from winlab.supply.images import cache
 from winlab.supply.images.apt import debian_mirror
 from winlab_standin.builder import boot, engine, initrd, iso, root, shims, virtio, wims
-from winlab_standin.guest.releases import DEFAULT, RELEASES, SWITCHES, Release
+from winlab_standin.guest.releases import DEFAULT, RELEASES, SWITCHES, TRAPS, Release
 
 FIRST = "windows-rehearsal"
-OPTIONS = ("lenient", "packages", "engine")
+OPTIONS = ("lenient", "traps", "packages", "engine")
 _PACKAGE = Path(__file__).parent.parent
 _HOME = Path("Windows/System32/standin")
 EI_CFG = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
@@ -127,6 +127,10 @@ def build(request: BuildRequest) -> None:
         raise UsageError(
             f"The stand-in media have no option '{sorted(unknown)[0]}'.", cure=f"There are: {', '.join(OPTIONS)}."
         )
+    if unknown := set(request.options.get("traps", [])) - set(TRAPS):
+        raise UsageError(
+            f"The stand-in media have no trap '{sorted(unknown)[0]}'.", cure=f"There are: {', '.join(TRAPS)}."
+        )
     first = donor(request)
     system = _make(request) if first is None else _take(request, first)
     if place := _engine(request.options):
@@ -187,6 +191,11 @@ def _make(request: BuildRequest) -> System:
     return System(work / "tree")
 
 
+def _switches(options: dict[str, Any]) -> bytes:
+    """The habits and traps that the medium sets."""
+    return json.dumps({"lenient": options.get("lenient", False), "traps": options.get("traps", [])}).encode()
+
+
 def _write(request: BuildRequest, system: System) -> None:
     """The media around the system: WIMs that name the release, boot programs that find the system, the ISO."""
     say, work, of = request.progress.say, request.workdir, release(request.recipe)
@@ -222,7 +231,7 @@ def _write(request: BuildRequest, system: System) -> None:
             "/sources/ei.cfg": EI_CFG,
             "/sources/boot.wim": starter,
             "/sources/install.wim": install,
-            f"/{SWITCHES}": json.dumps({"lenient": request.options.get("lenient", False)}).encode(),
+            f"/{SWITCHES}": _switches(request.options),
             **virtio.files(of),
         },
     )

@@ -13,6 +13,7 @@ from winlab_standin.guest import accounts, driverstore, firewall, registry
 from winlab_standin.guest.base import run
 from winlab_standin.guest.paths import match
 from winlab_standin.guest.place import STATE, C
+from winlab_standin.guest.releases import NO_OPENSSH
 from winlab_standin.guest.world import World
 
 KNOWN = Path("/usr/lib/standin/known.json")
@@ -129,10 +130,13 @@ def _play(folder: Path, world: World, root: Path) -> None:
         )
     (root / "winlab/ready.txt").write_bytes(f"{node['node']}\r\n".encode("ascii"))
     run(["sync"])
-    world.serial("winlab: phase=ready\r\n")
+    if not world.port_is_taken():  # the script warns in its log, and goes on
+        world.serial("winlab: phase=ready\r\n")
 
 
 def _install_sshd(folder: Path, world: World, root: Path) -> None:
+    if NO_OPENSSH in world.windows.traps and not (folder / "OpenSSH-Win64.zip").exists():
+        raise RefusedError("OpenSSH can't be had (workers.openssh=FILE brings it): Error code = 0x800f0954")
     ssh = root / "ProgramData/ssh"
     ssh.mkdir(parents=True, exist_ok=True)
     for name in SSH_FILES:

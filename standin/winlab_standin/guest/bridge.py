@@ -204,7 +204,7 @@ class Bridge:
         return sorted(set(self.shell.commands.programs) - ALIASES)
 
     def _open_port(self, asked: dict[str, Any]) -> bool:
-        if str(asked["name"]).upper() != "COM1" or self.has_port:
+        if str(asked["name"]).upper() != "COM1" or self.has_port or self.machine.world.port_is_taken():
             return False
         self.has_port = _PORT.acquire(blocking=False)
         return self.has_port

@@ -12,6 +12,7 @@ import json
 import re
 import shutil
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,15 @@ from winlab_standin.guest.players import (
     NETWORKS,
     PLUGINS,
     PROGRAMS,
+    PROXY_CONFIG,
+    PROXY_NETWORK,
     RECOVERY,
     confirm_command,
     import_images,
     joined,
     need,
+    proxy_network,
+    proxy_stale,
     stop_running,
     wait_for_cri,
 )
@@ -210,9 +215,10 @@ def cni(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def make_network(machine: Machine, network: dict[str, Any]) -> bool:
-    """Write a network of HNS down, and have the connection dropped; whether it is new."""
-    row = {**network, "ID": f"networks-{network['name']}", "Name": network["name"]}
-    if machine.node.networks().get(network["name"]) == row:
+    """Write a network of HNS down, and have the connection dropped; whether it is new. Then its ID is, too."""
+    row = {**network, "ID": str(uuid.uuid4()), "Name": network["name"]}
+    there = machine.node.networks().get(network["name"])
+    if there and {**there, "ID": row["ID"]} == row:
         return False
     machine.tell(f"winlab: making the network '{network['name']}'; the connection may be lost for some seconds")
     machine.node.make_network(row)
@@ -231,8 +237,9 @@ def proxy(machine: Machine, given: Settings) -> dict[str, Any]:
     confirm_command(machine, command)
     if name := given.get("source_endpoint"):
         raise ScriptError(f"There is no HNS endpoint '{name}': the stand-in has no HNS.")
-    folder = machine.c("var/lib/kube-proxy")
-    changed = write(folder / "config.yaml", config)
+    folder = machine.c(PROXY_CONFIG).parent
+    changed = proxy_stale(machine)
+    changed = write(folder / "config.yaml", config) or changed
     changed = write(folder / "kubeconfig", kubeconfig) or changed
     (folder / "kubeconfig").chmod(0o600)
     unit = Unit("kube-proxy", command, recovery=RECOVERY, pretence=True)
@@ -241,6 +248,8 @@ def proxy(machine: Machine, given: Settings) -> dict[str, Any]:
         machine.services.create(unit)
         changed = True
     machine.services.start("kube-proxy")
+    if changed:
+        write(machine.c(PROXY_NETWORK), proxy_network(machine))
     return {"changed": changed, "service": machine.services.state("kube-proxy")}
 
 

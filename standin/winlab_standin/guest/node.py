@@ -21,7 +21,7 @@ from winlab_standin.guest import accounts, firewall, winservices
 from winlab_standin.guest.kept import locked, write
 from winlab_standin.guest.nodestate import Kept, NetAdapter, Nothing, Service, State, User
 from winlab_standin.guest.place import STATE
-from winlab_standin.guest.releases import ACCOUNTS, ENGLISH
+from winlab_standin.guest.releases import ACCOUNTS, ENGLISH, NO_OPENSSH
 from winlab_standin.guest.winservices import Manager, Unit
 from winlab_standin.guest.world import World
 
@@ -30,8 +30,9 @@ AVAILABLE, PENDING, INSTALLED = "Available", "InstallPending", "Installed"
 FEATURES = ("Containers", "Hyper-V", "RemoteAccess", "Routing", "RSAT-RemoteAccess-PowerShell")
 RUNNING, STOPPED = "Running", "Stopped"
 AT_START = "at startup"  # a task's trigger
-RESTARTS = ("sshd", "WinRM")  # services of Windows that really start anew
+RESTARTS = {"sshd", "WinRM"}  # services of Windows that really start anew
 DROP = 6.0  # seconds without connections while HNS makes a network
+OFFLINE = 99  # how many times Windows Update can't be reached, of a Windows that does not reach it
 EVALUATION = 180 * 24 * 60  # minutes
 COMPLETE = "IMAGE_STATE_COMPLETE"  # Microsoft, "Windows Setup States"
 RESEALED = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
@@ -51,14 +52,13 @@ NOTHING: Nothing = {
     "dns": {},
     "reachable": [],
     "provisioned": [],
-    "apps": None,
     "defender": True,
     "timezone": "UTC",
-    "offline": 0,
     "features_refused": False,
     "cim": {},
     "hns_busy": 0,
     "hns_errors": {},
+    "hns_gone": 0,
     "task_states": [],
     "dead_tasks": [],
 }
@@ -119,6 +119,8 @@ class Node:
         """The file's content; a fresh Windows' if there is none."""
         path = self.config / FILE
         fresh = _fresh()
+        if NO_OPENSSH in self.world.windows.traps:
+            del fresh["services"]["sshd"]
         if path.is_file():
             fresh |= json.loads(path.read_text(encoding="utf-8"))
         return fresh
@@ -164,7 +166,7 @@ class Node:
         kept, world = self.kept(), self.world
         live, closed = world.services(), firewall.closed(world.registry)
         services: dict[str, Service] = {name: {**row} for name, row in kept["services"].items()}
-        for name in RESTARTS:
+        for name in RESTARTS & services.keys():
             services[name]["status"] = RUNNING if live.get(name) and services[name]["status"] == RUNNING else STOPPED
         for name, unit in self.services.units().items():
             status = RUNNING if self.services.state(name) == "running" else STOPPED
@@ -185,6 +187,7 @@ class Node:
         if adapters:
             adapters[0]["addresses"] += [str(row["IPAddress"]) for row in kept["endpoints"] if row.get("IPAddress")]
         category = PRIVATE[firewall.category(world.registry)]
+        apps = world.windows.apps
         users: list[User] = [
             {"Name": world.account(), "SID": "S-1-5-21-1004336348-1177238915-682003330-500"},
             {"Name": "Guest", "SID": "S-1-5-21-1004336348-1177238915-682003330-501"},
@@ -208,6 +211,8 @@ class Node:
             "processes": [],  # sysprep is done at once
             "evaluation": EVALUATION,
             "volumes": [self._volume(letter) for letter in sorted(world.drives.letters)],
+            "offline": OFFLINE if NO_OPENSSH in world.windows.traps else 0,
+            "apps": [{"name": app, "framework": False, "users": ["Installed"]} for app in apps] if apps else None,
             **NOTHING,
         }
 

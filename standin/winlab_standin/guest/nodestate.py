@@ -66,14 +66,13 @@ class Nothing(TypedDict):
     dns: dict[str, str]
     reachable: list[str]
     provisioned: list[str]
-    apps: None
     defender: bool
     timezone: str
-    offline: int
     features_refused: bool
     cim: dict[str, int]
     hns_busy: int
     hns_errors: dict[str, str]
+    hns_gone: int
     task_states: list[str]
     dead_tasks: list[str]
 
@@ -99,6 +98,8 @@ class State(Nothing):
     processes: list[str]
     evaluation: int  # minutes
     volumes: list[dict[str, Any]]
+    offline: int  # how many times Windows Update can't be reached
+    apps: list[dict[str, Any]] | None  # None: Server Core knows none
 
 
 class Kept(TypedDict):

@@ -28,6 +28,8 @@ PLUGINS = "opt/cni/bin"
 NETWORKS = "etc/cni/net.d"
 INSTALLED_FROM = "winlab/payload.sha256"
 FEATURES_SET = "winlab/features.txt"
+PROXY_CONFIG = "var/lib/kube-proxy/config.yaml"
+PROXY_NETWORK = "winlab/proxy-network.txt"
 CONTAINERD_LOG = "var/log/containerd/containerd.log"
 CONTAINERD_COMMAND = (
     r'"C:\Program Files\containerd\containerd.exe" --run-service --log-file C:\var\log\containerd\containerd.log'
@@ -58,6 +60,19 @@ def joined(machine: Machine) -> bool:
     """Whether this node has joined a cluster, and has its certificate."""
     certificate = machine.c("var/lib/kubelet/pki/kubelet-client-current.pem")
     return machine.c("etc/kubernetes/kubelet.conf").is_file() and certificate.is_file()
+
+
+def proxy_network(machine: Machine) -> str:
+    """The ID of the HNS network that kube-proxy's configuration names; empty if there is none."""
+    config = machine.c(PROXY_CONFIG)
+    found = re.search(r"^[ \t]+networkName:[ \t]*(\S+)", config.read_text() if config.is_file() else "", re.MULTILINE)
+    return str(machine.node.networks().get(found[1], {}).get("ID", "")) if found else ""
+
+
+def proxy_stale(machine: Machine) -> bool:
+    """Whether that network was made anew since kube-proxy was started."""
+    noted, now = machine.c(PROXY_NETWORK), proxy_network(machine)
+    return bool(now) and not (noted.is_file() and noted.read_text() == now)
 
 
 def need(text: Any, name: str) -> str:
@@ -97,7 +112,7 @@ def status(machine: Machine, given: Settings) -> dict[str, Any]:
         "pushed": [path.name.removesuffix(ORIGINAL) for home in homes for path in sorted(home.glob(f"*{ORIGINAL}"))],
         "kubelet": {**service("kubelet"), "joined": joined(machine)},
         "cni": {path.name: digest(path) for path in sorted(networks.glob("*")) if path.is_file()},
-        "proxy": service("kube-proxy"),
+        "proxy": {**service("kube-proxy"), "stale": proxy_stale(machine)},
         "endpoints": [],  # it has no HNS
     }
 

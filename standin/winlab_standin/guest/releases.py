@@ -9,11 +9,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from winlab_standin.guest.base import StandinError
 
 RECORD = "Windows/System32/config/standin-windows.json"
 SWITCHES = "standin/switches.json"  # on the medium
+# Traps that a medium may set, by the names of its switches: what some Windows do, and others don't
+NO_OPENSSH = "no-openssh"  # it has no OpenSSH, and does not reach Windows Update
+USER_APP = "user-app"  # on a Desktop an app of one user can't be removed, and sysprep refuses to go on
+PORT_TAKEN = "port-taken"  # the serial port is another program's from the end of bootstrap.ps1 to its logging off
+TRAPS = (NO_OPENSSH, USER_APP, PORT_TAKEN)
 ENGLISH = "en-US"
 # The built-in account where it has another name (Microsoft, "Local accounts"), by the languages of these media
 ACCOUNTS = {ENGLISH: "Administrator", "fr-FR": "Administrateur"}
@@ -69,6 +75,13 @@ class Windows:
     installation: str = "Server Core"
     language: str = ENGLISH  # what it was installed in
     languages: tuple[str, ...] = LANGUAGES  # what it can be used in
+    traps: tuple[str, ...] = ()  # those of its medium
+
+    @property
+    def apps(self) -> tuple[str, ...]:
+        """The apps that one user has, and that can't be removed. Server Core has none."""
+        desktop = self.installation == "Server"
+        return ("Microsoft.MicrosoftEdge.Stable",) if desktop and USER_APP in self.traps else ()
 
     @property
     def name(self) -> str:
@@ -130,18 +143,28 @@ def setup(release: Release, media: Path) -> Setup:
     """The habits of the Setup on the medium in the folder *media*."""
     if release.conx:
         return Setup(fatal=True, gapless=True, logs="Windows", title="Windows Server Setup")
-    switches = media / SWITCHES
-    lenient = switches.is_file() and json.loads(switches.read_text(encoding="utf-8")).get("lenient") is True
+    lenient = _switches(media).get("lenient") is True
     return Setup(fatal=not lenient, gapless=False, logs="$WINDOWS.~BT/Sources/Panther", title="Windows Setup")
+
+
+def traps(media: Path) -> tuple[str, ...]:
+    """The traps that the medium in the folder *media* sets."""
+    return tuple(_switches(media).get("traps", ()))
+
+
+def _switches(media: Path) -> dict[str, Any]:
+    path = media / SWITCHES
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
 def record(windows: Windows, root: Path) -> None:
     """Write down on the disk whose C: is *root* what was installed there."""
     release, languages = windows.release, list(windows.languages)
     about = {"edition": windows.edition, "installation": windows.installation, "language": windows.language}
+    lists = {"languages": languages, "traps": list(windows.traps)}
     path = root / RECORD
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"build": release.build, **about, "languages": languages}), encoding="utf-8")
+    path.write_text(json.dumps({"build": release.build, **about, **lists}), encoding="utf-8")
 
 
 def installed(root: Path) -> Windows:
@@ -151,4 +174,5 @@ def installed(root: Path) -> Windows:
         return Windows()
     kept = json.loads(path.read_text(encoding="utf-8"))
     release, languages = of_build(kept.pop("build")), tuple(kept.pop("languages"))
-    return Windows(release, **kept, languages=languages)
+    set_ = tuple(kept.pop("traps", ()))
+    return Windows(release, **kept, languages=languages, traps=set_)

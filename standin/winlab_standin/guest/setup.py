@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from winlab_standin.guest import answer, devices, driverstore, plan, releases, wimread
@@ -208,7 +209,7 @@ def _finish(disk: Path, wanted: plan.Plan, data: bytes, packages: list[driversto
     else:
         _boot_by_bios(disk, wanted, windows, system)
     driverstore.stage(packages, windows)
-    releases.record(wanted.windows, windows)
+    releases.record(replace(wanted.windows, traps=releases.traps(devices.MEDIA)), windows)
     panther = windows / "Windows/Panther"
     (panther / "unattend.xml").write_bytes(data)
     log.say("Installing features and updates")

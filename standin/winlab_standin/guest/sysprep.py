@@ -22,6 +22,10 @@ STATE_FILE = "standin-state.json"  # of installed.State, in the folder of Window
 SWITCH_OFF = 20.0  # seconds from the start of sysprep: long enough to be asked meanwhile
 GENERALIZED = "generalized"
 LOG_LINE = "BiUpdateEfiEntry failed c000000d"
+APP_LINES = (  # antifob/incus-windows#28, vmware/ansible-vsphere-gos-validation#596
+    "SYSPRP Package {}_1.0 was installed for a user, but not provisioned for all users. This package will not function "
+    "properly in the sysprep image.\r\nSYSPRP Failed to remove apps for the current user: 0x80073cf2."
+)
 UNATTEND = "unattend.xml"
 # What sysprep takes away: the account's password, the network's settings, keys and certificates
 IDENTITY = (
@@ -81,20 +85,28 @@ def _seal(machine: Machine) -> None:
     ssh = [*(machine.root / "ProgramData/ssh").glob("ssh_host_*")]
     for path in (*ssh, *(machine.c(name) for name in TRACES)):
         path.unlink(missing_ok=True)
+    for app in machine.world.windows.apps:
+        machine.tell(f"winlab: removing the app {app}")
+        machine.tell("winlab: it stays: Removal failed. 0x80073CFA")
     machine.tell("winlab: starting sysprep")
     generalize(machine)
 
 
 def generalize(machine: Machine) -> None:
-    """What sysprep does: it takes the identity away, says so in its logs, and switches the machine off."""
+    """What sysprep does: it takes the identity away, says so in its logs, and switches the machine off. With an app of
+    one user it says that it does not, and Windows stays as it is."""
+    folder = machine.c("Windows/System32/Sysprep")
+    (folder / "Panther").mkdir(parents=True, exist_ok=True)
+    log = folder / "Panther/setuperr.log"
+    if apps := machine.world.windows.apps:
+        log.write_text("".join(f"{APP_LINES.format(app)}\r\n" for app in apps), encoding="utf-8")
+        return
     for name in IDENTITY:
         machine.c(name).unlink(missing_ok=True)
     (machine.config / STATE_FILE).write_text(json.dumps({"phase": GENERALIZED}))
-    folder = machine.c("Windows/System32/Sysprep")
-    (folder / "Panther").mkdir(parents=True, exist_ok=True)
     (folder / "Sysprep_succeeded.tag").touch()
     # the log of a successful run has such lines, too
-    (folder / "Panther/setuperr.log").write_text(f"{LOG_LINE}\r\n", encoding="utf-8")
+    log.write_text(f"{LOG_LINE}\r\n", encoding="utf-8")
     machine.world.settle()
     machine.world.power("poweroff", SWITCH_OFF)
 
@@ -127,7 +139,8 @@ def sealed(machine: Machine, given: Settings) -> dict[str, Any]:
     path = machine.config / STATE_FILE
     phase = json.loads(path.read_text()).get("phase") if path.is_file() else None
     state = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE" if phase == GENERALIZED else "IMAGE_STATE_COMPLETE"
-    errors = [LOG_LINE] if phase == GENERALIZED else []
+    log = machine.c("Windows/System32/Sysprep/Panther/setuperr.log")
+    errors = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
     return {"running": False, "state": state, "succeeded": phase == GENERALIZED, "errors": errors}
 
 

@@ -15,7 +15,7 @@ from winlab_standin.guest.base import run
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.place import REGISTRY, STATE, C
 from winlab_standin.guest.registry import Registry
-from winlab_standin.guest.releases import Windows
+from winlab_standin.guest.releases import PORT_TAKEN, Windows
 from winlab_standin.guest.report import write_port
 from winlab_standin.guest.winservices import Manager
 
@@ -102,6 +102,11 @@ class World:
     def serial(self, text: str) -> None:
         """Write to the first serial port."""
         write_port(text)
+
+    def port_is_taken(self) -> bool:
+        """Whether another program has the serial port: by that trap, from when Windows is ready to the logging off."""
+        ready = self.drives.letters["C"] / "winlab/ready.txt"
+        return PORT_TAKEN in self.windows.traps and ready.is_file() and self.logged_on()
 
     def adapters(self) -> list[Adapter]:
         """The network adapters that have drivers, in order."""

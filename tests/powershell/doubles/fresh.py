@@ -166,4 +166,6 @@ FRESH: dict[str, Any] = {
     "dead_tasks": [],  # those that end at once and leave nothing
     "hns_busy": 0,  # how many times HNS gives no answer
     "hns_errors": {},
+    "hns_gone": 0,  # how many objects were deleted
+    "policies": [],
 }

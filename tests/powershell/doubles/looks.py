@@ -11,7 +11,18 @@ from typing import Any
 
 from powershell.doubles.machine import Machine, Told
 
-PLAIN = ("features", "rules", "routes", "time_source", "timezone", "shutdown", "networks", "endpoints", "users")
+PLAIN = (
+    "features",
+    "rules",
+    "routes",
+    "time_source",
+    "timezone",
+    "shutdown",
+    "networks",
+    "endpoints",
+    "policies",
+    "users",
+)
 
 LOGS = r"C:\winlab\logs"
 

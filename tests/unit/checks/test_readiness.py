@@ -165,6 +165,11 @@ def test_a_daemonset_that_is_ready_passes() -> None:
             {"script": lambda tag, name, settings=None: {**SERVICES, "proxy": {"service": "absent"}}},
             "proxy is absent",
         ),
+        (
+            "R10",
+            {"script": lambda tag, name, settings=None: {**SERVICES, "proxy": {**RUNNING, "stale": True}}},
+            "its network was made anew since kube-proxy was started: 'winlab repair' starts it again",
+        ),
         ("R11", {"execute": lambda tag, command: json.dumps({**KERNEL, "hns": ""})}, "hns is absent"),
         ("R11", {"execute": lambda tag, command: json.dumps({**KERNEL, "kubelets": 2})}, "2 kubelets"),
         (

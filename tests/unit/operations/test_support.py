@@ -14,10 +14,13 @@ from typing import Any
 
 import plans
 import pytest
+from isos import SERVER, make_server_medium
 from lab_fakes import machine
+from typer.testing import CliRunner
 
 from winlab import Lab, Site, masking
 from winlab.adapters.vm.domains import Machine
+from winlab.cli.main import app
 from winlab.design.plan.credentials import Credentials
 from winlab.design.spec.model import Spec
 from winlab.errors import AccessError, GuestError, HostError, UsageError, WinlabError
@@ -25,6 +28,7 @@ from winlab.events import Event, Note, Quiet
 from winlab.lab_folder import LabFolder
 from winlab.operations import look, planning, recorded, support, support_secrets, support_sources
 from winlab.operations.support_sources import File, Source
+from winlab.supply.images import windows_media
 
 KEY = "AAAA1-BBBBB-CCCCC-DDDDD-EEEEE"
 
@@ -304,3 +308,36 @@ def test_builders_of_golden_images_belong_to_it(folder: LabFolder, monkeypatch: 
     assert contents(path)[f"builders/{builder.lab}/journal.jsonl"] == (
         f"it is [secret {builder.lab} administrator password]\n".encode()
     )
+
+
+def standing(folder: LabFolder, *changes: str) -> None:
+    """The lab's record, of a spec with these changes."""
+    spec = Spec.load("1-1-1", list(changes), rehearse=False)
+    recorded.write(folder, planning.make(spec, "lab", plans.TCG, Quiet()))
+
+
+def test_the_list_of_images_of_a_medium_of_ones_own(folder: LabFolder, tmp_path: Path) -> None:
+    medium = make_server_medium(tmp_path / "w.iso")
+    standing(folder, f"workers.media={medium}")
+    (name,) = (name for name in contents(Lab("lab").support()) if name.startswith("media/"))
+    told = json.loads(contents(Lab("lab").support())[name])
+    assert [image["name"] for image in told["images"]] == [SERVER]
+    assert [image["index"] for image in told["setup"]] == [1, 2]
+    printed = CliRunner().invoke(app, ["iso", "inspect", str(medium), "--output", "json"])
+    assert json.loads(printed.stdout) == told
+    medium.write_text("another")
+    (why,) = (one["why"] for one in manifest(Lab("lab").support())["missing"] if one["what"] == "Windows media")
+    assert "w.iso" in why
+
+
+def test_the_list_of_images_of_a_cached_medium(
+    folder: LabFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: list[Path] = []
+    monkeypatch.setattr(windows_media, "at_hand", lambda node, stock: there[0] if there else None)
+    path = Lab("lab").support()  # there is a golden image, and the medium has gone
+    assert not [name for name in contents(path) if name.startswith("media/")]
+    assert "Windows media" not in [one["what"] for one in manifest(path)["missing"]]
+    there.append(make_server_medium(tmp_path / "w.iso"))
+    told = json.loads(contents(Lab("lab").support())["media/windows-2022.json"])
+    assert (told["release"], [image["name"] for image in told["images"]]) == ("2022", [SERVER])

@@ -118,6 +118,8 @@ def test_warnings_a_beacon_and_a_dump(port: Port) -> None:
         port, b"winlab: warning=ssh: no\r\nwinlab: beacon 1 WinRM=Stopped\r\nwinlab: beac", b"on 2 WinRM=Running\r\n"
     )
     assert (log.warnings, log.beacon, log.dumping) == (["ssh: no"], "WinRM=Running", False)
+    event = b"boot=3 event=41 2026-11-21T10:02:00Z Kernel-Power: It restarted."
+    assert hear(port, b"winlab: beacon 3 free=9MB " + event + b"\r\n").beacon == f"free=9MB {event.decode()}"
     assert hear(port, b"winlab: error=bootstrap: x\r\nwinlab: BEGIN dump\r\nwinlab: dump of disks:\r\n").dumping
     assert not hear(port, b"winlab: END dump\r\n").dumping
 

@@ -14,6 +14,7 @@ $WinlabFolder = 'C:\winlab'
 $InstalledFrom = 'C:\winlab\payload.sha256'
 # Names the features that features.ps1 has seen to the end: a golden image may have been made for another network
 $FeaturesSet = 'C:\winlab\features.txt'
+$ProxyNetwork = 'C:\winlab\proxy-network.txt' # the ID of the HNS network when winlab last started kube-proxy
 # What each script that changes something did, in a file of its name
 $LogFolder = 'C:\winlab\logs'
 $LogBytes = 1MB
@@ -371,6 +372,18 @@ function Confirm-Command([string]$Command, [string]$Before) {
     foreach ($log in [regex]::Matches($Command, '--log-file=([^\s"]+)')) {
         New-Folder (Split-Path -Parent $log.Groups[1].Value)
     }
+}
+
+# The ID of the HNS network that kube-proxy's configuration names; nothing while there is none
+function Get-ProxyNetwork {
+    $named = "$(Get-Text 'C:\var\lib\kube-proxy\config.yaml')" -match '(?m)^[ \t]+networkName:[ \t]*(\S+)'
+    if ($named) { return @(Get-HnsNetwork | Where-Object { $_.Name -eq $Matches[1] })[0].ID }
+}
+
+# kube-proxy's rules are of the network that it found at its start. One that was made anew has another ID
+function Test-ProxyStale {
+    $id = Get-ProxyNetwork
+    return [bool]$id -and (Get-Text $ProxyNetwork) -cne $id
 }
 
 # The kubelet writes kubelet.conf before it has its certificate: a node has joined when both are there

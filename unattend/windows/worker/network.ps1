@@ -89,8 +89,8 @@ function Set-HostEndpoint($Wish, $Network) {
     return $address
 }
 
-Start-Transcript -Path "$WinlabFolder\network.log" | Out-Null
 try {
+    Start-Transcript -Path "$WinlabFolder\network.log" | Out-Null
     $wish = ConvertFrom-Json -InputObject (Get-Text "$WinlabFolder\network.json")
     $network = Get-Network $wish.name
     $known = @($network.Subnets | ForEach-Object { "$($_.AddressPrefix) $($_.GatewayAddress)" })
@@ -102,6 +102,18 @@ try {
     $indexes = @(Get-InterfaceIndex (Get-ManagementAddress $network.ID))
     if ($wish.endpoint) { $indexes += Get-InterfaceIndex (Set-HostEndpoint $wish $network) }
     foreach ($index in $indexes) { Set-NetIPInterface -InterfaceIndex $index -AddressFamily IPv4 -Forwarding Enabled }
+    # a kube-proxy that runs goes on with the network that is gone; the network is there whether or not it starts again
+    try {
+        $id = Get-ProxyNetwork
+        if ((Test-ProxyStale) -and (Get-ServiceState 'kube-proxy') -eq 'running') {
+            Stop-Running 'kube-proxy' | Out-Null
+            Get-HnsPolicyList | Remove-HnsPolicyList
+            Start-Service -Name 'kube-proxy'
+            Write-Text $ProxyNetwork $id | Out-Null
+        }
+    } catch {
+        "kube-proxy is not started anew: $_" | Out-Host
+    }
     Write-Text $outcome (ConvertTo-Json -InputObject @{ state = 'done'; id = $network.ID } -Compress) | Out-Null
 } catch {
     $failure = ConvertTo-Json -InputObject @{ state = 'failed'; error = $_.Exception.Message } -Compress

@@ -40,15 +40,20 @@ Invoke-Step {
 
     $kubeconfig = "$($settings.kubeconfig)"
     $other = (Get-Text "$folder\kubeconfig") -cne $kubeconfig
-    $changed = $other -or (Get-Text "$folder\config.yaml") -cne $config -or
+    $stale = Test-ProxyStale
+    $changed = $stale -or $other -or (Get-Text "$folder\config.yaml") -cne $config -or
         (Get-ServiceCommand 'kube-proxy') -cne $command
     # stopped before anything is changed: so a run that ends in between is made good by the next
     if ($changed) { Stop-Running 'kube-proxy' | Out-Null }
+    # kube-proxy alone makes policy lists, and does not look for those of a network that is gone
+    if ($stale) { Get-HnsPolicyList | Remove-HnsPolicyList }
     Set-FolderAcl $folder $PrivateFolder
     Write-Text "$folder\config.yaml" $config | Out-Null
     if ($other) { Write-Secret "$folder\kubeconfig" $kubeconfig }
     # at a start of Windows it waits for what it programs
     Set-NativeService 'kube-proxy' 'kube-proxy' $command @('hns') | Out-Null
+    # noted as it was before the start: of one that is made anew meanwhile kube-proxy may know nothing
+    $network = Get-ProxyNetwork
     if ((Get-ServiceState 'kube-proxy') -ne 'running') {
         # it ends again while its network is missing, and the recovery actions bring it back
         try {
@@ -58,5 +63,7 @@ Invoke-Step {
             Write-Progressing "kube-proxy does not start yet: $($_.Exception.Message)"
         }
     }
-    return @{ changed = [bool]$changed; service = Get-ServiceState 'kube-proxy' }
+    $state = Get-ServiceState 'kube-proxy'
+    if ($changed -and $state -eq 'running') { Write-Text $ProxyNetwork $network | Out-Null }
+    return @{ changed = [bool]$changed; service = $state }
 }

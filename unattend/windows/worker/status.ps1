@@ -55,6 +55,10 @@ Invoke-Step {
         }
         cni = $networks
         endpoints = $endpoints
-        proxy = @{ service = Get-ServiceState 'kube-proxy'; command = Get-ServiceCommand 'kube-proxy' }
+        proxy = @{
+            service = Get-ServiceState 'kube-proxy'
+            command = Get-ServiceCommand 'kube-proxy'
+            stale = Test-ProxyStale
+        }
     }
 }

@@ -58,7 +58,7 @@ CAUSES = (
         ),
         "Windows' network service (HNS) has leftovers of an earlier network, and services don't work.",
         "After a restart a CNI plug-in makes its network again, while kube-proxy's rules and ports are of the old one.",
-        f"Restart kube-proxy: {PROXY_AGAIN}; if that does not help, 'winlab restart NODE'.",
+        f"'winlab repair', or by hand: {PROXY_AGAIN}; if that does not help, 'winlab restart NODE'.",
         "kubernetes/kubernetes#139519; kubernetes-sigs/sig-windows-tools: start.ps1; microsoft/hcsshim#1043",
     ),
     Cause(

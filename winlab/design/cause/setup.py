@@ -22,7 +22,8 @@ CAUSES = (
         ),
         "A driver does not install in Windows PE, and Setup of Windows Server 2025 ends at the first one.",
         r"It installs every driver of \drv, and ends at one that is loaded already, lacks a file, or is refused.",
-        "Leave out workers.extra_drivers, or use --set workers.bus=sata, which needs no driver in Windows PE.",
+        "Leave out workers.extra_drivers, or use --set workers.bus=sata, which needs no driver in Windows PE; also "
+        "where the medium brings its own virtio drivers in boot.wim.",
         "kvm-guest-drivers-windows#1100; reports of runs with media of build 26100",
     ),
     Cause(
@@ -63,6 +64,15 @@ CAUSES = (
         "Another disk has number 0, or the layout names a partition that is not there.",
         "Leave DiskConfiguration in your own template (workers.template) as it is in winlab's; attach no USB disk.",
         "reports of runs with media of build 26100; dockur/windows",
+    ),
+    Cause(
+        "setup-read-only",
+        Effect.ENDS,
+        (Clue("0x800702e7"),),
+        "Setup of Windows Server 2025 has no drive that it can write its own files to.",
+        "It writes where it was started from: where a rebuilt boot.wim starts setup.exe of the CD, that is read-only.",
+        "Take the ISO as Microsoft distributes it: its boot.wim starts a Setup of its own, in memory.",
+        "Benehiko/vee: its documentation of Windows guests, #17; Microsoft: ERROR_VOLUME_MOUNTED",
     ),
     Cause(
         "password-encoding",

@@ -37,13 +37,10 @@ NAMESPACE = "urn:schemas-microsoft-com:unattend"
 OPENSSH = "winlab/OpenSSH-Win64.zip"
 
 
-def answer_xml(node: WindowsNode, administrator_password: str) -> str:
-    """The node's Autounattend.xml.
-
-    :raises UsageError: the user's own template can't be used.
-    """
+def values(node: WindowsNode, administrator_password: str) -> dict[str, object]:
+    """What a template gets, by its names there; docs/windows.md lists them."""
     windows = node.windows
-    values = {
+    return {
         "install": windows.golden is None,
         "firmware": node.firmware,
         "bus": node.bus,
@@ -57,10 +54,18 @@ def answer_xml(node: WindowsNode, administrator_password: str) -> str:
         "administrator": _account(node),
         "administrator_password": administrator_password,
     }
+
+
+def answer_xml(node: WindowsNode, administrator_password: str) -> str:
+    """The node's Autounattend.xml.
+
+    :raises UsageError: the user's own template can't be used.
+    """
+    windows, given = node.windows, values(node, administrator_password)
     if windows.template is None:
-        return for_xml("windows").get_template(TEMPLATE).render(values)
+        return for_xml("windows").get_template(TEMPLATE).render(given)
     try:
-        made = render_own("windows", windows.template, values)
+        made = render_own("windows", windows.template, given)
         root = etree.fromstring(made.encode(), etree.XMLParser(resolve_entities=False))  # they could name files
     except (TemplateError, etree.XMLSyntaxError, UnicodeError) as error:
         raise UsageError(

@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import authority
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.design import cni, contract
-from winlab.design.contract import Call, R, WindowsFacts
+from winlab.design.contract import Call, R, Service, WindowsFacts
 from winlab.design.plan.model import WindowsNode
 from winlab.design.render import kube_proxy
 from winlab.design.render.domain import serial_log
@@ -117,9 +117,10 @@ def condition(run: Run, node: WindowsNode) -> Condition:
     """
     with run.node(node) as there:
         facts = there.run(contract.WindowsStatus())
-    services = {"containerd": facts.containerd.service}
+    services: dict[str, Service | Literal["stale"]] = {"containerd": facts.containerd.service}
     if facts.kubelet.joined:
-        services |= {"kubelet": facts.kubelet.service, "kube-proxy": facts.proxy.service}
+        stale = facts.proxy.stale and facts.proxy.service == "running"
+        services |= {"kubelet": facts.kubelet.service, "kube-proxy": "stale" if stale else facts.proxy.service}
     return Condition(services, facts.kubelet.joined)
 
 
@@ -292,7 +293,8 @@ class _Worker:
         wait.until(look, progress, give_up, stall=limit, poll=ENDPOINT_POLL)
 
     def has_proxy(self, facts: WindowsFacts) -> bool:
-        return facts.proxy.service == "running" and facts.proxy.command == kube_proxy.command()
+        same = facts.proxy.command == kube_proxy.command() and not facts.proxy.stale
+        return facts.proxy.service == "running" and same
 
     def _proxy_kubeconfig(self) -> str:
         """A kubeconfig with the token of kube-proxy's service account, and no other right."""

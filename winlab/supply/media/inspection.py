@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pycdlib
 from pycdlib.pycdlibexception import PyCdlibException
@@ -104,9 +105,40 @@ class Inspection:
                 cure="\n".join(dict.fromkeys(problem.cure for problem in self.problems)),
             )
 
+    def facts(self, *, tree: bool = False) -> dict[str, Any]:
+        """All of it in plain values, as ``winlab iso inspect --output json`` prints it.
+
+        :param tree: with the list of its files.
+        """
+        facts: dict[str, Any] = {
+            "path": str(self.path),
+            "size": self.size,
+            "label": self.label,
+            "sha256": self.sha256,
+            "known": self.known,
+            "release": self.release,
+            "evaluation": self.evaluation,
+            "channel": self.channel,
+            "files": len(self.files),
+            "boot": [asdict(entry) for entry in self.boot],
+            "asks_for_a_key": self.prompts,
+            "boot_programs": self.boot_programs,
+            "images": [_image(image) for image in self.images],
+            "setup": [_image(image) for image in self.setup],
+            "usable": not self.problems,
+            "problems": [asdict(problem) for problem in self.problems],
+        }
+        if tree:
+            facts["tree"] = [{"path": one.path, "size": one.size} for one in self.files]
+        return facts
+
     def has(self, path: str) -> bool:
         """Whether there is such a file; case does not matter, as on Windows."""
         return any(file.path.lower() == path for file in self.files)
+
+
+def _image(image: WimImage) -> dict[str, Any]:
+    return {**asdict(image), "evaluation": image.is_evaluation, "server": image.is_server}
 
 
 def inspect(path: Path, progress: Progress | None = None) -> Inspection:

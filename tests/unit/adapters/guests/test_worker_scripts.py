@@ -51,6 +51,13 @@ def test_every_script_answers_by_the_contract(name: str) -> None:
     assert returned, "a step has a result"
 
 
+def test_settings_are_read_outside_of_blocks() -> None:
+    """In a block $input is the block's own, and a script that names it there alone is given no input at all."""
+    for path in WORKER.glob("*.ps1"):
+        lines = [line for line in path.read_text().splitlines() if "$input" in line and not line.startswith("#")]
+        assert lines in ([], ["$settings = Read-Settings @($input)"]), path.name
+
+
 @pytest.mark.parametrize(
     ("name", "refusals"),
     [

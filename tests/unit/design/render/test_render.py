@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 from pathlib import Path
 
 import plans
@@ -71,6 +72,13 @@ def test_a_template_of_one_s_own_extends_ours(tmp_path: Path) -> None:
     root = etree.fromstring(answer.answer_xml(node, NASTY).encode())
     assert root.findtext("u:settings[@pass='specialize']/u:component[@name='Mine']/u:Name", namespaces=NS) == "NODE-1"
     assert root.findtext(".//u:ComputerName", namespaces=NS) == "NODE-1"
+
+
+def test_the_document_lists_what_a_template_gets() -> None:
+    text = (Path(__file__).parents[4] / "docs/windows.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^Values: (.+?)\n\n", text, re.MULTILINE | re.DOTALL)
+    given = answer.values(plans.make(plans.KVM, "1-1-1").windows_nodes()[0], NASTY)
+    assert set(re.findall(r"`([a-z_]+)`", listed)) == given.keys()
 
 
 @pytest.mark.parametrize(

@@ -371,6 +371,15 @@ def test_services(lab: Standing) -> None:
     assert MEMBER in second.steps
 
 
+def test_a_kube_proxy_whose_network_was_made_anew_is_started_again(lab: Standing) -> None:
+    lab.guests["node-1"].services |= {"kube-proxy": "stale"}
+    (finding,) = lab.findings()
+    assert told([finding.drift]) == [("node-1", "kube-proxy", "running", "stale", True)]
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    assert lab.guests["node-1"].did == ["start kube-proxy"]
+
+
 def test_a_worker_that_is_no_member_joins_and_a_controller_is_not_reset(lab: Standing) -> None:
     for guest in lab.guests.values():
         guest.joined = False

@@ -1,0 +1,55 @@
+"""When kube-proxy on a Windows node counts as there: it runs as it should, for the network of HNS that is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import answers
+import plans
+import pytest
+import runs
+
+from winlab.design.contract import Call, R
+from winlab.design.render import kube_proxy
+from winlab.steps.windows import node as windows_node
+
+RUNS = {"service": "running", "command": kube_proxy.command()}
+
+
+class Node:
+    def __init__(self, proxy: dict[str, Any]) -> None:
+        self.proxy = proxy
+
+    def run(self, call: Call[R]) -> R:
+        joined = {"service": "running", "joined": True}
+        return answers.result(call, {"proxy": self.proxy, "kubelet": joined, "containerd": {"service": "running"}})
+
+
+@pytest.mark.parametrize(
+    ("proxy", "there"),
+    [
+        (RUNS, True),
+        ({**RUNS, "stale": False}, True),
+        ({**RUNS, "stale": True}, False),
+        ({**RUNS, "service": "stopped"}, False),
+        ({**RUNS, "command": "another"}, False),
+    ],
+)
+def test_the_step_is_done(proxy: dict[str, Any], there: bool) -> None:
+    plan = plans.make(plans.KVM, "1-1-1")
+    steps = windows_node.steps(runs.run(plan, guest=Node(proxy)), plan.node("node-1"))
+    assert runs.titled(steps, "proxy node-1").done() is there
+
+
+@pytest.mark.parametrize(
+    ("proxy", "says"),
+    [
+        (RUNS, "running"),
+        ({**RUNS, "stale": True}, "stale"),
+        ({"service": "stopped", "command": "", "stale": True}, "stopped"),
+    ],
+)
+def test_repair_hears_of_one_whose_network_was_made_anew(proxy: dict[str, Any], says: str) -> None:
+    plan = plans.make(plans.KVM, "1-1-1")
+    found = windows_node.condition(runs.run(plan, guest=Node(proxy)), plan.node("node-1"))
+    assert found.services == {"containerd": "running", "kubelet": "running", "kube-proxy": says}
