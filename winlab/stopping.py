@@ -16,7 +16,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 LOOK = 0.25  # seconds between two looks
-CLEAN_UP = 5.0  # seconds for a call that begins after the stop: it cleans up
+CLEAN_UP = 4.0  # seconds for a call that begins after the stop: it cleans up. A command has five in all
 
 _events: ContextVar[tuple[threading.Event, ...]] = ContextVar("winlab_stop", default=())
 

@@ -27,6 +27,7 @@ from survive import sample
 from survive.command import Wired
 from survive.moments import BEGINNING, Point
 
+from winlab import settings
 from winlab.design.catalog import recipes
 from winlab.events import Quiet
 from winlab.host import packages
@@ -206,7 +207,8 @@ def labs(
         user.ok("destroy", "--lab", lab)
     before = traces()
     spec = (*SPEC_A, *golden.flags)
-    empty = Winlab(env={**scripted.env, "WINLAB_CACHE": str(tmp_path_factory.mktemp("cache"))})
+    caches = (tmp_path_factory.mktemp("cache"), Path(member.env["WINLAB_CACHE"]), settings.cache_dir())
+    empty = Winlab(env={**scripted.env, "WINLAB_CACHE": str(caches[0])})
     try:
         with Watch() as watch, ThreadPoolExecutor() as pool:
             digest = f"sha256:{open_bundle(bundle).digest}"  # it may have programs that were built here
@@ -223,7 +225,7 @@ def labs(
             printed_a = text(rehearsal.result())
             said_a = rehearsal.result().stderr
         a, b, seen = _on(scripted, LAB_A), _on(member, LAB_B), frozenset(watch.seen)
-        yield Labs(a, b, printed_a, said_a, printed_b, interrupted, before, spec, seen, killed_b)
+        yield Labs(a, b, printed_a, said_a, printed_b, interrupted, before, spec, caches, seen, killed_b)
 
     finally:
         for user, lab in ((scripted, LAB_A), (member, LAB_B)):

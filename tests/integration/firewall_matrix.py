@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 HOST, GUEST, WORLD = "172.31.240.1", "172.31.240.33", "198.51.100.2"
+DOCKER, PIECE = "br-0123456789ab", "172.18.0.2"  # a network of Docker's, and a container in it
+UPLINK, BEYOND = "br-lan", "203.0.113.2"  # a bridge that leads to other networks of the host's
 METADATA = "169.254.169.254"
 PLAIN, OPEN = "52:54:00:00:00:01", "52:54:01:00:00:01"
 CONTAINER = f"""\
@@ -60,11 +62,13 @@ def serve(address: str, port: int) -> None:
 
 def main() -> None:
     rules = sys.stdin.read()
-    guest, world = namespace(), namespace()
+    guest, world, container, beyond = (namespace() for _ in range(4))
     try:
         for link, peer, pid, ours, theirs in (
             ("br-winlab", "eth0", guest.pid, f"{HOST}/20", f"{GUEST}/20"),
             ("out", "eth0", world.pid, "198.51.100.1/24", f"{WORLD}/24"),
+            (DOCKER, "eth0", container.pid, "172.18.0.1/16", f"{PIECE}/16"),
+            (UPLINK, "eth0", beyond.pid, "203.0.113.1/24", f"{BEYOND}/24"),
         ):
             run("ip", "link", "add", link, "type", "veth", "peer", "name", "peer")
             run("ip", "link", "set", "peer", "netns", str(pid))
@@ -82,19 +86,23 @@ def main() -> None:
         for port in (22, 53):
             serve("0.0.0.0", port)
         answers = "from http.server import *; HTTPServer(('', 8000), BaseHTTPRequestHandler).serve_forever()"
-        server = subprocess.Popen(["nsenter", f"--net=/proc/{world.pid}/ns/net", sys.executable, "-c", answers])
-        own = subprocess.Popen(["nsenter", f"--net=/proc/{guest.pid}/ns/net", sys.executable, "-c", answers])
+        servers = [
+            subprocess.Popen(["nsenter", f"--net=/proc/{space.pid}/ns/net", sys.executable, "-c", answers])
+            for space in (world, guest, container, beyond)
+        ]
         found: dict[str, dict[str, bool]] = {}
         try:
-            for _ in range(50):
-                if run(sys.executable, "-c", ASK, WORLD, "8000", check=False):
-                    break
+            for there in (WORLD, GUEST, PIECE, BEYOND):
+                for _ in range(50):
+                    if run(sys.executable, "-c", ASK, there, "8000", check=False):
+                        break
             for name, mac in (("plain", PLAIN), ("open", OPEN)):
                 inside(guest.pid, "ip", "link", "set", "eth0", "address", mac)
                 run("ip", "neigh", "flush", "all")
                 goals = {
                     "ssh": (HOST, "22"), "ssh by another address": ("198.51.100.1", "22"), "dns": (HOST, "53"),
-                    "container": (HOST, "8080"), "world": (WORLD, "8000"), "metadata": (METADATA, "8000"),
+                    "container": (HOST, "8080"), "container's own address": (PIECE, "8000"),
+                    "world": (WORLD, "8000"), "world by a bridge": (BEYOND, "8000"), "metadata": (METADATA, "8000"),
                 }  # fmt: skip
                 found[name] = {
                     goal: inside(guest.pid, sys.executable, "-c", ASK, *where) for goal, where in goals.items()
@@ -103,12 +111,12 @@ def main() -> None:
                 found[name]["from the host"] = run(sys.executable, "-c", ASK, GUEST, "8000", check=False)
                 found[name]["from the world"] = inside(world.pid, sys.executable, "-c", ASK, GUEST, "8000")
         finally:
-            for one in (server, own):
+            for one in servers:
                 one.kill()
                 one.wait()
         print(json.dumps(found))
     finally:
-        for space in (guest, world):
+        for space in (guest, world, container, beyond):
             space.kill()
             space.wait()
 

@@ -96,6 +96,7 @@ class Labs:
     interrupted_b: int  # the exit code of the first create, after Ctrl-C
     before: Traces
     spec_a: tuple[str, ...]  # what the first lab was made with
+    caches: tuple[Path, ...]  # what the commands obtained, made and took for them
     seen: frozenset[bytes]  # arguments and environments of processes while they were made
     killed_b: list[Sampled]  # the creates of the second lab that were killed
 

@@ -14,8 +14,8 @@ from winlab import run
 from winlab.events import Quiet
 from winlab.host import firewall, packages
 
-ALWAYS = {"dns", "world", "ping", "from the host"}
-HOST = {"ssh", "ssh by another address", "container"}
+ALWAYS = {"dns", "world", "world by a bridge", "ping", "from the host"}
+HOST = {"ssh", "ssh by another address", "container", "container's own address"}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,7 +34,7 @@ def test_guests_reach_the_world_and_of_the_host_only_what_they_may(datapath: str
             *("unshare", "--map-root-user", "--net", "--mount"),
             *(sys.executable, str(Path(__file__).with_name("firewall_matrix.py"))),
         ],
-        input=firewall.ruleset("172.31.240.0/20", datapath),
+        input=firewall.ruleset("172.31.240.0/20", datapath, ["br-lan"]),
         capture_output=True,
         text=True,
         check=False,

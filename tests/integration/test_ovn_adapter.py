@@ -403,12 +403,12 @@ def test_a_lab_that_grows_and_shrinks_keeps_the_rows_that_stay(database: Databas
     assert northbound.has(topology(new))
     kinds = [name for name in before if name not in ("NB_Global", "Connection")]
     anew = {name for name in kinds if set(before[name]) - set(after[name])}
-    assert anew == {"Logical_Router_Policy"}, "but the one that names the nodes' addresses, rows stay"
+    assert anew == {"Logical_Router_Policy"}, "but those that name the nodes' addresses, rows stay"
     more = {name: len(set(after[name]) - set(before[name])) for name in kinds}
     assert {name: count for name, count in more.items() if count} == {
         "Logical_Switch_Port": 1,
         "NAT": 1,
-        "Logical_Router_Policy": 1,
+        "Logical_Router_Policy": 2,
     }
     assert northbound.pod_routes("lab") == {"10.244.1.0/24": "10.77.0.101"}
     assert {tag["winlab-plan"] for tag in database.tags("Logical_Router_Static_Route")} == {new.digest}

@@ -41,7 +41,19 @@ class Overlay:
             f'inport == "{one.port}" && eth.src == {one.mac} && eth.dst == {plan.network.gateway_mac} && '
             f"ip4.src == {source or one.address} && ip4.dst == {to} && ip.ttl == 64 && tcp && tcp.dst == 22"
         )
-        words = [program("ovn-trace"), f"--db={self.south}", "--minimal", plan.network.switch, flow]
+        return self._outputs(plan.network.switch, flow)
+
+    def enters(self, plan: Plan, node: int, source: str) -> bool:
+        """Whether a datagram that comes to a node's external address from another one reaches the node."""
+        one, router = plan.nodes[node], plan.network.router_external_mac
+        flow = (
+            f'inport == "{LOCALNET}" && eth.src == 52:54:00:00:00:02 && eth.dst == {router} && '
+            f"ip4.src == {source} && ip4.dst == {one.floating} && ip.ttl == 64 && udp && udp.dst == 514"
+        )
+        return self._outputs("winlab-external", flow) == [short(one)]
+
+    def _outputs(self, switch: str, flow: str) -> list[str]:
+        words = [program("ovn-trace"), f"--db={self.south}", "--minimal", switch, flow]
         said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
         return [line.split('"')[1] for line in said.splitlines() if line.strip().startswith("output(")]
 
@@ -115,7 +127,14 @@ def test_two_labs_that_say_so_reach_each_other(overlay: Overlay) -> None:
     # no further than to the external switch, where the router would ask for the other one's MAC
     assert overlay.leaves_by(a, 0, b.nodes[1].floating) == [LOCALNET]
     assert overlay.leaves_by(b, 1, a.nodes[0].floating) == [LOCALNET]
-    assert overlay.leaves_by(c, 0, a.nodes[0].floating) == []  # so that it can't answer either
+    assert overlay.leaves_by(c, 0, a.nodes[0].floating) == []
+    assert overlay.enters(a, 0, b.nodes[1].floating)
+    assert overlay.enters(b, 1, a.nodes[0].floating)
+    # c did not say so: not even a datagram that wants no answer comes in
+    for source in (a.nodes[0].floating, a.network.router_external, b.nodes[1].floating):
+        assert not overlay.enters(c, 0, source), source
+    for source in (WORLD, c.network.external_gateway, c.nodes[1].floating, c.network.router_external):
+        assert overlay.enters(c, 0, source), source
     for plan in (a, b):
         assert overlay.leaves_by(plan, 0, METADATA) == []
 

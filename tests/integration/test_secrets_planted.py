@@ -37,11 +37,14 @@ def test_the_archive_has_what_it_should(archive: Path) -> None:
 
 
 def test_no_secret_is_anywhere_else(labs: Labs, member: Winlab, state: Path, archive: Path) -> None:
-    """Processes, logs, domains, databases of OVN, temporary files, the folder of the labs with the archive in it."""
+    """Processes, logs, domains, OVN's databases, temporary files, caches, the labs' folder with the archive in it.
+
+    A product key is not among them: a rehearsal's media are for evaluation, and those take none.
+    """
     secrets = Secrets.of(state, [LAB_A])
     assert len(secrets.names) >= 8  # of two nodes and a cluster
-    assert leaks(state, [LAB_A], seen=labs.seen) == []
-    assert leaks(Path(member.env["WINLAB_STATE"]), [LAB_B], seen=labs.seen) == []
+    assert leaks(state, [LAB_A], caches=labs.caches, seen=labs.seen) == []
+    assert leaks(Path(member.env["WINLAB_STATE"]), [LAB_B], caches=labs.caches, seen=labs.seen) == []
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def planted(labs: Labs, state: Path) -> Iterator[tuple[str, Path]]:
     path.unlink(missing_ok=True)
 
 
-def test_the_scan_finds_what_is_planted(planted: tuple[str, Path], state: Path) -> None:
+def test_the_scan_finds_what_is_planted(planted: tuple[str, Path], state: Path, tmp_path: Path) -> None:
     secret, path = planted
     for content in (
         secret.encode(),
@@ -65,6 +68,9 @@ def test_the_scan_finds_what_is_planted(planted: tuple[str, Path], state: Path) 
         assert "administrator_password" in said
         assert str(path) in said
     path.unlink()
+    (tmp_path / "manifest.json").write_text(f'{{"origin": "{secret}"}}')
+    (said,) = leaks(state, [LAB_A], caches=[tmp_path])  # a cache; without being named it is a test's own folder
+    assert str(tmp_path) in said
     with Watch() as watch:
         subprocess.run([sys.executable, "-c", "import time; time.sleep(3)", secret], check=True)
     assert [one for one in leaks(state, [LAB_A], seen=watch.seen) if "a process that has ended" in one]

@@ -10,9 +10,21 @@ from pathlib import Path
 from winlab import settings
 from winlab.cli import common
 from winlab.errors import UsageError, WinlabError
-from winlab.events import Event, Listener, Note, RunEnded, StepDone, StepFailed, StepProgress, StepStarted
+from winlab.events import (
+    Event,
+    Listener,
+    Note,
+    RunEnded,
+    StepChecking,
+    StepDone,
+    StepFailed,
+    StepProgress,
+    StepSkipped,
+    StepStarted,
+)
 
 archive: Path | None = None  # of the command that failed
+_running: dict[tuple[str, str], None] = {}  # labs and steps that began and did not end, in their order
 
 
 class _Watched:
@@ -24,6 +36,7 @@ class _Watched:
         self.lab = ""  # empty until a step of a lab has begun
 
     def tell(self, event: Event) -> None:
+        _remember(event)
         if isinstance(event, RunEnded) and event.failures:
             self._end = event
             return
@@ -50,6 +63,7 @@ def watched(tell: Listener) -> Iterator[Listener]:
     """
     global archive
     archive = None
+    _running.clear()
     watch = _Watched(tell)
     try:
         yield watch.tell
@@ -60,6 +74,18 @@ def watched(tell: Listener) -> Iterator[Listener]:
         finally:
             watch.end()
         raise
+
+
+def unfinished() -> str:
+    """The steps that began and did not end, such as ``volumes, boot node-1``."""
+    return ", ".join(step for _, step in list(_running))
+
+
+def _remember(event: Event) -> None:
+    if isinstance(event, (StepChecking, StepStarted)):
+        _running[event.lab, event.step] = None
+    elif isinstance(event, (StepSkipped, StepDone, StepFailed)):
+        _running.pop((event.lab, event.step), None)
 
 
 def _collected(watch: _Watched, failed: Exception) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Annotated, Any
 
 import typer
@@ -70,6 +71,8 @@ app.add_typer(bundle.app, name="bundle")
 app.add_typer(spec.app, name="spec")
 app.add_typer(test.app, name="test")
 
+SAYING = 0.5  # seconds to say that a command ends without what did not stop
+CURSOR = "\x1b[?25h"  # shows it again: the view of a run hides it
 _debug = False
 
 
@@ -113,22 +116,33 @@ def _end_json(error: BaseException) -> None:
 
 def main() -> None:
     """Run the command line; errors become one message and a documented exit code (docs/exit-codes.md)."""
-    with signals.as_interrupts(unheard=_end_unheard):
+    with signals.as_interrupts(late=_end_late):
         _main()
 
 
-def _end_unheard() -> None:
-    """End at once: this command waits in a library for an answer, and hears no Ctrl-C. The kernel frees its locks."""
-    try:
-        _end_json(KeyboardInterrupt())
-        common.say(
-            "winlab: interrupted while a question was not answered. Nothing is lost: the same command carries on.\n"
-            "  cure:     a service of the host may hang (libvirtd, OVN's): end it, then 'sudo winlab host setup'.",
-            error=True,
-        )
-        sys.stdout.flush()
-    finally:  # also where the terminal is gone, and writing to it an error
-        os._exit(ExitCode.INTERRUPTED)
+def _end_late() -> None:
+    """End at once: a library keeps this command, or a step of it, waiting for an answer. The kernel frees its locks."""
+    telling = threading.Thread(target=_tell_late, daemon=True)
+    telling.start()
+    telling.join(SAYING)  # what reads the output may hang, too, and a terminal that is gone is an error
+    os._exit(ExitCode.INTERRUPTED)
+
+
+def _tell_late() -> None:
+    left = failure.unfinished()
+    running = f"  running:  {left}\n" if left else ""
+    common.say(
+        "winlab: interrupted, and ended without what did not stop. Nothing is lost: the same command carries on.\n"
+        f"{running}"
+        "  why:      Some of it did not end within 5 s: a library or a service may not answer.\n"
+        "  cure:     A service of the host may hang (libvirtd, OVN's): end it, then 'sudo winlab host setup'.",
+        error=True,
+    )
+    _end_json(KeyboardInterrupt())
+    sys.stdout.flush()
+    if sys.__stderr__ is not None and sys.__stderr__.isatty():
+        sys.__stderr__.write(CURSOR)
+        sys.__stderr__.flush()
 
 
 def _main() -> None:

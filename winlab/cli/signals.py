@@ -1,7 +1,8 @@
 """SIGTERM and SIGHUP end a command as Ctrl-C does: what it holds is released, and the same command resumes.
 
 Python handles a signal only between two of its own instructions: a question to a library that is never answered would
-hold back all three for ever. So a thread watches for signals that are not heard.
+hold back all three for ever. So would a step that waits in a library, since a command waits for its threads. A thread
+watches for both.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 4.0  # seconds until a signal counts as not heard
-LATE = 2.0  # seconds by which the watching thread may learn of a signal after the main thread: a busy host
+WHOLE = 5.0  # seconds that a command has to end once it heard a signal; all that cleans up is done sooner
 
 
 @contextmanager
-def as_interrupts(unheard: Callable[[], None] | None = None) -> Iterator[None]:
+def as_interrupts(late: Callable[[], None] | None = None) -> Iterator[None]:
     """Raise KeyboardInterrupt for these signals, for the length of a with-block. One that is ignored (nohup) stays so.
 
     By default they would end Python at once: paused machines would stay paused, and temporary files would stay.
 
-    :param unheard: called in a thread of its own when a signal, Ctrl-C included, was not heard for :data:`PATIENCE`.
+    :param late: called in a thread of its own when a signal, Ctrl-C included, was not heard for :data:`PATIENCE`, or
+        when the block did not end within :data:`WHOLE`. It ends the process.
     """
     terminals = [number for number in (1, 2) if os.isatty(number)]
-    watch = _Watch(unheard)
+    watch = _Watch(late)
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
+        if watch.heard:
+            return  # a closed terminal sends two, users press Ctrl-C again: that must not end the clean-up
         watch.heard = time.monotonic()
-        if number != signal.SIGINT:
-            for further in ENDING:  # a closed terminal sends two; the second must not end the clean-up
-                signal.signal(further, signal.SIG_IGN)
         if number == signal.SIGHUP and terminals:
             _leave(terminals)
         raise KeyboardInterrupt
@@ -54,36 +55,50 @@ def as_interrupts(unheard: Callable[[], None] | None = None) -> Iterator[None]:
 class _Watch:
     """A thread that is told of each signal by the interpreter's own C handler, at once."""
 
-    def __init__(self, unheard: Callable[[], None] | None) -> None:
-        self.heard = 0.0
-        self._unheard = unheard
-        self._over = False
+    def __init__(self, late: Callable[[], None] | None) -> None:
+        self.heard = 0.0  # when the main thread heard the first signal
+        self._late = late
+        self._over = threading.Event()
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        if self._unheard is None:
+        if self._late is None:
             yield
             return
         reading, writing = os.pipe()
         os.set_blocking(writing, False)  # https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd
         before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        threading.Thread(target=self._look, args=(reading, self._unheard), daemon=True).start()
+        there = threading.enumerate()
+        threading.Thread(target=self._look, args=(reading, self._late), daemon=True).start()
         try:
             yield
         finally:
-            self._over = True
+            if self.heard:
+                _await_others(than=there)
+            self._over.set()
             signal.set_wakeup_fd(before)
             os.close(writing)
 
-    def _look(self, reading: int, unheard: Callable[[], None]) -> None:
+    def _look(self, reading: int, late: Callable[[], None]) -> None:
         with os.fdopen(reading, "rb", buffering=0) as signals:
             while number := signals.read(1):
                 arrived = time.monotonic()
                 if number[0] not in (signal.SIGINT, *ENDING):
                     continue
-                time.sleep(PATIENCE)
-                if not self._over and self.heard < arrived - LATE:
-                    unheard()
+                if self._over.wait(PATIENCE):
+                    return
+                if not self.heard or not self._over.wait(arrived + WHOLE - time.monotonic()):
+                    late()
+
+
+def _await_others(than: list[threading.Thread]) -> None:
+    """Wait for threads that nobody waited for: Python would do so at its own end, when nothing watches any more.
+
+    A pool does not know a thread during whose start the main thread was interrupted.
+    """
+    for thread in threading.enumerate():
+        if not thread.daemon and thread not in than:
+            thread.join()
 
 
 def _leave(terminals: list[int]) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from winlab.design.plan.addresses import OPEN_MAC
 from winlab.design.render.topology import LINK_LOCAL
 from winlab.errors import HostError
 from winlab.events import Progress
+from winlab.host import bridges
 from winlab.host.changes import Firewall, Record
 from winlab.run import find, run
 from winlab.settings import BRIDGE
@@ -54,12 +56,22 @@ RULES = (
 )
 
 
-def ruleset(cidr: str, datapath: str) -> str:
+def ruleset(cidr: str, datapath: str, uplinks: Sequence[str] = ()) -> str:
     """The text of winlab's own table. Loading it replaces the table in one transaction.
 
     Guests get out with the host's address. From elsewhere only replies get in, so only this host reaches a lab. Labs
-    reach the host's services only if their spec says so; OVN's router then sends with a MAC that guests can't take.
+    reach the host's services, containers and virtual machines only if their spec says so; OVN's router then sends with
+    a MAC that guests can't take.
+
+    :param uplinks: the interfaces that lead out though they are named like a local bridge.
     """
+    out = "".join(
+        f'\t\tiifname "{BRIDGE}" oifname "{name}" counter accept comment "{name} leads on"\n' for name in uplinks
+    )
+    kept = "".join(
+        f'\t\tiifname "{BRIDGE}" oifname "{name}" oifname != "{BRIDGE}" counter drop comment "closed to labs: {name}"\n'
+        for name in bridges.LOCAL
+    )
     return f"""\
 table inet {TABLE}
 delete table inet {TABLE}
@@ -88,7 +100,7 @@ table inet {TABLE} {{
 		iifname "{BRIDGE}" ip daddr {LINK_LOCAL} counter drop comment "labs reach no metadata service"
 		iifname "{BRIDGE}" {_OPEN} counter accept comment "containers, for labs whose network.reach is all"
 		iifname "{BRIDGE}" ct direction original ct status dnat counter drop comment "labs reach no container's port"
-		iifname "{BRIDGE}" counter accept
+{out}{kept}		iifname "{BRIDGE}" counter accept
 		oifname "{BRIDGE}" ct state established,related counter accept
 		oifname "{BRIDGE}" counter drop comment "labs are reached from this host only"
 	}}
@@ -97,10 +109,15 @@ table inet {TABLE} {{
 
 
 def table_loaded(cidr: str, datapath: str) -> bool:
-    """Whether winlab's table exists, for this subnet, with all rules that have comments; an older one lacks some."""
+    """Whether winlab's table exists, for this subnet, with all rules that have comments; an older one has others."""
     said = run(["nft", "list", "table", "inet", TABLE], check=False, timeout=20)
-    marks = (cidr, BRIDGE, *re.findall(r'comment ".*"', ruleset(cidr, datapath)))
-    return said.returncode == 0 and all(mark in said.stdout for mark in marks)
+    wanted = ruleset(cidr, datapath, bridges.leading_on())
+    there = all(mark in said.stdout for mark in (cidr, BRIDGE))
+    return said.returncode == 0 and there and _comments(said.stdout) == _comments(wanted)
+
+
+def _comments(table: str) -> set[str]:
+    return set(re.findall(r'comment "(.*)"', table))
 
 
 def ensure_forwarding(cidr: str, datapath: str, record: Record, progress: Progress) -> None:
@@ -114,7 +131,7 @@ def ensure_forwarding(cidr: str, datapath: str, record: Record, progress: Progre
     if not table_loaded(cidr, datapath):
         progress.say(f"address translation for {cidr}")
         record.mark("table")
-        done = run(["nft", "-f", "-"], stdin=ruleset(cidr, datapath), check=False, timeout=20)
+        done = run(["nft", "-f", "-"], stdin=ruleset(cidr, datapath, bridges.leading_on()), check=False, timeout=20)
         if done.returncode != 0:
             raise HostError(
                 "The kernel refused winlab's firewall table.",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from winlab.adapters import traces
+from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import connect
+from winlab.adapters.guests.systems import ways
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
@@ -14,6 +16,7 @@ from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, NotFoundError, WinlabError
 from winlab.lab_folder import LabFolder
 from winlab.site import Site
+from winlab.steps.power import clock
 from winlab.threads import Threads
 
 
@@ -95,24 +98,39 @@ def machines(lab: str, site: Site) -> list[Machine]:
 def status(lab: str, site: Site) -> list[NodeStatus]:
     """The lab's nodes as they are now; each running node is asked over a verified login.
 
+    A node has a problem, too, if its clock is wrong, as after the host slept, and that can be asked quickly.
+
     :raises NotFoundError: there is no such lab.
     """
     with site.connected() as conn:
         lab_machines = find(lab, conn)
+        skews = [clock.skew(conn, machine.domain) for machine in lab_machines]
     folder = site.folder(lab)
     with Threads(max_workers=8) as pool:
-        return list(pool.map(lambda machine: _ask(machine, folder), lab_machines))
+        return list(pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews))
 
 
-def _ask(machine: Machine, folder: LabFolder) -> NodeStatus:
+def _ask(machine: Machine, folder: LabFolder, skew: float) -> NodeStatus:
     if machine.state != "running":
         return NodeStatus(machine.tag, machine.state, None, autostart=machine.autostart)
     try:
-        guest = connect(machine.tag, folder, timeout=15)
-        try:
-            guest.execute(["hostname"])
-        finally:
-            guest.close()
+        with closing(connect(machine.tag, folder, timeout=15)) as guest:
+            problem = _clock_problem(guest, machine.tag, skew)
     except WinlabError as error:
         return NodeStatus(machine.tag, machine.state, False, error.what, machine.autostart)
-    return NodeStatus(machine.tag, machine.state, True, autostart=machine.autostart)
+    return NodeStatus(machine.tag, machine.state, True, problem, machine.autostart)
+
+
+def _clock_problem(guest: Guest, tag: Tag, skew: float) -> str:
+    """What is wrong with a node's clock; empty if nothing is, or only a slow question would tell.
+
+    :raises GuestError: the node does not answer.
+    """
+    if not ways(tag.system).quick_clock:
+        guest.execute(["hostname"])
+        return ""
+    off = clock.difference(guest, tag, skew)
+    if abs(off) < clock.WRONG:
+        return ""
+    side = "ahead of" if off > 0 else "behind"
+    return f"Its clock is {abs(off):.0f} s {side} the host's. 'winlab repair {tag.node} --lab {tag.lab}' sets it."

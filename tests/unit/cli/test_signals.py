@@ -14,8 +14,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from winlab.cli import main, progress, signals
+from winlab import stopping
+from winlab.cli import common, main, progress, signals
 from winlab.design.plan import make
+from winlab.engine import engine
+from winlab.engine.state import Kind
+from winlab.engine.step import Step
+from winlab.events import StepChecking, StepSkipped, StepStarted
 
 
 @pytest.fixture(autouse=True)
@@ -72,13 +77,13 @@ def test_a_signal_that_is_not_heard_is_told(monkeypatch: pytest.MonkeyPatch, num
     monkeypatch.setattr(signals, "PATIENCE", 0.05)
     libc, mutex, told = ctypes.CDLL(None), ctypes.create_string_buffer(64), threading.Event()
 
-    def unheard() -> None:
+    def late() -> None:
         told.set()
         libc.pthread_mutex_unlock(mutex)
 
     def blocked() -> None:
         libc.pthread_mutex_lock(mutex)
-        with signals.as_interrupts(unheard):
+        with signals.as_interrupts(late):
             threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
             libc.pthread_mutex_lock(mutex)
 
@@ -88,17 +93,94 @@ def test_a_signal_that_is_not_heard_is_told(monkeypatch: pytest.MonkeyPatch, num
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
 
 
-def test_what_is_not_heard_ends_also_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can be told any more; the command must not hang for that."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_step_that_never_returns_does_not_hold_the_command(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """The main thread hears the signal, and waits for the step's thread. Whoever is impatient sends more of them."""
+    monkeypatch.setattr(signals, "PATIENCE", 0.05)
+    monkeypatch.setattr(signals, "WHOLE", 0.5)
+    begun, ended, told = threading.Event(), threading.Event(), threading.Event()
+
+    def hang() -> bool:
+        begun.set()
+        return ended.wait(30)
+
+    def send() -> None:
+        begun.wait(10)
+        for _ in range(3):
+            os.kill(os.getpid(), number)
+            time.sleep(0.1)
+
+    sender = threading.Thread(target=send, daemon=True)
+
+    def late() -> None:
+        sender.join()  # else the last one comes when nobody expects it any more
+        told.set()
+        ended.set()
+
+    def work() -> None:
+        with signals.as_interrupts(late):
+            sender.start()
+            engine.run([Step(Kind("x", lambda _: "x")("lab"), lambda _: None, hang)], lambda _: None)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert told.is_set()
+
+
+def test_a_thread_that_nobody_waits_for_does_not_hold_the_end_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool does not know a thread during whose start the signal came."""
+    monkeypatch.setattr(signals, "PATIENCE", 0.05)
+    monkeypatch.setattr(signals, "WHOLE", 0.2)
+    ended = threading.Event()
+
+    def work() -> None:
+        with signals.as_interrupts(ended.set):
+            threading.Thread(target=ended.wait, args=(30,)).start()
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert ended.is_set()
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_does_not_end_is_left_also_without_a_reader(monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
+    """Where the terminal is gone, or hangs, nobody can be told any more; the command must not hang for that."""
     codes: list[int] = []
 
-    def gone(*_: object, **__: object) -> None:
-        raise OSError("the terminal is gone")
+    def say(*_: object, **__: object) -> None:
+        if gone:
+            raise OSError("the terminal is gone")
+        time.sleep(30)
 
-    monkeypatch.setattr(main.common, "say", gone)
+    monkeypatch.setattr(main.common, "say", say)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
     monkeypatch.setattr(os, "_exit", codes.append)
-    with pytest.raises(OSError, match="terminal"):  # as os._exit comes back here
-        main._end_unheard()
+    begun = time.monotonic()
+    main._end_late()
+    assert codes == [130]
+    assert time.monotonic() - begun < 5
+
+
+def test_what_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    with progress.shown(common.Output.TABLE) as tell:
+        for event in (
+            StepChecking(lab="lab", step="volumes"),
+            StepStarted(lab="lab", step="boot node-1"),
+            StepChecking(lab="lab", step="seed"),
+            StepSkipped(lab="lab", step="seed"),
+        ):
+            tell(event)
+        main._end_late()
+    said = capfd.readouterr().err
+    assert "ended without what did not stop" in said
+    assert "running:  volumes, boot node-1\n" in said
+    assert "cure:" in said
     assert codes == [130]
 
 
@@ -111,11 +193,17 @@ def test_a_signal_that_is_heard_is_not_told_again(monkeypatch: pytest.MonkeyPatc
             try:
                 os.kill(os.getpid(), signal.SIGINT)
             finally:
-                time.sleep(0.2)  # the clean-up takes longer than the watch waits
+                time.sleep(0.2)  # the clean-up takes longer than an unheard signal is waited for
 
     with pytest.raises(KeyboardInterrupt):
         work()
     assert not told.is_set()
+
+
+def test_a_clean_up_ends_before_the_command_is_ended() -> None:
+    """What was begun last may use all of its time: a program that is asked to end, a call that undoes something."""
+    assert stopping.LOOK + stopping.CLEAN_UP + stopping.LOOK < signals.WHOLE
+    assert signals.PATIENCE < signals.WHOLE
 
 
 def test_a_lost_terminal_is_not_written_to() -> None:

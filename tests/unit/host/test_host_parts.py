@@ -11,6 +11,7 @@ from winlab import run
 from winlab.design.plan import tags
 from winlab.errors import ConflictError, HostError
 from winlab.host import (
+    bridges,
     check,
     checks_machine,
     checks_services,
@@ -55,6 +56,14 @@ table inet winlab {
 		iifname "br-winlab" ether saddr & ff:ff:ff:00:00:00 == 52:54:01:00:00:00 counter accept \
 comment "containers, for labs whose network.reach is all"
 		iifname "br-winlab" ct direction original ct status dnat counter drop comment "labs reach no container's port"
+		iifname "br-winlab" oifname "docker*" oifname != "br-winlab" counter drop comment "closed to labs: docker*"
+		iifname "br-winlab" oifname "br-*" oifname != "br-winlab" counter drop comment "closed to labs: br-*"
+		iifname "br-winlab" oifname "podman*" oifname != "br-winlab" counter drop comment "closed to labs: podman*"
+		iifname "br-winlab" oifname "cni*" oifname != "br-winlab" counter drop comment "closed to labs: cni*"
+		iifname "br-winlab" oifname "virbr*" oifname != "br-winlab" counter drop comment "closed to labs: virbr*"
+		iifname "br-winlab" oifname "lxdbr*" oifname != "br-winlab" counter drop comment "closed to labs: lxdbr*"
+		iifname "br-winlab" oifname "incusbr*" oifname != "br-winlab" counter drop comment "closed to labs: incusbr*"
+		iifname "br-winlab" oifname "lxcbr*" oifname != "br-winlab" counter drop comment "closed to labs: lxcbr*"
 		iifname "br-winlab" counter accept
 		oifname "br-winlab" ct state established,related counter accept
 		oifname "br-winlab" counter drop comment "labs are reached from this host only"
@@ -74,13 +83,42 @@ def test_on_the_userspace_datapath_guests_do_not_reach_the_kernel_by_their_own_d
     assert kept == RULESET
 
 
+def test_a_bridge_that_leads_on_stays_open(tmp_path: Path) -> None:
+    """By a gateway, a network card, or a bond: not those of containers, nor what has another name."""
+    routes, links = tmp_path / "route", tmp_path / "net"
+    routes.write_text(
+        "Iface\tDestination\tGateway\tFlags\n"
+        "eth0\t00000000\t010200C0\t0003\n"
+        "br-lan\t00000000\t010200C0\t0003\n"
+        "br-winlab\t0000000A\t010200C0\t0003\n"
+        "docker0\t000011AC\t00000000\t0001\n"
+    )
+    plugged = {"br-card": "eth1", "br-bond": "bond0", "br-0123456789ab": "veth1", "virbr0": "vnet7", "lan": "eth2"}
+    for bridge, port in plugged.items():
+        (links / bridge / "brif" / port).mkdir(parents=True)
+        (links / port).mkdir()
+    for card in ("eth1/device", "bond0/lower_eth3", "eth2/device"):
+        (links / card).mkdir()
+    assert bridges.leading_on(routes, links) == ["br-bond", "br-card", "br-lan"]
+    assert bridges.leading_on(tmp_path / "none", tmp_path / "nowhere") == []
+    text = firewall.ruleset("10.9.0.0/20", "system", ["br-lan"])
+    assert text.index('oifname "br-lan" counter accept comment "br-lan leads on"') < text.index('oifname "br-*"')
+
+
 def test_an_older_table_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     there = firewall.ruleset("10.9.0.0/20", "system")
     monkeypatch.setattr(firewall, "run", lambda *_, **__: run.Result((), 0, there, "", 0.0))
+    monkeypatch.setattr(bridges, "leading_on", list)
     assert firewall.table_loaded("10.9.0.0/20", "system")
     assert not firewall.table_loaded("10.9.0.0/20", "netdev")
     assert not firewall.table_loaded("10.8.0.0/20", "system")
-    there = there.replace(' comment "labs reach no service of this host"', "")
+    monkeypatch.setattr(bridges, "leading_on", lambda: ["br-lan"])
+    assert not firewall.table_loaded("10.9.0.0/20", "system")
+    there = firewall.ruleset("10.9.0.0/20", "system", ["br-lan"])
+    assert firewall.table_loaded("10.9.0.0/20", "system")
+    monkeypatch.setattr(bridges, "leading_on", list)  # an exception that holds no longer
+    assert not firewall.table_loaded("10.9.0.0/20", "system")
+    there = firewall.ruleset("10.9.0.0/20", "system").replace(' comment "labs reach no service of this host"', "")
     assert not firewall.table_loaded("10.9.0.0/20", "system")
 
 

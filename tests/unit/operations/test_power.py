@@ -27,6 +27,7 @@ from winlab.host import daemons
 from winlab.lab_folder import LabFolder
 from winlab.operations import autostart, look, power, reach
 from winlab.site import Site
+from winlab.steps.power import clock
 
 NODES = ["controller-1", "node-1"]
 
@@ -280,6 +281,28 @@ def test_the_commands(played: Played, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert winlab(monkeypatch, "stop", "node-1") == 0
     assert winlab(monkeypatch, "status") == 20
     assert "Of its nodes these start with the host: controller-1." in capsys.readouterr().out
+
+
+def test_status_names_a_clock_that_is_wrong(
+    played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after the host slept. Windows is not asked: that would start PowerShell."""
+    monkeypatch.setattr(look, "connect", played.connect)
+    monkeypatch.setattr(Lab, "faults", lambda _: [])
+    played.behind = dict.fromkeys(NODES, 7200.0)
+    assert winlab(monkeypatch, "status") == 0
+    out = capsys.readouterr().out
+    assert (
+        "controller-1: Its clock is 7200 s behind the host's. 'winlab repair controller-1 --lab lab' sets it.\n" in out
+    )
+    assert "node-1: Its" not in out
+    monkeypatch.setattr(clock, "skew", lambda *_: -7205.0)  # wrong on purpose
+    assert look.status("lab", Site())[0].problem == ""
+    monkeypatch.setattr(clock, "skew", lambda *_: 3600.0)
+    assert "10800 s behind" in look.status("lab", Site())[0].problem
+    played.behind = dict.fromkeys(NODES, -29.0)
+    monkeypatch.setattr(clock, "skew", lambda *_: 0.0)
+    assert [(one.answers, one.problem) for one in look.status("lab", Site())] == [(True, "")] * 2
 
 
 def test_the_example(played: Played, capsys: pytest.CaptureFixture[str]) -> None:

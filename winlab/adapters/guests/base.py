@@ -120,5 +120,9 @@ class Ways(Protocol):
     def clock(self) -> str:
         """The command line that prints the guest's clock: milliseconds since 1970, UTC."""
 
+    @property
+    def quick_clock(self) -> bool:
+        """Whether that takes no longer than any other command."""
+
     def step_clock(self, milliseconds: int) -> str:
         """The command line that sets the guest's clock forward, or back if the number is negative."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import paramiko
 
 from winlab import stopping
+from winlab.adapters.guests.answering import Answering, bounded
 from winlab.adapters.guests.base import Sink, discard, patient
 from winlab.adapters.guests.systems import command_line, ways
 from winlab.design.plan.tags import Tag
@@ -24,6 +25,7 @@ SILENCE = (
     60  # seconds after which a connection is lost if the guest's kernel acknowledges nothing: it is gone, or paused
 )
 CHUNK = 1 << 15
+BLOCK = 1 << 20  # bytes of input that a node takes within SILENCE
 LOOK = 0.02  # seconds between two looks for output
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # otherwise it prints tracebacks of refused connections
 
@@ -89,12 +91,16 @@ class SshGuest:
         patience = stopping.Patience()
         try:
             with closing(stopping.patiently(lambda: self._begin(command, stdin))) as channel:
+                answering = Answering(self._transport, KEEPALIVE, SILENCE)
                 while not _is_over(channel):
                     patience.check()
                     waiting()
+                    answering.check()
                     if channel.recv_ready():
+                        answering.heard()
                         stdout(channel.recv(CHUNK))
                     if channel.recv_stderr_ready():
+                        answering.heard()
                         stderr(channel.recv_stderr(CHUNK))
                     if not channel.recv_ready() and not channel.recv_stderr_ready():
                         time.sleep(LOOK)
@@ -107,10 +113,13 @@ class SshGuest:
         return code
 
     def _begin(self, command: Sequence[str], stdin: bytes) -> paramiko.Channel:
+        line = ways(self._tag.system).by_ssh(command_line(self._tag.system, command))
         channel = self._transport.open_session(timeout=SILENCE)
-        channel.exec_command(ways(self._tag.system).by_ssh(command_line(self._tag.system, command)))
-        if stdin:
-            channel.sendall(stdin)
+        with bounded(self._transport, SILENCE):
+            channel.exec_command(line)
+        for start in range(0, len(stdin), BLOCK):
+            with bounded(self._transport, SILENCE):
+                channel.sendall(stdin[start : start + BLOCK])
         channel.shutdown_write()
         return channel
 

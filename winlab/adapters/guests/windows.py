@@ -71,6 +71,11 @@ class WindowsWays:
         """See the interface."""
         return _script("[DateTimeOffset]::UtcNow.ToUnixTimeMilliseconds()")
 
+    @property
+    def quick_clock(self) -> bool:
+        """PowerShell takes seconds to start."""
+        return False
+
     def step_clock(self, milliseconds: int) -> str:
         """Without a time server: a lab may reach none, as ``w32tm /resync`` would need."""
         return _script(f"Set-Date -Adjust ([TimeSpan]::FromMilliseconds({milliseconds}))")

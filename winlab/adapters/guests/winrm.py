@@ -38,10 +38,10 @@ LOST = (
 )
 BLOCK = 100_000  # bytes of input in one message: base64 makes it larger, and an envelope holds 500 KB
 OPERATION_SECONDS = 20  # how long the server may delay its answer to a request
-OUTPUT_SECONDS = 4  # the same for output: short, since a command's output is asked for again and again
+OUTPUT_SECONDS = 3  # the same for output: short, since a command's output is asked for again and again
 NO_SHELL = 2150858843  # ERROR_WSMAN_INVALID_SELECTORS of wsmerror.h: Windows has started anew, or WinRM has
 IDLE = "PT600S"  # a shell that nobody asks anything ends, and what runs in it: Windows' own two hours are for people
-GRACE = 4.5  # seconds that a request still has when the work was asked to stop: a guest that is there answers in time
+GRACE = 3.5  # seconds that a request still has when the work was asked to stop: a guest that is there answers in time
 
 
 class WinRmGuest:

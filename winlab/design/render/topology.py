@@ -159,7 +159,7 @@ def topology(plan: Plan) -> Topology:
         # once started before kube-proxy was ready and reached a foreign 10.96.0.1. In a cluster made elsewhere the
         # pods that this router does not know are outside.
         discarded=(plan.cluster.service_cidr, *(() if plan.joins else (plan.cluster.pod_cidr,))),
-        policies=_policies(plan, inside),
+        policies=_policies(plan, inside, outside),
         balancers=_balancers(plan),
         chassis=plan.host.chassis,
         nats=(
@@ -171,13 +171,16 @@ def topology(plan: Plan) -> Topology:
     )
 
 
-def _policies(plan: Plan, inside: str) -> tuple[Policy, ...]:
-    """What may not leave the lab. All labs' routers are neighbours, so each refuses what its own nodes send to others.
+def _policies(plan: Plan, inside: str, outside: str) -> tuple[Policy, ...]:
+    """What may not leave or enter the lab. All labs' routers are neighbours, so each refuses what its own nodes send to
+    others, and what others send: a lab that is open could send datagrams, which need no answer, to one that is not.
 
     :param inside: the router's port on the lab's switch.
+    :param outside: the router's port on the external switch.
     """
     net = plan.network
     from_nodes = f'inport == "{inside}" && ip4.dst =='
+    from_outside = f'inport == "{outside}" && ip4.src =='
     servers = [one for one in net.resolvers if ipaddress.ip_address(one) in ipaddress.ip_network(LINK_LOCAL)]
     never = (
         # a cloud's name server may have the address of its metadata service
@@ -196,6 +199,9 @@ def _policies(plan: Plan, inside: str) -> tuple[Policy, ...]:
         # the host, whose own firewall decides, and the nodes by the addresses that they have outside
         Policy(200, f"{from_nodes} {{{own}}}", "allow"),
         Policy(100, f"{from_nodes} {net.external_cidr}", "drop"),
+        # what a node sends to another one's outer address comes back in by this port
+        Policy(200, f"{from_outside} {{{own}}}", "allow"),
+        Policy(100, f"{from_outside} {net.external_cidr}", "drop"),
     )
 
 

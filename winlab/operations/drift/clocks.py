@@ -17,7 +17,6 @@ from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.steps.power import clock
 from winlab.threads import Threads
 
-WRONG = 30.0  # seconds: a clock that nobody sets goes wrong by some in a day, and nobody minds
 LOGIN = 10  # seconds
 
 
@@ -38,7 +37,7 @@ def _look(run: Run, node: NodePlan) -> Finding | None:
             off = clock.difference(guest, tag, clock.skew(run.conn, node.domain))
     except GuestError:
         return None  # the inspection of guests tells
-    if abs(off) < WRONG:
+    if abs(off) < clock.WRONG:
         return None
     actual = f"{abs(off):.0f} s {'ahead' if off > 0 else 'behind'}"
     drift = Drift("node", node.name, "clock", "as the host's", actual, "set by the host's", mendable=True)

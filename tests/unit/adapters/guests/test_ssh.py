@@ -182,6 +182,66 @@ def test_the_connection_asks_whether_the_guest_is_there(login: Login, monkeypatc
     assert asked == [15]
 
 
+def freezes(_channel: paramiko.Channel, sshd: Sshd) -> None:
+    """The node's kernel acknowledges, as for a stopped process; the program reads nothing more."""
+    sshd.transport.packetizer.read_message = lambda: time.sleep(60)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "KEEPALIVE", 0.2)
+    monkeypatch.setattr(ssh, "SILENCE", 1.0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_freezes_while_a_command_runs_is_lost(login: Login) -> None:
+    guest, _ = login(freezes)
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match="was lost") as caught:
+        guest.execute(["kubeadm init"])
+    assert "frozen" in caught.value.why
+    assert "serial" in caught.value.cure
+    with pytest.raises(UnreachableError, match="was lost"):  # at once: the connection is closed
+        guest.execute(["true"])
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("stdin", [b"", b"x" * (8 << 20)])
+def test_a_server_that_freezes_before_a_command_runs_is_lost(
+    login: Login, stdin: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would never grant the command, or take its input."""
+    guest, server = login(freezes)
+
+    def grant(channel: paramiko.Channel, _command: bytes) -> bool:
+        freezes(channel, server)
+        if not stdin:
+            time.sleep(60)
+        return True
+
+    monkeypatch.setattr(server, "check_channel_exec_request", grant)
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match="was lost") as caught:
+        guest.execute(["tar -x"], stdin=stdin)
+    assert "frozen" in caught.value.why
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_answers_may_be_silent_for_long(login: Login) -> None:
+    """OpenSSH answers each question, if only that it does not know it."""
+
+    def last(channel: paramiko.Channel, _sshd: Sshd) -> None:
+        time.sleep(3)
+        channel.send_exit_status(5)
+        channel.shutdown_write()
+        channel.close()
+
+    guest, _ = login(last)
+    assert guest.execute(["kubeadm init"]) == 5
+
+
 def test_the_kernel_gives_up_a_guest_that_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[int, int, int]] = []
 

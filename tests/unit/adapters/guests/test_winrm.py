@@ -13,6 +13,7 @@ from winrm.exceptions import WinRMOperationTimeoutError, WSManFaultError
 from winlab import stopping
 from winlab.adapters.guests import winrm
 from winlab.adapters.guests.winrm import WinRmGuest
+from winlab.cli import signals
 from winlab.design.plan import tags
 from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
@@ -36,7 +37,7 @@ class Protocol:
 
     def get_command_output_raw(self, shell: str, command: str) -> tuple[bytes, bytes, int, bool]:
         self.asked.append(f"output {self.operation_timeout_sec}")
-        if self.asked.count("output 4") > self.answers:
+        if self.asked.count(f"output {winrm.OUTPUT_SECONDS}") > self.answers:
             self.over.wait(60)
         time.sleep(0.1)
         raise WinRMOperationTimeoutError
@@ -55,6 +56,8 @@ def test_an_interrupt_ends_it_within_seconds(monkeypatch: pytest.MonkeyPatch, an
     node = next(node for node in plan.nodes if node.os == "windows")
     monkeypatch.setattr(winrm, "Protocol", Protocol)
     monkeypatch.setattr(Protocol, "answers", answers)
+    assert winrm.OUTPUT_SECONDS + 1 < signals.WHOLE  # time to end the command in the guest, and to log out
+    assert winrm.OUTPUT_SECONDS < winrm.GRACE < signals.WHOLE
     monkeypatch.setattr(winrm, "GRACE", 1.0)
     guest = WinRmGuest(tags.of(plan, node), folder, 30)
     stop = threading.Event()
@@ -68,7 +71,6 @@ def test_an_interrupt_ends_it_within_seconds(monkeypatch: pytest.MonkeyPatch, an
     protocol: Protocol = guest._protocol
     # a guest that answers is told to end the command; one that does not is left alone
     assert ("cleanup 20" in protocol.asked, "close" in protocol.asked) == (answers > 0, answers > 0)
-    assert winrm.OUTPUT_SECONDS + 1 <= 5
     protocol.over.set()
 
 

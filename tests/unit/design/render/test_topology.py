@@ -16,12 +16,16 @@ from winlab.design.render.topology import topology
 from winlab.errors import UsageError
 
 
-def policies(plan: Plan) -> list[tuple[str, str]]:
-    """What the router does with what nodes send, by the destination; what counts first comes first."""
+def policies(plan: Plan, port: str = "inside", field: str = "dst") -> list[tuple[str, str]]:
+    """What the router does with what comes in by a port, by an address; what counts first comes first."""
     rows = sorted(topology(plan).policies, key=lambda one: -one.priority)
-    begin = f'inport == "{plan.network.router}-inside" && ip4.dst == '
-    assert all(one.match.startswith(begin) for one in rows)
-    return [(one.match.removeprefix(begin), one.action) for one in rows]
+    begins = {
+        f'inport == "{plan.network.router}-inside" && ip4.dst == ',
+        f'inport == "{plan.network.router}-outside" && ip4.src == ',
+    }
+    assert all(any(one.match.startswith(begin) for begin in begins) for one in rows)
+    begin = f'inport == "{plan.network.router}-{port}" && ip4.{field} == '
+    return [(one.match.removeprefix(begin), one.action) for one in rows if one.match.startswith(begin)]
 
 
 def test_by_default_no_other_lab_is_reached() -> None:
@@ -32,13 +36,19 @@ def test_by_default_no_other_lab_is_reached() -> None:
         (f"{{{', '.join(['172.31.240.1', *own])}}}", "allow"),
         ("172.31.240.0/20", "drop"),
     ]
+    assert policies(plan, "outside", "src") == [
+        (f"{{{', '.join(['172.31.240.1', *own])}}}", "allow"),
+        ("172.31.240.0/20", "drop"),
+    ]
     for builder in plan.builders:
         assert builder.network.router_external in policies(builder)[1][0]
 
 
 @pytest.mark.parametrize("reach", ["labs", "all"])
 def test_other_labs_are_reached_if_the_spec_says_so_and_metadata_never(reach: str) -> None:
-    assert policies(plans.make(plans.KVM, "1-1-1", f"network.reach={reach}")) == [("169.254.0.0/16", "drop")]
+    plan = plans.make(plans.KVM, "1-1-1", f"network.reach={reach}")
+    assert policies(plan) == [("169.254.0.0/16", "drop")]
+    assert policies(plan, "outside", "src") == []
 
 
 def test_a_link_local_name_server_is_reached_on_its_port_alone() -> None:

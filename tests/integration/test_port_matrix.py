@@ -1,0 +1,61 @@
+"""Which ports two labs' guests and the host open to each other, with real guests (without: test_reach.py)."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from subprocess import CompletedProcess  # noqa: TID251 - a type
+
+import pytest
+from harness import LAB_A, LAB_B, Labs, text
+
+from winlab.host.facts import read_facts
+from winlab.operations.look import find_node
+from winlab.site import Site
+
+Place = tuple[str, int]
+DNS = 53
+LIMIT = 10  # seconds for a connection: emulated nodes are slow, and what is dropped is never refused
+
+
+def opened(lab: Callable[..., CompletedProcess[str]], *places: Place) -> list[str]:
+    """The places that a lab's controller can open a connection to."""
+    every = " ".join(f"{address}/{port}" for address, port in places)
+    attempt = f'timeout {LIMIT} bash -c "exec 3<>/dev/tcp/$at" 2>/dev/null && echo $at'
+    return text(lab("exec", "controller-1", "--", f"for at in {every}; do {attempt}; done; true")).split()
+
+
+def names(*places: Place) -> list[str]:
+    return [f"{address}/{port}" for address, port in places]
+
+
+@pytest.fixture
+def services() -> Iterator[list[Place]]:
+    """What listens on the host: at all of its addresses, as careless services do, and a name server."""
+    gateway = read_facts().external_gateway
+    with ExitStack() as stack:
+        careless = stack.enter_context(socket.create_server(("0.0.0.0", 0)))
+        with suppress(OSError):  # a name server of the host's own is there already
+            stack.enter_context(socket.create_server((gateway, DNS)))
+        yield [(gateway, careless.getsockname()[1]), (gateway, DNS)]
+
+
+def test_labs_open_no_port_to_each_other_and_the_host_only_dns(labs: Labs, services: list[Place]) -> None:
+    with Site().connected() as conn:
+        worker, controller_a, controller_b = (
+            find_node(lab, node, conn).tag.floating
+            for lab, node in ((LAB_A, "node-1"), (LAB_A, "controller-1"), (LAB_B, "controller-1"))
+        )
+    careless, dns = services
+    of_a = [(worker, 22), (worker, 5986), (controller_a, 22), (controller_a, 6443)]
+    of_b = [(controller_b, 22)]
+    for place in (*of_a, *of_b, careless, dns):
+        socket.create_connection(place, 60).close()  # there is something to reach: the host does
+    assert opened(labs.a, *of_b, careless, dns, (worker, 22), (worker, 5986)) == names(
+        dns, (worker, 22), (worker, 5986)
+    )
+    assert opened(labs.b, *of_a, careless, dns) == names(dns)
+    for lab, domain in ((labs.a, LAB_A), (labs.b, LAB_B)):
+        said = text(lab("exec", "controller-1", "--", "getent", "ahostsv4", f"controller-1.{domain}.winlab.internal"))
+        assert said.startswith("10.77.0.11 ")
