@@ -108,7 +108,9 @@ def create(
         steps = recipe.guests(run)
         if until == "cluster" or built:
             whole = not built and not again and (amendment is None or not amendment.reloaded)
-            source, why = payload.choose(plan, origin, settled=whole and payload.has_all(run), check=check)
+            source, why = payload.choose(
+                plan, origin, settled=whole and payload.has_all(run), check=check, runs=until == "cluster"
+            )
             if source.bundle is not None and origin.bundle is None:
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))

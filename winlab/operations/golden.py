@@ -161,7 +161,7 @@ def build(
         missing = lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
         if missing:
             (builder,) = missing  # perhaps elsewhere
-            source, why = payload.choose(plan, origin)
+            source, why = payload.choose(plan, origin, runs=False)
             if source.bundle is not None and not offline:
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))

@@ -59,6 +59,11 @@ class UpstreamSource:
         """The parts of *wanted* without a row in the pins."""
         return {artifact: "it is not published, or not pinned" for artifact in wanted if self._pin(artifact) is None}
 
+    def pinned(self, program: Program) -> bool:
+        """Whether the digest of the program, or of the archive that it is in, is pinned."""
+        pin = self.pins.program(program)
+        return pin is not None and _digest(pin) is not None
+
     def at_hand(self, artifact: Artifact) -> bool:
         """Whether it is cached, so that nothing needs to be fetched."""
         pin = self._pin(artifact)

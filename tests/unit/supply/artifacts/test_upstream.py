@@ -275,6 +275,7 @@ def test_what_a_mirror_alone_vouches_for_is_taken_by_nobody_else(tmp_path: Path)
     pinned = KUBELET.model_copy(update={"sha256": hashlib.sha256(content).hexdigest()})
     upstream.UpstreamSource(Pins(programs=(pinned,)), str(tmp_path)).obtain(pin.artifact, Quiet())
     assert upstream.UpstreamSource(Pins(programs=(pinned,))).at_hand(pin.artifact)  # its digest is winlab's own
+    assert [upstream.UpstreamSource(Pins(programs=(one,))).pinned(pin.artifact) for one in (pin, pinned)] == [0, 1]
     assert (mirror.vouched([pin.artifact]), upstream.UpstreamSource(Pins(programs=(pinned,))).vouched([])) == (1, 0)
 
 
