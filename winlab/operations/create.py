@@ -91,9 +91,7 @@ def create(
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
         if not all_made(plan, conn, but=again):
             golden.check_evaluation(plan, tell)
-        built = golden.lacking(
-            plan, site, lambda one: golden.is_there(plan, one, pool, conn, again), held, Told(tell, "golden image")
-        )
+        built = golden.lacking(plan, site, lambda one: golden.is_there(plan, one, pool, conn, again), held, tell)
         for sentence in advice(plan) if built else ():
             tell(Note(lab=plan.lab, text=sentence))
         check_memory(plan, conn, amendment or Amendment())
