@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 import sys
 import sysconfig
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import winlab
-from winlab import files
+from winlab import account, files
 from winlab.events import Progress
 from winlab.host import daemons, units
 from winlab.host.changes import Record
@@ -42,7 +41,7 @@ def doubts(paths: Iterable[Path]) -> list[str]:
                 found[f"'{one}' can't be looked at: {error.strerror}"] = None
                 continue
             if status.st_uid != 0:
-                found[f"'{one}' belongs to {_user(status.st_uid)}"] = None
+                found[f"'{one}' belongs to {account.name(status.st_uid)}"] = None
                 continue
             # in a folder such as /tmp nobody replaces what is root's
             if above and status.st_mode & stat.S_ISVTX:
@@ -91,13 +90,6 @@ def _ways(path: Path) -> Iterator[tuple[Path, bool]]:
         yield start, False
         for folder in start.parents:
             yield folder, True
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _text(path: Path) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from winlab import account
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.addons import recipe as addons
@@ -176,6 +177,12 @@ def refuse_other_plan(plan: Plan, conn: Connection, others: Collection[str] = ()
     """
     there = domains.machines(conn, plan.lab)
     if any(machine.tag.plan not in (plan.digest, *others) for machine in there):
+        if owner := account.others([machine.tag.uid for machine in there]):
+            raise ConflictError(
+                f"There is already a lab '{plan.lab}', and it belongs to {owner}.",
+                why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",
+                cure=f"Give your own lab another name: --lab NAME, or WINLAB_LAB. Or ask {owner} to remove that one.",
+            )
         raise ConflictError(
             f"There is already a lab '{plan.lab}', made from another spec or by another version of winlab.",
             why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",

@@ -58,7 +58,7 @@ def test_what_root_alone_can_change_is_trusted(tree: Tree) -> None:
     [
         ("opt/winlab/bin/python3", (NOBODY, 0, 0o755), "belongs to nobody"),
         ("opt/winlab", (NOBODY, 0, 0o755), "belongs to nobody"),
-        ("opt", (1234567, 0, 0o755), "belongs to 1234567"),
+        ("opt", (1234567, 0, 0o755), "belongs to user 1234567"),
         ("opt/winlab/bin", (0, 0, 0o757), "can be written by others than root"),
         ("opt/winlab", (0, 50, 0o2775), "can be written by others than root"),
         ("opt/winlab/bin/python3", (0, 0, 0o757), "can be written by others than root"),
