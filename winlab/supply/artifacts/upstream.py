@@ -246,8 +246,8 @@ class UpstreamSource:
                             raise TransferError(f"{url} is not a list of digests: it is too large.")
                     return content.decode("utf-8", "replace")
             except httpx.HTTPError as error:
-                final = isinstance(error, httpx.HTTPStatusError) and (
-                    error.response.status_code not in download.RETRY_STATUS
+                final = isinstance(error, web.UnprotectedError) or (
+                    isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in download.RETRY_STATUS
                 )
                 if final or attempt == download.TRIES_UNSEEN - 1:
                     raise TransferError(f"{url} can't be read.", why=web.reason(error), causes=[error]) from error
