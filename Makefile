@@ -36,7 +36,7 @@ CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' $(firstword $(MAKEFILE_LIST))
 
-$(VENV)/.installed: pyproject.toml standin/pyproject.toml tools/make-venv
+$(VENV)/.installed: pyproject.toml standin/pyproject.toml tools/make-venv $(wildcard tools/requirements/*.txt)
 	tools/make-venv $(VENV)
 	touch $@
 

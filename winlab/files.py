@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from winlab import locks
 from winlab.errors import UsageError
 from winlab.events import Progress
 
@@ -45,14 +49,57 @@ def replacing(path: Path) -> Iterator[Path]:
     """Where to write a large file that then replaces *path* by a rename; nothing is left if that fails.
 
     It is in a folder that only its owner can enter, under a name that can't be guessed. *path* may be in a folder that
-    others can write to: beside it, a link could wait.
+    others can write to: beside it, a link could wait. What killed processes left there goes (:func:`sweep`).
 
     :raises OSError: the folder can't be made.
     """
-    with tempfile.TemporaryDirectory(prefix=f".{path.name[:100]}.", dir=path.parent) as folder:
-        fresh = Path(folder) / path.name
-        yield fresh
-        fresh.replace(path)
+    sweep(path)
+    with ExitStack() as held:
+        folder = _beside_in_use(path, held)
+        try:
+            fresh = folder / path.name
+            yield fresh
+            fresh.replace(path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(path: Path) -> None:
+    """Remove what processes that were killed in :func:`replacing` left beside *path*; what is being written stays.
+
+    No more than the one file: in a folder that others can write to, they could give such a name to another folder.
+    """
+    name = re.compile(re.escape(_hidden(path)) + "[0-9a-z_]{8}")  # as tempfile makes them
+    with suppress(OSError):
+        for folder in path.parent.iterdir():
+            if name.fullmatch(folder.name) and _is_own_folder(folder):
+                with suppress(OSError), locks.folder(folder) as mine:
+                    if mine:
+                        (folder / path.name).unlink(missing_ok=True)
+                        folder.rmdir()
+
+
+def _beside_in_use(path: Path, held: ExitStack) -> Path:
+    """A new folder beside *path* that :func:`sweep` leaves alone as long as this process lives."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_hidden(path), dir=path.parent))
+        try:
+            mine = held.enter_context(locks.folder(folder))
+        except FileNotFoundError:
+            continue  # another process took it for a leftover
+        except OSError:
+            return folder  # a file system without locks, on which nobody can sweep
+        if mine and folder.exists():
+            return folder
+
+
+def _hidden(path: Path) -> str:
+    return f".{path.name[:100]}."
+
+
+def _is_own_folder(path: Path) -> bool:
+    about = path.lstat()
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
 
 
 def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:

@@ -678,12 +678,14 @@ class Lab:
     # -- the end
 
     @at_site
-    def destroy(self, *, listener: Listener = ignore) -> list[str]:
+    def destroy(self, *, anyone: bool = False, listener: Listener = ignore) -> list[str]:
         """Remove every trace of the lab; safe to repeat. Images are kept.
 
+        :param anyone: also if another user made the lab.
         :returns: what was removed, in words; empty if there was nothing.
         :raises UsageError: no lab can have this name.
+        :raises ConflictError: another user made the lab; nothing was touched.
         :raises WinlabError: something can't be removed.
         """
         check_lab_name(self.name, own=True)
-        return operations.destroy.destroy(self.name, self.site, listener)
+        return operations.destroy.destroy(self.name, self.site, listener, anyone=anyone)

@@ -204,7 +204,7 @@ def labs(
     """Two labs with the same inner addresses, up and answering. The second one's create is killed at sampled points."""
     seed, wired = sample.seed(), Wired(Path(member.env["HOME"]) / "survive", member.env, member.prefix)
     for user, lab in ((scripted, LAB_A), (member, LAB_B)):
-        user.ok("destroy", "--lab", lab)
+        user.ok("destroy", "--lab", lab, "--anyone")  # of an earlier run, by a user who may be gone
     before = traces()
     spec = (*SPEC_A, *golden.flags)
     caches = (tmp_path_factory.mktemp("cache"), Path(member.env["WINLAB_CACHE"]), settings.cache_dir())
@@ -229,7 +229,7 @@ def labs(
 
     finally:
         for user, lab in ((scripted, LAB_A), (member, LAB_B)):
-            user("destroy", "--lab", lab)
+            user("destroy", "--lab", lab, "--anyone")
 
 
 def _on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str]]:

@@ -9,6 +9,7 @@ from typing import Any
 from harness import LAB_A, Labs, Winlab, is_ready, nodes, text
 
 LAB = ("--lab", LAB_A)
+SLACK = 128 << 20  # bytes that logs and a database write and remove meanwhile
 
 
 def difference(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
@@ -75,6 +76,48 @@ def test_a_clock_is_wrong_on_purpose_and_right_again(labs: Labs, winlab: Winlab)
         assert -0.5 < int(text(labs.a("exec", node, "--", ask))) / 3.6e6 - time.time() / 3600 < 0.5
     # no certificate was valid yet in that time, so nodes stopped to report: they come back by themselves
     text(labs.a("kubectl", "--", "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=900s"))
+
+
+def test_a_disk_is_filled_on_purpose_and_empty_again(labs: Labs, winlab: Winlab) -> None:
+    """The real script with the guest's own file system. So much stays free that the kubelet evicts no pods."""
+    before, size = _room(labs)
+    wanted = before - (1 << 30)
+    assert wanted > 0.2 * size, (before, size)  # the kubelet acts below 10 and 15 %
+    text(winlab("fault", "add", "disk", "controller-1", "--free", str(wanted), *LAB))
+    try:
+        assert abs(_room(labs)[0] - wanted) < SLACK
+        listed = json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"]
+        assert [(one["id"], one["settings"]) for one in listed] == [("disk.controller-1", {"free": wanted})]
+        less = wanted + (512 << 20)
+        text(winlab("fault", "add", "disk", "controller-1", "--free", str(less), *LAB))
+        assert abs(_room(labs)[0] - less) < SLACK  # the file shrinks, too
+    finally:
+        text(winlab("fault", "clear", "controller-1", *LAB))
+    assert abs(_room(labs)[0] - before) < SLACK
+    assert is_ready(nodes(labs)["controller-1"])
+
+
+def test_a_frozen_node_answers_nothing_and_goes_on(labs: Labs, winlab: Winlab) -> None:
+    """For seconds: a node that does not report for long would be told as not Ready, and its pods would move."""
+    text(winlab("fault", "add", "freeze", "node-1", *LAB))
+    try:
+        listed = json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"]
+        assert [one["id"] for one in listed] == ["freeze.node-1"]
+        refused = labs.a("exec", "node-1", "--", "hostname")
+        assert (refused.returncode, "'node-1' is suspended" in refused.stderr) == (9, True), refused.stderr
+        text(winlab("fault", "add", "freeze", "node-1", *LAB))  # once more, which does no harm
+    finally:
+        text(winlab("fault", "clear", "node-1", *LAB))
+    assert {row["node"]: row["state"] for row in _rows(labs)} == {"controller-1": "running", "node-1": "running"}
+    assert json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"] == []
+    assert text(labs.a("exec", "node-1", "--", "hostname")).strip() == "NODE-1"
+    text(labs.a("kubectl", "--", "wait", "--for=condition=Ready", "node/node-1", "--timeout=600s"))
+
+
+def _room(labs: Labs) -> tuple[int, int]:
+    """What is free on the first controller's disk, with what is root's alone, and the disk's size; in bytes."""
+    free, block, blocks = map(int, _in_controller(labs, "sync; stat -f -c '%f %S %b' /").split())
+    return free * block, blocks * block
 
 
 def _rows(labs: Labs) -> list[dict[str, Any]]:

@@ -35,9 +35,18 @@ def test_the_kvm_probe_notices_a_guest_that_resets(monkeypatch: pytest.MonkeyPat
     assert "exit code" in found.why
 
 
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+def test_the_unit_s_command_finds_winlab_in_a_checkout() -> None:
+    """By the virtual environment alone: neither PYTHONPATH nor the current folder lead to it."""
+    (line,) = [line for line in units.unit_text(sys.executable).splitlines() if line.startswith("ExecStart=")]
+    python, *options, module = line.removeprefix("ExecStart=").replace('"', "").partition(" host setup")[0].split()
+    done = run([python, *options, module, "--version"], check=False, timeout=60, cwd=Path("/"))
+    assert (done.returncode, options) == (0, ["-I", "-m"]), done.stderr
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_systemd_accepts_the_unit(tmp_path: Path, trust: bool) -> None:
     path = tmp_path / units.UNIT.name
-    path.write_text(units.unit_text(sys.executable))
+    path.write_text(units.unit_text(sys.executable, trust=trust))
     # systemd-analyze comes with systemd, on which Debian's libvirt depends, whether it is started or not
     done = run(["systemd-analyze", "verify", path], check=False, timeout=60)
     assert done.returncode == 0, done.stderr

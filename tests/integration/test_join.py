@@ -36,7 +36,7 @@ def command(elsewhere: ControlPlane, golden: Golden) -> list[str]:
 
 @pytest.fixture(scope="module")
 def before(scripted: Winlab, elsewhere: ControlPlane) -> Traces:
-    scripted.ok("destroy", "--lab", LAB)
+    scripted.ok("destroy", "--lab", LAB, "--anyone")
     return traces()
 
 

@@ -403,6 +403,9 @@ def test_another_account_is_told_at_once(labs: Labs, member: Winlab) -> None:
     done = member("create", *labs.spec_a, "--lab", LAB_A)
     assert done.returncode == 6
     assert "this account has no credentials" in done.stderr
+    assert "--lab NAME" in done.stderr
+    done = member("destroy", "--lab", LAB_A)
+    assert (done.returncode, "--anyone" in done.stderr) == (6, True)
 
 
 @pytest.mark.ends_labs

@@ -12,6 +12,7 @@ import plans
 import pytest
 from ovn_database import LIMIT, SCHEMA, Database, _packages, make, program, serving  # noqa: F401 - a fixture, too
 
+from winlab import account
 from winlab.adapters.overlay import ovn, southbound
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.design import spec
@@ -88,6 +89,28 @@ def test_every_row_carries_the_lab_s_tag(database: Database, northbound: Northbo
     for table in ("Logical_Switch_Port", "NAT"):
         nodes = [ids["winlab-node"] for ids in database.tags(table) if "winlab-node" in ids]
         assert sorted(nodes) == sorted(node.name for node in plan.nodes)
+
+
+def test_a_lab_s_switch_says_who_made_it_and_keeps_that(
+    database: Database, northbound: Northbound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No plan decides it, so it is no difference; a switch of an earlier version has none."""
+    plan = make("a")
+    assert northbound.lab_owner("a") is None
+    monkeypatch.setattr(account, "uid", lambda: 1234567)
+    northbound.apply(topology(plan))
+    assert northbound.lab_owner("a") == 1234567
+    monkeypatch.setattr(account, "uid", lambda: 7654321)
+    database.nbctl("set", "Logical_Switch", plan.network.switch, "external_ids:winlab-plan=another")
+    with ovn.connect(database.remote) as later:
+        assert not later.has(topology(plan))
+        later.apply(topology(plan))
+        assert later.has(topology(plan))
+        assert later.lab_owner("a") == 1234567
+    database.nbctl("remove", "Logical_Switch", plan.network.switch, "external_ids", "winlab-uid")
+    with ovn.connect(database.remote) as later:
+        assert later.has(topology(plan))
+        assert later.lab_owner("a") is None
 
 
 def test_damage_is_mended(database: Database, northbound: Northbound) -> None:

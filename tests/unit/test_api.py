@@ -39,7 +39,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     monkeypatch.setattr(push, "to_node", pushed)
     monkeypatch.setattr(load, "to_lab", lambda lab, site, image, tell, *, name: calls.append(("load", (lab, image))))
     monkeypatch.setattr(repair, "repair", lambda lab, site, tell, **options: calls.append(("repair", options)))
-    monkeypatch.setattr(destroy, "destroy", lambda lab, site, tell: calls.append(("destroy", lab)) or ["all"])
+    monkeypatch.setattr(
+        destroy, "destroy", lambda lab, site, tell, *, anyone: calls.append(("destroy", lab)) or ["all"]
+    )
     return calls
 
 

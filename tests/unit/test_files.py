@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +42,80 @@ def test_a_large_file_is_written_where_nobody_can_wait_for_it(tmp_path: Path) ->
         (fresh / "half").write_text("half")
     assert (path.read_text(), victim.read_text()) == ("new", "theirs")
     assert {one.name for one in tmp_path.iterdir()} == {"victim", "x.tar", "x.tar.part", "x.tar.partial"}
+
+
+def left(path: Path, name: str, *content: str) -> Path:
+    """A folder beside *path* as a killed process leaves it."""
+    folder = path.parent / f".{path.name}.{name}"
+    folder.mkdir(mode=0o700)
+    for one in content:
+        (folder / one).write_text("gigabytes")
+    return folder
+
+
+def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    left(path, "abcdefgh", "x.tar")
+    left(path, "01_4567z")
+    with files.replacing(path) as other, files.replacing(path) as fresh:
+        assert {one.name for one in tmp_path.iterdir()} == {other.parent.name, fresh.parent.name}
+        files.sweep(path)
+        for one in (other, fresh):
+            one.write_text(one.parent.name)
+    assert [one.name for one in tmp_path.iterdir()] == ["x.tar"]
+
+
+def test_only_what_replacing_itself_made_is_swept(tmp_path: Path) -> None:
+    """Others may write to the folder: they can give such a name to a folder of ours, or to a link."""
+    path, home = tmp_path / "x.tar", tmp_path / "home"
+    home.mkdir()
+    (home / "x.tar").write_text("theirs")
+    kept = [left(path, "precious", "x.tar", "thesis"), left(path, "short", "x.tar"), left(path, "UPPERCAS", "x.tar")]
+    (tmp_path / ".x.tar.linklink").symlink_to(home)
+    (tmp_path / ".x.tar.filefile").write_text("a file")
+    files.sweep(path)
+    assert [sorted(one.name for one in folder.iterdir()) for folder in kept] == [["thesis"], ["x.tar"], ["x.tar"]]
+    assert (home / "x.tar").read_text() == "theirs"
+    assert (tmp_path / ".x.tar.filefile").exists()
+    files.sweep(tmp_path / "none" / "x.tar")  # its folder is missing: whoever writes there says so
+
+
+def test_somebody_else_s_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = left(tmp_path / "x.tar", "abcdefgh", "x.tar")
+    monkeypatch.setattr(os, "geteuid", lambda: 1234567)
+    files.sweep(tmp_path / "x.tar")
+    assert (folder / "x.tar").exists()
+
+
+def test_a_folder_that_is_taken_for_a_leftover_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its making and its lock another process may sweep."""
+    path, real, made = tmp_path / "x.tar", tempfile.mkdtemp, []
+
+    def swept(**options: str) -> str:
+        folder = real(**options)
+        made.append(folder)
+        if len(made) == 1:
+            files.sweep(path)
+        return folder
+
+    monkeypatch.setattr(tempfile, "mkdtemp", swept)
+    with files.replacing(path) as fresh:
+        fresh.write_text("new")
+    assert (len(made), path.read_text()) == (2, "new")
+
+
+def test_a_file_system_without_locks_is_written_to_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    folder = left(tmp_path / "x.tar", "abcdefgh", "x.tar")
+    with files.replacing(tmp_path / "x.tar") as fresh:
+        fresh.write_text("new")
+    assert (tmp_path / "x.tar").read_text() == "new"
+    assert folder.exists()
 
 
 @pytest.mark.parametrize(("content", "expected"), [("é\n", b"\xc3\xa9\n"), (b"\x00\xff", b"\x00\xff"), ("", b"")])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Literal
 
+from winlab import account
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
@@ -28,6 +29,20 @@ def labs(conn: Connection, overlay: Overlay, pool: StoragePool) -> dict[str, lis
         for lab in northbound.labs():
             machines_by_lab.setdefault(lab, [])
     return dict(sorted(machines_by_lab.items()))
+
+
+def others(lab: str, conn: Connection, overlay: Overlay) -> str:
+    """The names of the users who made the lab; empty if this one did, or what there is of it does not say.
+
+    :raises HostError: libvirt does not answer.
+    """
+    if machines := domains.machines(conn, lab):
+        return account.others([machine.tag.uid for machine in machines])
+    try:
+        with overlay() as northbound:
+            return account.others([northbound.lab_owner(lab)])
+    except WinlabError:  # whoever removes the lab learns of it
+        return ""
 
 
 def remove(

@@ -48,6 +48,12 @@ def setup(
         str | None, typer.Option(help="The network through which the host reaches labs.", metavar="CIDR")
     ] = None,
     install: Annotated[bool, typer.Option("--install", help="Install missing distribution packages.")] = False,
+    trust_python: Annotated[
+        bool,
+        typer.Option(
+            "--trust-python", help="Have root run this winlab at each boot, though others than root can change it."
+        ),
+    ] = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; safe to repeat."""
@@ -55,7 +61,7 @@ def setup(
     from winlab.operations import host
 
     with shown(output) as tell:
-        facts = host.setup(tell, external_cidr=external_cidr, install=install)
+        facts = host.setup(tell, external_cidr=external_cidr, install=install, trust_python=trust_python)
     if output is Output.JSON:
         print_json(facts.model_dump(mode="json"))
     else:

@@ -177,12 +177,16 @@ def list_labs(output: Format = Output.TABLE) -> None:
     print_table(["LAB", "NODES", "RUNNING", "AUTOSTART"], rows)
 
 
-def destroy(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def destroy(
+    lab: LabName = settings.DEFAULT_LAB,
+    anyone: Annotated[bool, typer.Option("--anyone", help="Also a lab that another user made.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
     """Remove a lab and every trace of it. Images are kept for the next one."""
     from winlab import Lab
     from winlab.cli.progress import shown
 
     with shown(output) as tell:
-        removed = Lab(lab).destroy(listener=tell)
+        removed = Lab(lab).destroy(anyone=anyone, listener=tell)
     if output is Output.TABLE:
         say(f"The lab '{lab}' is gone." if removed else f"There is nothing of a lab '{lab}'.")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from winlab import files, settings
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import AccessError, HostError, UsageError
 from winlab.events import Progress
-from winlab.host import daemons, fabric, facts, firewall, kvmprobe, packages, storage, subnet, units
+from winlab.host import boot, daemons, fabric, facts, firewall, kvmprobe, packages, storage, subnet, units
 from winlab.host.changes import Record, alone
 from winlab.host.teardown import teardown
 from winlab.run import run
@@ -31,21 +30,24 @@ def require_root(command: str) -> None:
         )
 
 
-def setup(progress: Progress, *, external_cidr: str | None = None, install: bool = False) -> HostFacts:
+def setup(
+    progress: Progress, *, external_cidr: str | None = None, install: bool = False, trust_python: bool = False
+) -> HostFacts:
     """Make this host ready for labs, and record the facts about it in /etc/winlab/host.yaml.
 
     :param external_cidr: the subnet of the external bridge; None: the recorded one, or the first free one.
     :param install: install missing packages first.
+    :param trust_python: have systemd run setup at boot though others than root can change this winlab.
     :raises AccessError: not run by root.
     :raises ConflictError: the subnet is in use, or another OVN, switch or pool is in the way.
     :raises HostError: something is not installed or does not start.
     """
     require_root("winlab host setup")
     with alone(progress):
-        return _setup(progress, external_cidr, install=install)
+        return _setup(progress, external_cidr, install=install, trust_python=trust_python)
 
 
-def _setup(progress: Progress, external_cidr: str | None, *, install: bool) -> HostFacts:
+def _setup(progress: Progress, external_cidr: str | None, *, install: bool, trust_python: bool) -> HostFacts:
     known = _known(progress)
     if install:
         packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD), progress)
@@ -107,9 +109,7 @@ def _setup(progress: Progress, external_cidr: str | None, *, install: bool) -> H
     record.add("files", str(settings.HOST_FILE))
     facts.write_facts(host_facts)
     if daemons.has_systemd():
-        _write(units.UNIT, units.unit_text(sys.executable), record)
-        run(["systemctl", "daemon-reload"], timeout=60)
-        run(["systemctl", "enable", "--quiet", units.UNIT.name], timeout=60)
+        boot.ensure(record, progress, trust=trust_python)
     progress.say("the host is ready", 1.0)
     return host_facts.model_copy(update={"recorded": True})
 

@@ -20,9 +20,12 @@ AFTER = (
 )
 
 
-def unit_text(python: str) -> str:
+def unit_text(python: str, *, trust: bool = False) -> str:
     """The systemd unit that runs setup at boot, with the current interpreter.
 
+    Isolated (python -I): neither the environment nor the current folder or a user's own packages decide what runs.
+
+    :param trust: others than root can change what it runs, and the user accepted that.
     It follows a restart of Open vSwitch (PartOf): on the userspace datapath the bridge loses its address with it.
     """
     quoted = python.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
@@ -38,7 +41,7 @@ PartOf=openvswitch-switch.service openvswitch.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart="{quoted}" -m winlab host setup
+ExecStart="{quoted}" -I -m winlab host setup{" --trust-python" if trust else ""}
 TimeoutStartSec=300
 
 [Install]

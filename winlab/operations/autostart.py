@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from winlab.adapters.vm import domains
-from winlab.host import daemons
+from winlab.host import daemons, units
 from winlab.operations import look
 from winlab.site import Site
 
@@ -45,5 +45,10 @@ def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
         hint = (
             "This host has no systemd, so nothing starts with it. After a boot run 'sudo winlab host setup', "
             f"then 'winlab start --lab {lab}'."
+        )
+    elif wanted and not units.UNIT.exists():
+        hint = (
+            "This host has no service that makes the labs' network ready after a boot (docs/host.md): run 'sudo winlab "
+            "host setup' then."
         )
     return Autostart(wanted, tuple(machine.tag.node for machine in machines), hint)

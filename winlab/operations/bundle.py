@@ -15,6 +15,7 @@ from winlab.operations import lock_inputs, one_step
 from winlab.operations.lock_file import LockedMedium
 from winlab.steps import payload
 from winlab.steps.payload import Origin
+from winlab.supply.artifacts import select
 from winlab.supply.artifacts.bundle import file
 from winlab.supply.artifacts.bundle.file import Bundle
 from winlab.supply.artifacts.bundle.format import OwnMediaRow
@@ -44,8 +45,11 @@ def source(plan: Plan, origin: Origin) -> tuple[Source, list[Artifact], str]:
 
     :raises NotFoundError: no source has everything.
     """
-    chosen, why = payload.choose(plan, origin)
-    return chosen.source, [artifact for artifact in required.every(plan) if artifact not in chosen.missing], why
+    chosen, why = payload.choose(plan, origin, runs=False)
+    artifacts = [artifact for artifact in required.every(plan) if artifact not in chosen.missing]
+    # the host that creates the lab may not run the cluster's own kubectl where nothing vouches for it
+    kubectl = select.for_host(chosen.source, required.kubectls(plan.cluster.versions))
+    return chosen.source, list(dict.fromkeys([*artifacts, *([kubectl] if kubectl is not None else [])])), why
 
 
 def create(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from winlab import account
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.addons import recipe as addons
@@ -91,9 +92,7 @@ def create(
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
         if not all_made(plan, conn, but=again):
             golden.check_evaluation(plan, tell)
-        built = golden.lacking(
-            plan, site, lambda one: golden.is_there(plan, one, pool, conn, again), held, Told(tell, "golden image")
-        )
+        built = golden.lacking(plan, site, lambda one: golden.is_there(plan, one, pool, conn, again), held, tell)
         for sentence in advice(plan) if built else ():
             tell(Note(lab=plan.lab, text=sentence))
         check_memory(plan, conn, amendment or Amendment())
@@ -108,7 +107,9 @@ def create(
         steps = recipe.guests(run)
         if until == "cluster" or built:
             whole = not built and not again and (amendment is None or not amendment.reloaded)
-            source, why = payload.choose(plan, origin, settled=whole and payload.has_all(run), check=check)
+            source, why = payload.choose(
+                plan, origin, settled=whole and payload.has_all(run), check=check, runs=until == "cluster"
+            )
             if source.bundle is not None and origin.bundle is None:
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
@@ -176,6 +177,12 @@ def refuse_other_plan(plan: Plan, conn: Connection, others: Collection[str] = ()
     """
     there = domains.machines(conn, plan.lab)
     if any(machine.tag.plan not in (plan.digest, *others) for machine in there):
+        if owner := account.others([machine.tag.uid for machine in there]):
+            raise ConflictError(
+                f"There is already a lab '{plan.lab}', and it belongs to {owner}.",
+                why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",
+                cure=f"Give your own lab another name: --lab NAME, or WINLAB_LAB. Or ask {owner} to remove that one.",
+            )
         raise ConflictError(
             f"There is already a lab '{plan.lab}', made from another spec or by another version of winlab.",
             why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from typing import Literal
 
+from winlab import account
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.vm import domains
-from winlab.errors import WinlabError, together
+from winlab.errors import ConflictError, WinlabError, together
 from winlab.events import Listener, Note, StepDone
 from winlab.operations import golden, join
 from winlab.site import Site
 
 
-def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
+def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> list[str]:
     """Remove every trace of the lab, by its tags alone; safe to repeat. Images stay in the pool.
 
+    :param anyone: also if another user made it.
     :returns: what was removed, in words; empty if there was nothing.
+    :raises ConflictError: another user made it; nothing was touched.
     """
     removed: list[str] = []
     folder = site.folder(lab)
+    if not anyone:
+        _refuse_others(lab, site)
 
     record = folder.journaled(tell) if folder.journal.exists() else tell
 
@@ -27,7 +32,7 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
         removed.append(f"{kind} {name}")
         record(StepDone(lab=lab, step=f"remove {kind} {name}"))
 
-    golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell)))
+    golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell, anyone=anyone)))
     with site.connected() as conn, folder.locked():
         there = domains.machines(conn, lab)
         # first, since only the machines show which nodes are the lab's
@@ -50,3 +55,18 @@ def destroy(lab: str, site: Site, tell: Listener) -> list[str]:
             removed.append(f"folder {folder.path}")
             tell(StepDone(lab=lab, step=f"remove folder {folder.path}"))  # the journal went with it
     return removed
+
+
+def _refuse_others(lab: str, site: Site) -> None:
+    """Check that no other user made the lab: everybody's first lab has the same name.
+
+    :raises ConflictError: one did.
+    """
+    with site.connected() as conn:
+        if others := traces.others(lab, conn, site.overlay):
+            raise ConflictError(
+                f"The lab '{lab}' belongs to {others}.",
+                why=f"This is {account.name(account.uid())}; labs of all users are on the same hypervisor.",
+                cure=f"Name your own lab with --lab ('winlab list' shows all). To remove this one, ask {others}; "
+                "or add --anyone.",
+            )

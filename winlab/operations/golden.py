@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 
+from winlab.adapters import traces
 from winlab.adapters.overlay import ovn
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import StoragePool
@@ -17,12 +18,13 @@ from winlab.design.render.topology import topology
 from winlab.engine import engine
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
-from winlab.errors import ConflictError, HostError, UsageError, WinlabError
-from winlab.events import Listener, Note, Progress, Told
+from winlab.errors import ConflictError, HostError, UsageError, WinlabError, together
+from winlab.events import Listener, Note, Told
+from winlab.lab_folder import LabFolder
 from winlab.operations import bundle
 from winlab.site import Site
 from winlab.steps import payload, recipe
-from winlab.steps.golden import all_made
+from winlab.steps.golden import NOTE, all_made, is_spoiled
 from winlab.steps.payload import Origin
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.images import library, requirements
@@ -107,25 +109,49 @@ def _is_settled(plan: Plan, builder: Plan, site: Site) -> bool:
 
 
 def lacking(
-    plan: Plan, site: Site, present: Callable[[Plan], bool], held: ExitStack, progress: Progress
+    plan: Plan, site: Site, present: Callable[[Plan], bool], held: ExitStack, tell: Listener
 ) -> tuple[Plan, ...]:
     """The plans of the labs in which golden images have to be made; empty if none are needed.
 
-    If another winlab is making one of them, this waits for it. The locks stay in *held*.
+    If another winlab is making one of them, this waits for it. The locks stay in *held*. What is left of a machine
+    that lost its power while sysprep ran is removed.
 
     :param present: whether the image that a builder makes is where it is needed.
+    :raises WinlabError: that machine can't be removed.
     """
     placed: dict[str, Plan] = {}
     for builder in sorted(plan.builders, key=lambda one: one.lab):  # always in the same order, to avoid a deadlock
         if present(builder):
             continue
         folder = site.folder(builder.lab)
-        held.enter_context(folder.held(progress, "making this golden image"))
+        held.enter_context(folder.held(Told(tell, "golden image"), "making this golden image"))
         if present(builder):
             continue
+        _remove_spoiled(builder, folder, site, tell)
         folder.write(folder.path / WANTED_BY, plan.lab)
         placed[builder.lab] = _placed(plan, builder)
     return tuple(placed[builder.lab] for builder in plan.builders if builder.lab in placed)
+
+
+def _remove_spoiled(builder: Plan, folder: LabFolder, site: Site, tell: Listener) -> None:
+    """Remove a machine that may be half generalized, so that the image is made anew; the caller holds the lock.
+
+    The note goes last: if this is interrupted, the next command finds it and goes on.
+    """
+    note = folder.path / NOTE
+    if not note.exists():  # as nearly always: the hypervisor need not be asked
+        return
+    (machine,) = builder.windows_nodes()
+    with site.connected() as conn:
+        if not is_spoiled(folder, conn, machine.domain):
+            return
+        text = (
+            f"The machine of {builder.lab} ended while sysprep ran in it. It may be half generalized: it is made anew."
+        )
+        tell(Note(lab=builder.lab, text=text))
+        if problems := traces.remove(builder.lab, conn, site.overlay, lambda: site.pool(conn), lambda *_: None):
+            raise together(problems)
+    note.unlink(missing_ok=True)
 
 
 def _placed(plan: Plan, builder: Plan) -> Plan:
@@ -158,10 +184,10 @@ def build(
     check_media(plan, stock, site, consent=consent, offline=offline)
     check_evaluation(plan, tell)
     with site.connected() as conn, ExitStack() as held:
-        missing = lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, Told(tell, "golden image"))
+        missing = lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, tell)
         if missing:
             (builder,) = missing  # perhaps elsewhere
-            source, why = payload.choose(plan, origin)
+            source, why = payload.choose(plan, origin, runs=False)
             if source.bundle is not None and not offline:
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))

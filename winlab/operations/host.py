@@ -5,8 +5,8 @@ from __future__ import annotations
 from winlab import settings
 from winlab.design.plan.facts import HostFacts
 from winlab.design.spec.model import Spec
-from winlab.events import Listener, Told
-from winlab.host import doctor
+from winlab.events import Listener, Note, Told
+from winlab.host import boot, doctor
 from winlab.host import setup as setting_up
 from winlab.host import teardown as tearing_down
 from winlab.host.doctor import Needs, Requirement
@@ -26,20 +26,28 @@ def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
     return doctor.diagnose(Needs.of(planned.plan))
 
 
-def setup(tell: Listener, *, external_cidr: str | None = None, install: bool = False) -> HostFacts:
+def setup(
+    tell: Listener, *, external_cidr: str | None = None, install: bool = False, trust_python: bool = False
+) -> HostFacts:
     """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT; safe to repeat.
 
     :param external_cidr: the network through which the host reaches labs; by default as before, or winlab's own.
     :param install: install missing packages of the distribution.
+    :param trust_python: have systemd run setup at boot though others than root can change this winlab.
     :raises AccessError: this is not root.
     :raises WinlabError: something is missing, or a step failed.
     """
-    return one_step.perform(
+    facts = one_step.perform(
         "host setup",
-        lambda progress: setting_up.setup(progress, external_cidr=external_cidr, install=install),
+        lambda progress: setting_up.setup(
+            progress, external_cidr=external_cidr, install=install, trust_python=trust_python
+        ),
         tell,
         usual=5,
     )
+    if said := boot.warning():
+        tell(Note(text=said))
+    return facts
 
 
 def teardown(tell: Listener, *, force: bool = False) -> None:

@@ -61,7 +61,7 @@ def current(plan: Plan, stock: Stock, origin: Origin, spec: str, progress: Progr
     :param spec: the spec as the user named it.
     :raises WinlabError: as the source says.
     """
-    supply, why = choose(plan, origin)
+    supply, why = choose(plan, origin, runs=False)
     progress.say(why)
     if origin.bundle is not None:
         bundle.restore_images(plan, origin.bundle, origin.bundle_digest, progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from winlab import settings
+from winlab import account, settings
 from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import domains
@@ -25,7 +25,13 @@ def steps(run: Run) -> list[Step]:
 
     def make_credentials(progress: Progress) -> None:
         progress.say("making keys, passwords and certificates")
-        if not folder.credentials_fit(plan) and not folder.has_credentials_of(_machines(run)):
+        machines = domains.machines(run.conn, run.lab)
+        if not folder.credentials_fit(plan) and not folder.has_credentials_of([one.tag.node for one in machines]):
+            if owner := account.others([one.tag.uid for one in machines]):
+                raise ConflictError(
+                    f"The lab '{plan.lab}' belongs to {owner}, and this account has no credentials for its machines.",
+                    cure=f"Give your own lab another name: --lab NAME, or WINLAB_LAB. Or use the account of {owner}.",
+                )
             raise ConflictError(
                 f"The lab '{plan.lab}' has machines, and this account has no credentials for them.",
                 why="Another account made the lab, or its folder was lost.",
@@ -51,11 +57,6 @@ def steps(run: Run) -> list[Step]:
         Step(CREDENTIALS(run.lab), make_credentials, lambda: folder.has_credentials_for(plan), usual=2),
         Step(NETWORK(run.lab), make_network, network_is_made, usual=1),
     ]
-
-
-def _machines(run: Run) -> list[str]:
-    """The names of the lab's nodes that have a machine."""
-    return [machine.tag.node for machine in domains.machines(run.conn, run.lab)]
 
 
 def _require_host_network(run: Run, northbound: Northbound) -> None:

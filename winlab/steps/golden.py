@@ -31,6 +31,7 @@ from winlab.engine.step import Load, Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError, together
 from winlab.events import Progress
+from winlab.lab_folder import LabFolder
 from winlab.steps import again, evidence
 from winlab.steps.images import refuse_other_content
 from winlab.steps.paused import require_writable_disk
@@ -51,6 +52,20 @@ RESTARTS = 2  # of a Windows with a pending restart, before sysprep
 def is_sealed(run: Run) -> bool:
     """Whether sysprep has begun in the builder's machine, or was about to when winlab was killed."""
     return (run.folder.path / NOTE).exists()
+
+
+def is_spoiled(folder: LabFolder, conn: Connection, domain: str) -> bool:
+    """Whether the builder's machine ended while sysprep ran in it, by itself or with the host, and not by sysprep.
+
+    It may be half generalized, so neither sysprep nor anything else can go on in it.
+    """
+    note = folder.path / NOTE
+    if not note.exists() or (state := domains.state(conn, domain)) not in (*domains.OFF, domains.CRASHED, "gone"):
+        return False
+    if state not in domains.OFF:
+        return True
+    finished = documents.from_json(note.read_text(encoding="utf-8")).get("finished")
+    return not finished and not domains.was_shut_down(conn, domain)
 
 
 def clone(plan: Plan) -> WindowsNode | None:
@@ -247,7 +262,7 @@ class _Build:
         error = GuestError(
             f"Generalizing '{self.node.name}' was interrupted.",
             why=why,
-            cure=f"Run 'winlab destroy --lab {self.run.plan.lab}' and the same command again.",
+            cure="Run the same command again: a machine that may be half generalized is made anew.",
         )
         evidence.keep(self.run, self.node, self._disk_logs, error, progress)
         return error

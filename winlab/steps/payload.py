@@ -31,6 +31,11 @@ from winlab.supply.artifacts.bundle.source import BundleSource
 from winlab.supply.artifacts.overrides import OverriddenSource
 from winlab.supply.payload import PREFIX, PayloadCd
 
+UNVOUCHED = (
+    "Nodes import their images themselves, which takes longer: no digest that was known before vouches for containerd"
+    " and ctr, so this host does not run them (--locked, --bundle-digest and --source build have one)."
+)
+
 
 @dataclass(frozen=True)
 class Disks:
@@ -54,6 +59,19 @@ class Supply:
     bundle: Path | None = None  # that it is taken from
     kubectl: Callable[[Progress], Path] | None = None  # gets the host's, where the source's must not run on the host
     turn: threading.Lock = field(default_factory=threading.Lock, compare=False)
+
+    def host_may_run(self, program: Program) -> bool:
+        """Whether a digest that was known before vouches for a program: the lock file's, or as the source says."""
+        return self.check is not None or self.source.pinned(program)
+
+    def host_kubectl(self, versions_: versions.Versions) -> Program:
+        """The kubectl that this host runs: the cluster's own if it may, else a neighbour's.
+
+        :raises NotFoundError: nothing vouches for any that the source has.
+        """
+        if self.check is not None:
+            return required.kubectl(versions_)
+        return _may_run(self.source, required.kubectls(versions_))
 
     def obtain(self, artifacts: list[Artifact], progress: Progress) -> list[Obtained]:
         """Obtain what the source has, one call at a time: builds use the whole machine.
@@ -90,12 +108,33 @@ class Origin:
     own: tuple[tuple[str, Path], ...] = ()  # the user's own programs: (kubelet, PATH), for the file's system
 
 
+def _may_run(source: Source, alternatives: list[Program]) -> Program:
+    """The one of *alternatives* that this host may run.
+
+    :raises NotFoundError: nothing vouches for any that the source has.
+    """
+    program = select.for_host(source, alternatives)
+    if program is None:
+        raise NotFoundError(
+            f"The source '{source.name}' has no {alternatives[0].name} that this host may run.",
+            why=f"Looked for: {', '.join(map(str, alternatives))}.",
+            cure=select.HOST_CURE,
+        )
+    return program
+
+
 def choose(
-    plan: Plan, origin: Origin, *, settled: bool = False, check: Callable[[list[Obtained]], None] | None = None
+    plan: Plan,
+    origin: Origin,
+    *,
+    settled: bool = False,
+    check: Callable[[list[Obtained]], None] | None = None,
+    runs: bool = True,
 ) -> tuple[Supply, str]:
     """Decide where everything that the lab needs comes from, before anything is touched; returns the reason, too.
 
     :param check: compares what is obtained with the lock file.
+    :param runs: this host will run kubectl, and containerd to import images; False: it only keeps what it gets.
     :param settled: the lab has everything (:func:`has_all`), so that it can continue where nothing could be obtained.
     :raises UsageError: the user's choices contradict each other, or an own program can't be used.
     :raises NotFoundError: no source has everything.
@@ -122,6 +161,7 @@ def choose(
         own[replaced] = path
     needed = [artifact for artifact in every if not (isinstance(artifact, Program) and artifact in own)]
     pins = required.pins(plan)
+    vouched = check is not None or not runs  # then the host's kubectl is no question
     source, why = select.choose(
         needed,
         pins=pins,
@@ -131,6 +171,7 @@ def choose(
         bundle_digest=origin.bundle_digest,
         mirror=origin.mirror,
         insecure_mirror=origin.insecure_mirror,
+        host=() if trees or vouched or settled else required.kubectls(versions_),
         optional=optional,
         settled=settled,
     )
@@ -140,9 +181,23 @@ def choose(
     source = OverriddenSource(source, own) if own else source
     # A checkout may come with a spec of somebody else: what is built from it runs in nodes, never on the host
     kubectl = (lambda progress: fetch_kubectl(versions_, origin, progress)) if trees else None
-    if trees and not settled:
+    if trees and runs and not settled:
         _kubectl_source(versions_, origin)  # if there is none, say so now, not after the build
-    return Supply(source, missing, check=check, own=bool(own), bundle=taken, kubectl=kubectl), why
+    supply = Supply(source, missing, check=check, own=bool(own), bundle=taken, kubectl=kubectl)
+    if runs and not settled and not all(map(supply.host_may_run, _importers(needed))):
+        why += f" {UNVOUCHED}"
+    return supply, why
+
+
+def _importers(artifacts: Iterable[Artifact]) -> list[Program]:
+    """The programs that this host runs to import images for the nodes."""
+    return [
+        artifact
+        for artifact in artifacts
+        if isinstance(artifact, Program)
+        and artifact.name in ("containerd", "ctr")
+        and system.get(artifact.os).store_disk
+    ]
 
 
 def _left_out(missing: frozenset[Artifact]) -> str:
@@ -183,15 +238,16 @@ def payload_step(run: Run, supply: Supply, of: System) -> Step:
 
 
 def _link_kubectl(run: Run, supply: Supply, obtained: list[Obtained], progress: Progress) -> None:
-    """Give the host its kubectl: that of the controllers, or the published one where theirs is built from a checkout.
+    """Give the host its kubectl: that of the controllers, a pinned one where nothing vouches for theirs, or the
+    published one where theirs is built from a checkout.
 
     :param obtained: what there is already; kubectl need not be among it.
     """
-    kubectl = required.kubectl(run.plan.cluster.versions)
     if supply.kubectl is not None:
         with supply.turn:
             path = supply.kubectl(progress)
     else:
+        kubectl = supply.host_kubectl(run.plan.cluster.versions)
         program = ([item for item in obtained if item.artifact == kubectl] or supply.obtain([kubectl], progress))[0]
         intact.verify(program)
         path = program.path
@@ -210,21 +266,24 @@ def _kubectl_step(run: Run, supply: Supply) -> Step:
 
 
 def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progress) -> Path:
-    """A published kubectl for the host, from the source that the lab will use; a lab's checkout is left aside.
+    """A kubectl that a digest known before vouches for, from the source that the lab will use; a lab's checkout is left
+    aside.
 
     :raises UsageError: the user's choices contradict each other.
     :raises NotFoundError: no source has it.
     """
-    kubectl = required.kubectl(versions_)
-    (program,) = _kubectl_source(versions_, origin).obtain_all([kubectl], progress)
+    source, kubectl = _kubectl_source(versions_, origin)
+    (program,) = source.obtain_all([kubectl], progress)
     intact.verify(program)
     return program.path
 
 
-def _kubectl_source(versions_: versions.Versions, origin: Origin) -> Source:
+def _kubectl_source(versions_: versions.Versions, origin: Origin) -> tuple[Source, Program]:
     pins = versions.load().pins
+    alternatives = required.kubectls(versions_)
     source, _ = select.choose(
-        [required.kubectl(versions_)],
+        [],
+        host=alternatives,
         pins=pins,
         build=lambda: BuildSource(versions_.kubernetes, sums=pins.module_sums),
         kind=origin.kind,
@@ -233,7 +292,7 @@ def _kubectl_source(versions_: versions.Versions, origin: Origin) -> Source:
         mirror=origin.mirror,
         insecure_mirror=origin.insecure_mirror,
     )
-    return source
+    return source, _may_run(source, alternatives)
 
 
 def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, after: Iterable[State]) -> Step:
@@ -256,7 +315,7 @@ def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, af
                 path = folder / "payload.iso"
                 made.write(path)
                 run.pool.upload_base(made.volume, path, progress.say)
-        preloaded = _preloaded(run, obtained, progress) if runs.store_disk else None
+        preloaded = _preloaded(run, supply, obtained, progress) if runs.store_disk else None
         run.outputs.put(reaches, Disks(made.volume, preloaded))
 
     def done() -> bool:
@@ -285,13 +344,16 @@ def _refuse_other_payload(run: Run, nodes: list[NodePlan], volume: str, supply: 
         )
 
 
-def _preloaded(run: Run, obtained: list[Obtained], progress: Progress) -> str | None:
-    """The disk with containerd's store; None if this host can't make it, which only makes the nodes slower."""
+def _preloaded(run: Run, supply: Supply, obtained: list[Obtained], progress: Progress) -> str | None:
+    """The disk with containerd's store; None if this host can't or may not: nodes are only slower then."""
     images = [item for item in obtained if isinstance(item.artifact, ContainerImage)]
     programs = {item.artifact.name: item for item in obtained if isinstance(item.artifact, Program)}
     volume = preload.volume(images, programs["containerd"])
     if run.pool.is_complete(volume):
         return volume
+    if not all(map(supply.host_may_run, _importers(item.artifact for item in obtained))):
+        progress.say(UNVOUCHED)
+        return None
     with store.workspace() as folder:
         disk, work = folder / "store.qcow2", folder / "work"
         work.mkdir()

@@ -148,7 +148,7 @@ def test_lock_writes_renews_and_checks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     source = Source()
-    monkeypatch.setattr(lock, "choose", lambda plan, origin: (Supply(source), "build: why."))  # type: ignore[arg-type]
+    monkeypatch.setattr(lock, "choose", lambda plan, origin, runs: (Supply(source), "build: why."))  # type: ignore[arg-type]
     spec = tmp_path / "spec.yaml"
     spec.write_text("workers: {count: 1}\n")
     args = ("lock", "--spec", str(spec), "--rehearse")

@@ -44,7 +44,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, BaseException | Non
 
 
 def destroying(monkeypatch: pytest.MonkeyPatch, work: Work) -> None:
-    monkeypatch.setattr(Lab, "destroy", lambda self, *, listener: work(listener))
+    monkeypatch.setattr(Lab, "destroy", lambda self, *, anyone, listener: work(listener))
 
 
 def fail(tell: Listener, error: Exception = ERROR) -> None:

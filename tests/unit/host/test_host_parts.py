@@ -189,7 +189,8 @@ def test_the_bridge_has_a_fixed_local_address_per_host() -> None:
 
 def test_the_unit_runs_setup_by_this_interpreter() -> None:
     text = units.unit_text("/opt/a b/100%/python")
-    assert 'ExecStart="/opt/a b/100%%/python" -m winlab host setup\n' in text
+    assert 'ExecStart="/opt/a b/100%%/python" -I -m winlab host setup\n' in text
+    assert " -I -m winlab host setup --trust-python\n" in units.unit_text("/usr/bin/python3", trust=True)
     assert "After=network-online.target " in text
     assert "Wants=network-online.target\n" in text
     assert "openvswitch-switch.service" in text

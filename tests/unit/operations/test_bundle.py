@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -79,6 +80,19 @@ def test_a_bundle_in_the_cache_brings_the_images_that_lack(monkeypatch: pytest.M
     in_bundle.clear()
     bundle.restore_lacking(made, Path("b.tar"), Quiet())  # what it lacks is fetched or built as ever
     assert brought == [cache.key(debian)]
+
+
+@pytest.mark.parametrize(
+    ("version", "kubectls"), [("1.35", ["kubectl v1.35.4", "kubectl v1.36.3"]), ("1.36", ["kubectl v1.36.3"])]
+)
+def test_a_bundle_has_a_kubectl_that_the_host_may_run(
+    monkeypatch: pytest.MonkeyPatch, version: str, kubectls: list[str]
+) -> None:
+    """Of 1.35's no digest is known: without a neighbour's, ``create --bundle FILE`` would have none."""
+    monkeypatch.setattr(payload.select, "choose", partial(payload.select.choose, probe=lambda _: None))
+    _, artifacts, why = bundle.source(make(f"kubernetes.version={version}"), payload.Origin(kind="upstream"))
+    assert [str(one).removesuffix(" (linux)") for one in artifacts if str(one).startswith("kubectl v")] == kubectls
+    assert payload.UNVOUCHED not in why
 
 
 def test_kubernetes_of_one_s_own_does_not_lie_where_other_labs_look(tmp_path: Path) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
 
+import plans
 import pytest
 
-from winlab import journal
+from winlab import account, journal
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
+from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import connection, domains
-from winlab.errors import HostError, LabError, WinlabError
+from winlab.design.plan import tags
+from winlab.errors import ConflictError, HostError, LabError, WinlabError
 from winlab.events import Event, StepDone
-from winlab.operations import destroy
+from winlab.operations import create, destroy
 from winlab.site import Site
 
 
@@ -32,6 +37,7 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> list[WinlabError]:
 
     monkeypatch.setattr(connection, "connected", connected)
     monkeypatch.setattr(domains, "machines", lambda *_: [])
+    monkeypatch.setattr(ovn, "connect", lambda *_: nullcontext(SimpleNamespace(lab_owner=lambda _: None)))
     monkeypatch.setattr(traces, "remove", remove)
     return found
 
@@ -60,3 +66,58 @@ def test_what_can_t_be_removed_is_told_and_the_folder_stays(
     assert [str(one) for one in failed.value.exceptions] == ["OVN does not answer", "the kubeconfig is locked"]
     told = journal.read(site.folder("ci").journal)
     assert [event.step for event in told if isinstance(event, StepDone)] == ["remove network ci"]
+
+
+PLAN = plans.make(plans.KVM, "1-1-1", lab="ci")
+
+
+def made_by(monkeypatch: pytest.MonkeyPatch, *uids: int | None, network: int | None = None) -> None:
+    """The lab has machines of these users, and a network of that one; this is the user 1234567."""
+    there = [
+        domains.Machine(node.domain, "running", tags.of(PLAN, node).model_copy(update={"uid": uid}), False)
+        for node, uid in zip(PLAN.nodes, uids, strict=False)
+    ]
+    monkeypatch.setattr(account, "uid", lambda: 1234567)
+    monkeypatch.setattr(domains, "machines", lambda *_: there)
+    monkeypatch.setattr(ovn, "connect", lambda *_: nullcontext(SimpleNamespace(lab_owner=lambda _: network)))
+
+
+@pytest.mark.parametrize(("uids", "network"), [((0, 0), None), ((0, None), None), ((), 0)])
+def test_a_lab_of_somebody_else_is_left_alone(
+    problems: list[WinlabError], monkeypatch: pytest.MonkeyPatch, uids: tuple[int | None, ...], network: int | None
+) -> None:
+    """Everybody's first lab is called 'lab'."""
+    made_by(monkeypatch, *uids, network=network)
+    monkeypatch.setattr(traces, "remove", lambda *_: pytest.fail("it was touched"))
+    with pytest.raises(ConflictError, match="'ci' belongs to root") as caught:
+        destroy.destroy("ci", Site(), lambda _event: None)
+    assert "--anyone" in caught.value.cure
+    assert not Site().folder("ci").path.exists()
+
+
+@pytest.mark.parametrize(
+    ("uids", "network"), [((1234567, 1234567), 0), ((None, None), 0), ((), None), ((0, 1234567), 0)]
+)
+def test_one_s_own_lab_goes_and_one_that_does_not_say_whose_it_is(
+    problems: list[WinlabError], monkeypatch: pytest.MonkeyPatch, uids: tuple[int | None, ...], network: int | None
+) -> None:
+    made_by(monkeypatch, *uids, network=network)
+    assert destroy.destroy("ci", Site(), lambda _event: None) == ["network ci"]
+
+
+def test_anyone_s_goes_if_the_user_says_so(problems: list[WinlabError], monkeypatch: pytest.MonkeyPatch) -> None:
+    made_by(monkeypatch, 0)
+    assert destroy.destroy("ci", Site(), lambda _event: None, anyone=True) == ["network ci"]
+
+
+def test_another_s_lab_of_the_same_name_is_no_reason_to_destroy_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = plans.make(plans.KVM, "1-1-1", "workers.cpus=7", lab="ci")
+    made_by(monkeypatch, 0, 0)
+    with pytest.raises(ConflictError, match="belongs to root") as caught:
+        create.refuse_other_plan(other, cast(Any, None))
+    assert "--lab NAME" in caught.value.cure
+    assert "destroy" not in caught.value.cure
+    made_by(monkeypatch, 1234567, None)
+    with pytest.raises(ConflictError, match="made from another spec") as caught:
+        create.refuse_other_plan(other, cast(Any, None))
+    assert "winlab destroy --lab ci" in caught.value.cure

@@ -139,7 +139,7 @@ def test_labs_can_t_have_the_names_of_builders() -> None:
 
 def lacking(plan: Plan, pool: Pool, held: ExitStack) -> Plan | None:
     found = goldens.lacking(
-        plan, Site(), lambda one: goldens.is_there(plan, one, cast(Any, pool), cast(Any, None)), held, Quiet()
+        plan, Site(), lambda one: goldens.is_there(plan, one, cast(Any, pool), cast(Any, None)), held, lambda _: None
     )
     return found[0] if found else None
 
@@ -198,7 +198,7 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
         pool = cast(Any, Pool(*volumes))
         with ExitStack() as held:
             return goldens.lacking(
-                plan, Site(), lambda one: goldens.is_there(plan, one, pool, cast(Any, None)), held, Quiet()
+                plan, Site(), lambda one: goldens.is_there(plan, one, pool, cast(Any, None)), held, lambda _: None
             )
 
     assert lacks() == (first, second)
@@ -361,7 +361,7 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
 def placed(monkeypatch: pytest.MonkeyPatch, plan: Plan, network: Network) -> Plan:
     monkeypatch.setattr(ovn, "connect", lambda: nullcontext(network))
     with ExitStack() as held:
-        (found,) = goldens.lacking(plan, Site(), lambda _: False, held, Quiet())
+        (found,) = goldens.lacking(plan, Site(), lambda _: False, held, lambda _: None)
     return found
 
 

@@ -37,7 +37,9 @@ def test_setup_and_teardown_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(setting_up, "setup", lambda _progress, **options: options)
     monkeypatch.setattr(tearing_down, "teardown", lambda _progress, *, force: told.append(force))
-    assert host.setup(told.append, external_cidr="10.9.0.0/24") == {"external_cidr": "10.9.0.0/24", "install": False}
+    monkeypatch.setattr(host.boot, "warning", lambda: "")
+    options = {"external_cidr": "10.9.0.0/24", "install": False, "trust_python": False}
+    assert host.setup(told.append, external_cidr="10.9.0.0/24") == options
     host.teardown(told.append, force=True)
     assert True in told
     assert [event.step for event in told if isinstance(event, StepDone)] == ["host setup", "host teardown"]

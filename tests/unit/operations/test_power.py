@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,7 @@ from winlab.adapters.vm import domains
 from winlab.cli import main
 from winlab.errors import ClusterError, GuestError, HostError, NotFoundError
 from winlab.events import Event, Note, StepDone
-from winlab.host import daemons
+from winlab.host import daemons, units
 from winlab.lab_folder import LabFolder
 from winlab.operations import autostart, look, power, reach
 from winlab.site import Site
@@ -236,11 +237,14 @@ def test_expired_certificates_end_it_instead_of_a_wait(played: Played, monkeypat
     assert states(played) == ["running", "running"]
 
 
-@pytest.mark.parametrize("systemd", [True, False])
-def test_autostart(played: Played, monkeypatch: pytest.MonkeyPatch, systemd: bool) -> None:
+@pytest.mark.parametrize(("systemd", "unit"), [(True, True), (True, False), (False, False)])
+def test_autostart(played: Played, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, systemd: bool, unit: bool) -> None:
     monkeypatch.setattr(daemons, "has_systemd", lambda: systemd)
+    monkeypatch.setattr(units, "UNIT", tmp_path / "winlab-host.service")
+    if unit:
+        units.UNIT.touch()
     done = autostart.change("lab", Site(), wanted=True)
-    assert (done.nodes, done.hint == "") == (tuple(NODES), systemd)
+    assert (done.nodes, done.hint == "") == (tuple(NODES), unit)
     assert [one.autostart for one in domains.machines(played.lab.conn, "lab")] == [True, True]
     assert autostart.change("lab", Site(), wanted=False).hint == ""
     assert [one.autostart for one in domains.machines(played.lab.conn, "lab")] == [False, False]

@@ -12,10 +12,13 @@ import plans
 import pytest
 import runs
 
+from winlab import account
 from winlab.adapters.overlay import ovn
+from winlab.adapters.vm import domains
+from winlab.design.plan import tags
 from winlab.design.render.topology import Topology, topology
 from winlab.engine.step import Step
-from winlab.errors import HostError
+from winlab.errors import ConflictError, HostError
 from winlab.events import Quiet
 from winlab.host import fabric
 from winlab.steps import foundation
@@ -111,3 +114,19 @@ def test_what_is_wrong_with_the_bridge(
     monkeypatch.setattr(fabric, "run", lambda *_, **__: said)
     found = fabric.bridge_trouble("172.31.240.1", 20)
     assert (trouble in found) if trouble else not found
+
+
+@pytest.mark.parametrize(("uid", "cure"), [(None, "winlab destroy"), (0, "--lab NAME"), (1234567, "winlab destroy")])
+def test_a_lab_whose_machines_nobody_here_has_credentials_for(
+    monkeypatch: pytest.MonkeyPatch, uid: int | None, cure: str
+) -> None:
+    """Somebody else's is not to be destroyed: one's own gets another name."""
+    monkeypatch.setattr(account, "uid", lambda: 1234567)
+    node = PLAN.nodes[0]
+    tag = tags.of(PLAN, node).model_copy(update={"uid": uid})
+    monkeypatch.setattr(domains, "machines", lambda *_: [domains.Machine(node.domain, "running", tag, False)])
+    step = runs.titled(foundation.steps(runs.run(PLAN)), "credentials")
+    with pytest.raises(ConflictError, match="has no credentials for") as caught:
+        step.run(Quiet())
+    assert cure in caught.value.cure
+    assert ("belongs to root" in caught.value.what) == (uid == 0)

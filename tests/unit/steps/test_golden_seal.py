@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, nullcontext
 from typing import Any, cast
 
 import answers
 import libvirt
 import pytest
 import runs
-from clones import REHEARSAL, make
+from clones import REHEARSAL, Network, make
 
+from winlab.adapters.overlay import ovn
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.design import contract
 from winlab.design.contract import Call, R
 from winlab.engine.step import Step
-from winlab.errors import GuestError, UnreachableError
+from winlab.errors import GuestError, HostError, UnreachableError, WinlabError
 from winlab.events import Quiet
 from winlab.lab_folder import LabFolder
+from winlab.operations import golden as goldens
+from winlab.site import Site
 from winlab.steps import evidence, golden, recipe
 from winlab.steps.payload import Supply
 
@@ -58,6 +62,7 @@ class Builder:
     def __init__(self, conn: Connection) -> None:
         plan = make(REHEARSAL)
         assert plan.builders
+        self.plan = plan
         self.lab = plan.builders[0].lab
         folder = LabFolder(self.lab)
         self.note = folder.path / golden.NOTE
@@ -111,8 +116,70 @@ def test_a_machine_that_lost_its_power_is_not_sealed(builder: Builder, forgotten
     assert not builder.step.done()
     with pytest.raises(GuestError, match="interrupted") as caught:
         builder.step.run(Quiet())
-    assert f"winlab destroy --lab {builder.lab}" in caught.value.cure
+    assert "same command again" in caught.value.cure
     assert not builder.step.done()
+
+
+def create_again(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
+    """What the next create removes before its steps, and what it says."""
+    removed: list[str] = []
+    said: list[str] = []
+
+    def remove(lab: str, *_: object) -> list[WinlabError]:
+        assert builder.note.exists()  # else a kill here would leave a half-made machine that counts as good
+        removed.append(lab)
+        return []
+
+    monkeypatch.setattr(goldens.traces, "remove", remove)
+    monkeypatch.setattr(ovn, "connect", lambda: nullcontext(Network(set())))
+    with ExitStack() as held:
+        site = Site(libvirt="test:///default")
+        assert goldens.lacking(builder.plan, site, lambda _: False, held, lambda event: said.append(str(event)))
+    return removed, said
+
+
+@pytest.mark.parametrize("forgotten", [False, True])  # by libvirt, as after a restart of the host
+def test_a_builder_that_lost_its_power_is_made_anew_by_the_next_create(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, forgotten: bool
+) -> None:
+    builder.domain.destroy()
+    if forgotten:
+        builder.forget()
+    removed, said = create_again(builder, monkeypatch)
+    assert removed == [builder.lab]
+    assert "ended while sysprep ran" in said[0]
+    assert not builder.note.exists()  # so that all steps of a build are done again
+    assert create_again(builder, monkeypatch) == ([], [])
+
+
+def test_a_builder_whose_machine_is_gone_is_made_anew(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder.domain.destroy()
+    builder.domain.undefine()
+    assert create_again(builder, monkeypatch)[0] == [builder.lab]
+    builder.domain = builder._conn.defineXML(builder._xml)
+
+
+@pytest.mark.parametrize("state", ["running", "sealed", "sealed, noted", "suspended"])
+def test_a_builder_in_which_sysprep_ended_or_goes_on_is_kept(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    if state == "suspended":
+        builder.domain.suspend()
+    elif state != "running":
+        builder.domain.shutdown()
+        if state == "sealed, noted":
+            assert builder.step.done()
+            builder.forget()
+    assert create_again(builder, monkeypatch) == ([], [])
+    assert builder.note.exists()
+
+
+def test_a_builder_that_can_t_be_removed_keeps_its_note(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder.domain.destroy()
+    monkeypatch.setattr(goldens.traces, "remove", lambda *_: [HostError("OVN does not answer.")])
+    with ExitStack() as held, pytest.raises(HostError, match="OVN"):
+        goldens.lacking(builder.plan, Site(libvirt="test:///default"), lambda _: False, held, lambda _: None)
+    assert builder.note.exists()
 
 
 @pytest.mark.parametrize("orderly", [True, False])

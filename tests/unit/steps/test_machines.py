@@ -13,6 +13,7 @@ import pytest
 import runs
 from lxml import etree
 
+from winlab import account
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.design.plan import tags
@@ -127,6 +128,23 @@ def test_a_paused_machine_has_its_memory_already(machine: Machine, monkeypatch: 
     with pytest.raises(HostError, match="memory"):
         create.check_memory(machine.plan, machine.domain.connect())
     machine.domain.create()
+
+
+def test_a_machine_says_who_made_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    (old,) = domains.machines(machine.domain.connect())
+    assert old.tag.uid is None  # as of an earlier version
+    machine.domain.destroy()
+    machine.domain.undefine()
+    monkeypatch.setattr(account, "uid", lambda: 1234567)
+    machine.step.run(Quiet())
+    (new,) = domains.machines(machine.domain.connect())
+    assert (new.tag.uid, new.tag.says_as(old.tag)) == (1234567, True)
+    monkeypatch.setattr(account, "uid", lambda: 7654321)
+    assert domains.carries(machine.domain.connect(), machine.node.domain, old.tag)  # a plan decides nothing of it
+    other = old.tag.model_copy(update={"plan": "0123456789abcdef"})
+    domains.set_tag(machine.domain.connect(), machine.node.domain, other)
+    (changed,) = domains.machines(machine.domain.connect())
+    assert (changed.tag.uid, changed.tag.plan) == (1234567, "0123456789abcdef")
 
 
 def test_a_new_machine_does_not_hear_what_an_earlier_one_wrote(machine: Machine) -> None:

@@ -11,7 +11,7 @@ import runs
 
 from winlab import files
 from winlab.adapters.vm import domains
-from winlab.design.catalog.artifact import Artifact, Obtained
+from winlab.design.catalog.artifact import Artifact, Obtained, Program
 from winlab.design.system import LINUX, WINDOWS
 from winlab.errors import NotFoundError, TransferError
 from winlab.events import Quiet
@@ -36,11 +36,28 @@ class Pool:
 
 
 class Source:
-    def __init__(self, file: Path) -> None:
+    name = "upstream"
+
+    def __init__(self, file: Path, *pinned: str) -> None:
         self.file = file
+        self.vouched = pinned
+
+    def cannot(self, wanted: list[Artifact]) -> dict[Artifact, str]:
+        return {}
+
+    def pinned(self, program: Program) -> bool:
+        return str(program).removesuffix(" (linux)") in self.vouched
 
     def obtain_all(self, artifacts: list[Artifact], progress: object) -> list[Obtained]:
         return [Obtained(artifact, self.file, files.sha256(self.file), 1, "upstream") for artifact in artifacts]
+
+
+class Said:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def say(self, text: str, _fraction: float | None = None) -> None:
+        self.texts.append(text)
 
 
 def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -89,6 +106,9 @@ def test_the_host_s_kubectl_is_never_built_from_the_lab_s_checkout(
         def cannot(self, _wanted: object) -> dict[Artifact, str]:
             return {}
 
+        def pinned(self, _program: object) -> bool:
+            return True
+
         def unready(self, _wanted: object) -> None:
             return None
 
@@ -114,6 +134,9 @@ def test_a_checkout_without_a_published_kubectl_is_refused_before_it_is_built(
         def cannot(self, wanted: list[Artifact]) -> dict[Artifact, str]:
             return {} if self.own else dict.fromkeys(wanted, "is not published")
 
+        def pinned(self, _program: object) -> bool:
+            return True
+
         def unready(self, _wanted: object) -> None:
             return None
 
@@ -122,6 +145,84 @@ def test_a_checkout_without_a_published_kubectl_is_refused_before_it_is_built(
     with pytest.raises(NotFoundError, match="kubectl"):
         payload.choose(plan, payload.Origin(kind="build"))
     payload.choose(plan, payload.Origin(kind="build"), settled=True)  # the lab has one
+
+
+@pytest.mark.parametrize(
+    ("pinned", "locked", "runs_it"),
+    [
+        ((), False, False),  # the publisher's own list of digests
+        (("containerd 2.3.7",), False, False),
+        (("containerd 2.3.7", "ctr 2.3.7"), False, True),
+        ((), True, True),
+    ],
+)
+def test_the_host_runs_containerd_only_where_a_digest_vouches_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pinned: tuple[str, ...], locked: bool, runs_it: bool
+) -> None:
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(domains, "medium", lambda *_: None)
+    monkeypatch.setattr(PayloadCd, "write", lambda _self, path: path.write_bytes(b"CD"))
+    ran: list[str] = []
+
+    def make(_images: object, containerd: Obtained, ctr: Obtained, disk: Path, *_: object) -> None:
+        ran.extend(str(one.artifact) for one in (containerd, ctr))
+        disk.write_bytes(b"store")
+
+    monkeypatch.setattr(payload.preload, "make", make)
+    (tmp_path / "x").touch()
+    source = Source(tmp_path / "x", "kubectl v1.36.3", *pinned)
+    supply = Supply(cast(Any, source), check=(lambda _: None) if locked else None)
+    run, said = runs.run(plans.make(plans.TCG, "1-1-1"), pool=Pool()), Said()
+    payload.payload_step(run, supply, LINUX).run(said)
+    made = run.outputs.get(PAYLOAD(of="linux"), Disks)
+    assert made is not None
+    assert (made.store is not None) == runs_it
+    assert ran == (["containerd 2.3.7 (linux)", "ctr 2.3.7 (linux)"] if runs_it else [])
+    assert (payload.UNVOUCHED in said.texts) != runs_it
+
+
+def linked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: Source, *, locked: bool = False) -> str:
+    """Which kubectl a lab of Kubernetes 1.35 gets for the host."""
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    asked: list[str] = []
+
+    class Asked:
+        name, cannot, pinned = source.name, source.cannot, source.pinned
+
+        def obtain_all(self, artifacts: list[Artifact], progress: object) -> list[Obtained]:
+            asked.extend(map(str, artifacts))
+            return source.obtain_all(artifacts, progress)
+
+    (tmp_path / "x").touch()
+    run = runs.run(plans.make(plans.TCG, "1-1-1", "kubernetes.version=1.35"))
+    payload._link_kubectl(run, Supply(cast(Any, Asked()), check=(lambda _: None) if locked else None), [], Quiet())
+    assert run.folder.kubectl.resolve() == tmp_path / "x"
+    return " ".join(asked)
+
+
+def test_the_host_s_kubectl_is_pinned_or_locked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """kubectl works with servers one minor older or newer; 1.35's has a list of digests only."""
+    listed, sure = Source(tmp_path / "x"), Source(tmp_path / "x", "kubectl v1.36.3", "kubectl v1.34.4")
+    assert linked(monkeypatch, tmp_path, sure) == "kubectl v1.36.3 (linux)"
+    assert linked(monkeypatch, tmp_path, listed, locked=True) == "kubectl v1.35.4 (linux)"
+    own = Source(tmp_path / "x", "kubectl v1.35.4")  # built from a module with a sum
+    assert linked(monkeypatch, tmp_path, own) == "kubectl v1.35.4 (linux)"
+    with pytest.raises(NotFoundError, match="no kubectl that this host may run") as caught:
+        linked(monkeypatch, tmp_path, listed)
+    assert "--source build" in caught.value.cure
+
+
+def test_a_source_is_told_with_what_this_host_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload.select, "choose", lambda *_, **__: (Source(Path("x")), "upstream: it answers."))
+    plan = plans.make(plans.KVM, "1-1-1")
+    assert payload.choose(plan, payload.Origin())[1] == f"upstream: it answers. {payload.UNVOUCHED}"
+    for said in (
+        payload.choose(plan, payload.Origin(), check=lambda _: None)[1],
+        payload.choose(plan, payload.Origin(), runs=False)[1],
+        payload.choose(plan, payload.Origin(), settled=True)[1],
+    ):
+        assert said == "upstream: it answers."
 
 
 class Stale(Source):

@@ -1,4 +1,4 @@
-"""The adapter to the cluster's API server: kubectl of the lab's own version, with the lab's kubeconfig."""
+"""The adapter to the cluster's API server: the lab's kubectl, with the lab's kubeconfig."""
 
 from __future__ import annotations
 

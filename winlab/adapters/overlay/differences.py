@@ -84,8 +84,13 @@ def _differences(wanted: Iterable[Any], there: Iterable[Any]) -> Iterator[Differ
         for column, value in row.columns.items():
             if column in OWNED:
                 yield from _differences(value, getattr(real, column))
-            elif (expected := shown(value)) != (actual := shown(getattr(real, column))):
+            elif (expected := shown(value)) != (actual := shown(planned(getattr(real, column)))):
                 yield Difference(f"{name(row)}: {column}", expected, actual or "none")
+
+
+def planned(value: Any) -> Any:
+    """A value of the database without what no plan decides: who made the lab."""
+    return {key: one for key, one in value.items() if key != tags.KEY_UID} if isinstance(value, dict) else value
 
 
 def name(row: Any) -> str:

@@ -40,6 +40,14 @@ class Northbound:
                 return cast(str, row.external_ids.get(tags.KEY_PLAN, ""))
         return None
 
+    def lab_owner(self, lab: str) -> int | None:
+        """The id of the user who made the lab's switch; None if there is no switch, or it does not say."""
+        for row in self._api.tables["Logical_Switch"].rows.values():
+            if row.external_ids.get(tags.KEY) == lab:
+                uid = row.external_ids.get(tags.KEY_UID, "")
+                return int(uid) if uid.isascii() and uid.isdigit() else None
+        return None
+
     def has(self, topology: Topology) -> bool:
         """Whether the lab's network is this one: every row and every column that :meth:`apply` writes."""
         return all(one.foreign for one in self.differences(topology))

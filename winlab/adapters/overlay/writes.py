@@ -10,6 +10,7 @@ from typing import Any
 
 from ovsdbapp.backend.ovs_idl import command
 
+from winlab import account
 from winlab.adapters.overlay import differences, rows
 from winlab.adapters.overlay.rows import POD_ROUTE, Row
 from winlab.design.plan import tags
@@ -57,7 +58,9 @@ class Apply(_Write):
         matched = differences.match(wanted.roots, roots)
         self._made = dict(matched.pairs)  # others refer to these; a transaction that met another one is tried again
         for row in matched.missing:
-            self.insert(txn, row)
+            new = self.insert(txn, row)
+            if row.table == "Logical_Switch":
+                new.external_ids = {**row.columns["external_ids"], tags.KEY_UID: str(account.uid())}
         for row, real in matched.pairs:
             self._align(txn, row, real)
         for real in matched.surplus:
@@ -95,7 +98,9 @@ class Apply(_Write):
         if isinstance(value, list) and any(hasattr(one, "uuid") for one in value):
             same = {one.uuid for one in value} == {one.uuid for one in _listed(there)}
         else:
-            same = differences.shown(value) == differences.shown(there)
+            same = differences.shown(value) == differences.shown(differences.planned(there))
+        if not same and isinstance(value, dict) and tags.KEY_UID in there:
+            value = {**value, tags.KEY_UID: there[tags.KEY_UID]}
         if not same:
             setattr(real, column, value)
 

@@ -12,6 +12,7 @@ from xml.sax.saxutils import quoteattr
 import libvirt
 from lxml import etree
 
+from winlab import account
 from winlab.adapters.vm import screen
 from winlab.adapters.vm.connection import answering, explained
 from winlab.design.plan import tags
@@ -228,10 +229,10 @@ def _change(conn: libvirt.virConnect, name: str, target: str, bus: str, source: 
 
 
 def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
-    """Define the domain and start it; one that is paused is resumed. Safe to repeat."""
+    """Define the domain, as this user's, and start it; one that is paused is resumed. Safe to repeat."""
     with explained(f"The domain '{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
         if find(conn, name) is None:
-            conn.defineXML(xml)
+            conn.defineXML(tags.owned(xml, account.uid()))
     start(conn, name)
 
 
@@ -332,20 +333,23 @@ def resize(conn: libvirt.virConnect, name: str, cpus: int, memory_mib: int) -> N
 def carries(conn: libvirt.virConnect, name: str, tag: Tag) -> bool:
     """Whether the domain carries this tag, now and at later starts."""
     domain = find(conn, name)
-    return domain is not None and all(
-        tags.read(domain.XMLDesc(flags)) == tag for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)
-    )
+    if domain is None:
+        return False
+    carried = [tags.read(domain.XMLDesc(flags)) for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)]
+    return all(one is not None and one.says_as(tag) for one in carried)
 
 
 def set_tag(conn: libvirt.virConnect, name: str, tag: Tag) -> None:
-    """Replace the domain's tag, now and for later starts.
+    """Replace the domain's tag, now and for later starts; who made it stays.
 
     :raises NotFoundError: there is no such domain.
     """
     domain = get(conn, name)
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
+    made = tags.read(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    attributes = tag.model_copy(update={"uid": made.uid if made is not None else None}).attributes
     # libvirt itself gives the element its namespace, and refuses one that has it already
-    element = etree.tostring(etree.Element(tags.ELEMENT, attrib=tag.model_dump()), encoding="unicode")
+    element = etree.tostring(etree.Element(tags.ELEMENT, attrib=attributes), encoding="unicode")
     with explained(f"The tag of '{name}' can't be changed."):
         domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, element, tags.KEY, tags.XMLNS, flags)
 

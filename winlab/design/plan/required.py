@@ -46,8 +46,24 @@ def payloads(plan: Plan) -> list[RequiredPayload]:
 
 
 def kubectl(versions: Versions) -> Program:
-    """The kubectl that winlab itself uses, on the host."""
+    """The kubectl of the cluster's own version; :func:`kubectls` says which ones the host may use."""
     return Program("kubectl", versions.kubernetes, "linux")
+
+
+def kubectls(known: Versions) -> list[Program]:
+    """The kubectls that the host may use for a cluster, the best first: that of its own version, then those with a
+    pinned digest of its minor and of the neighbours.
+
+    kubectl works with API servers that are one minor older or newer (kubernetes.io/releases/version-skew-policy).
+    """
+    near: dict[Program, int] = {}
+    for pin in versions.load().pins.programs:
+        if (pin.name, pin.os) == ("kubectl", LINUX.name) and pin.sums_url is None:
+            distance = abs(int(pin.version.split(".")[1]) - known.minor)
+            if distance <= 1:
+                near[pin.artifact] = distance
+    others = sorted(near, key=lambda program: program.version, reverse=True)
+    return list(dict.fromkeys([kubectl(known), *sorted(others, key=near.__getitem__)]))
 
 
 def node_images(plan: Plan, *, controller: bool) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lxml import etree
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from winlab.design import system
 from winlab.design.system import System, SystemName
@@ -24,6 +24,7 @@ KEY = "winlab"  # in external_ids: the lab's name
 HOST = "host"  # the name in tags of objects that `winlab host setup` made, which belong to no lab
 KEY_PLAN = "winlab-plan"
 KEY_NODE = "winlab-node"
+KEY_UID = "winlab-uid"  # of the lab's switch alone
 # Tables of OVN's northbound database with independent rows that carry external_ids: ovn-nb(5)
 TABLES = (
     *("Logical_Switch", "Logical_Router", "DHCP_Options", "DNS", "Address_Set", "Port_Group", "Load_Balancer"),
@@ -32,7 +33,10 @@ TABLES = (
 
 
 class Tag(BaseModel):
-    """What a domain says about itself."""
+    """What a domain says about itself.
+
+    ``uid`` is the user who made it; None: unknown, because an earlier version made it. No plan decides it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -45,6 +49,16 @@ class Tag(BaseModel):
     address: str
     floating: str
     plan: str
+    uid: int | None = Field(None, ge=0)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The attributes of the element in the domain's metadata."""
+        return {name: str(value) for name, value in self.model_dump(exclude_none=True).items()}
+
+    def says_as(self, other: Tag) -> bool:
+        """Whether it says the same, whoever made the domain."""
+        return self.model_copy(update={"uid": other.uid}) == other
 
     @property
     def system(self) -> System:
@@ -74,7 +88,17 @@ def of(plan: Plan, node: NodePlan) -> Tag:
 
 def element(plan: Plan, node: NodePlan) -> etree._Element:
     """The tag of a node's domain, as an element for its metadata."""
-    return etree.Element(f"{{{XMLNS}}}{ELEMENT}", attrib=of(plan, node).model_dump(), nsmap={"winlab": XMLNS})
+    return etree.Element(f"{{{XMLNS}}}{ELEMENT}", attrib=of(plan, node).attributes, nsmap={"winlab": XMLNS})
+
+
+def owned(domain_xml: str, uid: int) -> str:
+    """A domain's XML whose tag says who made it; without a tag it stays as it is."""
+    root = etree.fromstring(domain_xml.encode())
+    node = root.find(f"metadata/{{{XMLNS}}}{ELEMENT}")
+    if node is None:
+        return domain_xml
+    node.set("uid", str(uid))
+    return str(etree.tostring(root, encoding="unicode"))
 
 
 def read(domain_xml: str) -> Tag | None:

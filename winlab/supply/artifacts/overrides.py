@@ -36,6 +36,10 @@ class OverriddenSource:
         """As the underlying source, for what is not replaced; an image comes from it, except for the program."""
         return self._source.cannot([one for one in wanted if not self._is_brought(one)])
 
+    def pinned(self, program: Program) -> bool:
+        """As the underlying source; a file that the user named is meant to be what it is."""
+        return self._is_brought(program) or self._source.pinned(program)
+
     def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
         """The user's file in its current state, copied into the cache; otherwise the source's artifact.
 

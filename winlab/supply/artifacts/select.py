@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from winlab.design.catalog.artifact import Artifact, Source
+from winlab.design.catalog.artifact import Artifact, Program, Source
 from winlab.design.catalog.pins import Pins
 from winlab.errors import NotFoundError, UsageError, WinlabError
 from winlab.supply.artifacts import web
@@ -20,6 +20,10 @@ from winlab.supply.artifacts.upstream import UpstreamSource
 
 Kind = Literal["upstream", "mirror", "bundle", "build"]
 PROBE_SECONDS = 3.0
+HOST_CURE = (
+    "No digest that was known before vouches for one: give the bundle's own (--bundle-digest), a lock file (--locked),"
+    " or build it (--source build)."
+)
 
 
 class BuilderSource(Source, Protocol):
@@ -37,7 +41,7 @@ def unreachable(url: str) -> str | None:
     host = urlsplit(url).netloc
     try:
         with web.client(PROBE_SECONDS) as client:
-            response = client.head(url, timeout=PROBE_SECONDS)
+            response = client.head(url, timeout=PROBE_SECONDS, extensions=dict(web.COMPARED))  # it takes nothing
     except httpx.TimeoutException:
         return f"{host} did not answer within {PROBE_SECONDS:.0f} s"
     except httpx.HTTPError as error:
@@ -45,6 +49,11 @@ def unreachable(url: str) -> str | None:
     if response.status_code in (401, 405) or response.status_code < 400:
         return None
     return f"{host} answered {response.status_code} {response.reason_phrase}".rstrip()
+
+
+def for_host(source: Source, alternatives: Sequence[Program]) -> Program | None:
+    """The first of *alternatives* that the source has and that a digest known before vouches for; None: none is."""
+    return next((one for one in alternatives if source.pinned(one) and not source.cannot([one])), None)
 
 
 def choose(
@@ -57,6 +66,7 @@ def choose(
     bundle_digest: str | None = None,
     mirror: str | None = None,
     insecure_mirror: bool = False,
+    host: Sequence[Program] = (),
     optional: Collection[Artifact] = (),
     settled: bool = False,
     probe: Callable[[str], str | None] = unreachable,
@@ -72,6 +82,7 @@ def choose(
     :param bundle_digest: the digest that the named bundle must have; it then vouches for all that is in it.
     :param mirror: a URL or folder, see :class:`UpstreamSource`.
     :param insecure_mirror: whether a mirror that others can tamper with may vouch for artifacts without a digest.
+    :param host: programs of which this host is to run one: the source must have one that may (:func:`for_host`).
     :param settled: most likely nothing will be obtained, so a build is not checked for whether it could begin.
     :raises UsageError: *kind*, *bundle_path* and *mirror* do not fit together, or one of them can't be used.
     :raises NotFoundError: no source can provide everything; the message says why for each one.
@@ -81,7 +92,7 @@ def choose(
         raise UsageError("There is a digest, and no bundle.", cure="Give the bundle, too: --bundle FILE.")
     needed = [artifact for artifact in wanted if artifact not in set(optional)]
     kind = kind or ("bundle" if bundle_path else "mirror" if mirror else None)
-    search = _Search(needed, pins, mirror, insecure_mirror, probe)
+    search = _Search(needed, host, pins, mirror, insecure_mirror, probe)
     if kind in (None, "bundle"):
         choice = search.bundle_named(bundle_path, bundle_digest) if bundle_path else search.bundle_in_cache()
         if choice:
@@ -121,6 +132,7 @@ class _Search:
     """Tries the sources in turn and records why each was skipped."""
 
     needed: Sequence[Artifact]
+    host: Sequence[Program]
     pins: Pins
     mirror: str | None
     insecure: bool
@@ -164,8 +176,9 @@ class _Search:
         where = f"mirror {self.mirror}" if self.mirror else "upstream"
         if self._lacks(where, source, "not everything is published"):
             return None
-        source.check_trust(self.needed)
-        place = source.probe_url(self.needed)
+        needed = self._with_host(source)
+        source.check_trust(needed)
+        place = source.probe_url(needed)
         if place is None:
             return source, self._because(f"{where}: the cache already has everything from there", named)
         if isinstance(place, Path):
@@ -178,8 +191,8 @@ class _Search:
             self.passed.append(why)
             return None
         answers = f"{where}: {urlsplit(place).netloc} answers"
-        if self.mirror and (vouched := source.vouched(self.needed)):
-            answers += f" (only its own lists of digests vouch for {vouched} of {len(self.needed)} artifacts"
+        if self.mirror and (vouched := source.vouched(needed)):
+            answers += f" (only its own lists of digests vouch for {vouched} of {len(needed)} artifacts"
             answers += ", over a connection that others can tamper with)" if place.startswith("http:") else ")"
         return source, self._because(answers, named)
 
@@ -192,7 +205,7 @@ class _Search:
             return None
         if self._lacks("build", source, ""):
             return None
-        if not settled and (why := source.unready(self.needed)):
+        if not settled and (why := source.unready(self._with_host(source))):
             self.reasons.append(f"build: {why}")
             return None
         return source, self._because("build: from Go modules, on this machine", named)
@@ -202,10 +215,20 @@ class _Search:
             return f"{text}{', as you asked' if named else ''}."
         return f"{text}, since {' and '.join(self.passed)}."
 
+    def _with_host(self, source: Source) -> list[Artifact]:
+        """What is needed, with the program for this host."""
+        own = for_host(source, self.host)
+        return list(dict.fromkeys([*self.needed, *([own] if own is not None else [])]))
+
     def _lacks(self, where: str, source: Source, brief: str) -> bool:
         missing = source.cannot(self.needed)
         if not missing:
-            return False
+            if not self.host or for_host(source, self.host) is not None:
+                return False
+            self.reasons.append(f"{where} has no {self.host[0].name} that this host may run. {HOST_CURE}")
+            if brief:
+                self.passed.append(f"nothing vouches for the {self.host[0].name} of {where.partition(' ')[0]}")
+            return True
         by_reason: dict[str, list[str]] = {}
         for artifact, why in missing.items():
             by_reason.setdefault(why, []).append(str(artifact))

@@ -59,6 +59,11 @@ class UpstreamSource:
         """The parts of *wanted* without a row in the pins."""
         return {artifact: "it is not published, or not pinned" for artifact in wanted if self._pin(artifact) is None}
 
+    def pinned(self, program: Program) -> bool:
+        """Whether the digest of the program, or of the archive that it is in, is pinned."""
+        pin = self.pins.program(program)
+        return pin is not None and _digest(pin) is not None
+
     def at_hand(self, artifact: Artifact) -> bool:
         """Whether it is cached, so that nothing needs to be fetched."""
         pin = self._pin(artifact)
@@ -241,8 +246,8 @@ class UpstreamSource:
                             raise TransferError(f"{url} is not a list of digests: it is too large.")
                     return content.decode("utf-8", "replace")
             except httpx.HTTPError as error:
-                final = isinstance(error, httpx.HTTPStatusError) and (
-                    error.response.status_code not in download.RETRY_STATUS
+                final = isinstance(error, web.UnprotectedError) or (
+                    isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in download.RETRY_STATUS
                 )
                 if final or attempt == download.TRIES_UNSEEN - 1:
                     raise TransferError(f"{url} can't be read.", why=web.reason(error), causes=[error]) from error

@@ -154,7 +154,7 @@ def test_another_winlab_and_unknown_names_are_told(lab: Standing) -> None:
 
 
 def test_a_lab_of_another_plan_is_refused(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
-    tag = SimpleNamespace(plan="another", node="node-1")
+    tag = SimpleNamespace(plan="another", node="node-1", uid=None)
     monkeypatch.setattr(domains, "machines", lambda *_: [SimpleNamespace(tag=tag)])
     monkeypatch.setattr(repair, "refuse_other_plan", create.refuse_other_plan)
     with pytest.raises(ConflictError, match="another spec"):

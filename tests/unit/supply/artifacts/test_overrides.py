@@ -38,6 +38,9 @@ class Origin:
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
         return {artifact: "no module has it" for artifact in wanted if artifact in self.never}
 
+    def pinned(self, program: Program) -> bool:
+        return program == KUBEADM
+
     def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:
         path = self.folder / "image.tar"
         if isinstance(artifact, ContainerImage) and not path.exists():
@@ -60,6 +63,7 @@ def test_own_builds_take_the_place_of_the_sources(tmp_path: Path) -> None:
     source = OverriddenSource(Origin(tmp_path, KUBELET, CRICTL), {KUBELET: mine})
     assert source.name == "build"
     assert list(source.cannot([KUBELET, KUBEADM, CRICTL])) == [CRICTL]
+    assert [source.pinned(one) for one in (KUBELET, KUBEADM, CRICTL)] == [True, True, False]
     got = source.obtain_all([KUBEADM, KUBELET, Manifest("p", "v", "m")], Quiet())
     assert [one.origin for one in got] == ["built", f"your own build '{mine}'", "built"]
     assert got[1].path.read_bytes() == ELF

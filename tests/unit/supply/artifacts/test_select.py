@@ -13,6 +13,7 @@ from winlab.design.catalog.artifact import Artifact, Obtained, Program
 from winlab.design.catalog.pins import Pins, ProgramPin
 from winlab.errors import HostError, NotFoundError, UsageError
 from winlab.events import Progress, Quiet
+from winlab.supply.artifacts import select
 from winlab.supply.artifacts.bundle import file as bundle
 from winlab.supply.artifacts.select import choose
 
@@ -44,6 +45,9 @@ class Build:
 
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
         return {artifact: "no module has it" for artifact in wanted if artifact in self.never}
+
+    def pinned(self, program: Program) -> bool:
+        return program.version == "v1"
 
     def unready(self, wanted: Sequence[Artifact]) -> str | None:
         return self.why
@@ -205,6 +209,42 @@ def test_what_is_optional_decides_nothing() -> None:
     source, _ = choose(wanted, pins=PINS, build=lambda: Build(CRICTL), optional={CRICTL}, probe=answers)
     assert source.name == "upstream"
     assert list(source.cannot(wanted)) == [CRICTL]
+
+
+KUBECTL, NEIGHBOUR = Program("kubectl", "v2", "linux"), Program("kubectl", "v1", "linux")
+LISTED = {"sha256": None, "sums_url": "https://dl.example/kubectl.sha256"}
+
+
+def test_this_host_runs_only_what_a_digest_vouches_for(tmp_path: Path) -> None:
+    """The cluster's own kubectl has a list of digests beside it, a neighbour's is pinned."""
+    asked: list[str] = []
+    pins = Pins(programs=(pin(KUBELET), pin(KUBECTL).model_copy(update=LISTED)))
+    with pytest.raises(NotFoundError, match="No source") as caught:
+        choose([KUBELET], host=[KUBECTL, NEIGHBOUR], pins=pins, build=no_build, probe=answers)
+    assert "upstream has no kubectl that this host may run" in caught.value.why
+    assert "--bundle-digest" in caught.value.why
+    assert choose([KUBELET], host=[KUBECTL, NEIGHBOUR], pins=pins, build=Build, probe=answers)[0].name == "build"
+    more = pin(NEIGHBOUR).model_copy(update={"url": "https://other.example/kubectl"})
+    pins = Pins(programs=(*pins.programs, more))
+    source, _ = choose([], host=[KUBECTL, NEIGHBOUR], pins=pins, build=no_build, probe=asked.append)
+    assert select.for_host(source, [KUBECTL, NEIGHBOUR]) == NEIGHBOUR
+    assert asked == ["https://other.example/kubectl"]
+
+
+def test_a_bundle_vouches_for_what_this_host_runs_by_its_digest_or_the_pins(tmp_path: Path) -> None:
+    pins = Pins(programs=(pin(KUBELET), pin(KUBECTL).model_copy(update=LISTED)))
+    path = put(bundle.folder() / "b.tar", KUBELET, KUBECTL)
+    digest = bundle.open_bundle(path).digest
+    source, _ = choose([KUBELET], host=[KUBECTL], pins=pins, build=Build, bundle_path=path, bundle_digest=digest)
+    assert select.for_host(source, [KUBECTL]) == KUBECTL
+    with pytest.raises(NotFoundError, match="No source") as caught:
+        choose([KUBELET], host=[KUBECTL], pins=pins, build=Build, bundle_path=path)
+    assert f"'{path}' has no kubectl that this host may run" in caught.value.why
+    source, why = choose([KUBELET], host=[KUBECTL, NEIGHBOUR], pins=pins, build=Build, probe=answers)
+    assert source.name == "build"  # the bundle in the cache is passed over
+    assert "nothing vouches for the kubectl of upstream" in why
+    pins = Pins(programs=(pin(KUBELET), pin(KUBECTL)))
+    assert choose([KUBELET], host=[KUBECTL], pins=pins, build=Build, bundle_path=path)[0].name == "bundle"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import ValidationError
 
@@ -18,7 +19,7 @@ from winlab.design.catalog.pins import ImagePin, ManifestPin, ModulePin, Pins, P
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.supply import download, tars
-from winlab.supply.artifacts import executable, parallel, store, unpack, upstream
+from winlab.supply.artifacts import executable, parallel, store, unpack, upstream, web
 
 ZERO, ONE = "0" * 64, "1" * 64
 KUBELET = ProgramPin(name="kubelet", version="v1", os="linux", url="https://dl.example/v1/kubelet", sha256=ZERO)
@@ -275,7 +276,32 @@ def test_what_a_mirror_alone_vouches_for_is_taken_by_nobody_else(tmp_path: Path)
     pinned = KUBELET.model_copy(update={"sha256": hashlib.sha256(content).hexdigest()})
     upstream.UpstreamSource(Pins(programs=(pinned,)), str(tmp_path)).obtain(pin.artifact, Quiet())
     assert upstream.UpstreamSource(Pins(programs=(pinned,))).at_hand(pin.artifact)  # its digest is winlab's own
+    assert [upstream.UpstreamSource(Pins(programs=(one,))).pinned(pin.artifact) for one in (pin, pinned)] == [0, 1]
     assert (mirror.vouched([pin.artifact]), upstream.UpstreamSource(Pins(programs=(pinned,))).vouched([])) == (1, 0)
+
+
+@pytest.mark.parametrize("place", ["http://plain.example/list", "http:///list", "//plain.example/list", "/list"])
+def test_a_list_of_digests_stays_encrypted(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """It vouches for a program by where it comes from alone."""
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        if len(asked) == 1:
+            return httpx.Response(302, headers={"location": place})
+        return httpx.Response(200, text="0" * 64)
+
+    client = web.client
+    monkeypatch.setattr(web, "client", lambda: client(transport=httpx.MockTransport(answer)))
+    source = upstream.UpstreamSource(Pins(), pause=0.0)
+    if place.startswith("http:"):
+        with pytest.raises(TransferError, match="can't be read") as caught:
+            source._text("https://dl.example/kubelet.sha256")
+        assert "from https to plain http" in caught.value.why
+        assert asked == ["https://dl.example/kubelet.sha256"]
+    else:
+        assert source._text("https://dl.example/kubelet.sha256") == "0" * 64
+        assert asked[1].startswith("https://")
 
 
 def test_a_folder_brings_programs_and_is_checked(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_golden_image_is_removed_from_the_pool_too(
     assert library.items() == []
     monkeypatch.setattr(ovn, "connect", lambda: nullcontext(Network(set())))
     with connected() as conn, ExitStack() as held:
-        found = goldens.lacking(plan, Site(), lambda one: goldens.is_there(plan, one, pool, conn), held, Quiet())
+        found = goldens.lacking(plan, Site(), lambda one: goldens.is_there(plan, one, pool, conn), held, lambda _: None)
         assert found == plan.builders
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -19,6 +18,7 @@ from winlab.design import system
 from winlab.design.system import SystemName
 from winlab.errors import HostError, TransferError, UsageError, WinlabError
 from winlab.events import Progress
+from winlab.supply.artifacts import store
 from winlab.supply.artifacts.build import toolchain
 from winlab.supply.artifacts.build.toolchain import Go
 from winlab.supply.download import check_space
@@ -168,10 +168,10 @@ def check_published(module: GoModule) -> None:
     if module.source is not None or go is None:  # finding out which Go is needed takes a Go
         return
     command = [str(go.program), "list", "-m", "-json", f"{module.path}@{module.version}"]
-    with tempfile.TemporaryDirectory(prefix="winlab-") as folder:
+    with store.workspace() as folder:
         try:
             environment = _environment("-mod=mod", own=True)
-            answer = run.run(command, env=environment, cwd=Path(folder), timeout=toolchain.PROBE_SECONDS).stdout
+            answer = run.run(command, env=environment, cwd=folder, timeout=toolchain.PROBE_SECONDS).stdout
         except WinlabError as error:
             why = _reason(error.result) if isinstance(error, run.CommandError) else error.what
             raise _unpublished(module, why, error) from error

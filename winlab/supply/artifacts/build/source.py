@@ -95,6 +95,12 @@ class BuildSource:
         """The parts of *wanted* that are never built here, with reasons. Quick; checks nothing on the host."""
         return {artifact: reason for artifact in wanted if (reason := self._refusal(artifact))}
 
+    def pinned(self, program: Program) -> bool:
+        """Whether it is built from a published module whose sum is pinned, or from winlab's own code."""
+        if (of := part(program, self.parts)) is None:
+            return False
+        return of.own is not None or bool(self._group(program).module.sum)
+
     def unready(self, wanted: Sequence[Artifact]) -> str | None:
         """Why this machine can't build the parts of *wanted* that are not cached; None if no reason is known.
 
@@ -200,7 +206,7 @@ class BuildSource:
         assert program_part is not None, "refused before"
         version = tag(program.version)
         source = program_part.own or self.sources.get(program_part.module)
-        pinned = self._sums.get((program_part.module, version), "")
+        pinned = self._sums.get((program_part.module, version), "") if source is None else ""
         return _Group(program_part, GoModule(program_part.module, version, source, pinned), program.os)
 
     def _key(self, group: _Group, program: Program, go: Go) -> str:

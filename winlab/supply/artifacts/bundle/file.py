@@ -82,6 +82,7 @@ def write(
     total = sum(row.size for row in contents.files())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        files.sweep(path)  # what a killed winlab left may be what is in the way
         check_space(path.parent, total)
         with files.replacing(path) as partial:
             with partial.open("wb") as file:

@@ -34,6 +34,7 @@ class BundleSource:
         """
         self.bundle = open_bundle(path, digest)
         self._pins = pins if digest is None else None
+        self._meant = digest is not None
 
     def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
         """The parts of *wanted* that are not in the bundle, or not as they were published."""
@@ -51,6 +52,10 @@ class BundleSource:
         if self._pins is None:
             return 0
         return sum(self._pin(artifact) is None for artifact in wanted)
+
+    def pinned(self, program: Program) -> bool:
+        """Whether the bundle's digest was given, or the program's own is published."""
+        return self._meant or self._pin(program) is not None
 
     def _pin(self, artifact: Artifact) -> FilePin | None:
         """The pin with the digest of this very file; that of an archive, or of a container image's index, is not."""

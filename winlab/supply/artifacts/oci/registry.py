@@ -177,7 +177,7 @@ class _Pull:
     def _manifest(self, wanted: str) -> dict[str, Any]:
         """The index or manifest by tag or digest, with ``digest`` and ``mediaType`` set as found."""
         accept = ", ".join((*_INDEXES, *_MANIFESTS))
-        response = self._ask(f"{self.url}/manifests/{wanted}", accept)
+        response = self._ask(f"{self.url}/manifests/{wanted}", accept, compared=bool(_DIGEST.fullmatch(wanted)))
         try:
             body = bytearray()
             for block in response.iter_bytes():
@@ -232,12 +232,12 @@ class _Pull:
 
     def _receive(self, part: dict[str, Any]) -> None:
         try:
-            response = self._ask(f"{self.url}/blobs/{part['digest']}", None)
+            response = self._ask(f"{self.url}/blobs/{part['digest']}", compared=True)
         except NotFoundError:
             elsewhere = [url for url in part.get("urls") or [] if web.is_address(url)]
             if not elsewhere:  # layers of Windows that only Microsoft may distribute have URLs
                 raise
-            response = self._ask(elsewhere[0], None)
+            response = self._ask(elsewhere[0], compared=True)
         try:
             with self.blobs.receive(part["digest"], int(part["size"])) as add:
                 for block in response.iter_bytes():
@@ -257,15 +257,18 @@ class _Pull:
         self.progress.say(f"{urlsplit(self.url).netloc}: {reason}; trying again in {seconds:.0f} s")
         time.sleep(seconds)
 
-    def _ask(self, url: str, accept: str | None) -> httpx.Response:
-        """An open response with status 200; the caller closes it."""
+    def _ask(self, url: str, accept: str = "", *, compared: bool) -> httpx.Response:
+        """An open response with status 200; the caller closes it.
+
+        :param compared: what comes is compared with a digest that is known.
+        """
         for attempt in range(TRIES):
             wait = self.pause * 2**attempt
             try:
-                response = self._send(url, accept)
-                if response.status_code == 401:
+                response = self._send(url, accept, compared)
+                if response.status_code == 401 and web.same_origin(url, self.url):
                     self._log_in(response)
-                    response = self._send(url, accept)
+                    response = self._send(url, accept, compared)
             except httpx.HTTPError as error:
                 reason = web.reason(error)
                 if not isinstance(error, httpx.TransportError) or web.is_tls(error):
@@ -289,16 +292,19 @@ class _Pull:
             " mirror, a bundle, or a build.",
         )
 
-    def _send(self, url: str, accept: str | None) -> httpx.Response:
+    def _send(self, url: str, accept: str, compared: bool) -> httpx.Response:
         headers = {"Accept-Encoding": "identity"}  # digests are of the stored bytes
         if accept:
             headers["Accept"] = accept
-        if self.token:
+        if self.token and web.same_origin(url, self.url):  # a manifest may name layers on any host
             headers["Authorization"] = f"Bearer {self.token}"
-        return self.client.send(self.client.build_request("GET", url, headers=headers), stream=True)
+        extensions = dict(web.COMPARED) if compared else {}
+        return self.client.send(
+            self.client.build_request("GET", url, headers=headers, extensions=extensions), stream=True
+        )
 
     def _refused(self, response: httpx.Response, url: str) -> NotFoundError | TransferError:
-        host = urlsplit(self.url).netloc
+        host = urlsplit(url).netloc
         if response.status_code == 404:
             return NotFoundError(f"{host} has no {self.image}.", why=f"{url} was not found (404).")
         return TransferError(

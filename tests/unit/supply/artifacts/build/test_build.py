@@ -79,6 +79,16 @@ def test_modules_are_built_with_their_pinned_sums(compiler: Compiler) -> None:
     assert compiler.runs[-1][0].sum == ""
 
 
+def test_only_a_pinned_sum_vouches_for_what_the_host_runs(tmp_path: Path) -> None:
+    sums, kubectl = versions.load().pins.module_sums, Program("kubectl", K8S, "linux")
+    (tmp_path / "go.mod").write_text("module k8s.io/kubernetes\n")
+    assert BuildSource(K8S, sums=sums).pinned(kubectl)
+    assert BuildSource(K8S, sums=sums).pinned(Program("ctr", "2.3.7", "linux"))
+    assert not BuildSource(K8S, sums=sums).pinned(Program("kubectl", "v1.36.9", "linux"))
+    assert not BuildSource(K8S, {"k8s.io/kubernetes": tmp_path}, sums=sums).pinned(kubectl)
+    assert not BuildSource(K8S, sums=sums).pinned(Program("doom", "1", "linux"))
+
+
 def source(kubernetes: Path | None = None) -> BuildSource:
     return BuildSource(K8S, {"k8s.io/kubernetes": kubernetes} if kubernetes else None)
 

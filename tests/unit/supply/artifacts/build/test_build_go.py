@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from winlab import run
+from winlab import run, settings
 from winlab.errors import HostError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.run import CommandError, Result
@@ -65,6 +65,8 @@ class FakeGo:
             (folder / "info").write_text(f'{{"Version": "v1", "Time": "{RELEASED}"}}')
             output = f'{{"GoMod": "{folder}/gomod", "Info": "{folder}/info", "Sum": "h1:x"}}'
         elif words[1:3] == ["list", "-m"]:
+            # swept if winlab is killed meanwhile, as the temporary folder is not
+            assert more["cwd"].parent == settings.cache_dir() / "artifacts/staging"
             if not self.listed:
                 raise failed("module lookup disabled by GOPROXY=off")
             output = self.listed

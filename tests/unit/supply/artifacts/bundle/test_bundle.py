@@ -112,6 +112,19 @@ def test_all_that_goes_in_comes_out(made: Bundle, parts: list[Any]) -> None:
     assert source.obtain(KUBELET, Quiet()).path == got[0].path
 
 
+def test_what_a_killed_winlab_left_of_a_bundle_goes_first(parts: list[Any], tmp_path: Path) -> None:
+    """It may have all the space that there was."""
+    stump = tmp_path / ".lab.tar.abcdefgh"
+    stump.mkdir(mode=0o700)
+    (stump / "lab.tar").write_bytes(b"x" * 1000)
+    asked: list[bool] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bundle, "check_space", lambda *_: asked.append(stump.exists()))
+        bundle.write(tmp_path / "lab.tar", parts, {}, Quiet())
+    assert asked == [False]
+    assert sorted(path.name for path in tmp_path.glob("*lab*")) == ["lab.tar"]
+
+
 def test_an_image_goes_to_where_the_cache_looks(made: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.lookup(RECIPE) is None
     image = restore_image(made, RECIPE, Quiet())

@@ -92,10 +92,8 @@ class Registry:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    answers = Registry()
-    monkeypatch.setattr(
-        web, "client", lambda: httpx.Client(transport=httpx.MockTransport(answers), follow_redirects=True)
-    )
+    answers, client = Registry(), web.client
+    monkeypatch.setattr(web, "client", lambda: client(transport=httpx.MockTransport(answers)))
     return answers
 
 
@@ -215,6 +213,71 @@ def test_a_token_stays_with_its_registry(server: Registry, tmp_path: Path) -> No
     server.answers[token] = httpx.Response(200, json={"access_token": "T0KEN"})
     archive.verify(take(tmp_path), IMAGE)
     assert sum(request.url.host == "auth.example" for request in server.asked) == 1
+
+
+def test_a_token_is_for_no_host_that_a_manifest_names(server: Registry, tmp_path: Path) -> None:
+    """Whoever made the image wrote it; that host may ask for a login, too, and gets none."""
+    elsewhere = "https://evil.example/layer"
+    foreign = {"mediaType": "l", "digest": digest(b"base"), "size": 4, "urls": [elsewhere]}
+    server.image("1", layers=[foreign])
+    plain = dict(server.answers)
+
+    def guarded(url: str) -> Callable[[httpx.Request], httpx.Response]:
+        def answer(request: httpx.Request) -> httpx.Response:
+            if request.headers.get("authorization") != "Bearer T0KEN":
+                return httpx.Response(401, headers={"www-authenticate": 'Bearer realm="https://auth.example/t"'})
+            found = plain[url]
+            assert isinstance(found, httpx.Response)
+            return httpx.Response(200, content=found.content)
+
+        return answer
+
+    server.answers = {url: guarded(url) for url in plain}
+    token = "https://auth.example/t?scope=repository%3Ax%2Fy%3Apull"
+    server.answers[token] = httpx.Response(200, json={"token": "T0KEN"})
+    server.answers[elsewhere] = httpx.Response(200, content=b"base")
+    archive.verify(take(tmp_path), IMAGE)
+    (asked,) = [request for request in server.asked if request.url.host == "evil.example"]
+    assert "authorization" not in asked.headers
+    challenge = {"www-authenticate": 'Bearer realm="https://evil.example/login"'}
+    server.answers[elsewhere] = httpx.Response(401, headers=challenge)
+    (tmp_path / "again").mkdir()
+    with pytest.raises(TransferError, match=r"evil\.example refuses"):
+        take(tmp_path / "again")
+    assert not [request for request in server.asked if request.url.path == "/login"]
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_what_no_digest_vouches_for_stays_encrypted(server: Registry, tmp_path: Path, pinned: bool) -> None:
+    """What is compared with a digest may come from anywhere: registries lead layers to other places."""
+    whole = server.image()
+    layer, known = f"{BASE}/blobs/{digest(server.layer)}", f"{BASE}/manifests/{whole}"
+    for url in (layer, known):
+        plain = url.replace("https://r.example", "http://plain.example")
+        server.answers[plain] = server.answers[url]
+        server.answers[url] = httpx.Response(307, headers={"location": plain})
+    server.answers[f"{BASE}/manifests/1"] = server.answers[known]
+    if not pinned:
+        with pytest.raises(TransferError, match=r"can't be pulled from r\.example") as caught:
+            take(tmp_path)
+        assert "from https to plain http" in caught.value.why
+        assert len(server.asked) == 1  # it is not tried again
+    else:
+        archive.verify(take(tmp_path, digest=whole), IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("https://a.example/x", "https://A.example:443/y", True),
+        ("https://a.example/x", "http://a.example/x", False),
+        ("https://a.example/x", "https://a.example:8443/x", False),
+        ("https://a.example/x", "https://a.example.evil/x", False),
+        ("http://a.example:80/", "http://a.example", True),
+    ],
+)
+def test_one_server_is_scheme_host_and_port(one: str, other: str, same: bool) -> None:
+    assert web.same_origin(one, other) is same
 
 
 @pytest.mark.parametrize(
