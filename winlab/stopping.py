@@ -6,6 +6,7 @@ may block for long, such as a command in a guest, look at it every moment.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -68,11 +69,13 @@ class Patience:
             raise Stopped
 
 
-def patiently(call: Callable[[], T], grace: float = 0.0) -> T:
+def patiently(call: Callable[[], T], grace: float = 0.0, limit: float = math.inf) -> T:
     """What a call returns that blocks and can't be interrupted. It runs in a thread, which is left alone on a stop.
 
     :param grace: seconds that the call still has after a stop.
-    :raises Stopped: it did not end in time.
+    :param limit: seconds that it may take in all.
+    :raises Stopped: the work was asked to stop, and it did not end in time.
+    :raises TimeoutError: it took longer than *limit*.
     """
     made: Future[T] = Future()
 
@@ -82,9 +85,11 @@ def patiently(call: Callable[[], T], grace: float = 0.0) -> T:
         except BaseException as error:
             made.set_exception(error)
 
-    patience, over = Patience(), 0.0
+    patience, over, begun = Patience(), 0.0, time.monotonic()
     threading.Thread(target=work, daemon=True).start()
     while not wait([made], LOOK).done:
+        if time.monotonic() - begun > limit:
+            raise TimeoutError(f"no answer within {limit:.0f} s")
         if patience.is_over():
             over = over or time.monotonic()
             if time.monotonic() - over >= grace:

@@ -1,29 +1,66 @@
-"""A libvirt that takes a connection and never answers holds no command against Ctrl-C."""
+"""libvirtd that hangs: one of the tests' own, of a user who has nothing else, with machines that are played."""
 
 from __future__ import annotations
 
+import os
 import signal
-import socket
+import subprocess  # noqa: TID251 - starts, stops and ends the daemon
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from harness import Winlab
+
+from winlab import run
+from winlab.adapters.vm import connection, domains
+from winlab.errors import HostError
+from winlab.events import Quiet
+from winlab.host import packages
+
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+LIMIT = 60.0  # seconds until it must serve
 
 
-@pytest.mark.parametrize(
-    ("words", "number"), [(["status", "--watch"], signal.SIGINT), (["destroy"], signal.SIGTERM)], ids=["look", "change"]
-)
-def test_a_command_ends(tmp_path: Path, words: list[str], number: signal.Signals) -> None:
-    path = tmp_path / "libvirt"
-    env = {"WINLAB_LIBVIRT_URI": f"qemu+unix:///system?socket={path}", "WINLAB_STATE": str(tmp_path / "state")}
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-        server.listen()
-        server.settimeout(60)
-        with Winlab(env=env).start(*words, "--lab", "it-silent") as command:
-            asked, _ = server.accept()
-            with asked:
-                assert asked.recv(1)  # it waits for the answer now
-                command.send_signal(number)
-                command.communicate(timeout=60)
-    assert command.returncode == 130
+@pytest.fixture(scope="session", autouse=True)
+def _packages() -> None:
+    """In place of the other tests' fixture: nothing but libvirtd is needed."""
+    if run.find("libvirtd") is None:
+        assert os.geteuid() == 0, "install libvirt-daemon-system, or run this as root"
+        packages.install(packages.RUN, Quiet())
+
+
+@pytest.fixture
+def daemon() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The daemon and its address. As nobody, it is one of a session: it touches nothing of the host's."""
+    with TemporaryDirectory(dir="/tmp", prefix="winlab-it-") as folder:  # pytest's own is too long for a socket
+        Path(folder).chmod(0o777)
+        conf, socket = Path(folder, "conf"), Path(folder, "run/libvirt/libvirt-sock")
+        conf.write_text('auth_unix_rw = "none"\nlog_outputs = "4:stderr"\n')
+        env = {"PATH": run.search_path(), "HOME": folder, "XDG_RUNTIME_DIR": f"{folder}/run"}
+        words = [*(NOBODY if os.geteuid() == 0 else ()), "libvirtd", "--config", conf, "--pid-file", f"{folder}/pid"]
+        with subprocess.Popen([*map(str, words)], env=env, stderr=subprocess.DEVNULL) as process:
+            try:
+                end = time.monotonic() + LIMIT
+                while not socket.exists():
+                    assert process.poll() is None
+                    assert time.monotonic() < end
+                    time.sleep(0.1)
+                yield process, f"test+unix:///default?socket={socket}"
+            finally:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+
+
+def test_a_daemon_that_hangs_takes_a_connection_and_does_not_answer(
+    daemon: tuple[subprocess.Popen[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, uri = daemon
+    with connection.connected(uri) as conn:
+        assert domains.find(conn, "test") is not None
+    monkeypatch.setattr(connection, "OPENING", 1.0)
+    process.send_signal(signal.SIGSTOP)
+    with pytest.raises(HostError, match="does not answer") as caught:
+        connection.connect(uri)
+    assert "no answer within 1 s" in caught.value.why
+    assert "host setup" in caught.value.cure

@@ -59,3 +59,11 @@ def test_clean_up_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
             stopping.patiently(lambda: time.sleep(3))
     with pytest.raises(ZeroDivisionError):
         stopping.patiently(lambda: 1 // 0)
+
+
+def test_a_call_that_takes_too_long_is_left_alone() -> None:
+    over = threading.Event()
+    with pytest.raises(TimeoutError, match="no answer within 0 s"):
+        stopping.patiently(over.wait, limit=0.1)
+    over.set()
+    assert stopping.patiently(lambda: 7, limit=10) == 7

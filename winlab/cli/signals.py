@@ -33,11 +33,11 @@ def as_interrupts(late: Callable[[], None] | None = None) -> Iterator[None]:
     watch = _Watch(late)
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP and terminals:
+            _leave(terminals)
         if watch.heard:
             return  # a closed terminal sends two, users press Ctrl-C again: that must not end the clean-up
         watch.heard = time.monotonic()
-        if number == signal.SIGHUP and terminals:
-            _leave(terminals)
         raise KeyboardInterrupt
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}

@@ -63,6 +63,29 @@ def test_a_signal_ends_a_command_in_order(
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_a_second_signal_does_not_end_the_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody presses Ctrl-C again, or closes the terminal: then nothing is written to it any more."""
+    left: list[list[int]] = []
+    monkeypatch.setattr(os, "isatty", lambda number: number == 2)
+    monkeypatch.setattr(signals, "_leave", left.append)
+    cleaned = False
+
+    def work() -> None:
+        nonlocal cleaned
+        with signals.as_interrupts():
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            finally:
+                for number in (signal.SIGINT, signal.SIGHUP):
+                    os.kill(os.getpid(), number)
+                cleaned = True
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert cleaned
+    assert left == [[2]]
+
+
 def test_what_is_ignored_stays_ignored() -> None:
     """As under nohup."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

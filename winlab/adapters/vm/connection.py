@@ -8,10 +8,13 @@ from typing import TypeAlias
 
 import libvirt
 
-from winlab import settings
+from winlab import settings, stopping
 from winlab.errors import AccessError, HostError, WinlabError
 
 Connection: TypeAlias = libvirt.virConnect
+# Seconds for opening a connection. An open one has no keepalive: libvirtd would answer none while five of its questions
+# take long (max_client_requests), and after 30 s of that, or of a winlab that was stopped by Ctrl-Z, it would close it.
+OPENING = 60.0
 
 
 def _quiet(_context: object, _error: object) -> None:
@@ -29,7 +32,13 @@ def connect(uri: str | None = None) -> libvirt.virConnect:
     """
     uri = uri or settings.libvirt_uri()
     try:
-        return libvirt.open(uri)
+        return stopping.patiently(lambda: libvirt.open(uri), limit=OPENING)
+    except TimeoutError as error:
+        raise HostError(
+            f"libvirt at '{uri}' does not answer.",
+            why=f"It took the connection, and gave {error}: it hangs, or the host is overloaded.",
+            cure="End libvirtd, then run 'sudo winlab host setup'; it starts it again.",
+        ) from error
     except libvirt.libvirtError as error:
         text = str(error)
         if "ermission denied" in text or "authentication" in text:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
 import libvirt
 import pytest
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import connection, domains
 from winlab.adapters.vm.connection import explained
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.errors import HostError, WinlabError
@@ -79,3 +80,14 @@ def test_what_is_no_trouble_stays_so() -> None:
     missing.err = (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_FROM_QEMU, "no domain", 2, "", "", "", 0, 0)
     conn = cast(Any, Broken(missing))
     assert domains.find(conn, "x") is None
+
+
+def test_a_libvirt_that_takes_a_connection_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real one: tests/integration/test_silent_libvirt.py."""
+    over = threading.Event()
+    monkeypatch.setattr(libvirt, "open", lambda _: over.wait(30))
+    monkeypatch.setattr(connection, "OPENING", 0.1)
+    with pytest.raises(HostError, match="does not answer") as caught:
+        connection.connect("qemu:///system")
+    assert "host setup" in caught.value.cure
+    over.set()
