@@ -24,13 +24,13 @@ def test_the_cause_that_the_evidence_shows_is_named(monkeypatch: pytest.MonkeyPa
     error = kept(monkeypatch, GuestError("It stands.", why="Nothing moves.", cure="Look.", evidence="x"), "fine", SETUP)
     assert error.why.startswith("Nothing moves.\nA driver does not install in Windows PE")
     assert "workers.bus=sata" in error.cure
-    assert error.cure.endswith("Windows PE. Look.")
+    assert error.cure.endswith("boot.wim. Look.")
     assert error.evidence == "/state/evidence/node-1; x"
 
 
 def test_what_to_do_then_takes_the_place_of_the_error_s_own_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept(monkeypatch, GuestError("It stands.", cure="Look."), SETUP, then="Destroy it.").cure.endswith(
-        "Windows PE. Destroy it."
+        "boot.wim. Destroy it."
     )
     assert kept(monkeypatch, GuestError("It stands.", cure="Look."), "fine", then="Destroy it.").cure == "Look."
 
