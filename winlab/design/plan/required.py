@@ -47,18 +47,24 @@ def payloads(plan: Plan) -> list[RequiredPayload]:
 
 def kubectl(versions: Versions) -> Program:
     """The kubectl of the cluster's own version; :func:`kubectls` says which ones the host may use."""
-    return Program("kubectl", versions.kubernetes, "linux")
+    return kubectl_of(versions.kubernetes)
+
+
+def kubectl_of(version: str) -> Program:
+    """The kubectl of a version of Kubernetes (``v1.36.3``) for the host, which is a Linux."""
+    return Program("kubectl", version, "linux")
 
 
 def kubectls(known: Versions) -> list[Program]:
-    """The kubectls that the host may use for a cluster, the best first: that of its own version, then those with a
-    pinned digest of its minor and of the neighbours.
+    """The kubectls that the host may use for a cluster, the best first.
+
+    The first is that of its own version; then come those with a pinned digest, of its minor and of the neighbours.
 
     kubectl works with API servers that are one minor older or newer (kubernetes.io/releases/version-skew-policy).
     """
     near: dict[Program, int] = {}
     for pin in versions.load().pins.programs:
-        if (pin.name, pin.os) == ("kubectl", LINUX.name) and pin.sums_url is None:
+        if pin.sums_url is None and pin.artifact == kubectl_of(pin.version):
             distance = abs(int(pin.version.split(".")[1]) - known.minor)
             if distance <= 1:
                 near[pin.artifact] = distance

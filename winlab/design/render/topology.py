@@ -172,8 +172,10 @@ def topology(plan: Plan) -> Topology:
 
 
 def _policies(plan: Plan, inside: str, outside: str) -> tuple[Policy, ...]:
-    """What may not leave or enter the lab. All labs' routers are neighbours, so each refuses what its own nodes send to
-    others, and what others send: a lab that is open could send datagrams, which need no answer, to one that is not.
+    """What may not leave or enter the lab.
+
+    All labs' routers are neighbours, so each refuses what its own nodes send to others, and what others send. Else a
+    lab that is open could send datagrams, which need no answer, to one that is not.
 
     :param inside: the router's port on the lab's switch.
     :param outside: the router's port on the external switch.

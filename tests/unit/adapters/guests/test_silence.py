@@ -124,14 +124,14 @@ def test_a_script_that_says_something_now_and_then_may_take_long(protocol: Proto
     heard: list[str] = []
     assert node().run(contract.Logs(), heard.append).logs == {}
     assert heard.count("importing a.tar") == 8
-    assert heard[2] == "'logs' in 'node-1' still runs after 160 s; nothing heard for 60 s"
+    assert heard[2] == "'logs' in 'node-1' still runs after 162 s; nothing heard for 60 s"
 
 
 def test_its_last_words_are_told(protocol: Protocol) -> None:
     protocol.says = {40.0: (b"winlab: begun\r\n", b"", 0, False)}
     with pytest.raises(SilentError) as caught:
         node().run(contract.WindowsStatus())
-    assert caught.value.why == "It has run for 344 s, and its last words were 304 s ago."
+    assert caught.value.why == "It has run for 345 s, and its last words were 303 s ago."
 
 
 def test_a_command_without_an_end_is_ended_too(protocol: Protocol) -> None:
