@@ -8,6 +8,7 @@ expires, and then has its own certificate. The scripts are unattend/windows/work
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
@@ -58,6 +59,7 @@ SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
 # kubeadm's preflight check gives containerd two seconds for each answer; when it fails, nothing was changed
 TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
 TRIES = 4
+FRESH = 90.0  # seconds for which an answer of the node serves the questions that follow
 ENDPOINT_POLL = 10.0  # seconds
 ENDPOINT_SECONDS = 1200.0  # without news of the pods that make a node's network: their images have a gigabyte
 # Of shutdown.exe: Windows shuts down (ERROR_SHUTDOWN_IN_PROGRESS), or is about to (ERROR_SHUTDOWN_IS_SCHEDULED)
@@ -72,12 +74,16 @@ PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
 
 def steps(run: Run, node: WindowsNode) -> list[Step]:
     """From a Windows guest that answers and has the payload CD to a node with a network for its pods."""
-    return [*programs(run, node), *membership(run, node)]
+    worker = _Worker(run, node)
+    return [*_programs(worker), *_membership(worker)]
 
 
 def programs(run: Run, node: WindowsNode) -> list[Step]:
     """From a Windows guest that answers and has the payload CD to one that is ready to join."""
-    worker = _Worker(run, node)
+    return _programs(_Worker(run, node))
+
+
+def _programs(worker: _Worker) -> list[Step]:
     given = [worker.at(BOOTED), worker.at(PAYLOAD_INSERTED)]
     return [
         worker.step(FEATURES, worker.features, worker.has_features, given, 60),
@@ -86,13 +92,12 @@ def programs(run: Run, node: WindowsNode) -> list[Step]:
     ]
 
 
-def membership(run: Run, node: WindowsNode) -> list[Step]:
+def _membership(worker: _Worker) -> list[Step]:
     """From there to a member of the cluster with a network for its pods."""
-    worker = _Worker(run, node)
     connected = [worker.at(PODS_CONNECTED)]
     return [
         worker.step(KUBELET, worker.kubelet, worker.has_kubelet, [worker.at(BINARIES)], 5),
-        worker.step(MEMBER, worker.join, worker.has_joined, [worker.at(KUBELET), API(run.lab)], 60),
+        worker.step(MEMBER, worker.join, worker.has_joined, [worker.at(KUBELET), API(worker.run.lab)], 60),
         worker.step(CNI, worker.cni, worker.has_cni, [worker.at(MEMBER)], 20),
         worker.step(PROXY, worker.proxy, worker.has_proxy, [worker.at(CNI)], 10, also=connected),
     ]
@@ -142,6 +147,15 @@ class _Worker:
         self.node = node
         self.profile = cni.get(run.plan.cluster.profile)
         self.files = WindowsFiles(run.plan, node)
+        self._told: tuple[float, WindowsFacts] | None = None  # when the node was asked last, and what it said
+
+    def facts(self, there: NodeScripts) -> WindowsFacts:
+        """What the node says of itself. Its steps ask one after the other, and each question starts a PowerShell: an
+        answer serves all of them, for :data:`FRESH` seconds and until one of them acts.
+        """
+        if self._told is None or time.monotonic() - self._told[0] > FRESH:
+            self._told = time.monotonic(), there.run(contract.WindowsStatus())
+        return self._told[1]
 
     def at(self, kind: Kind) -> State:
         """The state of this kind of this node."""
@@ -166,8 +180,10 @@ class _Worker:
             except GuestError as error:
                 evidence.name_cause(error)
                 raise
+            finally:
+                self._told = None
 
-        ask = self.run.asks(self.node, lambda there: done(there.run(contract.WindowsStatus())))
+        ask = self.run.asks(self.node, lambda there: done(self.facts(there)))
         return Step(self.at(kind), perform, ask, after, also, usual)
 
     def do(self, there: NodeScripts, call: Call[R], progress: Progress) -> R:
