@@ -385,6 +385,13 @@ def test_the_dependency_starts_first(worker: Worker) -> None:
     assert worker.programs.calls == [["net", "start", "containerd"], ["net", "start", "kubelet"]]
 
 
+def test_containerd_finds_the_disks_that_it_can_t_make_on_wine(worker: Worker) -> None:
+    folder = worker.machine.root / winservices.SCRATCH
+    assert not folder.exists()
+    worker.up_to("binaries")
+    assert {path.name for path in folder.iterdir()} == {"blank-base.vhdx", "blank.vhdx"}
+
+
 def test_a_kubelet_that_has_not_joined_is_left_alone(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(winservices, "write_port", lambda _text: None)
     worker.up_to("join")

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from winlab.design.plan import golden
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.engine import wait
 from winlab.engine.durations import Durations
@@ -73,9 +74,15 @@ def run(
     )
 
 
+def title_of(step: Step) -> str:
+    """A step's title, in which a golden image's lab and machine, which have a digest in their name, are "golden"."""
+    lab = step.reaches.lab
+    return step.title.replace(lab, "golden") if lab.startswith(golden.LAB) else step.title
+
+
 def titled(steps: list[Step], title: str) -> Step:
-    """The one step of this title."""
-    (found,) = [step for step in steps if step.title == title]
+    """The one step of this title; see :func:`title_of`."""
+    (found,) = [step for step in steps if title_of(step) == title]
     return found
 
 

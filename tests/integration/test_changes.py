@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from harness import LAB_A, Labs, Winlab, is_ready, nodes, text
+from harness import LAB_A, LAB_B, Labs, Winlab, is_ready, nodes, text
 
 LAB = ("--lab", LAB_A)
 SLACK = 128 << 20  # bytes that logs and a database write and remove meanwhile
@@ -112,6 +112,27 @@ def test_a_frozen_node_answers_nothing_and_goes_on(labs: Labs, winlab: Winlab) -
     assert json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"] == []
     assert text(labs.a("exec", "node-1", "--", "hostname")).strip() == "NODE-1"
     text(labs.a("kubectl", "--", "wait", "--for=condition=Ready", "node/node-1", "--timeout=600s"))
+
+
+def test_a_machine_is_killed_on_purpose_and_boots_again(labs: Labs, member: Winlab) -> None:
+    """The second lab's only machine, by the account that made it: a power cut, told as such; cleared, it boots."""
+    lab = ("--lab", LAB_B)
+    boots = _starts(labs)
+    text(member("fault", "add", "kill", "controller-1", *lab))
+    off = labs.b("status", "--output", "json")
+    assert [row["state"] for row in json.loads(off.stdout)["nodes"]] == ["off"]
+    listed = json.loads(text(member("fault", "list", "--output", "json", *lab)))["faults"]
+    assert [one["id"] for one in listed] == ["kill.controller-1"]
+    text(member("fault", "add", "kill", "controller-1", *lab))  # once more, which does no harm
+    text(member("fault", "clear", *lab))
+    text(labs.b("start"))  # until it answers
+    assert _starts(labs) == boots + 1
+    assert json.loads(text(member("fault", "list", "--output", "json", *lab)))["faults"] == []
+
+
+def _starts(labs: Labs) -> int:
+    """How often the firmware has started the second lab's machine."""
+    return text(labs.b("serial", "controller-1", "--log")).count("BdsDxe: starting ")
 
 
 def _room(labs: Labs) -> tuple[int, int]:

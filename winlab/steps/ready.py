@@ -66,7 +66,8 @@ def _not_ready(run: Run, node: NodePlan) -> ClusterError:
         f"'{node.name}' does not become Ready.",
         why=facts,
         cure="Fix the cause and run the same command again; or destroy the lab and create it again.",
-        evidence=f"winlab logs {node.name}; winlab kubectl -- describe node {node.name}",
+        evidence=f"winlab logs {node.name} --lab {run.lab}; "
+        f"winlab kubectl --lab {run.lab} -- describe node {node.name}",
     )
 
 

@@ -13,12 +13,13 @@ from winlab.engine.state import Kind, State
 
 
 def _lab(words: str) -> Callable[[State], str]:
-    """A title with a lab's role: a lab and its golden images are made at the same time."""
-    return lambda state: f"{words} of the golden image" if state.lab.startswith(GOLDEN) else words
+    """A title; with the lab's name if it makes a golden image, which happens at the same time."""
+    return lambda state: f"{words} of {state.lab}" if state.lab.startswith(GOLDEN) else words
 
 
 def _node(verb: str) -> Callable[[State], str]:
-    return lambda state: f"{verb} {state.node}"
+    """A title with the node; a golden image's machine is called as its lab, since there may be several at a time."""
+    return lambda state: f"{verb} {state.lab if state.lab.startswith(GOLDEN) else state.node}"
 
 
 def _thing(what: str) -> Callable[[State], str]:

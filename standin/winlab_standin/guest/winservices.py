@@ -27,6 +27,11 @@ PROC = Path("/proc")
 START = 4.0  # seconds between two looks at the services
 PRETENDED = ("kube-proxy",)  # services that are only said to run
 NEEDS = {"kubelet": "var/lib/kubelet/config.yaml"}  # see Unit.needs
+# Before containerd 2.3 its CimFS snapshotter makes two disks here on Windows Server 2022 and later, by means of Windows
+# that Wine lacks: containerd.exe ends at once. It takes them where they are, and with winlab nothing uses them
+# (containerd 2.1.9, plugins/snapshots/windows/cimfs.go)
+SCRATCH = "ProgramData/containerd/root/io.containerd.snapshotter.v1.cimfs"
+SCRATCH_DISKS = ("blank-base.vhdx", "blank.vhdx")
 SETTLED = 60.0  # seconds in which a new process may still become another program
 
 
@@ -166,6 +171,8 @@ class Manager:
         self._held(name).unlink(missing_ok=True)
         if unit.pretence or self.state(name) == "running":
             return
+        if unit.program == "containerd.exe":
+            self._make_scratch_disks()
         code, text = wine.call(["net", "start", name])
         if code and self.state(name) != "running":
             raise OSError(f"Start-Service : Service '{name}' cannot be started: {text.strip()}")
@@ -188,6 +195,12 @@ class Manager:
             time.sleep(0.5)
         if self.state(name) == "running":
             raise OSError(f"Stop-Service : Service '{name}' cannot be stopped")
+
+    def _make_scratch_disks(self) -> None:
+        folder = self.path.parents[3] / SCRATCH
+        folder.mkdir(parents=True, exist_ok=True)
+        for disk in SCRATCH_DISKS:
+            (folder / disk).touch()
 
     def _held(self, name: str) -> Path:
         """There while a service is stopped because somebody said so."""

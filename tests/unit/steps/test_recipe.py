@@ -36,7 +36,7 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def titles(steps: Iterable[Step]) -> list[str]:
-    return [step.title for step in steps]
+    return [runs.title_of(step) for step in steps]
 
 
 def created(plan: Plan, *, build: bool = False, admin: str = "") -> list[Step]:
@@ -148,7 +148,7 @@ def test_a_golden_image_is_made_beside_its_lab_or_alone(changes: list[str]) -> N
     steps = compose(recipe.golden_build(runs.run(plan), plan.builders, SUPPLY, alone=True))
     found = titles(steps)
     assert found[-3:] == ["seal golden", f"image {plan.node('node-1').image}-golden", "remove golden"]
-    assert {"payload windows", "credentials of the golden image", "network of the golden image"} <= set(found)
+    assert {"payload windows", "credentials of golden", "network of golden"} <= set(found)
     assert ("image virtio-win" in found) is (changes[0] != REHEARSAL and "workers.bus=sata" not in changes)
     assert ("updates golden" in found) is ("workers.updates=true" in changes)
     sealed = before(steps, states.SEALED(plan.builders[0].lab, "golden"))
@@ -233,6 +233,15 @@ def test_a_recipe_that_lacks_a_part_is_refused() -> None:
     """The nodes' clones stand on an image that nobody brings."""
     with pytest.raises(SequenceError, match=r"'disk node-1' waits for the state image \(base-windows-rehearsal-golden"):
         compose(recipe.guests(runs.run(make(REHEARSAL))))
+
+
+def test_golden_images_that_are_made_side_by_side_are_told_apart() -> None:
+    plan = make("workers=[{name: a, os: windows-2019}, {name: b, os: windows-2022}]", "kubernetes.version=1.34")
+    steps = compose(recipe.once(recipe.golden_build(runs.run(plan), plan.builders, SUPPLY, alone=True)))
+    assert len({step.title for step in steps}) == len(steps)
+    for builder, release in zip(plan.builders, ("2019", "2022"), strict=True):
+        assert builder.lab.startswith(f"golden-{release}-")
+        assert f"boot {builder.lab}" in [step.title for step in steps]
 
 
 def test_kinds_have_names_and_words_of_their_own() -> None:

@@ -115,7 +115,7 @@ class NodeScripts:
         except (UnreachableError, SilentError):
             self.disconnect()  # with its shell, what still runs on Windows ends
             raise
-        return call.read(told, self.tag.node)
+        return call.read(told, self.tag.node, self.tag.lab)
 
     def execute(self, command: list[str], stdin: bytes = b"", silence: float = WORK) -> str:
         """Run a command in the node; what it printed.
@@ -153,6 +153,11 @@ class NodeScripts:
         """
         return self._ways.sees(self.execute, file, there=there)
 
+    @property
+    def _logs(self) -> str:
+        """The command that shows the node's logs: evidence."""
+        return f"winlab logs {self.tag.node} --lab {self.tag.lab}"
+
     def _silence(self, what: str, limit: float, tell: Heard, evidence: str) -> Silence:
         return Silence(what, facts.silence(limit, self.scale), tell, evidence)
 
@@ -184,7 +189,7 @@ class NodeScripts:
                 heard(line[:LINE])
 
         out, err = Lines(hear, RESULT), Lines(heard)
-        quiet = self._silence(f"'{script}' in '{self.tag.node}'", limit, heard, f"winlab logs {self.tag.node}")
+        quiet = self._silence(f"'{script}' in '{self.tag.node}'", limit, heard, self._logs)
         command, stdin = self._ways.command(self._place, script), json.dumps(settings).encode()
         code = guest.execute(command, quiet.breaks(out), quiet.breaks(err), stdin, quiet.look)
         out.end()
@@ -196,7 +201,7 @@ class NodeScripts:
                 f"'{script}' failed in '{self.tag.node}'.",
                 why=_last(err, out) or f"It ended with exit code {code} and printed nothing.",
                 cure="Run the same command again: it continues there. 'winlab logs' shows more.",
-                evidence=f"winlab logs {self.tag.node}",
+                evidence=self._logs,
             )
             raise _NoScriptError(error) if self._ways.is_missing(code) else error
         try:

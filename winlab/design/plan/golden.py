@@ -121,16 +121,16 @@ def builders(plan: Plan, installed: Sequence[NodePlan]) -> tuple[Plan, ...]:
         name = str(clone_.windows.golden)
         if name in plans:
             continue
-        lab = _lab(name, {other.lab for other in plans.values()})
+        lab = _lab(by_name[clone_.name].windows.release, name, {other.lab for other in plans.values()})
         outside = _outside(plan, lab, taken)
         taken.update(outside)
         plans[name] = _builder(plan, by_name[clone_.name], lab, outside, name)
     return tuple(plans.values())
 
 
-def _lab(key_: str, others: set[str]) -> str:
+def _lab(release: str, key_: str, others: set[str]) -> str:
     """The name of the lab that makes the image with this key: as short as possible, but unlike *others*."""
-    return next(name for digits in range(8, 17) if (name := f"{LAB}{key_[:digits]}") not in others)
+    return next(name for digits in range(8, 17) if (name := f"{LAB}{release}-{key_[:digits]}") not in others)
 
 
 def _outside(plan: Plan, lab: str, taken: set[str]) -> list[str]:

@@ -99,7 +99,8 @@ def _await_api(run: Run, progress: Progress) -> None:
             f"The API server at {where} does not answer.",
             why="Its controller runs, and kubeadm has set it up.",
             cure="Run the same command again; or destroy the lab and create it again.",
-            evidence="winlab logs controller-1; winlab exec controller-1 -- sudo ctr -n k8s.io tasks ls",
+            evidence=f"winlab logs controller-1 --lab {run.lab}; "
+            f"winlab exec controller-1 --lab {run.lab} -- sudo ctr -n k8s.io tasks ls",
         )
 
     wait.until(look, progress, give_up, stall=run.pace.usual(API_SILENCE))

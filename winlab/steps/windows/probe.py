@@ -52,7 +52,7 @@ def _unfit(there: NodeScripts, problems: list[str]) -> GuestError:
         f"winlab's scripts can't work in '{there.tag.node}'.",
         why=" ".join(problems),
         cure="Look for what changes that: a policy, workers.template, workers.scripts. Then create the lab again.",
-        evidence=f"winlab logs {there.tag.node}",
+        evidence=f"winlab logs {there.tag.node} --lab {there.tag.lab}",
     )
 
 

@@ -65,7 +65,7 @@ def test_each_golden_image_has_one_builder() -> None:
         clone = plan.node(name)
         assert clone.windows is not None
         assert builder.golden == clone.windows.golden
-        assert builder.lab == f"golden-{str(builder.golden)[:8]}"
+        assert builder.lab == f"golden-{machine.windows.release}-{str(builder.golden)[:8]}"
         assert machine.windows.release == clone.windows.release
     assert [node.name for node in plan.clones(plan.builders[1].golden)] == ["win22-1", "win22-2", "win22-3"]
 
@@ -86,7 +86,7 @@ def test_builders_with_similar_keys_have_different_names(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(golden, "key", key)
     plan = make(f"workers=[{REHEARSALS}]", source="1-1-1")
-    assert [builder.lab for builder in plan.builders] == ["golden-01234567", "golden-012345678"]
+    assert [builder.lab for builder in plan.builders] == ["golden-2022-01234567", "golden-2022-012345678"]
 
 
 def test_a_pool_may_be_installed_by_itself() -> None:

@@ -28,7 +28,7 @@ FINE: dict[str, Any] = {
 
 class Node:
     def __init__(self, code: int = probe.CODE, **special: Any) -> None:
-        self.tag = SimpleNamespace(node="node-1", system=WINDOWS)
+        self.tag = SimpleNamespace(lab="lab", node="node-1", system=WINDOWS)
         self.code = code
         self.told = {**FINE, **special}
         self.executed: list[str] = []
