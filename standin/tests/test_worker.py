@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
+import threading
 import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -383,6 +387,36 @@ def test_the_dependency_starts_first(worker: Worker) -> None:
     worker.programs.calls.clear()
     worker.machine.services.start_automatic()
     assert worker.programs.calls == [["net", "start", "containerd"], ["net", "start", "kubelet"]]
+
+
+def test_scripts_that_change_the_machine_take_turns(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller of the first is gone, but not the script: the next one waits, and finds its work done."""
+    worker.up_to("join")
+    joining, go_on, waiting = threading.Event(), threading.Event(), threading.Event()
+    join, ran = worker.programs.join, []
+
+    def slow(words: list[str], tell: Callable[[str], None], path: str = "") -> int:
+        ran.append(words)
+        joining.set()
+        assert go_on.wait(10)
+        return join(words, tell, path)
+
+    def said(line: str) -> None:
+        if "waiting for a script that an earlier winlab started" in line:
+            waiting.set()
+
+    monkeypatch.setattr(wine, "pass_through", slow)
+    machine = replace(worker.machine, tell=said)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(worker.play, "join", configuration=JOIN, name="node-1")
+        assert joining.wait(10)
+        second = pool.submit(scripts.play, "join.ps1", machine, {"configuration": JOIN, "name": "node-1"})
+        assert waiting.wait(10)
+        assert worker.play("status")["kubelet"]["joined"] is False  # what only looks does not wait
+        go_on.set()
+        assert first.result() == {"joined": True, "changed": True}
+        assert second.result() == {"joined": True, "changed": False}
+    assert len(ran) == 1
 
 
 def test_containerd_finds_the_disks_that_it_can_t_make_on_wine(worker: Worker) -> None:

@@ -96,7 +96,7 @@ class Worker:
         (cd / "payload.json").write_text(json.dumps(rows))
         for script in (data.folder("unattend") / "windows/worker").glob("*.ps1"):
             (cd / "scripts" / script.name).write_bytes(script.read_bytes())
-        for module in (node, winservices):
+        for module in (node, scripts, winservices):
             monkeypatch.setattr(module, "STATE", state)
         monkeypatch.setattr(workerfiles, "MEMORY", state / "digests.json")
         monkeypatch.setattr(node, "DROP", 0.0)

@@ -105,7 +105,7 @@ def clear_half_join(machine: Machine) -> None:
     machine.tell("winlab: removing what an unfinished join left")
     stop_running(machine, ["kubelet"])
     for path in there:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def join(machine: Machine, given: Settings) -> dict[str, Any]:

@@ -9,19 +9,26 @@ that is not 0.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from winlab_standin.guest import devices
 from winlab_standin.guest.base import StandinError
 from winlab_standin.guest.machine import FileError, Machine, Player, ScriptError, Settings
+from winlab_standin.guest.place import STATE
 from winlab_standin.guest.winservices import Manager
 from winlab_standin.guest.world import World
 
 LABEL = "WINLAB_K8S"
+CHANGING = "changing.lock"  # stands for the mutex of common.ps1, in STATE
+LOOKS = ("logs.ps1", "probe.ps1", "sealed.ps1", "status.ps1")  # these change nothing and don't wait: Test-Changing
+TURN = 5.0  # seconds between two words of a script that waits for another one
 COMMON = "common.ps1"  # which all of them load
 KNOWN = Path("/usr/lib/standin/known.json")
 NO_FILE = -196608  # what powershell.exe ends with when the file of -File is not there
@@ -93,8 +100,28 @@ def players() -> dict[str, Player]:
     return {**players.PLAYERS, **clusterplayers.PLAYERS, **faultplayers.PLAYERS, **sysprep.PLAYERS}
 
 
+@contextmanager
+def _alone(machine: Machine) -> Iterator[None]:
+    """Wait until no other script changes this machine, and keep others from it, as Enter-Change does.
+
+    Windows does not end a script whose caller is gone without a word: it goes on while the next winlab is there.
+    """
+    with (STATE / CHANGING).open("w") as lock:
+        told = 0.0
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if told + TURN <= time.monotonic():
+                    told = time.monotonic()
+                    machine.tell("winlab: waiting for a script that an earlier winlab started here")
+                time.sleep(0.2)
+        yield
+
+
 def play(name: str, machine: Machine, given: Settings) -> dict[str, Any]:
-    """Do what the script *name* does; its result.
+    """Do what the script *name* does; its result. One that changes the machine waits for its turn.
 
     :raises ScriptError: as the script throws it.
     """
@@ -102,7 +129,8 @@ def play(name: str, machine: Machine, given: Settings) -> dict[str, Any]:
         player = players().get(name)
         if player is None:
             raise ScriptError(f"{name} : the stand-in does not play this script")
-        return player(machine, given)
+        with nullcontext() if name in LOOKS else _alone(machine):
+            return player(machine, given)
     except (OSError, StandinError) as error:
         raise ScriptError(" ".join(str(error).split())) from error
 
