@@ -50,11 +50,15 @@ class _Wire:
         armed = Path(str(self._orders["armed"]))
         if point is None or not armed.exists():
             return
+        target = str(self._orders["target"])
+        pids = find(target) if target else [os.getpid()]
+        if not pids:  # no machine has been started yet
+            return
         armed.unlink()
         told = Path(str(self._orders["fired"]))
         with told.open("a") as file:
             file.write(json.dumps({"step": point.step, "moment": point.moment, "time": time.time()}) + "\n")
-        for pid in find(str(self._orders["target"])) if self._orders["target"] else [os.getpid()]:
+        for pid in pids:
             os.kill(pid, int(str(self._orders["signal"])))
 
     def __getattr__(self, name: str) -> object:

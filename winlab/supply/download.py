@@ -33,6 +33,7 @@ from winlab.events import Progress
 
 BLOCK = 1024 * 1024
 LARGEST = 32 << 30  # bytes of a file whose size nobody has said; installation media have a fifth of that
+MOST = 1 << 80  # bytes that a message names; more is as good as endless
 TRIES = 5  # in a row without a single new byte
 TRIES_UNSEEN = 3  # the same if the server was never reached: don't wait long for a missing network
 TIMEOUT = httpx.Timeout(15.0, read=60.0)
@@ -173,7 +174,8 @@ def check_space(folder: Path, needed: int) -> None:
     if free < needed:
         raise HostError(
             f"There is not enough space in '{folder}'.",
-            why=f"{needed / 1e6:,.0f} MB are needed and {free / 1e6:,.0f} MB are free.",
+            # whole numbers: a size that somebody else told may be too large for a float
+            why=f"{min(needed, MOST) // 1_000_000:,} MB are needed and {free // 1_000_000:,} MB are free.",
             cure="Free some space ('winlab image prune' removes cached images), or move the cache with WINLAB_CACHE.",
         )
 

@@ -121,14 +121,15 @@ def own_template(path: Path) -> Template:
     left = [path.name]
     while left:
         name = left.pop()
-        place = (path.parent / name).resolve()
+        place = path.parent / name
         try:
+            place = place.resolve()
             if not place.is_relative_to(path.parent.resolve()):
                 raise OSError("it is outside the template's folder")
             if not place.is_file() or place.stat().st_size > templates.LONGEST:
                 raise OSError(f"it is no file of at most {templates.LONGEST} bytes")
             texts[name] = place.read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:  # ValueError: not UTF-8
+        except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a null byte in the name
             raise UsageError(
                 f"The template '{place}' can't be used.",
                 why=str(error),

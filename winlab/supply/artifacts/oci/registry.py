@@ -35,6 +35,7 @@ TRIES = 4
 LONGEST_PAUSE = 60.0  # seconds, even if a registry asks for more
 LARGEST_DOCUMENT = 1024 * 1024  # bytes of a token or an image's configuration
 MOST_IMAGES = 50  # of an index; Windows has one for each build
+LARGEST_BLOB = 1 << 40  # bytes; the largest layers of Windows have some 2 GB
 LARGEST_MANIFEST = 8 * 1024 * 1024  # the specification asks registries to accept 4 MiB
 _INDEXES = (layout.INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
@@ -360,7 +361,7 @@ def _check_shape(document: dict[str, Any], kind: str) -> None:
     elif kind in _MANIFESTS:
         parts = [document["config"], *document["layers"]]
     for part in parts:
-        if not _DIGEST.fullmatch(part["digest"]) or int(part["size"]) < 0:
+        if not _DIGEST.fullmatch(part["digest"]) or not 0 <= int(part["size"]) <= LARGEST_BLOB:
             raise ValueError(f"bad descriptor {part['digest']!r}")
         if not isinstance(part.get("platform") or {}, dict) or not isinstance(part.get("urls") or [], list):
             raise ValueError(f"bad fields in the descriptor {part['digest']!r}")
