@@ -52,6 +52,11 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130  # Ctrl-C, SIGTERM or SIGHUP
 
 
+def logs(node: str, lab: str) -> str:
+    """The command that shows a node's logs: evidence."""
+    return f"winlab logs {node} --lab {lab}"
+
+
 class WinlabError(Exception):
     """An error for people: ``what`` happened, ``why``, the ``cure``, and where the ``evidence`` is."""
 

@@ -46,7 +46,7 @@ FRESH: dict[type[contract.CallResult], dict[str, Any]] = {
 
 def result(call: Call[R], told: Mapping[str, Any], node: str = "node-1") -> R:
     """The result of a call, of which *told* is what matters to the test."""
-    return call.read(_over(FRESH.get(call.result, {}), told), node)
+    return call.read(_over(FRESH.get(call.result, {}), told), node, "lab")
 
 
 def _over(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

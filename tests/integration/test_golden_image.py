@@ -25,7 +25,7 @@ def test_its_manifest_says_what_it_is(golden: Golden) -> None:
 
 def test_the_machine_it_was_made_in_is_gone(golden: Golden, winlab: Winlab) -> None:
     listed = subprocess.run(["virsh", "list", "--all", "--name"], capture_output=True, text=True, check=True).stdout
-    lab = f"golden-{golden.row['golden']['key'][:8]}"  # others may be at work on images of their own
+    lab = f"golden-2022-{golden.row['golden']['key'][:8]}"  # others may be at work on images of their own
     assert lab not in listed
     assert not list(POOL.glob(f"{lab}.*"))
     assert lab not in winlab.ok("list")

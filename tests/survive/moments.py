@@ -14,8 +14,9 @@ MOMENTS = (BEGINNING, MIDDLE, LATE, END)
 COMMAND = "the command"  # what a command does before its first step and after its last one
 SHORT = 2.0  # seconds: the middle of a shorter step is its first report, and it has no late moment
 VOLUMES = ("disk", "seed", "answer", "media")  # the first words of the steps that make a machine's volumes
-PAYLOAD = "payload"  # what a CD must hold; it is looked up until the nodes have the CD, which is written once
-WAITS = ("boot", "kubeconfig", "ready")  # these wait for a peer, which may answer a busy machine's look too late
+# "payload" looks up what a CD must hold until the nodes have the CD, which is written once. The others wait for a peer,
+# which may answer a busy machine's look too late
+LOOKS = ("payload", "boot", "kubeconfig", "ready")
 LEAST = 0.3  # of the usual time: how long a step that carries on an earlier attempt works before its late moment
 
 
@@ -32,7 +33,12 @@ def stays_done(step: str) -> bool:
     A machine's volumes take a second or two, and are made anew until the machine is defined: only then they are whole
     for certain.
     """
-    return step.partition(" ")[0] not in (*VOLUMES, PAYLOAD, *WAITS)
+    return step.partition(" ")[0] not in VOLUMES
+
+
+def only_looks(step: str) -> bool:
+    """Whether a step that starts once more looks and waits, and does no work again."""
+    return step.partition(" ")[0] in LOOKS
 
 
 def points(usual: Mapping[str, float]) -> list[Point]:

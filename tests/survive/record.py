@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from survive.moments import Point, stays_done
+from survive.moments import Point, only_looks
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Kill:
     def fault(self) -> str:
         """What did not go as it should; empty if all did."""
         failed = "" if self.after in ("ready", "killed", "gone") else f"the next command: {self.after}"
-        steps = [step for step in self.again if stays_done(step)]
+        steps = [step for step in self.again if not only_looks(step)]
         again = f"done again: {', '.join(steps)}" if steps else ""
         return "; ".join(filter(None, (failed, again, *self.left, *self.processes, *self.secrets)))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from survive.moments import MOMENTS
+from survive.command import ROOT
+from survive.moments import MOMENTS, only_looks
 from survive.record import Calm, Kill, Record, Whole
 
 BEGIN, FINISH = "<!-- table: begin -->", "<!-- table: end -->"
@@ -50,7 +51,8 @@ def _life(life: str, spec: str, kills: list[Kill], calm: Calm | None, whole: Who
     for step in steps:
         row = [cells.get((step, moment), "") for moment in shown]
         wrong = [f"{kill.moment}: {kill.fault}" for kill in kills if kill.step == step and kill.fault]
-        lines.append(f"| {step} | {' | '.join(row)} | {'; '.join(wrong) or 'none'} |")
+        shown_step = step.replace(f"{ROOT}/", "")  # a step may name a folder of this machine
+        lines.append(f"| {shown_step} | {' | '.join(row)} | {'; '.join(wrong) or 'none'} |")
     return "\n".join(lines)
 
 
@@ -70,6 +72,8 @@ def _sum(life: str, kills: list[Kill], calm: Calm | None, whole: Whole | None) -
             f" ({1 + mean / calm.seconds:.2f} ×), {worst.lost:.0f} s at most ({1 + worst.lost / calm.seconds:.2f} ×:"
             f" {worst.step}, {worst.moment})."
         )
+    if looked := sum(any(map(only_looks, kill.again)) for kill in kills):
+        text += f" After {looked} of them a step that only looks or waits started again."
     if whole is not None:
         text += f" Run twice at once in a node: {'; '.join(whole.twice) or 'nothing'}."
         text += f" Left after the last `destroy`: {'; '.join(whole.left) or 'nothing'}."

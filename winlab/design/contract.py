@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from winlab.design.cni.model import HnsNetwork, Masquerade
 from winlab.design.system import SystemName
-from winlab.errors import GuestError
+from winlab.errors import GuestError, logs
 
 Service = Literal["running", "stopped", "absent"]
 Sha256ByName = dict[str, str]
@@ -66,7 +66,7 @@ class Call(Generic[R]):
         settings = fields(cls)  # type: ignore[arg-type]
         return {setting.name for setting in settings if setting.metadata.get("on", system) == system}
 
-    def read(self, output: dict[str, Any], node: str, lab: str = "") -> R:
+    def read(self, output: dict[str, Any], node: str, lab: str) -> R:
         """The result, from the script's output.
 
         :raises GuestError: a field is missing or has the wrong type.
@@ -81,7 +81,7 @@ class Call(Generic[R]):
                 f"'{self.script}' in '{node}' gave a result with missing or wrong fields: {', '.join(wrong)}.",
                 why="\n".join(f"{name}: {message}" for name, message in wrong.items()),
                 cure="Run the same command again. If that does not help, its scripts are of another version of winlab.",
-                evidence=f"winlab logs {node} --lab {lab}" if lab else "",
+                evidence=logs(node, lab),
             ) from error
 
 

@@ -15,7 +15,7 @@ from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import ClusterError, GuestError, UsageError
+from winlab.errors import ClusterError, GuestError, UsageError, logs
 from winlab.events import Listener, Progress
 from winlab.operations import drives as drive
 from winlab.operations import look, one_step
@@ -201,7 +201,7 @@ def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, 
             f"'{name}' did not become Ready again, and has reported nothing new for {stall:.0f} s.",
             why=why,
             cure=f"'winlab push --restore PROGRAM {name}' restores the original.",
-            evidence=f"winlab logs {name}",
+            evidence=logs(name, machine.tag.lab),
         )
 
     return wait.until(look, progress, give_up, stall=stall, poll=POLL)

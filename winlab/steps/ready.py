@@ -11,7 +11,7 @@ from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import ClusterError, WinlabError
+from winlab.errors import ClusterError, WinlabError, logs
 from winlab.events import Progress
 from winlab.steps.crashed import require_no_crash
 from winlab.steps.states import DNS, PODS_CONNECTED, READY, ROUTES
@@ -66,8 +66,7 @@ def _not_ready(run: Run, node: NodePlan) -> ClusterError:
         f"'{node.name}' does not become Ready.",
         why=facts,
         cure="Fix the cause and run the same command again; or destroy the lab and create it again.",
-        evidence=f"winlab logs {node.name} --lab {run.lab}; "
-        f"winlab kubectl --lab {run.lab} -- describe node {node.name}",
+        evidence=f"{logs(node.name, run.lab)}; winlab kubectl --lab {run.lab} -- describe node {node.name}",
     )
 
 

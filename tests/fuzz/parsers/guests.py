@@ -81,7 +81,7 @@ def script_result(content: bytes, folder: Path) -> None:
     for call in CALLS:
         if isinstance(told, dict):
             try:
-                call.read(SimpleNamespace(result=call.result, script=call.script), told, "node-1")  # type: ignore[arg-type]
+                call.read(SimpleNamespace(result=call.result, script=call.script), told, "node-1", "lab")  # type: ignore[arg-type]
             except GuestError as error:
                 assert error.why
 

@@ -61,6 +61,8 @@ def test_the_last_of_a_point_counts(record: Record) -> None:
         ({"after": "gone"}, True),
         ({"after": "The node does not answer. []"}, False),
         ({"again": ["network"]}, False),
+        ({"again": ["boot node-1", "payload windows"]}, True),  # they look and wait
+        ({"again": ["boot node-1", "start node-1"]}, False),
         ({"left": ["+ volumes: x"]}, False),
         ({"processes": ["12 qemu-img"]}, False),
         ({"secrets": ["a password in /tmp/x"]}, False),

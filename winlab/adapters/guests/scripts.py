@@ -23,7 +23,7 @@ from winlab.adapters.guests.silence import Silence
 from winlab.design.contract import WORK, Call, R
 from winlab.design.plan import facts
 from winlab.design.plan.tags import Tag
-from winlab.errors import GuestCommandError, GuestError, SilentError, UnreachableError, WinlabError
+from winlab.errors import GuestCommandError, GuestError, SilentError, UnreachableError, WinlabError, logs
 from winlab.events import NodeWay
 from winlab.lab_folder import LabFolder
 
@@ -153,11 +153,6 @@ class NodeScripts:
         """
         return self._ways.sees(self.execute, file, there=there)
 
-    @property
-    def _logs(self) -> str:
-        """The command that shows the node's logs: evidence."""
-        return f"winlab logs {self.tag.node} --lab {self.tag.lab}"
-
     def _silence(self, what: str, limit: float, tell: Heard, evidence: str) -> Silence:
         return Silence(what, facts.silence(limit, self.scale), tell, evidence)
 
@@ -189,7 +184,7 @@ class NodeScripts:
                 heard(line[:LINE])
 
         out, err = Lines(hear, RESULT), Lines(heard)
-        quiet = self._silence(f"'{script}' in '{self.tag.node}'", limit, heard, self._logs)
+        quiet = self._silence(f"'{script}' in '{self.tag.node}'", limit, heard, logs(self.tag.node, self.tag.lab))
         command, stdin = self._ways.command(self._place, script), json.dumps(settings).encode()
         code = guest.execute(command, quiet.breaks(out), quiet.breaks(err), stdin, quiet.look)
         out.end()
@@ -201,7 +196,7 @@ class NodeScripts:
                 f"'{script}' failed in '{self.tag.node}'.",
                 why=_last(err, out) or f"It ended with exit code {code} and printed nothing.",
                 cure="Run the same command again: it continues there. 'winlab logs' shows more.",
-                evidence=self._logs,
+                evidence=logs(self.tag.node, self.tag.lab),
             )
             raise _NoScriptError(error) if self._ways.is_missing(code) else error
         try:

@@ -8,7 +8,7 @@ from functools import partial
 from winlab.adapters.vm import domains
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
-from winlab.errors import WinlabError
+from winlab.errors import WinlabError, logs
 from winlab.events import Progress
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.steps import systems
@@ -59,7 +59,7 @@ def _look(subject: Subject, node: NodePlan) -> list[Finding]:
             return []
         condition = own.condition()
     except WinlabError as error:
-        action = error.cure or f"look at 'winlab logs {node.name}'"
+        action = error.cure or f"look at '{logs(node.name, run.lab)}'"
         return [Finding(Drift("node", node.name, "login", "answers", error.what, action, mendable=False))]
     findings = [_service(run, node, name, state) for name, state in condition.services.items() if state != "running"]
     if not condition.joined:

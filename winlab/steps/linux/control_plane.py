@@ -15,7 +15,7 @@ from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import ClusterError, GuestError, UsageError
+from winlab.errors import ClusterError, GuestError, UsageError, logs
 from winlab.events import Progress
 from winlab.steps import again, joining
 from winlab.steps.linux.node import is_joined, is_on, run_kubeadm
@@ -99,7 +99,7 @@ def _await_api(run: Run, progress: Progress) -> None:
             f"The API server at {where} does not answer.",
             why="Its controller runs, and kubeadm has set it up.",
             cure="Run the same command again; or destroy the lab and create it again.",
-            evidence=f"winlab logs controller-1 --lab {run.lab}; "
+            evidence=f"{logs('controller-1', run.lab)}; "
             f"winlab exec controller-1 --lab {run.lab} -- sudo ctr -n k8s.io tasks ls",
         )
 

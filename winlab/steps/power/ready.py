@@ -15,7 +15,7 @@ from winlab.engine import wait
 from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import ClusterError
+from winlab.errors import ClusterError, logs
 from winlab.events import Progress
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, READY_AGAIN
@@ -109,5 +109,5 @@ def _not_ready(subject: Subject, kubectl: Kubectl) -> ClusterError:
         f"'{node}' runs, but does not become Ready again.",
         why=facts,
         cure=f"Fix the cause and run the same command again; or try 'winlab restart {node} --lab {lab}'.",
-        evidence=f"winlab logs {node} --lab {lab}; winlab kubectl --lab {lab} -- describe node {node}",
+        evidence=f"{logs(node, lab)}; winlab kubectl --lab {lab} -- describe node {node}",
     )

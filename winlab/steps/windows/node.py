@@ -29,7 +29,7 @@ from winlab.engine.run import Run
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import ClusterError, GuestCommandError, GuestError, StalledError, UnreachableError
+from winlab.errors import ClusterError, GuestCommandError, GuestError, StalledError, UnreachableError, logs
 from winlab.events import Progress, report
 from winlab.printable import printable
 from winlab.steps import again, evidence, joining, pod_network
@@ -303,7 +303,7 @@ class _Worker:
                 why=seen.says,
                 cure=f"Look at 'winlab kubectl --lab {self.run.lab} -- describe pods -A "
                 f"--field-selector spec.nodeName={self.node.name}', then run the same command again.",
-                evidence=f"winlab logs {self.node.name} --lab {self.run.lab}",
+                evidence=logs(self.node.name, self.run.lab),
             )
 
         wait.until(look, progress, give_up, stall=limit, poll=ENDPOINT_POLL)

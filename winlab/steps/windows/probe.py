@@ -13,7 +13,7 @@ from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.guests.systems import ways
 from winlab.design import contract
 from winlab.design.contract import Probed
-from winlab.errors import GuestCommandError, GuestError, SilentError
+from winlab.errors import GuestCommandError, GuestError, SilentError, logs
 from winlab.events import Progress
 from winlab.printable import printable
 
@@ -52,7 +52,7 @@ def _unfit(there: NodeScripts, problems: list[str]) -> GuestError:
         f"winlab's scripts can't work in '{there.tag.node}'.",
         why=" ".join(problems),
         cure="Look for what changes that: a policy, workers.template, workers.scripts. Then create the lab again.",
-        evidence=f"winlab logs {there.tag.node} --lab {there.tag.lab}",
+        evidence=logs(there.tag.node, there.tag.lab),
     )
 
 

@@ -227,11 +227,11 @@ def test_what_only_another_winlab_tells_is_left_alone(login: Callable[[str, Gues
 
 def test_a_seal_that_needs_no_restart_tells_the_rest() -> None:
     call = contract.Seal(generalize="", superseded=False, begin=True)
-    assert call.read({"restart": True}, "golden").restart
+    assert call.read({"restart": True}, "golden", "lab").restart
     whole = {"restart": False, "build": "20348.1", "evaluation_minutes": None, "rearms": 3}
-    assert call.read(whole, "golden").model_dump() == whole
+    assert call.read(whole, "golden", "lab").model_dump() == whole
     with pytest.raises(GuestError, match="'seal' in 'golden'") as caught:
-        call.read({"restart": False, "build": "20348.1"}, "golden")
+        call.read({"restart": False, "build": "20348.1"}, "golden", "lab")
     assert "evaluation_minutes, rearms" in caught.value.why
 
 

@@ -35,7 +35,7 @@ class Node:
 
     def run(self, call: Call[R], *_: Any) -> R:
         assert call == contract.Probe(text=probe.TEXT, block=probe.BLOCK)
-        return call.read(self.told, "node-1")
+        return call.read(self.told, "node-1", "lab")
 
     def execute(self, command: list[str], silence: float = contract.WORK) -> str:
         if command == ["cmd.exe /c exit 3"] and self.code:
