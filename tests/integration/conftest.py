@@ -222,10 +222,12 @@ def labs(
             (booting,) = sample.choose(seed, ["boot controller-1"], 1, (BEGINNING,))
             killed_b += sample.play(wired, [], booting, sample.signal_of(seed), *create_b)
             printed_b = member.ok(*create_b)
+            journal = Path(member.env["WINLAB_STATE"], "labs", LAB_B, "journal.jsonl").read_text()
+            journal_b = [json.loads(line) for line in journal.splitlines()]
             printed_a = text(rehearsal.result())
             said_a = rehearsal.result().stderr
         a, b, seen = _on(scripted, LAB_A), _on(member, LAB_B), frozenset(watch.seen)
-        yield Labs(a, b, printed_a, said_a, printed_b, interrupted, before, spec, caches, seen, killed_b)
+        yield Labs(a, b, printed_a, said_a, printed_b, interrupted, before, spec, caches, seen, killed_b, journal_b)
 
     finally:
         for user, lab in ((scripted, LAB_A), (member, LAB_B)):

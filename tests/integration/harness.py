@@ -99,6 +99,7 @@ class Labs:
     caches: tuple[Path, ...]  # what the commands obtained, made and took for them
     seen: frozenset[bytes]  # arguments and environments of processes while they were made
     killed_b: list[Sampled]  # the creates of the second lab that were killed
+    journal_b: list[Any]  # the second lab's events until it was up
 
 
 def text(done: subprocess.CompletedProcess[str]) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from harness import LAB_B, Labs, Winlab
+from harness import Labs
 from survive import sample
 from survive.moments import stays_done
 
 
-def test_killed_creates_are_carried_on(labs: Labs, member: Winlab) -> None:
+def test_killed_creates_are_carried_on(labs: Labs) -> None:
     """SIGKILL; during the boot SIGKILL or SIGTERM. Nothing goes on without its winlab, no finished step is done again.
     That the lab came up all the same is the other tests' matter, and that it leaves nothing behind
     test_destroy_leaves_the_host_as_it_was's.
@@ -22,9 +19,8 @@ def test_killed_creates_are_carried_on(labs: Labs, member: Winlab) -> None:
     ], how
     assert all(one.outcome.code == (-9 if one.number == 9 else 130) for one in labs.killed_b), how
     assert not any(one.outcome.left for one in labs.killed_b), how
-    journal = Path(member.env["WINLAB_STATE"]) / "labs" / LAB_B / "journal.jsonl"
     done = set()
-    for event in map(json.loads, journal.read_text().splitlines()):
+    for event in labs.journal_b:
         assert (event["event"], event.get("step") in done) != ("StepStarted", True), f"{event['step']}: {how}"
         if event["event"] == "StepDone" and stays_done(event["step"]):
             done.add(event["step"])

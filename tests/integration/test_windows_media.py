@@ -35,7 +35,7 @@ def other(medium: Path, winlab: Winlab) -> Iterator[Path]:
     image = cache.lookup(recipes.get(OTHER))
     assert image is not None
     yield image.path
-    winlab.ok("image", "rm", OTHER)
+    winlab.ok("image", "rm", image.key)  # there may be others of this name, made by other winlabs
 
 
 def test_media_of_another_release_hold_the_same_system(
