@@ -222,6 +222,16 @@ class LabFolder:
         """Add an event to the journal, as :meth:`winlab.journal.Writer.record` does; it never fails."""
         return self._writer.record(event)
 
+    def has(self, path: Path) -> bool:
+        """Whether a file of the folder is there.
+
+        :raises AccessError: the folder is another user's.
+        """
+        try:
+            return path.exists()
+        except OSError as error:
+            raise AccessError(f"'{self.path}' can't be read.", why=str(error), cure=CURE, causes=[error]) from error
+
     def journaled(self, tell: Listener) -> Listener:
         """A listener that also adds what it is told to the journal; for whoever holds the lab's lock."""
         return journal.journaled(self._writer.record, tell, self.lab)
@@ -293,6 +303,12 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def labs() -> list[str]:
-    """The labs that have a folder in this account."""
+    """The labs that have a folder in this account.
+
+    :raises AccessError: the folder of all labs is another user's.
+    """
     base = settings.state_dir() / "labs"
-    return sorted(path.name for path in base.iterdir() if path.is_dir()) if base.is_dir() else []
+    try:
+        return sorted(path.name for path in base.iterdir() if path.is_dir()) if base.is_dir() else []
+    except OSError as error:
+        raise AccessError(f"'{base}' can't be read.", why=str(error), cure=CURE, causes=[error]) from error

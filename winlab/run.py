@@ -19,6 +19,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -68,6 +69,10 @@ class OverdueError(HostError):
 
 class FloodError(HostError):
     """A command was ended because it printed too much."""
+
+
+class DamagedError(HostError):
+    """A program is there, and the system can't start it."""
 
 
 def search_path() -> str:
@@ -165,6 +170,20 @@ def head(args: Sequence[str | Path], most: int, timeout: float) -> bytes | None:
     return out if flooded or code == 0 else None
 
 
+@contextmanager
+def _startable(words: list[str], cure: str) -> Iterator[None]:
+    """Tell users of a program that can't be started: damaged, made for another machine, or not executable."""
+    try:
+        yield
+    except OSError as error:
+        raise DamagedError(
+            f"'{words[0]}' can't be started.",
+            why=error.strerror or str(error),
+            cure=cure or "Install it again, and check the disk.",
+            causes=[error],
+        ) from error
+
+
 def _watch(
     words: list[str],
     stdin: bytes,
@@ -184,7 +203,9 @@ def _watch(
             raise OverdueError(f"'{shlex.join(words)[:LONG]}' did not end within {timeout:.0f} s.", cure=cure)
 
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(env), cwd=cwd) as process:
+    with _startable(words, cure):
+        process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(env), cwd=cwd)
+    with process:
         try:
             out, err = _talk(process, stdin, most, check)
             if flooded := len(out) > most:
@@ -260,14 +281,12 @@ def stream(
     words, begun = _resolve(args, cure), time.monotonic()
     kept: deque[str] = deque(maxlen=KEPT)
     patience = stopping.Patience()
-    with subprocess.Popen(
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=_environment(env),
-        cwd=cwd,
-    ) as process:
+    out = subprocess.PIPE
+    with _startable(words, cure):
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=_environment(env), cwd=cwd
+        )
+    with process:
         try:
             for line in _lines(process, patience.check):
                 kept.append(line)
@@ -324,8 +343,10 @@ def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:
     """Start a program that outlives winlab (a daemon, a viewer); returns its process id."""
     words = _resolve(args, "")
     sink = log.open("ab") if log else subprocess.DEVNULL
+    null = subprocess.DEVNULL
     try:
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True).pid
+        with _startable(words, ""):
+            return subprocess.Popen(words, stdin=null, stdout=sink, stderr=sink, start_new_session=True).pid
     finally:
         if not isinstance(sink, int):
             sink.close()
@@ -334,7 +355,9 @@ def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:
 def replace(args: Sequence[str | Path]) -> NoReturn:
     """Replace this process with a program that needs the terminal (ssh)."""
     words = _resolve(args, "")
-    os.execv(words[0], words)
+    with _startable(words, ""):
+        os.execv(words[0], words)
+    raise AssertionError("execv returned")
 
 
 def windows_line(words: Sequence[str]) -> str:

@@ -50,6 +50,18 @@ def check() -> None:
         raise Stopped
 
 
+def sleep(seconds: float) -> None:
+    """Wait between two tries.
+
+    :raises Stopped: the work was asked to stop.
+    """
+    end = time.monotonic() + seconds
+    check()
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, LOOK))
+        check()
+
+
 class Patience:
     """How long one blocking call may last: until it is asked to stop; clean-up has :data:`CLEAN_UP` seconds."""
 

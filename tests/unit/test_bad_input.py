@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from winlab.engine.durations import Durations
 from winlab.errors import AccessError, ClusterError, GuestError, TransferError, UsageError, WinlabError
 from winlab.events import Note
 from winlab.lab_folder import LabFolder
+from winlab.run import Result
 from winlab.steps.linux.system import LinuxSteps
 from winlab.supply import download, tars
 from winlab.supply.artifacts import store, unpack
@@ -197,6 +199,35 @@ def test_partitions_beyond_the_disk(tmp_path: Path) -> None:
     for content in (b"", b"x", (b"\0" * 512 + offline.GPT).ljust(1024, b"\0") + offline.BASIC_DATA + b"\xff" * 100):
         disk.write_bytes(content)
         assert list(offline.partitions(disk)) == []
+
+
+def test_partitions_that_name_the_same_bytes_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest writes its disk's tables: 128 rows of one partition would take days."""
+    disk, size = tmp_path / "disk.raw", 1000
+    row = struct.pack("<16s16xQQ", offline.BASIC_DATA, 100, size - 1).ljust(128, b"\0")
+    apart = [struct.pack("<16s16xQQ", offline.BASIC_DATA, at, at).ljust(128, b"\0") for at in range(40, 60)]
+    content = bytearray(size * 512)
+    content[512 : 512 + 8] = offline.GPT
+    content[1024 : 1024 + 128 * 128] = b"".join([*apart, *[row] * 108])
+    for at in (*range(40, 60), 100):
+        content[at * 512 + 3 : at * 512 + 11] = offline.NTFS
+    disk.write_bytes(content)
+    read: list[str] = []
+
+    def run(words: list[object], **_: object) -> Result:
+        if "convert" in words and str(words[-2]).startswith("json:"):
+            read.append(str(words[-2]))
+            Path(str(words[-1])).touch()
+        elif "convert" in words:
+            Path(str(words[-1])).write_bytes(content)
+        return Result((), 0, '{"required": 1}', "", 0.0)
+
+    monkeypatch.setattr(offline.run, "run", run)
+    monkeypatch.setattr(offline.run, "head", lambda *_: None)
+    assert offline.read(disk, ["a"], tmp_path) == {}
+    assert len(read) == offline.PARTITIONS
+    assert f'"offset": {100 * 512}' in read[0]  # the largest, once
+    assert f'"offset": {100 * 512}' not in read[1]
 
 
 def test_a_medium_that_ends_before_its_boot_catalog(tmp_path: Path) -> None:

@@ -224,3 +224,24 @@ def test_a_program_hears_nothing_and_tells_all(starts: Started) -> None:
     with pytest.raises(run.OverdueError, match="did not end within") as caught:
         run.run(["virsh", "uri"], timeout=0.1, cure="Start libvirt.")
     assert caught.value.cure == "Start libvirt."
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: run.run(["sh"]),
+        lambda: run.watched(["sh"]),
+        lambda: run.head(["sh"], 1, 1),
+        lambda: run.stream(["sh"], print),
+        lambda: run.start(["sh"]),
+    ],
+)
+def test_a_program_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> None:
+    def refuse(*_args: object, **_how: object) -> None:
+        raise OSError(8, "Exec format error")
+
+    monkeypatch.setattr(run.subprocess, "Popen", refuse)
+    with pytest.raises(run.DamagedError, match="can't be started") as caught:
+        call()
+    assert caught.value.why == "Exec format error"
+    assert caught.value.cure

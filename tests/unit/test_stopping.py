@@ -67,3 +67,12 @@ def test_a_call_that_takes_too_long_is_left_alone() -> None:
         stopping.patiently(over.wait, limit=0.1)
     over.set()
     assert stopping.patiently(lambda: 7, limit=10) == 7
+
+
+def test_a_pause_between_two_tries_ends_when_the_work_is_stopped() -> None:
+    stop = threading.Event()
+    with stopping.by(stop):
+        stopping.sleep(0)
+        stop.set()
+        with pytest.raises(stopping.Stopped):
+            stopping.sleep(3600)

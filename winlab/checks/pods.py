@@ -64,12 +64,12 @@ def image(nodes: Sequence[Object]) -> str:
         str(name)
         for node in nodes
         for entry in node.get("status", {}).get("images", [])
-        for name in entry.get("names", [])
+        for name in entry.get("names") or []
         if AGNHOST in name
     )
     if references:
         return references[-1]
-    kubelet = nodes[0]["status"]["nodeInfo"]["kubeletVersion"] if nodes else None
+    kubelet = nodes[0].get("status", {}).get("nodeInfo", {}).get("kubeletVersion") if nodes else None
     return f"registry.k8s.io/{AGNHOST}{versions.get(kubelet, allow_untested=True).agnhost}"
 
 

@@ -162,7 +162,9 @@ def _main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt as error:
         _end_json(error)
-        common.say("winlab: interrupted. Nothing is lost: the same command carries on.", error=True)
+        left = failure.unfinished()
+        running = f"\n  running:  Machines, and what these steps began in them: {left}" if left else ""
+        common.say(f"winlab: interrupted. Nothing is lost: the same command carries on.{running}", error=True)
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
         if _debug:

@@ -120,7 +120,7 @@ def amendment(
         folder.credentials()  # without them nothing can be made anew, nor asked
     kept = tuple(node for node in plan.nodes if node.name not in removed)
     running = {name for name, machine in there.items() if machine.state == "running"}
-    if not folder.kubeconfig.exists() and not force and (asked := sorted(running & removed.keys())):
+    if not folder.has(folder.kubeconfig) and not force and (asked := sorted(running & removed.keys())):
         drives = [
             path.name for machine in compared.machines for path in domains.inserted(conn, machine.domain).values()
         ]
@@ -130,8 +130,8 @@ def amendment(
                 why=f"The lab has a cluster, and its kubeconfig '{folder.kubeconfig}' is missing.",
                 cure=f"Run 'winlab repair --lab {plan.lab}'. With --force the nodes are removed all the same.",
             )
-    reachable = folder.kubeconfig.exists() and folder.kubectl.exists() and Kubectl.of(folder).answers()
-    if not reachable and not force and folder.kubeconfig.exists() and (asked := sorted(running & removed.keys())):
+    reachable = folder.has(folder.kubeconfig) and folder.has(folder.kubectl) and Kubectl.of(folder).answers()
+    if not reachable and not force and folder.has(folder.kubeconfig) and (asked := sorted(running & removed.keys())):
         raise ClusterError(
             f"The lab's API server does not answer, so that nodes can't be drained: {', '.join(asked)}.",
             why="Their pods would be lost.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -72,8 +71,8 @@ def create(
         tell(Note(lab=plan.lab, text=said))
     folder = site.folder(plan.lab)
     origin = origin or Origin()
-    if locked is not None and origin.bundle is not None and origin.bundle_digest is None:
-        origin = replace(origin, bundle_digest=lock_file.read(locked).bundle)
+    if locked is not None:
+        lock_file.require_bundle(lock_file.read(locked), lock_inputs.bundle(origin.bundle), locked)
     if origin.bundle is not None:
         bundle.restore_images(plan, origin.bundle, origin.bundle_digest, Told(tell, "images of the bundle"))
         consent = False  # nothing is downloaded then

@@ -26,7 +26,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
     if not anyone:
         _refuse_others(lab, site)
 
-    record = folder.journaled(tell) if folder.journal.exists() else tell
+    record = folder.journaled(tell) if folder.has(folder.journal) else tell
 
     def gone(kind: Literal["node", "domain", "volume", "network", "context"], name: str) -> None:
         removed.append(f"{kind} {name}")

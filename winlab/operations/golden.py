@@ -203,14 +203,19 @@ def build(
     return image
 
 
+def _wanted_by(folder: LabFolder) -> str:
+    """The lab whose create began an image; empty if nobody knows: the folder is another user's, or damaged."""
+    try:
+        return (folder.path / WANTED_BY).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 def abandon(lab: str, site: Site, destroy: Callable[[str], object], keep: Collection[str] = ()) -> None:
     """Remove half-made golden images that this lab's create began and nobody is working on now, but for *keep*."""
     for other in site.folders():
         folder = site.folder(other)
-        note = folder.path / WANTED_BY
-        if other in keep or not other.startswith(GOLDEN):
-            continue
-        if not note.exists() or note.read_text(encoding="utf-8").strip() != lab:
+        if other in keep or not other.startswith(GOLDEN) or _wanted_by(folder) != lab:
             continue
         with suppress(ConflictError):
             with folder.locked():

@@ -30,7 +30,7 @@ from winlab.design.plan.tags import Tag
 from winlab.design.render import nodes
 from winlab.design.spec import pools
 from winlab.design.spec.model import Spec
-from winlab.errors import ClusterError, UsageError
+from winlab.errors import UsageError, WinlabError
 from winlab.events import Listener, Note, Progress, Told
 from winlab.lab_folder import LabFolder
 from winlab.operations import create, look, one_step, planning
@@ -187,7 +187,7 @@ def look_at(
     :param server: as :func:`winlab.adapters.kube.existing.read` takes it.
     :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and the source.
     """
-    program = lab_folder.kubectl if lab_folder.kubectl.exists() else None
+    program = lab_folder.kubectl if lab_folder.has(lab_folder.kubectl) else None
     on_path = shutil.which("kubectl")
     if program is None and on_path is not None:
         program = Path(on_path)
@@ -268,24 +268,25 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
     """
     if not tags or any(tag.role == "controller" for tag in tags):
         return [], ""
-    if not folder.kubeconfig.exists():
+    if not folder.has(folder.kubeconfig):
         return [], ""  # it never joined a cluster
     names = ", ".join(tag.node for tag in tags)
-    own = str(folder.kubectl) if folder.kubectl.exists() else shutil.which("kubectl")  # the cache may have been cleared
+    own = (
+        str(folder.kubectl) if folder.has(folder.kubectl) else shutil.which("kubectl")
+    )  # the cache may have been cleared
     if own is None:
         return (
             [],
             f"There is no kubectl here any more. In the cluster that the lab joined, run: kubectl delete node {names}",
         )
     kubectl = Kubectl(Path(own), folder.kubeconfig)
-    if not kubectl.answers():
+    if not kubectl.answers():  # also if this kubectl is damaged
         return [], f"The cluster that the lab joined does not answer; there, run: kubectl delete node {names}"
     removed: list[str] = []
     left = []
     for tag in tags:
         try:
-            text = kubectl.run("get", "node", tag.node, "--ignore-not-found", "--output=yaml")
-            row = documents.from_yaml(text)
+            row = kubectl.find("node", tag.node)
             if row is None:
                 continue
             if not _is_ours(row, tag):
@@ -293,7 +294,7 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
                 continue
             kubectl.run("delete", "node", tag.node, "--ignore-not-found")
             removed.append(tag.node)
-        except ClusterError as error:
+        except WinlabError as error:
             left.append(f"'{tag.node}': {error.why or error.what}")
     return removed, f"Nodes that stay in the cluster: {'; '.join(left)}." if left else ""
 

@@ -173,8 +173,7 @@ def compare(locked: Lock, now: Lock, *, whole: bool = True) -> list[str]:
             differences.append(f"components.{name} is {new}, locked is {old}.")
     if locked.profile != now.profile:
         differences.append(f"The CNI profile is {now.profile}, locked is {locked.profile}.")
-    if locked.bundle and now.bundle and locked.bundle != now.bundle:
-        differences.append(f"The bundle is {now.bundle}, locked is {locked.bundle}.")
+    differences += _other_bundle(locked, now.bundle)
     known, here = dict(_inputs(locked)), dict(_inputs(now))
     for name, row in here.items():
         if name not in known:
@@ -192,10 +191,30 @@ def require(locked: Lock, now: Lock, path: Path, *, whole: bool = True) -> None:
 
     :raises ConflictError: it does not; every difference is named.
     """
-    if drifts := compare(locked, now, whole=whole):
+    _refuse(compare(locked, now, whole=whole), path)
+
+
+def require_bundle(locked: Lock, bundle: str | None, path: Path) -> None:
+    """Make sure that a bundle is the locked one, before anything is taken out of it. That it is does not vouch for what
+    this host runs: the lock came with the spec.
+
+    :param bundle: the digest of the bundle that the user named.
+    :raises ConflictError: it is another one.
+    """
+    _refuse(_other_bundle(locked, bundle), path)
+
+
+def _other_bundle(locked: Lock, bundle: str | None) -> list[str]:
+    if not locked.bundle or not bundle or locked.bundle == bundle:
+        return []
+    return [f"The bundle is {bundle}, locked is {locked.bundle}."]
+
+
+def _refuse(differences: list[str], path: Path) -> None:
+    if differences:
         raise ConflictError(
             f"The lab's inputs differ from those locked in '{path}'.",
-            why="\n       ".join(drifts),
+            why="\n       ".join(differences),
             cure="Use the locked inputs, or accept the new ones with 'winlab lock' and the same options.",
         )
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from winlab import documents
 from winlab.adapters.guests import agent
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.scripts import NodeScripts
@@ -116,12 +115,12 @@ def _instead(machine: Machine, site: Site, call: contract.Logs) -> tuple[dict[st
 
 
 def _conditions(kubectl: Kubectl, node: str) -> list[str]:
-    node_json = kubectl.run("get", "node", node, "--ignore-not-found", "--output=json").strip()
-    if not node_json:
+    found = kubectl.find("node", node)
+    if found is None:
         return ["It is not in the cluster."]
     return [
         f"{row['type']}={row['status']} {row.get('reason', '')}: {row.get('message', '')}"
-        for row in diagnose.conditions(documents.from_json(node_json))
+        for row in diagnose.conditions(found)
     ]
 
 
@@ -139,7 +138,7 @@ def _time(row: dict[str, Any]) -> str:
     """When an event was last seen; each kind of event has it in another field (core/v1 Event)."""
     series: dict[str, Any] = row.get("series") or {}
     seen = series.get("lastObservedTime") or row.get("lastTimestamp") or row.get("eventTime")
-    return str(seen or row["metadata"]["creationTimestamp"])
+    return str(seen or row["metadata"].get("creationTimestamp", ""))
 
 
 def _words(error: WinlabError) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from winlab import documents, files
+from winlab import files
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
@@ -181,16 +181,15 @@ def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, 
     def look() -> Met[str] | Waiting:
         nonlocal renewals, last, why, signs
         try:
-            where = ("--namespace=kube-node-lease", "--ignore-not-found", "--output=json")
-            lease = kubectl.run("get", "lease", name, *where).strip()
-            if not lease:
+            lease = kubectl.find("lease", name, "--namespace=kube-node-lease")
+            if lease is None:
                 return Met("")  # it has not joined: nothing to wait for
-            renewed = str(documents.from_json(lease)["spec"].get("renewTime", ""))
+            renewed = str(lease.get("spec", {}).get("renewTime", ""))
             renewals = min(2, renewals + (bool(last) and renewed != last))
             last = renewed
             node: dict[str, Any] = kubectl.get("node", name)
             if renewals == 2 and diagnose.is_ready(node):
-                return Met(str(node["status"]["nodeInfo"]["kubeletVersion"]))
+                return Met(str(node["status"].get("nodeInfo", {}).get("kubeletVersion", "")))
             why, signs = diagnose.brief(node) or "its kubelet has not reported since", diagnose.signs(node)
         except ClusterError as error:
             why = error.why or error.what

@@ -119,7 +119,7 @@ def _recipe(subject: Subject, todo: list[Finding]) -> list[Step]:
         makes_payload = any(PAYLOAD in one.lab_steps for one in todo)
         settled = not makes_payload or payload.has_all(run)
         supply, _ = payload.choose(run.plan, Origin(), settled=settled)
-        admin = run.folder.kubeconfig.read_text() if run.plan.joins and run.folder.kubeconfig.exists() else ""
+        admin = run.folder.kubeconfig.read_text() if run.plan.joins and run.folder.has(run.folder.kubeconfig) else ""
         steps += recipe.cluster(run, supply, admin)
     return recipe.once(steps)
 
@@ -158,7 +158,7 @@ def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[S
 
 def _is_cluster(run: Run) -> bool:
     """Whether the lab was made beyond guests that answer."""
-    return run.folder.kubeconfig.exists() or any(_has_payload(run, node) for node in run.plan.nodes)
+    return run.folder.has(run.folder.kubeconfig) or any(_has_payload(run, node) for node in run.plan.nodes)
 
 
 def _has_payload(run: Run, node: NodePlan) -> bool:

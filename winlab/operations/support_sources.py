@@ -75,7 +75,7 @@ def of_lab(lab: str, site: Site, within: str = "") -> list[Source]:
         *([] if within else [Source("Windows media", lambda: _media(folder))]),  # those of builders are among them
         Source(f"{within}OVN northbound", lambda: [_json(f"{within}network/northbound.json", _northbound(lab, site))]),
     ]
-    if folder.kubeconfig.exists():
+    if folder.has(folder.kubeconfig):
         questions = {
             "nodes.txt": ("get", "nodes", "--output=wide"),
             "nodes.json": ("get", "nodes", "--output=json"),

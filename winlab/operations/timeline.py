@@ -89,7 +89,7 @@ def _folder(lab: str, site: Site) -> LabFolder:
     check_lab_name(lab, own=True)
     folder = site.folder(lab)
     try:
-        is_there = folder.journal.exists() or journal.older(folder.journal).exists()
+        is_there = folder.has(folder.journal) or journal.older(folder.journal).exists()
     except OSError:
         is_there = True  # reading it tells why
     if is_there:

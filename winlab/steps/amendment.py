@@ -96,7 +96,7 @@ def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: 
     ]
     adapted = [_adapt(run, node, amendment) for node in amendment.kept]
     leaving: list[Step] = []
-    if cluster or run.folder.kubeconfig.exists():
+    if cluster or run.folder.has(run.folder.kubeconfig):
         asked = [API(run.lab)] if cluster else []
         leaving += [_leave(run, name, asked) for name in amendment.removed]
         leaving += [_uninstall(run, name, objects, asked) for name, objects in amendment.uninstalled.items()]
@@ -167,7 +167,7 @@ def _drain(run: Run, name: str, domain: str, after: Sequence[State], amendment: 
             ) from error
 
     def done() -> bool:
-        if not domains.is_running(run.conn, domain) or not run.folder.kubeconfig.exists():
+        if not domains.is_running(run.conn, domain) or not run.folder.has(run.folder.kubeconfig):
             return True  # its pods end when it leaves the cluster
         if amendment.force and not amendment.reachable:
             return True
@@ -248,14 +248,14 @@ def _register(run: Run, node: NodePlan, after: Sequence[State]) -> Step:
 
     def differences(there: dict[str, Any]) -> list[tuple[str, ...]]:
         """What kubectl is told, so that the node is as one that joins now would be."""
-        given, taints = there["metadata"].get("labels", {}), there["spec"].get("taints", [])
+        given, taints = there["metadata"].get("labels", {}), there.get("spec", {}).get("taints", [])
         words: list[tuple[str, ...]] = []
         if given.get(POOL_LABEL) != labels.get(POOL_LABEL):
             value = f"{POOL_LABEL}={labels[POOL_LABEL]}" if POOL_LABEL in labels else f"{POOL_LABEL}-"
             words.append(("label", "node", node.name, value, "--overwrite"))
         if node.role == "controller" and tainted != any(row["key"] == CONTROLLER_TAINT for row in taints):
             words.append(("taint", "node", node.name, f"{CONTROLLER_TAINT}:NoSchedule{'' if tainted else '-'}"))
-        if there["spec"].get("unschedulable"):
+        if there.get("spec", {}).get("unschedulable"):
             words.append(("uncordon", node.name))
         return words
 

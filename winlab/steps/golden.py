@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from winlab import data, documents
 from winlab import run as commands
 from winlab.adapters import traces
@@ -49,6 +51,26 @@ NOTE = "sealed.json"
 RESTARTS = 2  # of a Windows with a pending restart, before sysprep
 
 
+class _Facts(BaseModel):
+    """The note: what was known of Windows when sysprep was about to start, and whether sysprep shut it down."""
+
+    model_config = ConfigDict(strict=True)
+
+    build: str
+    evaluation_minutes: int | None  # None: not an evaluation
+    rearms: int
+    time: float  # seconds since 1970
+    finished: bool = False
+
+
+def _read(note: Path) -> _Facts | None:
+    """The note; None if it can't be understood: damaged, or another winlab's."""
+    try:
+        return _Facts.model_validate(documents.from_json(note.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+
+
 def is_sealed(run: Run) -> bool:
     """Whether sysprep has begun in the builder's machine, or was about to when winlab was killed."""
     return (run.folder.path / NOTE).exists()
@@ -64,8 +86,10 @@ def is_spoiled(folder: LabFolder, conn: Connection, domain: str) -> bool:
         return False
     if state not in domains.OFF:
         return True
-    finished = documents.from_json(note.read_text(encoding="utf-8")).get("finished")
-    return not finished and not domains.was_shut_down(conn, domain)
+    facts = _read(note)
+    if facts is None:  # what is known of its Windows is lost, and an image needs that
+        return True
+    return not facts.finished and not domains.was_shut_down(conn, domain)
 
 
 def clone(plan: Plan) -> WindowsNode | None:
@@ -147,16 +171,14 @@ class _Build:
         """Whether sysprep has shut the machine down. This is recorded: libvirt forgets why a machine is off."""
         if not self.note.exists() or domains.state(self.run.conn, self.node.domain) != "off":
             return False
-        facts = self._facts()
-        if not facts.get("finished"):
+        facts = _read(self.note)
+        if facts is None:
+            return False
+        if not facts.finished:
             if not domains.was_shut_down(self.run.conn, self.node.domain):
                 return False
-            self.run.folder.write(self.note, json.dumps({**facts, "finished": True}))
+            self.run.folder.write(self.note, facts.model_copy(update={"finished": True}).model_dump_json())
         return True
-
-    def _facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = documents.from_json(self.note.read_text(encoding="utf-8"))
-        return facts
 
     def seal(self, progress: Progress) -> None:
         """Have sysprep generalize the machine, and wait until it is off."""
@@ -321,7 +343,9 @@ class _Build:
 
     def fetch(self, progress: Progress) -> None:
         """Copy the disk into the cache, compressed, and from there into the pool as a base volume."""
-        facts = self._facts()
+        facts = _read(self.note)
+        if facts is None:
+            raise self._interrupted(f"What was noted of Windows can't be read: '{self.note}'.", progress)
 
         def fill(output: Path) -> dict[str, Any]:
             with tempfile.TemporaryDirectory(prefix="winlab-", dir=output.parent) as folder:
@@ -337,15 +361,15 @@ class _Build:
         image = golden_cache.keep(self.node, self.key, fill, progress)
         self.run.pool.upload_base(self.target, image.path, progress.say)
 
-    def _manifest(self, facts: dict[str, Any]) -> dict[str, Any]:
+    def _manifest(self, facts: _Facts) -> dict[str, Any]:
         windows = self.node.windows
-        minutes, sealed = facts["evaluation_minutes"], datetime.fromtimestamp(facts["time"], UTC)
+        minutes, sealed = facts.evaluation_minutes, datetime.fromtimestamp(facts.time, UTC)
         ends = None if minutes is None else (sealed + timedelta(minutes=minutes)).isoformat(timespec="seconds")
         return {
-            "build": facts["build"],
+            "build": facts.build,
             "edition": windows.image_name,
             "evaluation_ends": ends,
-            "rearms": facts["rearms"],
+            "rearms": facts.rearms,
             "firmware": self.node.firmware,
             "bus": self.node.bus,
             "disk_mib": self.node.disk_mib,

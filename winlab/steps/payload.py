@@ -23,6 +23,7 @@ from winlab.engine.step import Load, Step
 from winlab.errors import ConflictError, HostError, NotFoundError, UsageError
 from winlab.events import Progress
 from winlab.run import CommandError
+from winlab.steps import host_kubectl
 from winlab.steps.states import DRIVE_FREE, KUBECTL, PAYLOAD, PAYLOAD_INSERTED
 from winlab.supply import intact
 from winlab.supply.artifacts import overrides, preload, select, store
@@ -33,7 +34,7 @@ from winlab.supply.payload import PREFIX, PayloadCd
 
 UNVOUCHED = (
     "Nodes import their images themselves, which takes longer: no digest that was known before vouches for containerd"
-    " and ctr, so this host does not run them (--locked, --bundle-digest and --source build have one)."
+    " and ctr, so this host does not run them (--bundle-digest and --source build have one)."
 )
 
 
@@ -61,16 +62,14 @@ class Supply:
     turn: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     def host_may_run(self, program: Program) -> bool:
-        """Whether a digest that was known before vouches for a program: the lock file's, or as the source says."""
-        return self.check is not None or self.source.pinned(program)
+        """Whether a digest that was known before vouches for a program; that of a lock file came with the spec."""
+        return self.source.pinned(program)
 
     def host_kubectl(self, versions_: versions.Versions) -> Program:
         """The kubectl that this host runs: the cluster's own if it may, else a neighbour's.
 
         :raises NotFoundError: nothing vouches for any that the source has.
         """
-        if self.check is not None:
-            return required.kubectl(versions_)
         return _may_run(self.source, required.kubectls(versions_))
 
     def obtain(self, artifacts: list[Artifact], progress: Progress) -> list[Obtained]:
@@ -84,6 +83,11 @@ class Supply:
         if self.check is not None:
             self.check(obtained)
         return obtained
+
+    def obtain_for_host(self, program: Program, progress: Progress) -> list[Obtained]:
+        """Obtain a program that nodes need not have: it is not in the lock file then, and its pin counts alone."""
+        with self.turn:
+            return self.source.obtain_all([program], progress)
 
     def obtain_intact(self, artifacts: list[Artifact], progress: Progress) -> list[Obtained]:
         """As :meth:`obtain`, for what is read on this host: each file is compared with its digest.
@@ -161,7 +165,6 @@ def choose(
         own[replaced] = path
     needed = [artifact for artifact in every if not (isinstance(artifact, Program) and artifact in own)]
     pins = required.pins(plan)
-    vouched = check is not None or not runs  # then the host's kubectl is no question
     source, why = select.choose(
         needed,
         pins=pins,
@@ -171,7 +174,7 @@ def choose(
         bundle_digest=origin.bundle_digest,
         mirror=origin.mirror,
         insecure_mirror=origin.insecure_mirror,
-        host=() if trees or vouched or settled else required.kubectls(versions_),
+        host=() if trees or settled or not runs else required.kubectls(versions_),
         optional=optional,
         settled=settled,
     )
@@ -248,7 +251,8 @@ def _link_kubectl(run: Run, supply: Supply, obtained: list[Obtained], progress: 
             path = supply.kubectl(progress)
     else:
         kubectl = supply.host_kubectl(run.plan.cluster.versions)
-        program = ([item for item in obtained if item.artifact == kubectl] or supply.obtain([kubectl], progress))[0]
+        there = [item for item in obtained if item.artifact == kubectl]
+        (program,) = there or supply.obtain_for_host(kubectl, progress)
         intact.verify(program)
         path = program.path
     run.folder.make()
@@ -257,10 +261,11 @@ def _link_kubectl(run: Run, supply: Supply, obtained: list[Obtained], progress: 
 
 def _kubectl_step(run: Run, supply: Supply) -> Step:
     def work(progress: Progress) -> None:
+        host_kubectl.drop_damaged(run.folder)
         _link_kubectl(run, supply, [], progress)
 
     def done() -> bool:
-        return supply.check is None and run.folder.kubectl.exists()
+        return supply.check is None and not host_kubectl.trouble(run.folder)
 
     return Step(KUBECTL(run.lab), work, done, usual=60, load=Load.CORE)
 
@@ -303,6 +308,8 @@ def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, af
     compared = supply.check is not None or supply.own
 
     def work(progress: Progress) -> None:
+        if links:
+            host_kubectl.drop_damaged(run.folder)
         obtained = supply.obtain(list(payload.artifacts), progress)
         if links:
             _link_kubectl(run, supply, obtained, progress)
@@ -319,7 +326,7 @@ def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, af
         run.outputs.put(reaches, Disks(made.volume, preloaded))
 
     def done() -> bool:
-        here = not links or run.folder.kubectl.exists()
+        here = not links or not host_kubectl.trouble(run.folder)
         return not compared and here and all(_inserted(run, node) is not None for node in nodes)
 
     also = [KUBECTL(run.lab)] if links else []

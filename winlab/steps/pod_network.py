@@ -23,7 +23,7 @@ def share(run: Run, node: NodePlan) -> NodeNetwork:
     :raises ClusterError: the API server does not answer.
     """
     node_object = Kubectl.of(run.folder).get("node", node.name)
-    return NodeNetwork(node.name, node.os, node.address, node_object["spec"].get("podCIDR"))
+    return NodeNetwork(node.name, node.os, node.address, node_object.get("spec", {}).get("podCIDR"))
 
 
 def shares(run: Run) -> list[NodeNetwork]:
@@ -33,7 +33,7 @@ def shares(run: Run) -> list[NodeNetwork]:
     """
     by_name = {row["metadata"]["name"]: row for row in Kubectl.of(run.folder).get("nodes")["items"]}
     return [
-        NodeNetwork(node.name, node.os, node.address, by_name[node.name]["spec"].get("podCIDR"))
+        NodeNetwork(node.name, node.os, node.address, by_name[node.name].get("spec", {}).get("podCIDR"))
         for node in run.plan.nodes
         if node.name in by_name
     ]

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from winlab import documents
+from winlab import documents, stopping
 from winlab.design.catalog.recipes import Download
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
@@ -424,7 +424,7 @@ class _Transfer:
             ) from error
         seconds = self.pause * 2 ** (failures - 1)
         self.progress.say(f"{host}: {reason}; trying again in {seconds:.0f} s")
-        time.sleep(seconds)
+        stopping.sleep(seconds)
 
 
 def _is_tls(error: BaseException | None) -> bool:

@@ -102,7 +102,16 @@ class Store(Generic[Item]):
                 _discard(folder)
 
     def publish(
-        self, key: str, file: Path, sha256: str, origin: str, seconds: float, about: dict[str, Any], mode: int = 0o444
+        self,
+        key: str,
+        file: Path,
+        sha256: str,
+        origin: str,
+        seconds: float,
+        about: dict[str, Any],
+        mode: int = 0o444,
+        *,
+        instead: bool = False,
     ) -> Item:
         """Describe *file*, and move the folder that it lies in to its place; the first one with this key wins.
 
@@ -111,6 +120,7 @@ class Store(Generic[Item]):
         :param seconds: how long fetching or making took.
         :param about: further content of the manifest, and what it says otherwise.
         :param mode: the file's permissions.
+        :param instead: this one wins; the caller holds the lock of the key.
         :raises HostError: there is no space.
         :raises AccessError: the store can't be written.
         """
@@ -130,6 +140,8 @@ class Store(Generic[Item]):
             # After a power failure the rename must not exist without the data.
             for path in (file, folder / "manifest.json", folder):
                 files.sync(path)
+            if instead:
+                remove(final)
             while True:
                 try:
                     folder.rename(final)

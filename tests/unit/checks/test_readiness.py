@@ -117,7 +117,11 @@ def _not_joined(made: Cluster) -> None:
 def _no_pull(made: Cluster) -> None:
     waiting = {"reason": "ErrImagePull", "message": "denied"}
     made.system.append(
-        item("Pod", "calico-node-1", {"containerStatuses": [{"image": "cni", "state": {"waiting": waiting}}]})
+        item(
+            "Pod",
+            "calico-node-1",
+            {"containerStatuses": [{"name": "c", "image": "cni", "state": {"waiting": waiting}}]},
+        )
     )
 
 

@@ -320,7 +320,7 @@ def test_an_image_that_can_not_be_had_is_given_up_early() -> None:
     cluster.pod_status = lambda pod: {
         "phase": "Pending",
         **ready("False"),
-        "containerStatuses": [{"image": "i", "state": {"waiting": waiting}}],
+        "containerStatuses": [{"name": "c", "image": "i", "state": {"waiting": waiting}}],
     }
     clocked = access(cluster)
     report = smoke.run("lab", HYBRID, clocked, lambda _event: None, only="1")

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from winlab import stopping
-from winlab.cli import common, main, progress, signals
+from winlab.cli import common, failure, main, progress, signals
 from winlab.design.plan import make
 from winlab.engine import engine
 from winlab.engine.state import Kind
@@ -43,6 +43,7 @@ def test_a_signal_ends_a_command_in_order(
     released = []
 
     def work(*_: object) -> None:
+        failure._remember(StepStarted(lab="lab", step="init controller-1"))
         try:
             os.kill(os.getpid(), number)
             time.sleep(10)
@@ -57,7 +58,9 @@ def test_a_signal_ends_a_command_in_order(
     assert ended.value.code == 130
     assert released
     shown = capsys.readouterr()
-    assert "interrupted" in shown.err
+    assert "interrupted. Nothing is lost" in shown.err
+    assert "running:  Machines, and what these steps began in them: init controller-1" in shown.err
+    failure._running.clear()
     if output == "json":
         assert json.loads(shown.out.splitlines()[-1])["exit_code"] == 130
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

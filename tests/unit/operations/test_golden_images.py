@@ -179,6 +179,20 @@ def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() 
         assert lacking(plan, Pool(), held) == builder
 
 
+@pytest.mark.parametrize("note", [b"\xff\xfe", None])
+def test_a_damaged_folder_of_a_golden_image_stops_no_destroy(note: bytes | None) -> None:
+    folder = LabFolder("golden-2022-00000000")
+    folder.make()
+    place = folder.path / goldens.WANTED_BY
+    if note is None:
+        place.mkdir()  # as unreadable for root as another user's
+    else:
+        place.write_bytes(note)
+    gone: list[str] = []
+    goldens.abandon("lab", Site(), gone.append)
+    assert gone == []
+
+
 def test_an_image_that_is_there_is_not_made_again() -> None:
     plan = make(REHEARSAL)
     with ExitStack() as held:

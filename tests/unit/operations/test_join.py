@@ -19,6 +19,7 @@ import yaml
 from certificates import CA
 from lab_fakes import Api
 
+from winlab import run
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
@@ -494,6 +495,34 @@ def test_a_cluster_that_is_away_is_no_reason_to_stay(monkeypatch: pytest.MonkeyP
     assert "kubectl delete node node-1" in left
     removed, left, _ = leave(monkeypatch, {"get node node-1": ClusterError("no", why="forbidden")})
     assert (removed, left) == ([], "Nodes that stay in the cluster: 'node-1': forbidden.")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["[]", "a: b: c", "x", '{"metadata": {"labels": []}}', '{"metadata": {"name": "node-1", "labels": {"a": 1}}}',
+     '{"metadata": {"name": "node-1"}, "status": {"addresses": [{}]}}', '{"metadata": null}'],
+)  # fmt: skip
+def test_a_cluster_that_says_anything_keeps_no_lab(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    removed, left, api = leave(monkeypatch, {"get node node-1": answer})
+    assert removed == []
+    assert left.startswith("Nodes that stay in the cluster: 'node-1': ")
+    assert not any(line.startswith("delete") for line, _ in api.asked)
+
+
+def test_a_kubectl_that_cannot_be_started_keeps_no_lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_args: object, **_how: object) -> None:
+        raise OSError(8, "Exec format error")
+
+    made, folder = make(REHEARSAL), came()
+    damaged = tmp_path / "kubectl"
+    damaged.write_bytes(b"")
+    damaged.chmod(0o755)
+    folder.kubectl.unlink(missing_ok=True)
+    folder.kubectl.symlink_to(damaged)
+    monkeypatch.setattr(run.subprocess, "Popen", refuse)
+    removed, left = join.leave(folder, [tags.of(made, one) for one in made.nodes])
+    assert removed == []
+    assert "kubectl delete node node-1" in left
 
 
 def test_labs_with_controllers_and_labs_without_a_cluster_ask_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,10 +25,11 @@ from winlab.supply.artifacts.oci import archive
 from winlab.supply.artifacts.oci.archive import Blob, Found
 
 NODE = {
+    "metadata": {"name": "node-1"},
     "status": {
         "nodeInfo": {"kubeletVersion": "v1.36.3-mine"},
         "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}],
-    }
+    },
 }
 
 
@@ -233,13 +234,19 @@ def test_logs_have_conditions_events_and_logs(lab: FakeLab) -> None:
     events = {
         "items": [
             {
-                "metadata": {"creationTimestamp": "2"},
+                "metadata": {"name": "x", "creationTimestamp": "2"},
                 "lastTimestamp": "2",
                 "type": "Warning",
                 "reason": "B",
                 "message": "b",
             },
-            {"metadata": {"creationTimestamp": "1"}, "eventTime": "1", "type": "Normal", "reason": "A", "message": "a"},
+            {
+                "metadata": {"name": "x", "creationTimestamp": "1"},
+                "eventTime": "1",
+                "type": "Normal",
+                "reason": "A",
+                "message": "a",
+            },
         ]
     }
     api = Api({"get node": NODE, "get events": events})

@@ -15,7 +15,7 @@ from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, O
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.model import Spec
-from winlab.errors import AccessError, ConflictError, NotFoundError, TransferError, UsageError
+from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
 from winlab.events import Quiet
 from winlab.operations import bundle as restoring
 from winlab.operations import create as creating
@@ -284,7 +284,7 @@ def test_create_takes_the_locked_bundle_before_anything_of_another(
     path = tmp_path / "winlab.lock"
     lock_file.write(path, lock_file.collect(plan(), [], bundle=f"sha256:{'0' * 64}"))
     monkeypatch.setattr(restoring, "restore_image", lambda *_: pytest.fail("it was taken"))
-    with pytest.raises(TransferError, match="is not the bundle that you mean"):
+    with pytest.raises(ConflictError, match="differ from those locked"):
         creating.create(
             Proposal(Spec(), plan(), Stock()), Site(), lambda _: None, origin=Origin(bundle=bundle.path), locked=path
         )

@@ -25,18 +25,20 @@ def pe(machine_type: int = 0x8664) -> bytes:
 
 
 ELF = b"\x7fELF\x02\x01\x01" + b"\0" * 11 + struct.pack("<H", 62) + b"\0" * 100
-LEASE = [{"spec": {"renewTime": f"2026-11-21T10:00:0{n}.000000Z"}} for n in range(4)]
+LEASE = [{"metadata": {"name": "node-1"}, "spec": {"renewTime": f"2026-11-21T10:00:0{n}.000000Z"}} for n in range(4)]
 NODE = {
+    "metadata": {"name": "node-1"},
     "status": {
         "nodeInfo": {"kubeletVersion": "v1.36.3-mine"},
         "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}],
-    }
+    },
 }
 NOT_READY = {
+    "metadata": {"name": "node-1"},
     "status": {
         "nodeInfo": {"kubeletVersion": "v1.36.3"},
         "conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "stopped"}],
-    }
+    },
 }
 
 

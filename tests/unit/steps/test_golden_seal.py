@@ -66,7 +66,8 @@ class Builder:
         self.lab = plan.builders[0].lab
         folder = LabFolder(self.lab)
         self.note = folder.path / golden.NOTE
-        folder.write(self.note, json.dumps({"build": "20348.2762"}))
+        facts = {"restart": False, "build": "20348.2762", "evaluation_minutes": None, "rearms": 3}
+        folder.write(self.note, json.dumps({**facts, "time": 1.0}))
         self._conn = conn
         self._xml = (
             f"<domain type='test'><name>{plan.builders[0].nodes[0].domain}</name><memory>1024</memory>"
@@ -150,6 +151,16 @@ def test_a_builder_that_lost_its_power_is_made_anew_by_the_next_create(
     assert "ended while sysprep ran" in said[0]
     assert not builder.note.exists()  # so that all steps of a build are done again
     assert create_again(builder, monkeypatch) == ([], [])
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", "null", "{}", '{"build": 5, "finished": true}', "\udcff"])
+def test_a_note_that_can_t_be_understood_has_the_image_made_anew(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, note: str
+) -> None:
+    builder.domain.shutdown()
+    builder.note.write_bytes(note.encode(errors="surrogateescape"))
+    assert not builder.step.done()
+    assert create_again(builder, monkeypatch)[0] == [builder.lab]
 
 
 def test_a_builder_whose_machine_is_gone_is_made_anew(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:

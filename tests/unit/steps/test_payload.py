@@ -153,7 +153,8 @@ def test_a_checkout_without_a_published_kubectl_is_refused_before_it_is_built(
         ((), False, False),  # the publisher's own list of digests
         (("containerd 2.3.7",), False, False),
         (("containerd 2.3.7", "ctr 2.3.7"), False, True),
-        ((), True, True),
+        (("containerd 2.3.7", "ctr 2.3.7"), True, True),
+        ((), True, False),  # the lock came with the spec
     ],
 )
 def test_the_host_runs_containerd_only_where_a_digest_vouches_for_it(
@@ -182,6 +183,10 @@ def test_the_host_runs_containerd_only_where_a_digest_vouches_for_it(
     assert (payload.UNVOUCHED in said.texts) != runs_it
 
 
+def _refused(_obtained: object) -> None:
+    raise AssertionError("a neighbour's kubectl is in no lock file")
+
+
 def linked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: Source, *, locked: bool = False) -> str:
     """Which kubectl a lab of Kubernetes 1.35 gets for the host."""
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
@@ -196,16 +201,18 @@ def linked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: Source, *, l
 
     (tmp_path / "x").touch()
     run = runs.run(plans.make(plans.TCG, "1-1-1", "kubernetes.version=1.35"))
-    payload._link_kubectl(run, Supply(cast(Any, Asked()), check=(lambda _: None) if locked else None), [], Quiet())
+    payload._link_kubectl(run, Supply(cast(Any, Asked()), check=_refused if locked else None), [], Quiet())
     assert run.folder.kubectl.resolve() == tmp_path / "x"
     return " ".join(asked)
 
 
-def test_the_host_s_kubectl_is_pinned_or_locked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_host_s_kubectl_is_pinned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """kubectl works with servers one minor older or newer; 1.35's has a list of digests only."""
     listed, sure = Source(tmp_path / "x"), Source(tmp_path / "x", "kubectl v1.36.3", "kubectl v1.34.4")
     assert linked(monkeypatch, tmp_path, sure) == "kubectl v1.36.3 (linux)"
-    assert linked(monkeypatch, tmp_path, listed, locked=True) == "kubectl v1.35.4 (linux)"
+    assert linked(monkeypatch, tmp_path, sure, locked=True) == "kubectl v1.36.3 (linux)"  # though no lock names it
+    with pytest.raises(NotFoundError):
+        linked(monkeypatch, tmp_path, listed, locked=True)
     own = Source(tmp_path / "x", "kubectl v1.35.4")  # built from a module with a sum
     assert linked(monkeypatch, tmp_path, own) == "kubectl v1.35.4 (linux)"
     with pytest.raises(NotFoundError, match="no kubectl that this host may run") as caught:
@@ -216,9 +223,9 @@ def test_the_host_s_kubectl_is_pinned_or_locked(monkeypatch: pytest.MonkeyPatch,
 def test_a_source_is_told_with_what_this_host_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload.select, "choose", lambda *_, **__: (Source(Path("x")), "upstream: it answers."))
     plan = plans.make(plans.KVM, "1-1-1")
-    assert payload.choose(plan, payload.Origin())[1] == f"upstream: it answers. {payload.UNVOUCHED}"
+    for check in (None, lambda _: None):  # a lock file vouches for nothing
+        assert payload.choose(plan, payload.Origin(), check=check)[1] == f"upstream: it answers. {payload.UNVOUCHED}"
     for said in (
-        payload.choose(plan, payload.Origin(), check=lambda _: None)[1],
         payload.choose(plan, payload.Origin(), runs=False)[1],
         payload.choose(plan, payload.Origin(), settled=True)[1],
     ):

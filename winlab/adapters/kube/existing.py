@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from winlab import documents
-from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.kube.kubectl import Kubectl, understood
 from winlab.design import cni
 from winlab.design.cni.model import AllObjects, Answer, Question, Unreadable
 from winlab.design.plan.existing import ForeignCluster
@@ -39,6 +39,11 @@ def read(kubectl: Kubectl, server: str = "") -> ForeignCluster:
     """
     version = _version(kubectl)
     _require_rights(kubectl)
+    with understood("The configuration of the cluster"):
+        return _read(kubectl, server, version)
+
+
+def _read(kubectl: Kubectl, server: str, version: str) -> ForeignCluster:
     advertised, ca = _info(kubectl)
     networking = _document(kubectl, "kube-system", "kubeadm-config", "ClusterConfiguration").get("networking") or {}
     kubelet = _document(kubectl, "kube-system", "kubelet-config", "kubelet")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,12 +13,15 @@ import yaml
 
 from winlab import documents, run
 from winlab.adapters.kube import kubeconfig as kubeconfigs
+from winlab.adapters.kube import shape
 from winlab.errors import ClusterError, NotFoundError
 from winlab.lab_folder import LabFolder
+from winlab.printable import printable
 
 LIMIT = 60  # seconds that the API server has for one request
 DELETION = 120  # seconds until an object must be gone
 CURE = "Check that the controllers run: 'winlab status'."
+DAMAGED = "Is the disk failing? 'winlab repair' fetches this program again."
 
 
 # What kubectl says if the API server, or etcd behind it, did not complete a request in time, or was starting again
@@ -46,7 +50,7 @@ class Kubectl:
 
         :raises NotFoundError: the lab has no cluster, or was made from another account.
         """
-        if not folder.kubeconfig.exists() or not folder.kubectl.exists():
+        if not folder.has(folder.kubeconfig) or not folder.has(folder.kubectl):
             raise NotFoundError(
                 f"The lab '{folder.lab}' has no cluster that this account can use.",
                 why=f"'{folder.kubeconfig}' or '{folder.kubectl}' is missing.",
@@ -61,7 +65,7 @@ class Kubectl:
     def run(self, *words: str, stdin: str | None = None, limit: float = LIMIT) -> str:
         """Run kubectl; what it printed.
 
-        :raises ClusterError: it failed, or did not end within twice *limit*.
+        :raises ClusterError: it failed, can't be run, or did not end within twice *limit*.
         """
         command = [
             f"--request-timeout={limit:.0f}s",
@@ -75,6 +79,8 @@ class Kubectl:
                 why=(error.result.stderr or error.result.stdout).strip()[-1500:],
                 cure=CURE,
             ) from error
+        except run.DamagedError as error:
+            raise ClusterError(error.what, why=error.why, cure=DAMAGED) from error
         except run.OverdueError as error:
             raise ClusterError(f"'kubectl {' '.join(words[:3])}' did not end.", why=error.what, cure=CURE) from error
         except run.FloodError as error:
@@ -107,17 +113,19 @@ class Kubectl:
         run.replace([self.program, *words])
 
     def get(self, *words: str) -> Any:
-        """What ``kubectl get ... --output json`` returns.
+        """What ``kubectl get ... --output json`` returns: an object, or without a name a list (``items``).
 
-        :raises ClusterError: it failed, or what the API server sent is no object.
+        :raises ClusterError: it failed, or what the API server sent is not what was asked for.
         """
-        try:
-            answer = documents.from_json(self.run("get", *words, "--output=json"))
-        except ValueError as error:
-            raise _no_object(words, str(error)) from error
-        if not isinstance(answer, dict):
-            raise _no_object(words, f"It is a {type(answer).__name__}.")
-        return answer
+        return _read(self.run("get", *words, "--output=json"), words)
+
+    def find(self, *words: str) -> dict[str, Any] | None:
+        """One object; None if there is none.
+
+        :raises ClusterError: as :meth:`get`.
+        """
+        text = self.run("get", *words, "--ignore-not-found", "--output=json").strip()
+        return _read(text, words) if text else None
 
     def apply(self, objects: Sequence[dict[str, Any]]) -> None:
         """Apply objects with server-side apply. Safe to repeat.
@@ -175,9 +183,30 @@ class Kubectl:
         return None
 
 
-def _no_object(words: Sequence[str], why: str) -> ClusterError:
-    return ClusterError(
-        f"What the API server sent for 'kubectl get {' '.join(words)}' is no object of Kubernetes.",
-        why=why,
-        cure="Run it again. If it stays so, something other than the lab's API server answers.",
-    )
+def _read(text: str, words: Sequence[str]) -> dict[str, Any]:
+    names = [word for word in words if not word.startswith("-")]
+    try:
+        return shape.check(documents.from_json(text), names[0] if names else "", many=len(names) == 1)
+    except ValueError as error:
+        raise ClusterError(
+            f"What the API server sent for 'kubectl get {' '.join(words)}' is no object of Kubernetes.",
+            why=printable(str(error))[:500],
+            cure="Run it again. If it stays so, something other than the lab's API server answers.",
+        ) from error
+
+
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """What is done in here reads documents that a cluster made elsewhere sent, which may hold anything.
+
+    :param what: what they are, for the message.
+    :raises ClusterError: they are not made as Kubernetes makes them.
+    """
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise ClusterError(
+            f"{what} can't be understood.",
+            why=printable(repr(error))[:500],
+            cure="Is this a cluster that kubeadm made? Check its API server with 'kubectl get nodes --output json'.",
+        ) from error

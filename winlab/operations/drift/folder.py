@@ -9,7 +9,7 @@ from winlab import files
 from winlab.engine.run import Run
 from winlab.events import Progress
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
-from winlab.steps import payload
+from winlab.steps import host_kubectl, payload
 from winlab.steps.payload import Origin
 from winlab.steps.states import API
 
@@ -40,9 +40,8 @@ def cluster_access(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     run = subject.run
     if not subject.cluster:
         return
-    if not run.folder.kubectl.exists():
-        actual = "leads nowhere" if run.folder.kubectl.is_symlink() else "missing"
-        drift = Drift("folder", "", "kubectl", "there", actual, "linked again", mendable=True)
+    if trouble := host_kubectl.trouble(run.folder):
+        drift = Drift("folder", "", "kubectl", "as it was obtained", trouble, "linked again", mendable=True)
         yield Finding(drift, partial(_link_kubectl, run))
     if trouble := _trouble(run):
         joins = run.plan.joins
@@ -65,6 +64,7 @@ def _link_kubectl(run: Run, progress: Progress) -> None:
 
     :raises WinlabError: no source has it.
     """
+    host_kubectl.drop_damaged(run.folder)
     path = payload.fetch_kubectl(run.plan.cluster.versions, Origin(), progress)
     run.folder.make()
     files.replace_link(run.folder.kubectl, path)

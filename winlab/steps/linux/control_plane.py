@@ -58,7 +58,7 @@ def _kubeconfig(run: Run, node: LinuxNode) -> Step:
         _await_api(run, progress)
 
     def done() -> bool:
-        return run.folder.kubeconfig.exists() and Kubectl.of(run.folder).answers()
+        return run.folder.has(run.folder.kubeconfig) and Kubectl.of(run.folder).answers()
 
     after = [INITIALISED(run.lab, node.name), KUBECTL(run.lab)]
     return Step(API(run.lab), work, done, after, also=[MEMBER(run.lab, node.name)], usual=2)

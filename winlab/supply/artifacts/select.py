@@ -21,8 +21,8 @@ from winlab.supply.artifacts.upstream import UpstreamSource
 Kind = Literal["upstream", "mirror", "bundle", "build"]
 PROBE_SECONDS = 3.0
 HOST_CURE = (
-    "No digest that was known before vouches for one: give the bundle's own (--bundle-digest), a lock file (--locked),"
-    " or build it (--source build)."
+    "No digest that was known before vouches for one: give the bundle's own (--bundle-digest), or build it"
+    " (--source build)."
 )
 
 

@@ -78,6 +78,20 @@ def keep(
         return store.publish(key, target, files.sha256(target), origin, seconds, about, mode).obtained
 
 
+def is_whole(file: Path) -> bool:
+    """Whether a file of the cache is what was obtained, byte by byte. Files that are not the cache's count as whole."""
+    store = _store()
+    if file.parent.parent != store.root / store.finished:
+        return True
+    entry = store.lookup(file.parent.name)
+    return entry is not None and entry.obtained.path == file and files.sha256(file) == entry.obtained.sha256
+
+
+def drop(file: Path) -> None:
+    """Remove a damaged file of the cache, so that it is obtained again; not while another winlab is at it."""
+    _store().remove(file.parent.name)
+
+
 def entries() -> list[Entry]:
     """All complete artifacts in the cache, sorted by what they are and age (oldest first)."""
     return sorted(

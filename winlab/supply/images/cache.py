@@ -114,6 +114,8 @@ def keep(
     fill: Callable[[Path], tuple[str, str]],
     progress: Progress,
     more: Callable[[], dict[str, Any]] = dict,
+    *,
+    instead: bool = False,
 ) -> CachedImage:
     """The image with a key: from the cache, or made by *fill*, while another winlab that wants to make it waits.
 
@@ -121,11 +123,12 @@ def keep(
     :param fill: writes the image to a path that does not exist yet, in an empty folder that is in one for further work.
         It gives its SHA-256 and where it came from.
     :param more: further content of the manifest; called when the image exists.
+    :param instead: one that is in the cache gives way to the one that *fill* has made whole.
     :raises WinlabError: an error of *fill*; the cache is unchanged.
     """
     images = _store(recipe)
     with images.locked(name, progress, "making this image"):
-        if image := images.lookup(name):
+        if not instead and (image := images.lookup(name)):
             return image
         begun = time.time()
         with images.workspace(name) as work:
@@ -134,7 +137,7 @@ def keep(
                 output.parent.mkdir()
                 sha256, origin = fill(output)
             about = {"recipe": recipe.model_dump(mode="json"), "key": name, **more()}
-            return images.publish(name, output, sha256, origin, time.time() - begun, about)
+            return images.publish(name, output, sha256, origin, time.time() - begun, about, instead=instead)
 
 
 def manifest(image: CachedImage) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from winlab import run
@@ -23,6 +24,8 @@ NTFS_TYPE = 7
 NTFS = b"NTFS    "  # at byte 3 of the first sector
 LARGEST = 16 << 20  # bytes of a log that are read: a guest may make a sparse file of any size
 PATIENCE = 300.0  # seconds for ntfscat: a guest's file system may send it round in circles
+PARTITIONS = 8  # that are read, the largest first: Windows and Setup make four
+LONGEST = 1200.0  # seconds after which no further file is read, on whatever disk
 
 
 def check_tools() -> None:
@@ -48,18 +51,23 @@ def read(disk: Path, names: Sequence[str], work: Path) -> dict[str, bytes]:
     :param work: a folder for temporary files: up to twice the disk's content.
     :raises HostError: it has no room for them.
     """
+    over = time.monotonic() + LONGEST
     measured = run.run(["qemu-img", "measure", "--output", "json", "-O", "qcow2", "-f", "qcow2", disk])
     check_space(work, 2 * int(json.loads(measured.stdout)["required"]))
     whole = work / "disk.raw"
     run.run(["qemu-img", "convert", "-O", "raw", disk, whole])
     contents: dict[str, bytes] = {}
     # Windows' own is the largest; Setup adds others, for recovery
-    by_size = sorted(partitions(whole), key=lambda where: where[1], reverse=True)
+    by_size = sorted(_apart(partitions(whole)), key=lambda where: where[1], reverse=True)[:PARTITIONS]
     for number, (begin, size) in enumerate(by_size):
+        if time.monotonic() > over:
+            break
         part = work / f"part-{number}.raw"
         source = {"driver": "raw", "offset": begin, "size": size, "file": {"driver": "file", "filename": str(whole)}}
         run.run(["qemu-img", "convert", "-O", "raw", f"json:{json.dumps(source)}", part])
         for name in names:
+            if time.monotonic() > over:
+                break
             if name not in contents and (content := _cat(part, name)) is not None:
                 contents[name] = content
         part.unlink()
@@ -85,6 +93,15 @@ def partitions(disk: Path) -> Iterator[tuple[int, int]]:
             file.seek(begin)
             if file.read(11)[3:11] == NTFS:
                 yield begin, size
+
+
+def _apart(rows: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Those that begin after the end of the one before: a guest's table may name the same bytes many times."""
+    end = 0
+    for begin, size in sorted(rows):
+        if begin >= end:
+            yield begin, size
+            end = begin + size
 
 
 def _gpt(entries: bytes) -> list[tuple[int, int]]:

@@ -162,7 +162,10 @@ def test_what_can_not_be_read(changes: dict[str, Any], error: type[Exception], s
 
 
 def pools(**spec: str) -> dict[str, Any]:
-    return {"get daemonsets": daemon_sets("calico-node"), "get ippools": {"items": [{"spec": spec}]}}
+    return {
+        "get daemonsets": daemon_sets("calico-node"),
+        "get ippools": {"items": [{"metadata": {"name": "pool"}, "spec": spec}]},
+    }
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,15 @@ import pytest
 import standing
 from standing import POOL, Standing
 
+from winlab import files
 from winlab.adapters.overlay.differences import Difference
+from winlab.design.catalog.artifact import Program
 from winlab.errors import ClusterError, GuestError, HostError
 from winlab.events import Quiet
 from winlab.operations.drift.model import Drift, Finding
-from winlab.steps import paused
+from winlab.steps import paused, payload
 from winlab.steps.states import API, BOOTED, DRIVE_FREE, MEMBER, PAYLOAD, PAYLOAD_INSERTED, READY, ROUTES, STARTED
+from winlab.supply.artifacts import store
 
 DISK = "lab.controller-1.disk.qcow2"
 
@@ -98,6 +101,28 @@ def test_kubeconfig_and_kubectl(lab: Standing) -> None:
     lab.folder.write(lab.folder.kubeconfig, "x", 0o644)
     assert told(lab.drifts()) == [("", "kubeconfig", "there", "open to others (0644)", True)]
     assert lab.drifts(cluster=False) == []
+
+
+def test_a_kubectl_that_has_changed_in_the_cache_is_obtained_again(
+    lab: Standing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def obtained() -> Path:
+        (tmp_path / "made").write_bytes(b"ELF")
+        return store.keep(store.key({"a": 1}), Program("kubectl", "v1.36.3", "linux"), tmp_path / "made", "here").path
+
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
+    files.replace_link(lab.folder.kubectl, obtained())
+    assert lab.drifts() == []
+    changed = lab.folder.kubectl.resolve()
+    changed.chmod(0o600)
+    changed.write_bytes(b"ELE")
+    (finding,) = lab.findings()
+    assert (finding.drift.what, finding.drift.actual) == ("kubectl", "not what was obtained")
+    assert finding.mend is not None
+    monkeypatch.setattr(payload, "fetch_kubectl", lambda *_: obtained())
+    finding.mend(Quiet())
+    assert lab.folder.kubectl.read_bytes() == b"ELF"
+    assert lab.drifts() == []
 
 
 # -- network

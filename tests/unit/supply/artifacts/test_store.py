@@ -164,3 +164,16 @@ def test_what_earlier_winlabs_cached_is_still_there(root: Path) -> None:
     kept = Obtained(KUBELET, folder / "kubelet.exe", "1" * 64, 10, "https://dl.example/kubelet.exe")
     assert store.lookup(KEY) == kept
     assert store.entries() == [store.Entry(KEY, kept, "2026-11-22T21:24:24Z", 1.5)]
+
+
+def test_a_file_of_the_cache_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "made").write_bytes(b"kubelet")
+    kept = store.keep(KEY, KUBELET, tmp_path / "made", "here")
+    assert store.is_whole(kept.path)
+    assert store.is_whole(tmp_path / "made")  # somebody's own
+    for content in (b"kubelat", b"kube"):
+        kept.path.chmod(0o600)
+        kept.path.write_bytes(content)
+        assert not store.is_whole(kept.path)
+    store.drop(kept.path)
+    assert store.lookup(KEY) is None

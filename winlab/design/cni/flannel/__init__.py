@@ -108,7 +108,9 @@ class FlannelVxlan(Profile):
         if isinstance(settings, Unreadable):
             return Recognized(None, f"flannel, whose configuration can't be read ({settings.why})")
         assert isinstance(settings, dict), "the answer to ConfigMapEntry"
-        backend = settings.get("Backend") or {}
+        backend = settings.get("Backend")
+        if not isinstance(backend, dict):
+            backend = {}
         kind = str(backend.get("Type", "none"))
         if kind == "host-gw":
             return Recognized(None, "flannel with host-gw, which needs all nodes in one network")

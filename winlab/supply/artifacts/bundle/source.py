@@ -129,10 +129,10 @@ def restore_image(bundle: Bundle, recipe: Recipe, progress: Progress) -> cache.C
     pin = recipe.download
     if pin is not None and pin.sha256 not in (None, row.sha256):
         raise TransferError(problem, why=f"Its SHA-256 is {row.sha256}, and the catalog pins {pin.sha256}.")
-    if there := next((image for image in cache.entries() if image.key == key), None):
-        if there.sha256 == row.sha256:
-            return there
-        cache.remove(key)  # another build of the same recipe
+    # Another build of the same recipe stays until the bundle's is whole
+    there = next((image for image in cache.entries() if image.key == key), None)
+    if there is not None and there.sha256 == row.sha256:
+        return there
     progress.say(f"extracting {recipe.name} from the bundle")
 
     def fill(output: Path) -> tuple[str, str]:
@@ -146,4 +146,4 @@ def restore_image(bundle: Bundle, recipe: Recipe, progress: Progress) -> cache.C
     more: dict[str, Any] = {"packages": row.packages} if row.packages else {}
     if pin is None:
         more["imported"] = str(bundle.path)
-    return cache.keep(recipe, key, fill, progress, lambda: more)
+    return cache.keep(recipe, key, fill, progress, lambda: more, instead=there is not None)

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from winlab import documents
+from winlab import documents, stopping
 from winlab.design import system
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
@@ -256,7 +256,7 @@ class _Pull:
 
     def _sleep(self, seconds: float, reason: str) -> None:
         self.progress.say(f"{urlsplit(self.url).netloc}: {reason}; trying again in {seconds:.0f} s")
-        time.sleep(seconds)
+        stopping.sleep(seconds)
 
     def _ask(self, url: str, accept: str = "", *, compared: bool) -> httpx.Response:
         """An open response with status 200; the caller closes it.

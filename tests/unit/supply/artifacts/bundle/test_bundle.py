@@ -325,6 +325,25 @@ def test_an_altered_disk_is_refused(made: Bundle) -> None:
         restore_image(made, RECIPE, Quiet())
     assert cache.lookup(RECIPE) is None
 
+    def fill(output: Path) -> tuple[str, str]:
+        output.write_bytes(b"mine")
+        return hashlib.sha256(b"mine").hexdigest(), "made here"
+
+    mine = cache.keep(RECIPE, cache.key(RECIPE), fill, Quiet())
+    with pytest.raises(TransferError):
+        restore_image(made, RECIPE, Quiet())
+    assert cache.lookup(RECIPE) == mine  # it gives way only to one that is whole
+    assert mine.path.read_bytes() == b"mine"
+
+
+def test_a_bundle_s_image_takes_the_place_of_another_build(made: Bundle) -> None:
+    def fill(output: Path) -> tuple[str, str]:
+        output.write_bytes(b"mine")
+        return hashlib.sha256(b"mine").hexdigest(), "made here"
+
+    cache.keep(RECIPE, cache.key(RECIPE), fill, Quiet())
+    assert restore_image(made, RECIPE, Quiet()).path.read_bytes() == QCOW2
+
 
 def rewritten(made: Bundle, change: Callable[[dict[str, Any]], None], swap: dict[bytes, bytes] | None = None) -> Path:
     """The bundle with another list and other files, as somebody could make it who knows the format."""

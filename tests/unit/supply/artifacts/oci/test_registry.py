@@ -313,7 +313,7 @@ def test_a_registry_may_name_the_time_to_wait(
     server: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(registry.time, "sleep", waits.append)
+    monkeypatch.setattr(registry.stopping, "sleep", waits.append)
     server.image("1")
     manifest = server.answers[f"{BASE}/manifests/1"]
     assert isinstance(manifest, httpx.Response)
