@@ -79,6 +79,11 @@ def northbound() -> str:
     return used.northbound if used else os.environ.get("WINLAB_OVN_NB") or f"unix:{NB_SOCKET}"
 
 
+def network_is_here() -> bool:
+    """Whether the labs' network is this host's: of another one, neither bridge nor firewall can be seen."""
+    return northbound().startswith("unix:")
+
+
 def stall_seconds() -> float:
     """Seconds without a sign of life after which a guest counts as stalled; ``WINLAB_STALL_SECONDS`` sets it.
 

@@ -22,7 +22,7 @@ from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
 from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.events import Progress, Quiet
-from winlab.host import fabric
+from winlab.host import fabric, firewall
 from winlab.lab_folder import LabFolder
 from winlab.operations.drift import clocks, cluster, inspections, nodes, volumes
 from winlab.operations.drift.model import Drift, Finding, Subject
@@ -148,6 +148,7 @@ class Standing:
         self.disk_trouble: str | None = None
         self.skew = 0.0  # seconds, by a fault on purpose
         self.bridge = ""
+        self.firewall = ""
         self.plugged: dict[str, str] = {}
         self.api: WinlabError | None = None
         self.rows = {node.name: self._row(node) for node in plan.nodes}
@@ -249,6 +250,8 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr("winlab.operations.faults.forget_over", lambda *_: None)
     monkeypatch.setattr(ovn, "connect", connect)
     monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: made.bridge)
+    monkeypatch.setattr(firewall, "trouble", lambda: made.firewall)
+    monkeypatch.setattr(firewall, "restore", lambda _progress: setattr(made, "firewall", ""))
     monkeypatch.setattr(fabric, "guest_ports", lambda: made.plugged)
     monkeypatch.setattr(Kubectl, "of", of)
     monkeypatch.setattr(Kubectl, "get", nodes_of)

@@ -43,3 +43,36 @@ def test_guests_reach_the_world_and_of_the_host_only_what_they_may(datapath: str
     assert done.returncode == 0, done.stderr
     found = {name: {goal for goal, reached in row.items() if reached} for name, row in json.loads(done.stdout).items()}
     assert found == {"plain": ALWAYS, "open": ALWAYS | HOST}
+
+
+LOOKED = """
+from winlab.host import bridges, firewall
+from winlab.run import run
+
+bridges.leading_on = lambda: ["br-lan"]
+
+def look():
+    print(firewall.table_trouble("172.31.240.0/20", "netdev") or "fine", firewall._sign_seen(), sep=", ")
+
+run(["ip", "link", "set", "lo", "up"])
+look()
+run(["nft", "-f", "-"], stdin=firewall.ruleset("172.31.240.0/20", "netdev", ["br-lan"]))
+look()
+run(["nft", "insert", "rule", "inet", "winlab", "guests", "tcp", "dport", "22", "counter", "accept"])
+look()
+run(["nft", "flush", "ruleset"])
+look()
+"""
+
+
+def test_what_the_kernel_lists_is_compared_with_what_was_loaded() -> None:
+    """And whether the table is there shows without reading it."""
+    words = ("unshare", "--map-root-user", "--net", sys.executable, "-c", LOOKED)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "is missing or out of date, False",
+        "fine, True",
+        "has other rules than setup writes, True",
+        "is missing or out of date, False",
+    ]

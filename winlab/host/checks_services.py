@@ -156,12 +156,12 @@ def _way_out(host: Host) -> Requirement:
     why = "Without it nodes reach no registry and no name server."
     if firewall.FORWARD.read_text(encoding="ascii").strip() != "1":
         return Requirement("way out", Status.FAIL, "net.ipv4.ip_forward is off", why, SETUP)
+    if trouble := firewall.table_trouble(host.facts.external_cidr, host.facts.datapath):
+        why = "Without it nodes reach nothing outside, and guests reach the services of this host."
+        return Requirement("way out", Status.FAIL, f"the firewall table 'inet {firewall.TABLE}' {trouble}", why, SETUP)
     if os.geteuid() != 0:
-        return Requirement("way out", Status.OK, "forwarding is on; only root sees the firewall", why)
-    if not firewall.table_loaded(host.facts.external_cidr, host.facts.datapath):
-        return Requirement(
-            "way out", Status.FAIL, f"the firewall table '{firewall.TABLE}' is missing or out of date", why, SETUP
-        )
+        detail = "winlab's firewall table is there; its rules are not known without root: 'sudo winlab doctor'"
+        return Requirement("way out", Status.OK, detail, why)
     closed = [item for item in firewall.found_firewalls() if not firewall.entry_there(item)]
     if closed:
         detail = f"another firewall drops the labs' packets: {', '.join(closed)}"

@@ -8,16 +8,19 @@ the way that each of them expects.
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from winlab import settings
 from winlab.design.plan.addresses import OPEN_MAC
 from winlab.design.render.topology import LINK_LOCAL
 from winlab.errors import HostError
 from winlab.events import Progress
-from winlab.host import bridges
-from winlab.host.changes import Firewall, Record
+from winlab.host import bridges, facts
+from winlab.host.changes import Firewall, Record, alone
 from winlab.run import find, run
 from winlab.settings import BRIDGE
 
@@ -31,6 +34,13 @@ LEGACY_TABLES = Path("/proc/net/ip_tables_names")
 
 # Packets of a router whose MAC begins as those of open labs do
 _OPEN = f"ether saddr & ff:ff:ff:00:00:00 == {OPEN_MAC}:00:00:00"
+# Nobody has this address and port. The table's rule for them shows to any user that the table is there: sending fails.
+SIGN = ("127.119.105.110", 9)
+# What every version of nft lists alike, in the order of the rules: names, hooks, policies, what is matched, verdicts
+_OUTLINE = re.compile(
+    r'"[^"]*"|!=|\d+(?:\.\d+){3}(?:/\d+)?|(?:[0-9a-f]{2}:){5}[0-9a-f]{2}|\bct \w+ [\w,]+'
+    r"|\b(?:chain|hook|policy|jump|dport) \w+|\b(?:accept|drop|masquerade)\b"
+)
 # On the userspace datapath the kernel sees frames on the guests' own network devices, before OVS and OVN do
 _TAPS = """\
 	chain taps {
@@ -104,20 +114,74 @@ table inet {TABLE} {{
 		oifname "{BRIDGE}" ct state established,related counter accept
 		oifname "{BRIDGE}" counter drop comment "labs are reached from this host only"
 	}}
+
+	chain sign {{
+		type filter hook output priority filter; policy accept;
+		ip daddr {SIGN[0]} udp dport {SIGN[1]} counter drop comment "shows to any user that the table is there"
+	}}
 }}
 """
 
 
-def table_loaded(cidr: str, datapath: str) -> bool:
-    """Whether winlab's table exists, for this subnet, with all rules that have comments; an older one has others."""
+def table_trouble(cidr: str, datapath: str) -> str:
+    """What is wrong with winlab's table, as the end of a sentence; empty if nothing is.
+
+    Who may not read the rules sees only whether the table is there.
+    """
     said = run(["nft", "list", "table", "inet", TABLE], check=False, timeout=20)
+    if said.returncode != 0:
+        return "" if "not permitted" in said.stderr and _sign_seen() else "is missing or out of date"
     wanted = ruleset(cidr, datapath, bridges.leading_on())
-    there = all(mark in said.stdout for mark in (cidr, BRIDGE))
-    return said.returncode == 0 and there and _comments(said.stdout) == _comments(wanted)
+    return "" if _OUTLINE.findall(said.stdout) == _OUTLINE.findall(wanted) else "has other rules than setup writes"
 
 
-def _comments(table: str) -> set[str]:
-    return set(re.findall(r'comment "(.*)"', table))
+def _sign_seen() -> bool:
+    """Whether the kernel refuses to send where winlab's table forbids it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.sendto(b"", SIGN)
+        except PermissionError:
+            return True
+        except OSError:  # no loopback device that is up, say
+            return False
+    return False
+
+
+def trouble() -> str:
+    """As :func:`table_trouble`, for what setup recorded; empty if the labs' network is another host's.
+
+    :raises UsageError: the recorded facts can't be read.
+    """
+    if not settings.network_is_here():
+        return ""
+    known = facts.read_facts()
+    return table_trouble(known.external_cidr, known.datapath)
+
+
+def restore(progress: Progress) -> None:
+    """Do what setup does for the firewall. Needs root.
+
+    :raises HostError: the kernel refuses the table.
+    """
+    with alone(progress):
+        known = facts.read_facts()
+        ensure_forwarding(known.external_cidr, known.datapath, Record(), progress)
+
+
+def require(progress: Progress) -> None:
+    """Check, before guests run, that the table is there and as setup writes it; as root, put it back.
+
+    :raises HostError: it is not, and another user runs this.
+    """
+    wrong = trouble()
+    if wrong and os.geteuid() == 0:
+        restore(progress)
+    elif wrong:
+        raise HostError(
+            f"The firewall table 'inet {TABLE}', which keeps guests away from this host, {wrong}.",
+            why="Another program removed it, such as 'systemctl reload nftables', or an earlier winlab wrote it.",
+            cure="Run 'sudo winlab host setup', then the same command again.",
+        )
 
 
 def ensure_forwarding(cidr: str, datapath: str, record: Record, progress: Progress) -> None:
@@ -128,7 +192,7 @@ def ensure_forwarding(cidr: str, datapath: str, record: Record, progress: Progre
     _switch_on(FORWARD, "IPv4 forwarding", record, progress)
     if datapath == "netdev":
         _switch_on(ARP_IGNORE, "arp_ignore, for the userspace datapath", record, progress)
-    if not table_loaded(cidr, datapath):
+    if table_trouble(cidr, datapath):
         progress.say(f"address translation for {cidr}")
         record.mark("table")
         done = run(["nft", "-f", "-"], stdin=ruleset(cidr, datapath, bridges.leading_on()), check=False, timeout=20)

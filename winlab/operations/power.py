@@ -15,7 +15,8 @@ from winlab.engine import engine
 from winlab.engine.durations import Forecast
 from winlab.engine.step import Step
 from winlab.errors import ClusterError, GuestError, HostError, NotFoundError, WinlabError
-from winlab.events import Listener, Note
+from winlab.events import Listener, Note, Told
+from winlab.host import firewall
 from winlab.lab_folder import LabFolder
 from winlab.operations import faults, look, recorded
 from winlab.site import Site
@@ -58,7 +59,7 @@ def start(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Sw
 
     :param nodes: their names; none: the whole lab.
     :raises NotFoundError: there is no such lab or node, or this account can't log in to it; nothing was touched.
-    :raises HostError: there is not enough memory, or no room for a disk.
+    :raises HostError: the host's firewall is gone, there is not enough memory, or no room for a disk.
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
     with _standing("start", lab, site, nodes, tell) as (subjects, run):
@@ -97,7 +98,7 @@ def resume(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[S
 
     :raises NotFoundError: there is no such lab or node, or this account can't log in to it; nothing was touched.
     :raises GuestError: a node that was named is off; nothing was touched.
-    :raises HostError: there is no room for a disk.
+    :raises HostError: the host's firewall is gone, or there is no room for a disk.
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
     with _standing("resume", lab, site, nodes, tell) as (subjects, run):
@@ -117,6 +118,7 @@ def _standing(
 
     :param verb: what is done, for the journal.
     :raises NotFoundError: there is no such lab or node, or this account can't log in to it, which the verb needs.
+    :raises HostError: the host's firewall is gone, and the verb has guests go on.
     """
     folder = site.folder(lab)
     with site.storage() as (conn, pool):
@@ -125,6 +127,7 @@ def _standing(
             look.find_node(lab, node, conn)
         if verb in LOGS_IN:
             folder.credentials()
+            firewall.require(Told(tell, "firewall"))
         new = not folder.path.exists()  # another account made the lab
         with folder.locked():
             standing = StandingLab(folder, conn, pool, site.facts)

@@ -13,7 +13,7 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import ConflictError, HostError
 from winlab.events import Progress
-from winlab.host import fabric
+from winlab.host import fabric, firewall
 from winlab.steps.states import CREDENTIALS, NETWORK
 
 FOLLOW_SECONDS = 60.0  # that OVN's daemons may take on a busy host; they usually take well under one
@@ -45,13 +45,14 @@ def steps(run: Run) -> list[Step]:
             if not northbound.has(topology(plan)):
                 northbound.apply(topology(plan))
             _require_host_network(run, northbound)
+        firewall.require(progress)
 
     def network_is_made() -> bool:
         with ovn.connect() as northbound:
             if not northbound.has(topology(plan)):
                 return False
             _require_host_network(run, northbound)
-            return True
+        return not firewall.trouble()
 
     return [
         Step(CREDENTIALS(run.lab), make_credentials, lambda: folder.has_credentials_for(plan), usual=2),
@@ -65,7 +66,7 @@ def _require_host_network(run: Run, northbound: Northbound) -> None:
     :raises HostError: the bridge does not have its address, or the daemons don't follow the database.
     """
     net = run.plan.network
-    if settings.northbound().startswith("unix:"):  # another host's bridge can't be seen from here
+    if settings.network_is_here():
         prefix = ipaddress.IPv4Network(net.external_cidr).prefixlen
         if trouble := fabric.bridge_trouble(net.external_gateway, prefix):
             raise HostError(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from winlab import run
 from winlab.design.plan import tags
 from winlab.errors import ConflictError, HostError
 from winlab.host import (
@@ -68,6 +67,11 @@ comment "containers, for labs whose network.reach is all"
 		oifname "br-winlab" ct state established,related counter accept
 		oifname "br-winlab" counter drop comment "labs are reached from this host only"
 	}
+
+	chain sign {
+		type filter hook output priority filter; policy accept;
+		ip daddr 127.119.105.110 udp dport 9 counter drop comment "shows to any user that the table is there"
+	}
 }
 """
 
@@ -103,23 +107,6 @@ def test_a_bridge_that_leads_on_stays_open(tmp_path: Path) -> None:
     assert bridges.leading_on(tmp_path / "none", tmp_path / "nowhere") == []
     text = firewall.ruleset("10.9.0.0/20", "system", ["br-lan"])
     assert text.index('oifname "br-lan" counter accept comment "br-lan leads on"') < text.index('oifname "br-*"')
-
-
-def test_an_older_table_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = firewall.ruleset("10.9.0.0/20", "system")
-    monkeypatch.setattr(firewall, "run", lambda *_, **__: run.Result((), 0, there, "", 0.0))
-    monkeypatch.setattr(bridges, "leading_on", list)
-    assert firewall.table_loaded("10.9.0.0/20", "system")
-    assert not firewall.table_loaded("10.9.0.0/20", "netdev")
-    assert not firewall.table_loaded("10.8.0.0/20", "system")
-    monkeypatch.setattr(bridges, "leading_on", lambda: ["br-lan"])
-    assert not firewall.table_loaded("10.9.0.0/20", "system")
-    there = firewall.ruleset("10.9.0.0/20", "system", ["br-lan"])
-    assert firewall.table_loaded("10.9.0.0/20", "system")
-    monkeypatch.setattr(bridges, "leading_on", list)  # an exception that holds no longer
-    assert not firewall.table_loaded("10.9.0.0/20", "system")
-    there = firewall.ruleset("10.9.0.0/20", "system").replace(' comment "labs reach no service of this host"', "")
-    assert not firewall.table_loaded("10.9.0.0/20", "system")
 
 
 def test_rules_for_docker_are_tagged() -> None:

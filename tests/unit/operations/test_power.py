@@ -24,7 +24,7 @@ from winlab.adapters.vm import domains
 from winlab.cli import main
 from winlab.errors import ClusterError, GuestError, HostError, NotFoundError
 from winlab.events import Event, Note, StepDone
-from winlab.host import daemons, units
+from winlab.host import daemons, firewall, units
 from winlab.lab_folder import LabFolder
 from winlab.operations import autostart, look, power, reach
 from winlab.site import Site
@@ -47,6 +47,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
             yield site.conn
 
         monkeypatch.setattr("winlab.operations.faults.sentence", lambda *_: "")
+        monkeypatch.setattr(firewall, "trouble", lambda: "")
         monkeypatch.setattr(Site, "storage", storage)
         monkeypatch.setattr(Site, "connected", connected)
         monkeypatch.setattr(Site, "facts", plans.KVM)
@@ -104,6 +105,22 @@ def test_workers_stop_before_controllers_and_start_after_them(played: Played) ->
     ear = Ear()
     power.start("lab", Site(), (), ear)
     assert [step for step in ear.done if step.startswith("start")] == ["start controller-1", "start node-1"]
+    assert states(played) == ["running", "running"]
+
+
+def test_nothing_goes_on_while_the_firewall_is_flushed(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(firewall, "trouble", lambda: "is missing")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    power.stop("lab", Site(), (), Ear())
+    for verb in (power.start, power.restart, power.resume):
+        with pytest.raises(HostError, match="is missing"):
+            verb("lab", Site(), (), Ear())
+    assert states(played) == ["off", "off"]
+    restored: list[object] = []
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(firewall, "restore", restored.append)
+    power.start("lab", Site(), (), Ear())
+    assert len(restored) == 1
     assert states(played) == ["running", "running"]
 
 

@@ -20,7 +20,7 @@ from winlab.design.render.topology import Topology, topology
 from winlab.engine.step import Step
 from winlab.errors import ConflictError, HostError
 from winlab.events import Quiet
-from winlab.host import fabric
+from winlab.host import fabric, firewall
 from winlab.steps import foundation
 
 PLAN = plans.make(plans.KVM, "1-0-1")
@@ -58,6 +58,7 @@ def overlay(monkeypatch: pytest.MonkeyPatch) -> Overlay:
 
     monkeypatch.setattr(ovn, "connect", connect)
     monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: "")
+    monkeypatch.setattr(firewall, "trouble", lambda: "")
     return made
 
 
@@ -95,6 +96,25 @@ def test_a_bridge_without_its_address_is_told(overlay: Overlay, monkeypatch: pyt
     assert "sudo winlab host setup" in caught.value.cure
     monkeypatch.setenv("WINLAB_OVN_NB", "tcp:192.0.2.1:6641")  # of another host, whose bridge can't be seen
     network().run(Quiet())
+
+
+def test_a_flushed_firewall_ends_a_create_before_machines_boot(
+    overlay: Overlay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, troubles = network(), [""]
+    step.run(Quiet())
+    assert step.done()
+    troubles[0] = "is missing"
+    monkeypatch.setattr(firewall, "trouble", lambda: troubles[0])
+    assert not step.done()
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(HostError, match="is missing") as caught:
+        step.run(Quiet())
+    assert "sudo winlab host setup" in caught.value.cure
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(firewall, "restore", lambda _progress: troubles.__setitem__(0, ""))
+    step.run(Quiet())
+    assert step.done()
 
 
 @pytest.mark.parametrize(

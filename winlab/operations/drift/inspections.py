@@ -16,6 +16,7 @@ EVERY: tuple[tuple[Area, Inspection], ...] = (
     ("folder", folder.credentials),
     ("folder", folder.cluster_access),
     ("network", network.bridge),
+    ("network", network.firewall_table),
     ("network", network.rows),
     ("network", network.daemons),
     ("volume", volumes.own),

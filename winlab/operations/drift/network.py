@@ -1,4 +1,4 @@
-"""The lab's network: rows of OVN, its daemons, the bridge's address, and the machines' ports in Open vSwitch."""
+"""The lab's network: OVN's rows and daemons, the bridge's address, the firewall, the machines' ports in the switch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from winlab.design.render.topology import topology
 from winlab.engine.run import Run
 from winlab.errors import HostError
 from winlab.events import Progress
-from winlab.host import fabric
+from winlab.host import fabric, firewall
 from winlab.operations.drift import machine_xml
 from winlab.operations.drift.model import Drift, Finding, Subject
 from winlab.steps.foundation import FOLLOW_SECONDS
@@ -64,7 +64,7 @@ def bridge(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     """The address of the bridge by which this host reaches labs."""
     net = subject.run.plan.network
     prefix = ipaddress.IPv4Network(net.external_cidr).prefixlen
-    if not _is_local() or not (trouble := fabric.bridge_trouble(net.external_gateway, prefix)):
+    if not settings.network_is_here() or not (trouble := fabric.bridge_trouble(net.external_gateway, prefix)):
         return
     mendable = os.geteuid() == 0 and "missing" not in trouble
     yield Finding(
@@ -82,12 +82,31 @@ def bridge(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     )
 
 
+def firewall_table(_subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """The firewall table that keeps guests away from this host; to others than root only whether it is there."""
+    if not (trouble := firewall.trouble()):
+        return
+    mendable = os.geteuid() == 0
+    yield Finding(
+        Drift(
+            "network",
+            "",
+            f"firewall table inet {firewall.TABLE}",
+            "as setup writes it",
+            trouble,
+            "written again" if mendable else SETUP,
+            mendable,
+        ),
+        firewall.restore if mendable else None,
+    )
+
+
 def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     """The running machines' ports in Open vSwitch, by what OVN's controller has bound."""
     run = subject.run
     with ovn.connect() as northbound:
         up = northbound.ports_up(run.lab)
-    plugged = fabric.guest_ports() if _is_local() and os.geteuid() == 0 else None
+    plugged = fabric.guest_ports() if settings.network_is_here() and os.geteuid() == 0 else None
     for node in subject.nodes:
         if definitions.running(run.conn, node.domain) is None or up.get(node.port, True):
             continue  # a paused machine has its port, too
@@ -117,8 +136,3 @@ def _plug(run: Run, node: NodePlan, progress: Progress) -> None:
     if name is not None:
         progress.say(name)
         fabric.plug(name, mac=node.mac, port=node.port, machine=node.uuid)
-
-
-def _is_local() -> bool:
-    """Whether the labs' network is this host's: of another one, neither bridge nor ports can be seen."""
-    return settings.northbound().startswith("unix:")

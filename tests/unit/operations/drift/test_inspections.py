@@ -166,6 +166,19 @@ def test_the_bridge(lab: Standing, monkeypatch: pytest.MonkeyPatch, user: int, t
     assert [one.what for one in lab.drifts()] == ["login"]
 
 
+@pytest.mark.parametrize("user", [0, 1])
+def test_the_firewall(lab: Standing, monkeypatch: pytest.MonkeyPatch, user: int) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    lab.firewall = "is missing"
+    finding = only(lab.findings())
+    assert told([finding.drift]) == [("", "firewall table inet winlab", "as setup writes it", "is missing", user == 0)]
+    if finding.mend is None:
+        assert finding.drift.action == "run 'sudo winlab host setup'"
+        return
+    finding.mend(Quiet())
+    assert lab.drifts() == []
+
+
 def test_a_port_that_is_not_bound(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     node = lab.plan.node("node-1")
