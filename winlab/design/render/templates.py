@@ -22,6 +22,7 @@ from winlab.design.plan.stock import Template
 from winlab.design.render.sandbox import Sandbox
 
 LONGEST = 1 << 20  # characters of an answer file; winlab's own has some 10,000
+SOURCE = 1 << 17  # bytes of a user's own template, with those in its folder that it refers to
 
 
 def unattend_password(password: str, element: str) -> str:

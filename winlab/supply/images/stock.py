@@ -118,7 +118,7 @@ def own_template(path: Path) -> Template:
     :raises UsageError: one can't be read.
     """
     texts: dict[str, str] = {}
-    left = [path.name]
+    left, room = [path.name], templates.SOURCE
     while left:
         name = left.pop()
         place = path.parent / name
@@ -126,8 +126,11 @@ def own_template(path: Path) -> Template:
             place = place.resolve()
             if not place.is_relative_to(path.parent.resolve()):
                 raise OSError("it is outside the template's folder")
-            if not place.is_file() or place.stat().st_size > templates.LONGEST:
-                raise OSError(f"it is no file of at most {templates.LONGEST} bytes")
+            if not place.is_file():
+                raise OSError("it is no file")
+            room -= place.stat().st_size
+            if room < 0:
+                raise OSError(f"a template and those that it refers to have at most {templates.SOURCE} bytes")
             texts[name] = place.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a null byte in the name
             raise UsageError(
