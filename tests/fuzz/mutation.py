@@ -309,8 +309,13 @@ def bomb(rng: random.Random, content: bytes) -> bytes:
     return text.encode() + key + b": *x4\n"
 
 
+def flat(rng: random.Random, content: bytes) -> bytes:
+    """YAML with more values than a document has."""
+    return content + b"\nflat: [" + b"1," * rng.choice((1000, 600_000)) + b"1]\n"
+
+
 JSON: Sequence[Mutator] = (in_json, in_json, in_json, in_json, in_json, flip, cut, token, words)
-YAML: Sequence[Mutator] = (in_yaml, in_yaml, in_yaml, in_yaml, bomb, *TEXT)
+YAML: Sequence[Mutator] = (in_yaml, in_yaml, in_yaml, in_yaml, bomb, flat, *TEXT)
 
 
 # -- tar archives

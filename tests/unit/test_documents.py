@@ -26,6 +26,15 @@ def test_aliases_and_merges_have_an_end(how: str) -> None:
     assert documents.from_yaml(doubling(how, 4))["x1"] in ([{"a": "b"}] * 8, {"a": "b"})
 
 
+@pytest.mark.parametrize("text", ["[" + "1," * 200_000 + "1]", "- [1]\n" * 100_000, "{" + "a: 1," * 100_000 + "}"])
+def test_a_flat_text_is_read_up_to_its_most_values_only(text: str) -> None:
+    for read in (documents.from_yaml, documents.nodes):
+        with pytest.raises(yaml.MarkedYAMLError, match="more than 50,000 values") as caught:
+            read(text)
+        assert caught.value.problem_mark is not None
+        assert 50_000 < caught.value.problem_mark.index < len(text) * 0.6  # it stopped there, and not at the end
+
+
 @pytest.mark.parametrize(
     "text",
     [

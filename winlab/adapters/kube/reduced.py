@@ -18,6 +18,7 @@ from winlab.adapters.kube import authority
 from winlab.errors import GuestError, UsageError
 
 CA, CERTIFICATE, KEY = "certificate-authority-data", "client-certificate-data", "client-key-data"
+LARGEST = 1 << 16  # characters of an admin.conf; kubeadm's has some 6,000
 TOP = {"apiVersion", "kind", "preferences", "clusters", "users", "contexts", "current-context"}
 # what a kubeconfig that is merged into the user's may have
 CLUSTER = {"server", CA, "tls-server-name", "extensions"}
@@ -49,6 +50,8 @@ def identity(admin: str, node: str) -> Identity:
     :raises GuestError: it has anything that kubeadm does not write.
     """
     try:
+        if len(admin) > LARGEST:
+            raise ValueError(f"it has more than {LARGEST >> 10} KiB")
         whole = _mapping(documents.from_yaml(admin), TOP, "it")
         (cluster,), (user,) = (_rows(whole, key) for key in ("clusters", "users"))
         cluster = _mapping(cluster.get("cluster"), {"server", CA}, "its cluster")

@@ -48,6 +48,7 @@ def test_what_kubeadm_writes_is_taken_but_for_the_address() -> None:
         (certificates.admin(user={"client-key-data": {"a": 1}}), "client-key-data is not base64 of PEM"),
         (certificates.admin(users=[]), "exactly one of users"),
         (certificates.admin(clusters=[{}, {}]), "exactly one of clusters"),
+        (certificates.admin() + "#" * (1 << 16), "it has more than 64 KiB"),
         ("[" * 5000, ""),
         ("a: [", ""),
         ("", "not a mapping"),
