@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from fuzzing import parser
 
 from winlab import documents
 from winlab.adapters.kube import authority, diagnose, existing, kubeconfig, reduced, yamltext
-from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.kube.kubectl import Kubectl, understood
 from winlab.addons import record
+from winlab.checks import objects
+from winlab.design.plan import tags
+from winlab.errors import WinlabError
 from winlab.lab_folder import LabFolder
-from winlab.operations import join
+from winlab.operations import join, logs
+from winlab.steps import pod_network
 
 from .archives import write
 
@@ -153,3 +158,46 @@ def node_object(content: bytes, folder: Path) -> None:
     diagnose.is_ready(node)
     diagnose.brief(node)
     diagnose.signs(node)
+    join._is_ours(node, TAG)
+
+
+TAG = tags.Tag(
+    lab="lab", node="node-1", role="worker", os="windows", image="i", user="u", address="10.0.0.1", floating="", plan=""
+)
+POD: dict[str, Any] = {
+    "metadata": {"name": "p", "namespace": "kube-system"},
+    "status": {"phase": "Pending", "containerStatuses": [{"name": "c", "state": {"waiting": {"reason": "x"}}}]},
+}
+EVENT: dict[str, Any] = {
+    "metadata": {"name": "e", "creationTimestamp": "2026-01-01T00:00:00Z"},
+    "series": {"lastObservedTime": "2026-01-01T00:00:00Z"},
+    "involvedObject": {"kind": "Node", "name": "node-1"},
+    "type": "Warning",
+}
+CALICO: dict[str, Any] = {
+    "metadata": {"name": "calico-node", "namespace": "calico-system"},
+    "spec": {"vxlanMode": "Always"},
+    "data": {"net-conf.json": '{"Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}'},
+}
+FLANNEL = {**CALICO, "metadata": {"name": "kube-flannel-ds", "namespace": "kube-flannel"}}
+
+
+def lists() -> list[bytes]:
+    return [json.dumps({"items": [one]}).encode() for one in (NODE, POD, EVENT, CALICO, FLANNEL)]
+
+
+@parser("api-lists", lists, mutation.JSON)
+def api_lists(content: bytes, folder: Path) -> None:
+    """All that reads lists, one after the other; each refuses by itself."""
+    kubectl = _Says(text(content))
+    for read in (
+        lambda: diagnose.pods(kubectl),
+        lambda: logs._events(kubectl, "node-1"),
+        lambda: pod_network.waiting_pods(kubectl, "node-1"),
+        lambda: objects.Objects.look(kubectl, ["nodes"]).warnings("Node", "node-1"),
+    ):
+        with suppress(WinlabError):
+            read()
+    with suppress(WinlabError), understood("The cluster"):
+        existing._cni(kubectl)
+    kubectl.get("nodes")

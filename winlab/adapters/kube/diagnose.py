@@ -67,7 +67,11 @@ def pods(kubectl: Kubectl) -> frozenset[str]:
 def _container_states(pod: dict[str, Any]) -> str:
     status = pod.get("status", {})
     rows = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-    states = (f"{row['name']}={kind} {state.get('reason', '')}" for row in rows for kind, state in row["state"].items())
+    states = (
+        f"{row['name']}={kind} {state.get('reason', '')}"
+        for row in rows
+        for kind, state in row.get("state", {}).items()
+    )
     return " ".join((status.get("phase", ""), *states))
 
 
