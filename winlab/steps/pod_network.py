@@ -13,6 +13,7 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError
 from winlab.events import Progress
 from winlab.printable import printable
+from winlab.steps import controllers
 
 SILENCE = 300.0  # seconds on hardware without anything new from the controller manager
 
@@ -54,6 +55,7 @@ def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
             # the kubelet registers its node some moments after kubeadm is done
             every = shares(run)
         except ClusterError as error:  # the API server is busy or restarting: ask it again
+            controllers.require_one(run)
             why = error.what
         else:
             own = next((one for one in every if one.name == node.name), None)

@@ -23,7 +23,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
-from winlab.steps import again, pod_network
+from winlab.steps import again, controllers, pod_network
 from winlab.steps.apply import apply
 from winlab.steps.payload import Supply
 from winlab.steps.states import API, CNI, MEMBER, OBJECTS, ROUTES
@@ -79,6 +79,7 @@ def _await_kinds(run: Run, kubectl: Kubectl, progress: Progress) -> None:
         try:
             rows = kubectl.run("get", "customresourcedefinitions", f"--output=jsonpath={ESTABLISHED}").splitlines()
         except ClusterError as error:  # the API server is busy or restarting: ask it again
+            controllers.require_one(run)
             return Waiting(f"waiting for the API server to serve the published kinds: {error.what}", missing)
         missing = frozenset(name for name, _, status in (row.partition("=") for row in rows) if status != "True")
         if not missing:
@@ -109,6 +110,7 @@ def _patch(run: Run, kubectl: Kubectl, patch: Patch, progress: Progress) -> None
         try:
             kubectl.run("patch", patch.resource, patch.name, "--type=merge", "--patch-file=/dev/stdin", stdin=body)
         except ClusterError as error:
+            controllers.require_one(run)
             refusal = error
             return Waiting(f"waiting for {patch.resource} {patch.name}", diagnose.pods(kubectl))
         return Met(None)

@@ -13,6 +13,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError, logs
 from winlab.events import Progress
+from winlab.steps import controllers
 from winlab.steps.crashed import require_no_crash
 from winlab.steps.states import DNS, PODS_CONNECTED, READY, ROUTES
 
@@ -42,6 +43,7 @@ def _ready(run: Run, node: NodePlan) -> Step:
                 require_no_crash(run.conn, run.lab, node, progress)
             node_object = ask()
             if node_object is None:
+                controllers.require_one(run)
                 why = "the API server does not answer"
             elif diagnose.is_ready(node_object):
                 return Met(None)
@@ -89,6 +91,7 @@ def _dns(run: Run) -> Step:
             try:
                 status = ask()
             except ClusterError as error:  # the API server is busy or restarting: ask it again
+                controllers.require_one(run)
                 why = error.what
             else:
                 is_available, why = available(status)

@@ -16,14 +16,16 @@ from lab_fakes import Api
 from winlab import files, run
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import crash
+from winlab.adapters.vm import crash, domains
 from winlab.adapters.vm.crash import Crash
 from winlab.design.catalog.artifact import Obtained
+from winlab.design.cni.model import Patch
 from winlab.design.system import WINDOWS
 from winlab.engine.run import Run
 from winlab.errors import ClusterError, GuestError
 from winlab.events import Quiet
 from winlab.steps import pod_network, pods, ready
+from winlab.steps.linux import control_plane
 from winlab.steps.payload import Supply
 
 BUSY = ClusterError("kubectl get nodes failed.", why="etcdserver: request timed out")
@@ -48,6 +50,7 @@ class Busy(Kubectl):
 def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kubectl], Run]:
     runs.clock(monkeypatch)
     monkeypatch.setattr(crash, "read", lambda *_: None)
+    monkeypatch.setattr(domains, "state", lambda _conn, _name: "running")
 
     def run(kubectl: Kubectl) -> Run:
         monkeypatch.setattr(Kubectl, "of", lambda _: kubectl)
@@ -110,6 +113,27 @@ def test_cluster_dns_is_waited_for(asking: Callable[[Kubectl], Run]) -> None:
     busy = Busy(1, found)
     runs.titled(ready.steps(asking(busy)), "cluster DNS").run(Quiet())
     assert busy.failures == 0
+
+
+@pytest.mark.parametrize("state", ["off", "crashed", "gone"])
+def test_an_api_server_whose_machine_has_ended_is_not_waited_for(
+    asking: Callable[[Kubectl], Run], monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    run_ = asking(Busy(1_000_000, {}))
+    monkeypatch.setattr(Kubectl, "run", lambda *_, **__: (_ for _ in ()).throw(BUSY))
+    monkeypatch.setattr(domains, "state", lambda _conn, name: "running" if name.endswith("node-1") else state)
+    kubectl = Kubectl.of(run_.folder)
+    for waits in (
+        lambda: pod_network.await_share(run_, run_.plan.nodes[0], Quiet()),
+        lambda: pods._await_kinds(run_, kubectl, Quiet()),
+        lambda: pods._patch(run_, kubectl, Patch("x", "y", {}), Quiet()),
+        lambda: control_plane._await_api(run_, Quiet()),
+        lambda: runs.titled(ready.steps(run_), "ready node-1").run(Quiet()),
+        lambda: runs.titled(ready.steps(run_), "cluster DNS").run(Quiet()),
+    ):
+        with pytest.raises(GuestError, match=f"'controller-1' is {state}") as caught:
+            waits()
+        assert "starts the machine" in caught.value.cure
 
 
 def test_a_kubectl_that_does_not_end_is_a_failure_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

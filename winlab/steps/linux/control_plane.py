@@ -17,7 +17,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError, logs
 from winlab.events import Progress
-from winlab.steps import again, joining
+from winlab.steps import again, controllers, joining
 from winlab.steps.linux.node import is_joined, is_on, run_kubeadm
 from winlab.steps.states import API, INITIALISED, KUBECTL, MEMBER, PREPARED
 
@@ -92,6 +92,8 @@ def _await_api(run: Run, progress: Progress) -> None:
 
     def look() -> Met[None] | Waiting:
         rows = Kubectl.of(run.folder).unready()
+        if rows is not None:
+            controllers.require_one(run)
         return Met(None) if rows is None else Waiting(f"waiting for the API server at {where}", rows)
 
     def give_up(_: Waiting) -> ClusterError:
