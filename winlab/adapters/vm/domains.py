@@ -224,7 +224,8 @@ def _change(conn: libvirt.virConnect, name: str, target: str, bus: str, source: 
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_DEVICE_MODIFY_FORCE
     if domain.isActive():
         flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
-    with explained(f"The CD in '{target}' of '{name}' can't be changed."):
+    cure = "Run the same command again; if its machine has ended meanwhile, that starts it."
+    with explained(f"The CD in '{target}' of '{name}' can't be changed.", cure):
         domain.updateDeviceFlags(drive, flags)
 
 
