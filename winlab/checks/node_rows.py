@@ -73,10 +73,10 @@ def address(testpods: TestPods) -> str:
 def kubelet(testpods: TestPods) -> str:
     """Every Windows node has the version of Kubernetes that the lab's Linux nodes have, and containerd."""
     ours = {tag.node for tag in testpods.linux}  # a cluster made elsewhere may have a newer kubelet
-    others = {_info(node, "kubeletVersion") for node in testpods.cluster.of("Node") if name_of(node) in ours}
+    others = {info(node, "kubeletVersion") for node in testpods.cluster.of("Node") if name_of(node) in ours}
 
     def check(node: Object) -> str:
-        version, runtime = _info(node, "kubeletVersion"), _info(node, "containerRuntimeVersion")
+        version, runtime = info(node, "kubeletVersion"), info(node, "containerRuntimeVersion")
         if others and version not in others:
             raise CheckFailed(f"its kubelet is {version}, but those of Linux nodes are {', '.join(sorted(others))}")
         if not runtime.startswith("containerd://"):
@@ -190,7 +190,8 @@ def _each(testpods: TestPods, check: Callable[[Object], str]) -> str:
     return "; ".join(seen)
 
 
-def _info(node: Object, key: str) -> str:
+def info(node: Object, key: str) -> str:
+    """What a node's kubelet says of its system (``bootID``); empty if nothing."""
     return str(node.get("status", {}).get("nodeInfo", {}).get(key, ""))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from winlab.checks import node_rows
 from winlab.checks.model import CheckFailed, Outcome, said
@@ -154,14 +154,10 @@ def windows_node_to_service(testpods: TestPods, case: Case) -> str:
     return f"{' and '.join(addresses)} answered"
 
 
-def _boot_id(node: dict[str, Any]) -> str:
-    return str(node.get("status", {}).get("nodeInfo", {}).get("bootID", ""))
-
-
 def reboot(testpods: TestPods, case: Case) -> str:
     """Restart the Windows node, wait until it and its pods are back, and repeat rows 1 to 6."""
     tag = testpods.seat("windows-1").tag
-    before = _boot_id(testpods.node(tag))
+    before = node_rows.info(testpods.node(tag), "bootID")
     try:
         testpods.access.execute(tag, ["shutdown.exe", "/r", "/t", "5"])
     except WinlabError as error:
@@ -174,7 +170,7 @@ def reboot(testpods: TestPods, case: Case) -> str:
             testpods.look()
         except WinlabError as error:
             return Waiting(said(error), len(seen))
-        boot = _boot_id(node)
+        boot = node_rows.info(node, "bootID")
         seen.update(signs([{"kind": "Node", **node}, *testpods.own.items]), {boot})
         if boot == before:
             return Waiting("it has not shut down", len(seen))

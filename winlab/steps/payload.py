@@ -326,8 +326,9 @@ def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, af
         run.outputs.put(reaches, Disks(made.volume, preloaded))
 
     def done() -> bool:
-        here = not links or not host_kubectl.trouble(run.folder)
-        return not compared and here and all(_inserted(run, node) is not None for node in nodes)
+        if compared or any(_inserted(run, node) is None for node in nodes):
+            return False
+        return not links or not host_kubectl.trouble(run.folder)
 
     also = [KUBECTL(run.lab)] if links else []
     return Step(reaches, work, done, after, also, usual=runs.usual_payload, load=Load.CORE)
