@@ -12,12 +12,12 @@ from winlab.design.addon import Object
 from winlab.design.catalog.artifact import ContainerImage, Program
 from winlab.design.plan.addons import manifests
 from winlab.design.system import LINUX
-from winlab.engine import wait
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
+from winlab.steps import controllers
 from winlab.steps.apply import apply
 from winlab.steps.states import READY, ROUTES
 
@@ -34,8 +34,9 @@ def step(installation: Installation) -> Step:
     def work(progress: Progress) -> None:
         kubectl = Kubectl.of(run.folder)
         progress.say(f"{len(objects)} objects")
-        apply(kubectl, objects, run.pace, progress)
-        wait.until(lambda: _look(kubectl, objects), progress, give_up, stall=run.pace.usual(SILENCE))
+        apply(kubectl, objects, run, progress)
+        limit = run.pace.usual(SILENCE)
+        controllers.until(run, lambda: _look(kubectl, objects), progress, give_up, stall=limit)
 
     def give_up(seen: Waiting) -> ClusterError:
         return ClusterError(

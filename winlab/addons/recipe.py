@@ -37,7 +37,7 @@ def _recorded(run: Run) -> Step:
 
     def work(progress: Progress) -> None:
         progress.say(f"recording {', '.join(row.name for row in run.plan.addons)}")
-        apply(Kubectl.of(run.folder), wanted, run.pace, progress)
+        apply(Kubectl.of(run.folder), wanted, run, progress)
 
     def done() -> bool:
         return Kubectl.of(run.folder).same(wanted)

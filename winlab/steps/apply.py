@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from winlab.adapters.kube.kubectl import Kubectl, is_busy
-from winlab.engine import wait
-from winlab.engine.run import Pace
+from winlab.engine.run import Run
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError
 from winlab.events import Progress
+from winlab.steps import controllers
 
 SILENCE = 120.0  # seconds on hardware that an API server may be too busy for a request
 
 
-def apply(kubectl: Kubectl, objects: Sequence[dict[str, Any]], pace: Pace, progress: Progress) -> None:
+def apply(kubectl: Kubectl, objects: Sequence[dict[str, Any]], run: Run, progress: Progress) -> None:
     """Apply objects. A request that a busy API server did not complete is sent again; that is safe to repeat.
 
     :raises ClusterError: the API server refuses an object, or stays busy.
+    :raises GuestError: it is busy, and the machine of no controller runs any more.
     """
     last: ClusterError | None = None
 
@@ -37,4 +38,4 @@ def apply(kubectl: Kubectl, objects: Sequence[dict[str, Any]], pace: Pace, progr
         assert last is not None  # only a failure waits
         return last
 
-    wait.until(look, progress, give_up, stall=pace.usual(SILENCE))
+    controllers.until(run, look, progress, give_up, stall=run.pace.usual(SILENCE))

@@ -1,16 +1,47 @@
-"""Whether a lab's controllers can answer at all: waiting for an API server whose machine has ended is in vain."""
+"""Waiting for what a cluster's API server is to say: in vain once the machines of the lab's controllers have ended."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from winlab.adapters.vm import domains
+from winlab.engine import wait
 from winlab.engine.run import Run
+from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, logs
+from winlab.events import Progress
 
 ENDED = (*domains.OFF, domains.CRASHED, "gone")
 
+T = TypeVar("T")
 
-def require_one(run: Run) -> None:
-    """Check that the machine of a controller runs; for whoever got no answer from the API server.
+
+def until(
+    run: Run,
+    look: Callable[[], Met[T] | Waiting],
+    progress: Progress,
+    give_up: Callable[[Waiting], Exception],
+    *,
+    stall: float,
+) -> T:
+    """Look until the condition is met, as :func:`winlab.engine.wait.until` does, as long as a controller runs.
+
+    :param look: asks the API server once.
+    :raises GuestError: no controller of the lab runs any more.
+    """
+
+    def attentive() -> Met[T] | Waiting:
+        seen = look()
+        if isinstance(seen, Waiting):
+            _require_one(run)
+        return seen
+
+    return wait.until(attentive, progress, give_up, stall=stall)
+
+
+def _require_one(run: Run) -> None:
+    """Check that the machine of a controller runs.
 
     :raises GuestError: none does, and the API server is the lab's own.
     """

@@ -7,7 +7,6 @@ import hashlib
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.cni.model import NodeNetwork
 from winlab.design.plan.model import NodePlan
-from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError
@@ -55,7 +54,6 @@ def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
             # the kubelet registers its node some moments after kubeadm is done
             every = shares(run)
         except ClusterError as error:  # the API server is busy or restarting: ask it again
-            controllers.require_one(run)
             why = error.what
         else:
             own = next((one for one in every if one.name == node.name), None)
@@ -71,7 +69,7 @@ def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
             cure="Look at 'winlab kubectl -- -n kube-system logs -l component=kube-controller-manager'.",
         )
 
-    return wait.until(look, progress, give_up, stall=run.pace.usual(SILENCE))
+    return controllers.until(run, look, progress, give_up, stall=run.pace.usual(SILENCE))
 
 
 def waiting_pods(kubectl: Kubectl, node: str) -> str:

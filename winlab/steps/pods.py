@@ -17,7 +17,6 @@ from winlab.design import cni
 from winlab.design.cni.model import Patch
 from winlab.design.plan.cluster import network
 from winlab.design.render import nodes
-from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
@@ -51,11 +50,11 @@ def _objects(run: Run, supply: Supply) -> Step:
         for manifest in published:
             progress.say(str(manifest))
             text = supply.obtain_intact([manifest], progress)[0].path.read_text(encoding="utf-8")
-            apply(kubectl, [row for row in yaml.safe_load_all(text) if row], run.pace, progress)
+            apply(kubectl, [row for row in yaml.safe_load_all(text) if row], run, progress)
         if published:  # the profile's own objects may be of the kinds that these define
             _await_kinds(run, kubectl, progress)
         progress.say("runtime classes and the objects of the CNI profile")
-        apply(kubectl, objects, run.pace, progress)
+        apply(kubectl, objects, run, progress)
         for patch in patches:
             _patch(run, kubectl, patch, progress)
 
@@ -79,7 +78,6 @@ def _await_kinds(run: Run, kubectl: Kubectl, progress: Progress) -> None:
         try:
             rows = kubectl.run("get", "customresourcedefinitions", f"--output=jsonpath={ESTABLISHED}").splitlines()
         except ClusterError as error:  # the API server is busy or restarting: ask it again
-            controllers.require_one(run)
             return Waiting(f"waiting for the API server to serve the published kinds: {error.what}", missing)
         missing = frozenset(name for name, _, status in (row.partition("=") for row in rows) if status != "True")
         if not missing:
@@ -93,7 +91,7 @@ def _await_kinds(run: Run, kubectl: Kubectl, progress: Progress) -> None:
             evidence="winlab kubectl -- describe customresourcedefinitions",
         )
 
-    wait.until(look, progress, give_up, stall=run.pace.usual(KINDS_SILENCE))
+    controllers.until(run, look, progress, give_up, stall=run.pace.usual(KINDS_SILENCE))
 
 
 def _patch(run: Run, kubectl: Kubectl, patch: Patch, progress: Progress) -> None:
@@ -110,12 +108,11 @@ def _patch(run: Run, kubectl: Kubectl, patch: Patch, progress: Progress) -> None
         try:
             kubectl.run("patch", patch.resource, patch.name, "--type=merge", "--patch-file=/dev/stdin", stdin=body)
         except ClusterError as error:
-            controllers.require_one(run)
             refusal = error
             return Waiting(f"waiting for {patch.resource} {patch.name}", diagnose.pods(kubectl))
         return Met(None)
 
-    wait.until(look, progress, lambda _: refusal, stall=run.pace.usual(SILENCE))
+    controllers.until(run, look, progress, lambda _: refusal, stall=run.pace.usual(SILENCE))
 
 
 def _routes(run: Run) -> Step:

@@ -7,7 +7,6 @@ from typing import Any
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.plan.model import NodePlan
-from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
@@ -43,7 +42,6 @@ def _ready(run: Run, node: NodePlan) -> Step:
                 require_no_crash(run.conn, run.lab, node, progress)
             node_object = ask()
             if node_object is None:
-                controllers.require_one(run)
                 why = "the API server does not answer"
             elif diagnose.is_ready(node_object):
                 return Met(None)
@@ -51,7 +49,8 @@ def _ready(run: Run, node: NodePlan) -> Step:
                 why, signs = diagnose.brief(node_object), diagnose.signs(node_object)
             return Waiting(f"waiting for {node.name} to be Ready: {why}", signs)
 
-        wait.until(look, progress, lambda _: _not_ready(run, node), stall=run.pace.usual(node.system.ready_silence))
+        limit = run.pace.usual(node.system.ready_silence)
+        controllers.until(run, look, progress, lambda _: _not_ready(run, node), stall=limit)
 
     def done() -> bool:
         node_object = ask()
@@ -91,7 +90,6 @@ def _dns(run: Run) -> Step:
             try:
                 status = ask()
             except ClusterError as error:  # the API server is busy or restarting: ask it again
-                controllers.require_one(run)
                 why = error.what
             else:
                 is_available, why = available(status)
@@ -108,7 +106,7 @@ def _dns(run: Run) -> Step:
                 evidence="winlab kubectl -- -n kube-system describe pods -l k8s-app=kube-dns",
             )
 
-        wait.until(look, progress, give_up, stall=run.pace.usual(DNS_SILENCE))
+        controllers.until(run, look, progress, give_up, stall=run.pace.usual(DNS_SILENCE))
 
     def done() -> bool:
         try:

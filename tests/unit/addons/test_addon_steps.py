@@ -15,12 +15,13 @@ from distributions import Distribution, install_motd
 
 from winlab.adapters.kube import workloads
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm import domains
 from winlab.addons import apply, record
 from winlab.addons import recipe as addons
 from winlab.addons.api import Installation
 from winlab.design.catalog.artifact import Manifest, Obtained
 from winlab.engine.step import Step, compose
-from winlab.errors import ClusterError
+from winlab.errors import ClusterError, GuestError
 from winlab.steps import recipe
 from winlab.steps.payload import Supply
 from winlab.steps.states import API, READY, ROUTES
@@ -135,6 +136,7 @@ def test_what_is_recorded_is_what_winlab_test_reads(server: Server, monkeypatch:
 
 def test_manifests_are_applied_and_waited_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.clock(monkeypatch)
+    monkeypatch.setattr(domains, "state", lambda _conn, _name: "running")
     step = of("addons.metrics-server={}")[1]
     server.busy = 2
     voice = Say()
@@ -148,12 +150,24 @@ def test_manifests_are_applied_and_waited_for(server: Server, monkeypatch: pytes
 
 def test_what_does_not_come_up_is_told_with_the_reason(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = runs.clock(monkeypatch)
+    monkeypatch.setattr(domains, "state", lambda _conn, _name: "running")
     monkeypatch.setattr(server, "get", lambda *_: {"kind": "Deployment", "metadata": {}, "status": {}})
     begun = clock.now
     with pytest.raises(ClusterError, match="'metrics-server' does not become ready") as error:
         of("addons.metrics-server={}")[1].run(Say())
     assert "nothing has been reported" in error.value.why
     assert clock.now - begun >= apply.SILENCE
+
+
+def test_an_add_on_is_not_waited_for_in_a_cluster_whose_controller_is_off(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.clock(monkeypatch)
+    monkeypatch.setattr(domains, "state", lambda _conn, _name: "off")
+    server.busy = 1_000_000
+    with pytest.raises(GuestError, match="'controller-1' is off"):
+        of("addons.metrics-server={}")[1].run(Say())
+    assert server.busy == 999_999
 
 
 @pytest.mark.usefixtures("motd")

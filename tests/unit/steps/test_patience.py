@@ -25,6 +25,7 @@ from winlab.engine.run import Run
 from winlab.errors import ClusterError, GuestError
 from winlab.events import Quiet
 from winlab.steps import pod_network, pods, ready
+from winlab.steps.apply import apply
 from winlab.steps.linux import control_plane
 from winlab.steps.payload import Supply
 
@@ -125,6 +126,7 @@ def test_an_api_server_whose_machine_has_ended_is_not_waited_for(
     kubectl = Kubectl.of(run_.folder)
     for waits in (
         lambda: pod_network.await_share(run_, run_.plan.nodes[0], Quiet()),
+        lambda: apply(kubectl, [{"kind": "Namespace"}], run_, Quiet()),
         lambda: pods._await_kinds(run_, kubectl, Quiet()),
         lambda: pods._patch(run_, kubectl, Patch("x", "y", {}), Quiet()),
         lambda: control_plane._await_api(run_, Quiet()),

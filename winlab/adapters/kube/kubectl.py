@@ -28,7 +28,7 @@ DAMAGED = "Is the disk failing? 'winlab repair' fetches this program again."
 BUSY = re.compile(
     r"\((Timeout|ServiceUnavailable|TooManyRequests|InternalError)\)|context deadline exceeded|Client\.Timeout"
     r"|did not end|etcdserver: |connection refused|connection reset|TLS handshake timeout|i/o timeout|unexpected EOF"
-    r"|http2: "
+    r"|http2: |no route to host|network is unreachable"
 )
 
 

@@ -10,7 +10,6 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import contract
 from winlab.design.plan.model import LinuxNode
 from winlab.design.render.linux import LinuxFiles
-from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
@@ -92,8 +91,6 @@ def _await_api(run: Run, progress: Progress) -> None:
 
     def look() -> Met[None] | Waiting:
         rows = Kubectl.of(run.folder).unready()
-        if rows is not None:
-            controllers.require_one(run)
         return Met(None) if rows is None else Waiting(f"waiting for the API server at {where}", rows)
 
     def give_up(_: Waiting) -> ClusterError:
@@ -105,7 +102,7 @@ def _await_api(run: Run, progress: Progress) -> None:
             f"winlab exec controller-1 --lab {run.lab} -- sudo ctr -n k8s.io tasks ls",
         )
 
-    wait.until(look, progress, give_up, stall=run.pace.usual(API_SILENCE))
+    controllers.until(run, look, progress, give_up, stall=run.pace.usual(API_SILENCE))
 
 
 def _join(run: Run, first: LinuxNode, node: LinuxNode, before: State) -> Step:
