@@ -20,11 +20,18 @@ TITLES = {
 
 
 def write(page: Path, record: Record) -> None:
-    """Write the table into the page, between its marks."""
-    text = page.read_text()
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(FINISH)
-    page.write_text(f"{head}{BEGIN}\n{table(record)}\n{FINISH}{tail}")
+    """Write the table into the page, between its marks; lives that the record does not know stay as they are."""
+    head, _, rest = page.read_text().partition(BEGIN)
+    before, _, tail = rest.partition(FINISH)
+    lives = {**_by_title(before), **_by_title(table(record))}
+    text = "\n\n".join(lives.values())
+    page.write_text(f"{head}{BEGIN}\n{text}\n{FINISH}{tail}")
+
+
+def _by_title(text: str) -> dict[str, str]:
+    """The lives of a table, by their titles."""
+    parts = f"\n{text}".split("\n### ")[1:]
+    return {part.partition("\n")[0]: f"### {part.strip()}" for part in parts}
 
 
 def table(record: Record) -> str:

@@ -98,3 +98,29 @@ def test_the_page_keeps_the_rest_of_its_text(record: Record, tmp_path: Path) -> 
     assert text.startswith(f"# Title\n{report.BEGIN}\n### SIGKILL")
     assert text.endswith(f"{report.FINISH}\nend\n")
     assert "old" not in text
+
+
+def test_lives_of_an_earlier_record_stay_in_the_page(record: Record, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{report.BEGIN}\n{report.FINISH}\nafter\n")
+    for row in (CALM, KILL, replace(KILL, life="term")):
+        record.add(row)
+    report.write(page, record)
+    first = page.read_text()
+    assert first.count("### ") == 2
+
+    later = Record(tmp_path / "later.jsonl")
+    for row in (CALM, replace(KILL, lost=77.0), replace(KILL, life="guest")):
+        later.add(row)
+    report.write(page, later)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert [line for line in text.splitlines() if line.startswith("### ")] == [
+        "### SIGKILL of `create`: `--spec 1-0-1`",
+        "### SIGTERM of `create`: `--spec 1-0-1`",
+        "### SIGKILL of the guest's QEMU: `--spec 1-0-1`",
+    ]
+    assert "77 s" in text
+    report.write(page, later)
+    assert page.read_text() == text
