@@ -16,26 +16,19 @@ from windows_wine import Answer, call
 from winlab import data
 from winlab.design import spec
 from winlab.design.catalog import versions
-from winlab.design.catalog.artifact import Program
 from winlab.design.plan import make as plan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.render import answer as windows
-from winlab.events import Quiet
-from winlab.supply.artifacts.build.source import BuildSource
 from winlab.supply.images import stock
 
-KUBERNETES = ("kubeadm", "kubelet", "kube-proxy", "kube-log-runner")
 NS = {"u": "urn:schemas-microsoft-com:unattend"}
 
 
 def ask(cases: list[rendered.Case], minor: str, root: Path, drive: Path) -> list[Answer]:
     """Run all cases, each in a folder of its own on D:, by the programs of the minor, built by winlab's own source."""
-    chosen = versions.get(minor)
-    wanted = [Program(name, chosen.kubernetes, "windows") for name in KUBERNETES]
-    wanted.append(Program("containerd", chosen.containerd, "windows"))
     (drive / "bin").mkdir()
-    for item in BuildSource(chosen.kubernetes).obtain_all(wanted, Quiet()):
-        shutil.copyfile(item.path, drive / "bin" / item.artifact.file)
+    for name, path in minors.programs(minor, "windows").items():
+        shutil.copyfile(path, drive / f"bin/{name}.exe")
     calls = []
     for number, case in enumerate(cases):
         folder = drive / str(number)
