@@ -46,9 +46,9 @@ def test_tags_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
         assert tag is not None
         assert (tag.lab, tag.node, tag.floating, tag.plan) == (plan.lab, node.name, node.floating, plan.digest)
         assert (tag, tag.uid) == (tags.of(plan, node), None)  # no plan decides who makes it
-        mine = tags.read(tags.owned(domain.domain_xml(plan, node, "secret"), 1000))
+        mine = tags.read(tags.new(domain.domain_xml(plan, node, "secret"), 1000))
         assert mine == tag.model_copy(update={"uid": 1000})
-    assert tags.owned("<domain/>", 1000) == "<domain/>"
+    assert tags.new("<domain/>", 1000) == "<domain/>"
 
 
 @pytest.mark.parametrize(

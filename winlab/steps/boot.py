@@ -13,7 +13,7 @@ from contextlib import suppress
 from winlab import settings
 from winlab.adapters.guests import base
 from winlab.adapters.guests.connect import change, connect
-from winlab.adapters.vm import domains, screen
+from winlab.adapters.vm import domains, first_boot, screen
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan
 from winlab.design.render.domain import serial_log
@@ -26,7 +26,9 @@ from winlab.events import NodeWay, Progress, report
 from winlab.printable import printable
 from winlab.steps import evidence, systems
 from winlab.steps.crashed import require_no_crash
+from winlab.steps.cut_off import READY
 from winlab.steps.interface import SystemSteps
+from winlab.steps.machines import start_over
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.screens import Series
 from winlab.steps.serial import FIRST_PHASE, PhaseClock, SerialLog
@@ -42,6 +44,7 @@ RESETS = 2  # of an emulated machine
 SAID = 3  # starts in one phase that are worth a word: Windows Setup restarts once in some of its phases
 LOOPS = 6  # starts in one phase by which it is known never to come out of it
 PRESSES, PAUSE = 6, 0.25  # seconds
+DEAF_SECONDS = 60.0  # in which a Linux whose first boot ended answers, or never
 REFUSED_SECONDS = 240.0  # a guest may refuse the login for a while: its server starts before its accounts exist
 
 
@@ -55,7 +58,7 @@ def step(run: Run, node: NodePlan, usual: float | None) -> Step:
     return Step(
         BOOTED(run.lab, node.name),
         lambda progress: _Wait(run, node, own, login, progress).run(),
-        login.answers,
+        lambda: not first_boot.is_marked(run.conn, node.domain) and login.answers(),
         after=[STARTED(run.lab, node.name)],
         usual=usual or run.pace.usual(node.system.usual_boot),
     )
@@ -121,6 +124,7 @@ class _Wait:
         self._series = Series(run.folder, node.name)
         self._unheard = Unheard(run, node, progress)
         self._asked = time.monotonic()
+        self._deaf_since = 0.0
         self._serial.read()
         self._serial.forget_starts()  # those of a machine that winlab waited for before
 
@@ -131,10 +135,15 @@ class _Wait:
         except GuestError as error:
             evidence.keep(self._run, self._node, self._own.disk_logs, error, self._progress)
             raise
+        first_boot.unmark(self._run.conn, self._node.domain)
 
     @property
     def _phase(self) -> str:
         return self._serial.phase or FIRST_PHASE
+
+    @property
+    def _is_marked(self) -> bool:
+        return first_boot.is_marked(self._run.conn, self._node.domain)
 
     @property
     def _is_in_last_phase(self) -> bool:
@@ -157,6 +166,7 @@ class _Wait:
             report(self._progress, event)
         if answers:
             return Met(None)
+        self._leave_no_broken_start()
         if self._is_in_last_phase and self._login.refusal is None:
             self._unheard.look(self._serial.beacon)
         self._require_no_lasting_refusal()
@@ -277,8 +287,27 @@ class _Wait:
             )
         self._resets += 1
         self._progress.say(f"the emulated kernel of {node} panicked ({panic}): restarting the machine")
-        domains.reset(self._run.conn, self._node.domain)
+        if self._is_marked and READY not in self._serial.phases:
+            self._start_over()
+        else:
+            domains.reset(self._run.conn, self._node.domain)
         time.sleep(POLL * 5)  # until the firmware writes something
+
+    def _start_over(self) -> None:
+        start_over(self._run, self._node, self._progress)
+        self._serial = SerialLog(self._run.pool, serial_log(self._run.lab, self._node.name))
+        self._deaf_since = 0.0
+
+    def _leave_no_broken_start(self) -> None:
+        """Have a machine start over that does not answer since its first boot was cut off.
+
+        It runs, so somebody else has started it again: libvirt with the host, or ``winlab start``.
+        """
+        if not self._own.was_cut_off(self._serial.phases):
+            return
+        self._deaf_since = self._deaf_since or time.monotonic()
+        if time.monotonic() - self._deaf_since > self._run.pace.silence(DEAF_SECONDS) and self._is_marked:
+            self._start_over()
 
     def _press(self) -> None:
         for _ in range(PRESSES):

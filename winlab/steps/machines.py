@@ -12,6 +12,7 @@ from winlab.engine.step import Step
 from winlab.events import Progress
 from winlab.steps import screens, systems, volumes
 from winlab.steps.crashed import tell_crash
+from winlab.steps.cut_off import is_cut_off
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.states import DISK, DRIVE_FREE, IMAGE, NETWORK, STARTED
 
@@ -21,9 +22,8 @@ def steps(run: Run, node: NodePlan) -> list[Step]:
     own = systems.of(run, node)
 
     def make_disk(progress: Progress) -> None:
-        volume = node.volume("disk")
         progress.say(f"{node.disk_mib >> 10} GiB, thin")
-        run.pool.create_disk(volume.name, volume.capacity_mib, volume.backing)
+        _make_disk(run, node)
 
     disk = volumes.step(run, node, DISK, make_disk, [IMAGE(of=node.volume("base").name)], usual=1)
     parts = [disk, *own.first_boot()]
@@ -57,10 +57,27 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
                 run.folder.kubeconfig.unlink(missing_ok=True)
             screens.forget(run.folder, node.name)
         tell_crash(run.conn, node, progress)
+        if is_cut_off(run, node):
+            start_over(run, node, progress)
+            return
         progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
         domains.define_and_start(run.conn, node.domain, domain_file.domain_xml(run.plan, node, vnc, run.pool.folder))
 
     return work
+
+
+def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
+    """Start a node's machine whose first boot was cut off, with a new disk. What its other drives have is not lost."""
+    progress.say("its first boot was cut off, and may have left files half written: it starts over with a new disk")
+    domains.cut_power(run.conn, node.domain)
+    _make_disk(run, node)
+    _forget_serial_log(run, node)
+    domains.start(run.conn, node.domain)
+
+
+def _make_disk(run: Run, node: NodePlan) -> None:
+    volume = node.volume("disk")
+    run.pool.create_disk(volume.name, volume.capacity_mib, volume.backing)
 
 
 def _forget_serial_log(run: Run, node: NodePlan) -> None:

@@ -27,6 +27,7 @@ TAIL = 64 << 10  # bytes; an oops and the panic after it take about ten thousand
 LINE = 4096  # bytes to keep of an incomplete line, and of a failure
 WARNINGS = 20  # to keep: a guest may report any number
 PHASE = 64  # characters of a phase's name
+PHASES = 100  # to keep: a guest may report any number
 AGAIN = 30.0  # seconds without new output until the log is read again: virtlogd starts a new file when one is full
 
 
@@ -41,6 +42,7 @@ class SerialLog:
         self._heard = time.monotonic()
         self.size = 0  # bytes that were read
         self.phase = ""  # the last one reported; empty before the first
+        self.phases: list[str] = []  # the first ones that were reported
         self.failure = ""  # reported since that phase
         self.dumping = False  # whether a guest that failed is telling what helps to find out why
         self.beacon = ""  # the last line of a Windows that is up
@@ -119,6 +121,8 @@ class SerialLog:
             self._starts.clear()
             self._began_in = 1
         self.phase, self.failure = phase, ""
+        if len(self.phases) < PHASES:
+            self.phases.append(phase)
 
 
 class PhaseClock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import plans
 import pytest
 import runs
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, first_boot
 from winlab.design.plan.facts import HostFacts
 from winlab.engine.step import Step
 from winlab.errors import GuestError, HostError, StalledError
@@ -35,11 +36,20 @@ class Guest:
         self.panics = panics
         self.serial = ""
         self.resets = -1
+        self.marked, self.disks = False, 1
         self.reset()
 
     def reset(self, *_: object) -> None:
         self.resets += 1
         self.serial += GRUB + (PANIC if self.resets < self.panics else "")
+
+    def start_over(self, *_: object) -> None:
+        self.disks += 1
+        self.serial = ""
+        self.reset()
+
+    def unmark(self, *_: object) -> None:
+        self.marked = False
 
 
 def nothing(*_: object) -> None:
@@ -52,12 +62,18 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Any:
     runs.clock(monkeypatch, boot, serial)
 
     def begin(guest: Guest, host: HostFacts, node: str = "controller-1") -> Step:
-        pool = SimpleNamespace(exists=lambda _: True, download=lambda _, offset=0: guest.serial.encode()[offset:])
+        def download(_: str, offset: int = 0, most: int = 1 << 20) -> bytes:
+            return guest.serial.encode()[offset : offset + most]
+
+        pool = SimpleNamespace(exists=lambda _: True, download=download)
         monkeypatch.setattr(domains, "state", lambda *_: "running")
         monkeypatch.setattr(domains, "reset", guest.reset)
         monkeypatch.setattr(domains, "written_bytes", lambda *_: 0)
         monkeypatch.setattr(domains, "look", lambda *_: b"")
         monkeypatch.setattr(boot.Login, "answers", lambda _: guest.resets == guest.panics)
+        monkeypatch.setattr(first_boot, "is_marked", lambda *_: guest.marked)
+        monkeypatch.setattr(first_boot, "unmark", guest.unmark)
+        monkeypatch.setattr(boot, "start_over", guest.start_over)
         plan = plans.make(host, "1-1-1" if node.startswith("node") else "1-0-1")
         return boot.step(runs.run(plan, pool=pool), plan.node(node), None)
 
@@ -136,3 +152,47 @@ def test_a_panic_of_long_ago_is_none(started: Any) -> None:
     guest.serial = GRUB + PANIC + guest.serial
     started(guest, plans.TCG).run(Quiet())
     assert guest.resets == 0
+
+
+def test_one_that_panics_in_its_first_boot_starts_over(started: Any) -> None:
+    guest = Guest(panics=1)
+    guest.marked = True
+    step = started(guest, plans.TCG)
+    assert not step.done()
+    step.run(Quiet())
+    assert (guest.resets, guest.disks, guest.marked) == (1, 2, False)
+    assert step.done()
+
+
+def test_a_panic_after_the_first_boot_leaves_the_disk(started: Any) -> None:
+    guest = Guest(panics=1)
+    guest.marked, guest.serial = True, "winlab: phase=ready\r\n" + guest.serial
+    started(guest, plans.TCG).run(Quiet())
+    assert (guest.resets, guest.disks) == (1, 1)
+
+
+CUT_OFF = "winlab: phase=cloud-init\r\nwinlab: phase=cloud-init\r\nwinlab: phase=ready\r\n"
+
+
+@pytest.mark.parametrize(
+    ("marked", "phases", "disks"),
+    [
+        (True, CUT_OFF, 2),
+        (False, CUT_OFF, 1),
+        (True, "winlab: phase=cloud-init\r\nwinlab: phase=ready\r\nwinlab: phase=cloud-init\r\n", 1),
+        (True, "winlab: phase=cloud-init\r\nwinlab: phase=cloud-init\r\n", 1),
+    ],
+    ids=["cut off", "used since", "restarted later", "still booting"],
+)
+def test_one_that_somebody_started_after_its_first_boot_was_cut_off(
+    started: Any, marked: bool, phases: str, disks: int
+) -> None:
+    """It says that it is ready, and has no network."""
+    guest = Guest(panics=0)
+    guest.marked, guest.serial, guest.resets = marked, phases, 1
+    step = started(guest, plans.KVM)
+    guest.panics = guest.resets + 1  # it answers after one more start
+    with suppress(StalledError) if disks == 1 else nullcontext():
+        step.run(Quiet())
+    assert guest.disks == disks
+    assert guest.marked == (marked and disks == 1)

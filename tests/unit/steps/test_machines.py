@@ -14,7 +14,7 @@ import runs
 from lxml import etree
 
 from winlab import account
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, first_boot
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.design.plan import tags
 from winlab.design.plan.model import Plan
@@ -46,7 +46,11 @@ class Machine:
             refresh=lambda: None,
             names=lambda prefix: [name for name in self.volumes if name.startswith(prefix)],
             delete=self.volumes.remove,
+            download=lambda name: self.said.get(name, b""),
+            create_disk=lambda *row: self.disks.append(row),
         )
+        self.said: dict[str, bytes] = {}
+        self.disks: list[tuple[object, ...]] = []
         credentials = SimpleNamespace(nodes={self.node.name: SimpleNamespace(vnc_password="secret")})
         self.forgotten = 0
         kubeconfig = SimpleNamespace(unlink=self._forget)
@@ -158,3 +162,63 @@ def test_a_new_machine_does_not_hear_what_an_earlier_one_wrote(machine: Machine)
     machine.step.run(Quiet())
     assert machine.volumes == ["lab.x.serial.log"]
     assert machine.forgotten == 1  # a new first controller has another CA
+
+
+@pytest.fixture
+def booting(machine: Machine) -> Machine:
+    """A machine that winlab has just made and started."""
+    machine.domain.destroy()
+    machine.domain.undefine()
+    machine.step.run(Quiet())
+    machine.domain = machine.domain.connect().lookupByName(machine.node.domain)
+    machine.volumes += [f"lab.{machine.node.name}.serial.log", f"lab.{machine.node.name}.serial.log.0"]
+    return machine
+
+
+def test_a_first_boot_that_was_cut_off_starts_over(booting: Machine) -> None:
+    """Files that cloud-init had just written were empty after a kill of QEMU, and it failed at each later boot."""
+    booting.said["lab.controller-1.serial.log"] = b"winlab: phase=cloud-init\r\n"
+    booting.domain.destroy()
+    assert not booting.step.done()
+    booting.step.run(Quiet())
+    disk = booting.node.volume("disk")
+    assert booting.disks == [(disk.name, disk.capacity_mib, disk.backing)]
+    assert booting.volumes == ["lab.x.serial.log"]  # the old log's phases are not the new machine's
+    assert booting.step.done()
+    booting.domain.destroy()
+    booting.step.run(Quiet())
+    assert len(booting.disks) == 2
+
+
+@pytest.mark.parametrize("log", ["serial.log", "serial.log.0"])
+def test_a_machine_that_was_ready_keeps_its_disk(booting: Machine, log: str) -> None:
+    """winlab was killed before it saw that; a log may have been rotated since."""
+    booting.said[f"lab.controller-1.{log}"] = b"winlab: phase=cloud-init\r\nwinlab: phase=ready\r\n"
+    booting.domain.destroy()
+    booting.step.run(Quiet())
+    assert booting.step.done()
+    assert booting.disks == []
+
+
+def test_a_machine_that_has_booted_keeps_its_disk(booting: Machine) -> None:
+    first_boot.unmark(booting.domain.connect(), booting.node.domain)
+    first_boot.unmark(booting.domain.connect(), booting.node.domain)
+    booting.domain.destroy()
+    booting.step.run(Quiet())
+    assert booting.disks == []
+    assert tags.lab_of(booting.domain.XMLDesc(0)) == "lab"
+
+
+def test_a_machine_of_an_earlier_version_keeps_its_disk(machine: Machine) -> None:
+    assert not first_boot.is_marked(machine.domain.connect(), machine.node.domain)
+    machine.domain.destroy()
+    machine.step.run(Quiet())
+    assert machine.disks == []
+
+
+def test_one_that_is_paused_in_its_first_boot_goes_on(booting: Machine) -> None:
+    assert first_boot.is_marked(booting.domain.connect(), booting.node.domain)
+    booting.domain.suspend()
+    booting.step.run(Quiet())
+    assert booting.step.done()
+    assert booting.disks == []

@@ -239,6 +239,68 @@ def test_images_that_are_there_are_not_imported(guest: Guest) -> None:
     assert "--label io.cri-containerd.pinned=pinned" in imported[0]
 
 
+LEASES = "ctr -n k8s.io leases"
+LISTED = (
+    "REF TYPE DIGEST SIZE\nregistry.k8s.io/pause:3.10.2 t sha256:aa 1\nsha256:0123 t sha256:aa 1\n"
+    "example.org/own:1 t sha256:ff 1\n"
+)
+
+
+def test_an_import_is_noted_until_it_is_on_disk(guest: Guest) -> None:
+    archive(guest.cd / "images/pause.tar", {"registry.k8s.io/pause:3.10.2": "sha256:aa"})
+    noted: list[Any] = []
+    guest.runner.effects["ctr -n k8s.io images import"] = lambda: noted.append(guest.node().note("importing", {}))
+    guest.do("load", {})
+    assert noted == [{"boot": "b1", "digests": ["sha256:aa"]}]
+    assert guest.node().note("importing", None) == {}
+
+
+def test_images_that_a_power_cut_left_half_unpacked_are_imported_anew(guest: Guest) -> None:
+    """Their names are in containerd's database, also those by the CRI plug-in; a lease would keep what is unpacked."""
+    archive(guest.cd / "images/pause.tar", {"registry.k8s.io/pause:3.10.2": "sha256:aa"})
+    guest.node().keep("importing", {"boot": "b0", "digests": ["sha256:aa"]})
+    ls = "ctr -n k8s.io images ls"
+    guest.runner.answers |= {ls: (0, LISTED), f"{LEASES} ls -q": (0, "1763-abc\n")}
+    guest.runner.effects["ctr -n k8s.io images rm"] = lambda: guest.runner.answers.update({ls: (0, "REF\n")})
+    assert guest.do("load", {}) == {"changed": True}
+    assert guest.runner.lines(f"{LEASES} rm") == [f"{LEASES} rm 1763-abc"]
+    removed = guest.runner.lines("ctr -n k8s.io images rm")
+    assert removed == ["ctr -n k8s.io images rm --sync registry.k8s.io/pause:3.10.2 sha256:0123"]
+    assert len(guest.runner.lines("ctr -n k8s.io images import")) == 1
+
+
+def test_images_of_this_boot_stay_and_may_still_not_be_on_disk(guest: Guest) -> None:
+    archive(guest.cd / "images/pause.tar", {"registry.k8s.io/pause:3.10.2": "sha256:aa"})
+    archive(guest.cd / "images/own.tar", {"example.org/own:1": "sha256:ee"})
+    guest.node().keep("importing", {"boot": "b1", "digests": ["sha256:aa"]})
+    guest.runner.answers["ctr -n k8s.io images ls"] = (0, LISTED)
+    noted: list[Any] = []
+    guest.runner.effects["ctr -n k8s.io images import"] = lambda: noted.append(guest.node().note("importing", {}))
+    guest.do("load", {})
+    assert noted == [{"boot": "b1", "digests": ["sha256:aa", "sha256:ee"]}]
+    assert not guest.runner.lines("ctr -n k8s.io images rm")
+
+
+def test_a_file_is_on_disk_before_it_has_its_name(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    flush, rename = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: order.append("flushed") or flush(handle))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(Path, "replace", lambda self, to: order.append("named") or rename(self, to))  # type: ignore[func-returns-value]
+    guest.node().write("etc/x", "new")
+    assert order == ["flushed", "named"]
+    guest.node().keep("done", True)
+    assert order[2:] == ["flushed", "named", "flushed"]
+
+
+def test_what_a_verb_says_is_done_is_on_disk(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(program, "verb", lambda name: lambda *_: asked.append(name) or {})
+    monkeypatch.setattr(os, "sync", lambda: asked.append("sync"))
+    for name in ("routes", "status"):
+        assert program.main([name], "{}", guest.node()) == 0
+    assert asked == ["routes", "sync", "status"]
+
+
 def test_an_image_that_containerd_refuses_is_named(guest: Guest) -> None:
     archive(guest.cd / "images/pause.tar", {"registry.k8s.io/pause:3.10.2": "sha256:aa"})
     guest.runner.answers["ctr -n k8s.io images import"] = (1, "ctr: content digest not found\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from importlib import import_module
 
@@ -57,6 +58,8 @@ def main(arguments: list[str], text: str, node: Node) -> int:
         try:
             with contextlib.nullcontext() if arguments[0] in LOOKS else _alone(node, arguments[0]):
                 result = verb(arguments[0])(node, settings)
+                if arguments[0] not in LOOKS:
+                    os.sync()  # what is said to be done outlives a power cut
         except KeyError as error:
             raise NodeError(f"{arguments[0]}: {error} is missing in the settings or on the CD.") from None
     except (NodeError, OSError) as error:

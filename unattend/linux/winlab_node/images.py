@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from winlab_node.node import Settings
 
+NOTE = "importing"
 PINNED = "io.cri-containerd.pinned=pinned"  # the kubelet's garbage collection leaves such images alone
 
 
@@ -26,22 +27,61 @@ def import_from(node: Node, cd: Path, wanted: list[str] | None) -> bool:
     archives = sorted((cd / "images").glob("*.tar"))
     if not archives:
         return False
-    ctr = [str(node.path(f"{PROGRAMS}/ctr")), "-n", "k8s.io", "images"]
-    rows = [line.split() for line in node.call(*ctr, "ls").splitlines()]
-    have = {row[0]: row[2] for row in rows if len(row) > 2 and row[2].startswith("sha256:")}
-    changed = False
+    ctr = [str(node.path(f"{PROGRAMS}/ctr")), "-n", "k8s.io"]
+    noted = _drop_unfinished(node, ctr)
+    have = _images(node, ctr)
+    missing: dict[Path, dict[str, str]] = {}
     for archive in archives:
         inside = archive_images(archive)
         if wanted is not None and not inside.keys() & set(wanted):
             continue
         if not inside or any(have.get(name) != digest for name, digest in inside.items()):
-            say(f"importing {archive.name}")
-            try:
-                node.call(*ctr, "import", "--local", "--label", PINNED, str(archive))
-            except NodeError as error:
-                raise NodeError(f"containerd does not take '{archive.name}' from winlab's CD: {error}") from None
-            changed = True
-    return changed
+            missing[archive] = inside
+    if not missing:
+        return False
+    digests = {*noted, *(digest for inside in missing.values() for digest in inside.values())}
+    node.keep(NOTE, {"boot": _boot(node), "digests": sorted(digests)})
+    for archive in missing:
+        say(f"importing {archive.name}")
+        try:
+            node.call(*ctr, "images", "import", "--local", "--label", PINNED, str(archive))
+        except NodeError as error:
+            raise NodeError(f"containerd does not take '{archive.name}' from winlab's CD: {error}") from None
+    node.keep(NOTE, {})
+    return True
+
+
+def _images(node: Node, ctr: list[str]) -> dict[str, str]:
+    """Digests of containerd's images, by name."""
+    rows = [line.split() for line in node.call(*ctr, "images", "ls").splitlines()]
+    return {row[0]: row[2] for row in rows if len(row) > 2 and row[2].startswith("sha256:")}
+
+
+def _boot(node: Node) -> str:
+    return node.path("proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _drop_unfinished(node: Node, ctr: list[str]) -> list[str]:
+    """Remove the images that a power cut may have left half unpacked; those that are imported since this boot stay.
+
+    containerd's database is flushed with each change, the unpacked files are not: it would take them for whole. The
+    import's lease, valid for a day, would keep them (containerd, docs/garbage-collection.md).
+
+    :returns: digests of images that were imported since this boot, and that may not be on disk yet.
+    """
+    noted = node.note(NOTE, {})
+    if not noted:
+        return []
+    digests: list[str] = noted["digests"]
+    if noted["boot"] == _boot(node):
+        return digests
+    say("removing images whose import was cut off")
+    if leases := node.call(*ctr, "leases", "ls", "-q").split():
+        node.call(*ctr, "leases", "rm", *leases)
+    # also by the names that the CRI plug-in gives them
+    if names := [name for name, digest in _images(node, ctr).items() if digest in digests]:
+        node.call(*ctr, "images", "rm", "--sync", *names)
+    return []
 
 
 def archive_images(path: Path) -> dict[str, str]:

@@ -89,7 +89,7 @@ class Node:
         return self._runner(command, "", heard)[0]
 
     def write(self, name: str, content: str, mode: int = 0o644) -> bool:
-        """Write a file, whole or not at all. Returns whether something changed."""
+        """Write a file, whole or not at all, also if the power fails. Returns whether something changed."""
         path = self.path(name)
         with contextlib.suppress(OSError):
             if path.read_bytes() == content.encode() and path.stat().st_mode & 0o777 == mode:
@@ -100,6 +100,8 @@ class Node:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(content.encode())
+            file.flush()
+            os.fsync(file.fileno())  # after a power cut a new name may else have an empty file
         new.replace(path)
         return True
 
@@ -111,5 +113,11 @@ class Node:
             return default
 
     def keep(self, name: str, value: Any) -> None:
-        """Record something for a later run."""
+        """Record something for a later run: safely on disk, and not before all that was written until now."""
+        os.sync()
         self.write(f"var/lib/winlab/{name}.json", json.dumps(value))
+        folder = os.open(self.path("var/lib/winlab"), os.O_RDONLY)
+        try:
+            os.fsync(folder)  # its new name
+        finally:
+            os.close(folder)

@@ -233,7 +233,7 @@ def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
     """Define the domain, as this user's, and start it; one that is paused is resumed. Safe to repeat."""
     with explained(f"The domain '{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
         if find(conn, name) is None:
-            conn.defineXML(tags.owned(xml, account.uid()))
+            conn.defineXML(tags.new(xml, account.uid()))
     start(conn, name)
 
 

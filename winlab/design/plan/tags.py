@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NAMESPACE = "urn:winlab:"  # of the tag in a domain's metadata, in every version
 XMLNS = f"{NAMESPACE}domain:1"
 ELEMENT = "node"  # its name there
+FIRST_BOOT = f"{NAMESPACE}first-boot:1"  # of the mark of a machine whose first boot is not complete
 KEY = "winlab"  # in external_ids: the lab's name
 HOST = "host"  # the name in tags of objects that `winlab host setup` made, which belong to no lab
 KEY_PLAN = "winlab-plan"
@@ -91,14 +92,25 @@ def element(plan: Plan, node: NodePlan) -> etree._Element:
     return etree.Element(f"{{{XMLNS}}}{ELEMENT}", attrib=of(plan, node).attributes, nsmap={"winlab": XMLNS})
 
 
-def owned(domain_xml: str, uid: int) -> str:
-    """A domain's XML whose tag says who made it; without a tag it stays as it is."""
+def new(domain_xml: str, uid: int) -> str:
+    """The XML of a domain that is about to be made: its tag says who makes it, a mark that it has not booted yet.
+
+    Without a tag it stays as it is.
+    """
     root = etree.fromstring(domain_xml.encode())
     node = root.find(f"metadata/{{{XMLNS}}}{ELEMENT}")
     if node is None:
         return domain_xml
     node.set("uid", str(uid))
+    # an element of winlab's names its lab, in every version
+    mark = etree.Element(f"{{{FIRST_BOOT}}}first-boot", attrib={"lab": node.get("lab", "")}, nsmap={None: FIRST_BOOT})
+    node.addnext(mark)
     return str(etree.tostring(root, encoding="unicode"))
+
+
+def in_first_boot(domain: etree._Element) -> bool:
+    """Whether a domain's XML has the mark."""
+    return domain.find(f"metadata/{{{FIRST_BOOT}}}first-boot") is not None
 
 
 def read(domain_xml: str) -> Tag | None:

@@ -12,7 +12,7 @@ import runs
 from windows_ways import Agent, Windows
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.vm import crash, domains
+from winlab.adapters.vm import crash, domains, first_boot
 from winlab.adapters.vm.crash import Crash
 from winlab.design.plan import tags
 from winlab.engine.run import Run
@@ -33,6 +33,7 @@ class Lab:
         self.agent = Agent(monkeypatch, self.windows)
         monkeypatch.setattr(domains, "state", lambda *_: "running")
         monkeypatch.setattr(domains, "look", lambda *_: b"")
+        monkeypatch.setattr(first_boot, "is_marked", lambda *_: False)
         monkeypatch.setattr(domains, "written_bytes", lambda *_: 0)
         monkeypatch.setattr(crash, "read", lambda *_: None)
         monkeypatch.setattr(evidence, "keep", lambda *_: None)

@@ -1,0 +1,31 @@
+"""The mark of a machine whose first boot is not complete, in its domain's metadata."""
+
+from __future__ import annotations
+
+import libvirt
+from lxml import etree
+
+from winlab.adapters.vm.connection import Connection, answering, explained
+from winlab.adapters.vm.domains import find, get
+from winlab.design.plan import tags
+
+KEY = "winlab-first-boot"  # the prefix of the mark's namespace
+
+
+@answering()
+def is_marked(conn: Connection, name: str) -> bool:
+    """Whether the domain exists and its first boot was not seen to its end; False if an earlier version made it."""
+    domain = find(conn, name)
+    if domain is None:
+        return False
+    return tags.in_first_boot(etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode()))
+
+
+def unmark(conn: Connection, name: str) -> None:
+    """Record that the domain's first boot is complete. Safe to repeat."""
+    if not is_marked(conn, name):
+        return
+    with explained(f"That '{name}' has booted can't be recorded."):
+        get(conn, name).setMetadata(
+            libvirt.VIR_DOMAIN_METADATA_ELEMENT, None, KEY, tags.FIRST_BOOT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        )
