@@ -76,7 +76,7 @@ class Programs:
             (self.root / "etc/kubernetes/kubelet.conf").write_text("server: https://10.0.0.1:6443\n")
             (self.root / "var/lib/kubelet/pki").mkdir(parents=True)
             (self.root / "var/lib/kubelet/config.yaml").write_text("x")
-            (self.root / "var/lib/kubelet/pki/kubelet-client-current.pem").write_text("x")
+            (self.root / "var/lib/kubelet/pki/kubelet-client-current.pem").write_text("-----BEGIN CERTIFICATE-----\n")
             self.running.add("kube-log-runner.exe")
         return code
 

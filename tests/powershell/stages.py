@@ -22,6 +22,7 @@ NET: dict[str, Any] = {
 }
 POLICY = {"ID": "policies-1", "References": ["/endpoints/endpoints-1"]}
 VIP_CONFIG = "kind: X\nwinkernel:\n  sourceVip: 10.244.2.2\n  networkName: cbr0\n  enableDSR: false\n"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\n"  # of the kubelet
 JOINED = "C:\\etc\\kubernetes\\kubelet.conf"
 
 
@@ -109,7 +110,7 @@ def joined(node: Machine) -> None:
     """After join.ps1."""
     ready(node)
     write(node, JOINED, "    server: https://10.77.0.10:6443\n")
-    write(node, r"C:\var\lib\kubelet\pki\kubelet-client-current.pem")
+    write(node, r"C:\var\lib\kubelet\pki\kubelet-client-current.pem", CERTIFICATE)
     write(node, r"C:\winlab\joined.txt", "10.77.0.10:6443")
     service(node, "kubelet", COMMAND["command"], "Running", ("containerd",))
 

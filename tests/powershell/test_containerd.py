@@ -141,6 +141,53 @@ def test_an_image_with_another_digest_is_imported_again(node: Machine) -> None:
     act(node, "load", changed=True)
 
 
+IMPORTING = r"C:\winlab\importing.txt"
+
+
+def test_images_that_a_power_cut_left_half_unpacked_are_imported_anew(node: Machine) -> None:
+    """containerd has their names, also those by its CRI plug-in; a lease would keep what is unpacked."""
+    contained(node)
+    image(node.d / "images/pause.tar", PAUSE)
+    other = ROW.replace(PAUSE, "example.org/own:1").replace("a" * 64, "f" * 64)
+    (node.folder / "images.txt").write_text(ROW + ROW.replace(PAUSE, "sha256:0123") + other)
+    write(node, IMPORTING, f"an earlier start\n{DIGEST}")
+    ran = act(node, "load", changed=True)
+    assert (node.folder / "images.txt").read_text() == other + ROW
+    assert ran.changes.keys() == {IMPORTING, "images"}
+    words = [line.removeprefix("run ctr.exe -n k8s.io ").split() for line in ran.notes if "tar.exe" not in line]
+    assert [row[:2] for row in words] == [
+        *(["leases", "ls"], ["leases", "rm"], ["images", "ls"], ["images", "rm"]),
+        *(["images", "ls"], ["images", "import"], ["images", "ls"]),
+    ]
+    assert words[1][2:] == ["1763-one"]
+    assert set(words[3][2:]) == {"--sync", PAUSE, "sha256:0123"}
+
+
+def test_images_of_this_start_of_windows_stay_and_may_still_not_be_on_the_disk(node: Machine) -> None:
+    contained(node)
+    image(node.d / "images/pause.tar", PAUSE)
+    image(node.d / "images/own.tar", "example.org/own:1")
+    (node.folder / "images.txt").write_text(ROW)
+    started = node.run("status").result
+    assert started is not None
+    write(node, IMPORTING, f"{started['boot_id']}\n{DIGEST}")
+    # it fails at the import, the second of ctr.exe's runs
+    refuse(node, "load", None, "containerd does not take 'own.tar'", fail=("ctr.exe", 2))
+    assert read(node, IMPORTING) == f"{started['boot_id']}\n{DIGEST}\n{DIGEST}"
+    ran = act(node, "load", changed=True)
+    assert not any("images rm" in line for line in ran.notes)
+    assert not node.path(IMPORTING).exists()
+
+
+def test_an_import_is_noted_before_it_begins_until_it_is_on_the_disk(node: Machine) -> None:
+    contained(node)
+    image(node.d / "images/pause.tar", PAUSE)
+    ran = act(node, "load", changed=True)
+    asked = [line for line in ran.every if "tar.exe" not in line]
+    kinds = [line.split(" --local")[0].removeprefix("run ctr.exe -n k8s.io ") for line in asked]
+    assert kinds == ["images ls", "flush C", "images import", "images ls", "flush C", "flush C"]
+
+
 def test_an_older_archive_of_docker_has_no_index_and_is_always_imported(node: Machine) -> None:
     contained(node)
     image(node.d / "images/pause.tar", PAUSE, "manifest.json")

@@ -73,7 +73,7 @@ def test_a_network_that_cannot_be_made_says_why_in_its_log(machine: Machine) -> 
     joined.write_text("    server: https://10.77.0.10:6443\n")
     certificate = machine.c / "var/lib/kubelet/pki/kubelet-client-current.pem"
     certificate.parent.mkdir(parents=True)
-    certificate.touch()
+    certificate.write_text("-----BEGIN CERTIFICATE-----\n")
     network = {**CNI["network"], "node_address": "10.99.0.1"}  # type: ignore[dict-item]
     refused(machine.run("cni", {**CNI, "network": network}), "adapter with the address 10.99.0.1")
     assert "adapter with the address 10.99.0.1" in (machine.c / "winlab/network.log").read_text(errors="replace")

@@ -10,6 +10,7 @@ from powershell.cases import COMMAND, JOIN, TOKEN
 from powershell.doubles.looks import act, refuse
 from powershell.doubles.machine import Machine
 from powershell.stages import (
+    CERTIFICATE,
     JOINED,
     SERVICES,
     contained,
@@ -184,10 +185,15 @@ def test_a_kubelet_that_stopped_after_its_join_is_started(node: Machine) -> None
 
 
 @pytest.mark.parametrize("gone", [JOINED, PEM])
-def test_half_a_join_is_none(node: Machine, gone: str) -> None:
+@pytest.mark.parametrize("left", [None, "", "\0" * 64], ids=["gone", "empty", "zeros"])
+def test_half_a_join_is_none(node: Machine, gone: str, left: str | None) -> None:
+    """A power cut leaves files that were just written empty, or full of zeros."""
     joined(node)
     service(node, "kubelet", COMMAND["command"], "Stopped", ("containerd",))
-    node.path(gone).unlink()
+    if left is None:
+        node.path(gone).unlink()
+    else:
+        node.path(gone).write_text(left)
     assert act(node, "kubelet", COMMAND, changed=False).changes == {}
 
 
@@ -215,7 +221,7 @@ def test_the_join(node: Machine) -> None:
     log = ran.changes.pop(r"C:\var\log\kubeadm\join.log")
     assert ran.changes == {
         JOINED: "    server: https://10.77.0.10:6443\n",
-        PEM: "",
+        PEM: CERTIFICATE,
         r"C:\var\lib\kubelet": None,
         r"C:\var\log\kubeadm": None,
         r"C:\winlab\joined.txt": "10.77.0.10:6443",
@@ -345,7 +351,7 @@ def test_the_last_lines_of_kubeadm_are_in_the_error(node: Machine) -> None:
 def test_a_kubelet_that_does_not_run_after_the_join(node: Machine) -> None:
     ready(node)
     touched = f"etc/kubernetes/kubelet.conf {PEM[3:]}".replace("\\", "/")
-    body = f'cd "$WINLAB_MACHINE/c"; mkdir -p var/lib/kubelet/pki; touch {touched}'
+    body = f'cd "$WINLAB_MACHINE/c"; mkdir -p var/lib/kubelet/pki; echo "server: BEGIN CERTIFICATE" | tee {touched}'
     node.program(node.c / "k/kubeadm.exe", body)
     refuse(node, "join", JOIN, "The node has joined, but the kubelet does not run.")
     assert read(node, r"C:\winlab\joined.txt") == "10.77.0.10:6443"

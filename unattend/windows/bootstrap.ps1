@@ -243,6 +243,8 @@ try {
     }
 
     Set-Content -Path 'C:\winlab\ready.txt' -Value $node.node -Encoding ASCII
+    # whoever hears this may cut the power
+    try { Write-VolumeCache -DriveLetter C } catch { Write-Warning "The disk's cache can't be flushed: $_" }
     Write-Phase 'phase=ready'
 } catch {
     Write-Phase "error=bootstrap: $($_.Exception.Message -replace '\s+', ' ')"

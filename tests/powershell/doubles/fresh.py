@@ -54,6 +54,9 @@ PROGRAMS = {
         *"containers ls") echo "CONTAINER IMAGE RUNTIME"; echo "c1 registry.test/a:1 io.containerd.runhcs.v1" ;;
         *"tasks ls") echo "TASK PID STATUS"; echo "c1 4711 RUNNING" ;;
         *"images ls") touch "$images"; echo "REF TYPE DIGEST SIZE PLATFORMS LABELS"; cat "$images" ;;
+        *"leases ls -q") echo 1763-one ;;
+        *"images rm --sync "*) shift 5
+            for name; do grep -v "^$name " "$images" >"$images.new"; mv "$images.new" "$images"; done ;;
         *"images import"*) for last; do :; done
             tar -xOf "$last" index.json | python3 -ISc 'import json,sys
 for m in json.load(sys.stdin)["manifests"]:
@@ -65,7 +68,7 @@ for m in json.load(sys.stdin)["manifests"]:
         echo "token abcdef.0123456789abcdef is used"
         mkdir -p "$WINLAB_MACHINE/c/etc/kubernetes" "$WINLAB_MACHINE/c/var/lib/kubelet/pki"
         echo "    server: https://10.77.0.10:6443" >"$WINLAB_MACHINE/c/etc/kubernetes/kubelet.conf"
-        touch "$WINLAB_MACHINE/c/var/lib/kubelet/pki/kubelet-client-current.pem"
+        echo "-----BEGIN CERTIFICATE-----" >"$WINLAB_MACHINE/c/var/lib/kubelet/pki/kubelet-client-current.pem"
         python3 -IS - <<'P'
 import json, os
 p = os.environ["WINLAB_MACHINE"] + "/state.json"; s = json.load(open(p))

@@ -113,13 +113,24 @@ def _sorted(line: str) -> str:
     return f"{head} {json.dumps(json.loads('{' + rest), sort_keys=True)}" if brace and head.startswith("hns ") else line
 
 
+FLUSH = "flush C"
+ONLY_LOOK = ("logs", "probe", "sealed", "status")
+
+
 @dataclass
 class Ran:
-    """A run of a script, and what it left."""
+    """A run of a script, and what it left.
+
+    :param every: what it asked of Windows; ``notes`` is without the flushes of its disk.
+    """
 
     told: Told
     changes: dict[str, str | None]
-    notes: list[str]
+    every: list[str]
+
+    @property
+    def notes(self) -> list[str]:
+        return [line for line in self.every if line != FLUSH]
 
     @property
     def messages(self) -> str:
@@ -137,7 +148,12 @@ def act(
     assert isinstance(told.result, dict), told.out
     assert not told.err
     assert {name: told.result.get(name) for name in result} == result
-    return Ran(told, left.changes(), left.notes())
+    ran = Ran(told, left.changes(), left.notes())
+    if script in ONLY_LOOK:
+        assert FLUSH not in ran.every
+    else:
+        assert ran.every[-1] == FLUSH  # what it says is done outlives a power cut
+    return ran
 
 
 def refuse(machine: Machine, script: str, settings: object, text: str, fail: tuple[str, int] | None = None) -> Ran:

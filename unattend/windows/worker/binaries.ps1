@@ -36,6 +36,7 @@ Invoke-Step {
     } finally {
         Start-Again $ran
     }
+    Save-Volume # before the note, which may be on the disk first
     Write-Text $InstalledFrom (Get-Sha256 (Join-Path $Payload 'payload.json')) | Out-Null
     return @{ changed = [bool]$changed }
 }

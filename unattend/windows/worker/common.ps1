@@ -139,6 +139,7 @@ function Invoke-Step([scriptblock]$StepBody) {
             $mutex = Enter-Change
         }
         $result = @(& $StepBody)[-1]
+        if ($script:Changing) { Save-Volume } # what is said to be done outlives a power cut
         Write-Life 'has ended'
         Write-Result $result
     } catch {
@@ -232,6 +233,15 @@ function Test-Stale([string]$Target, [string]$Sha256) {
     return (Get-Sha256 $Target) -ne $Sha256
 }
 
+# NTFS keeps its own order after a power cut, not the content of files: what was just written may be zeros or empty
+function Save-Volume {
+    try {
+        Write-VolumeCache -DriveLetter C
+    } catch {
+        Write-Log "the disk's cache can't be flushed: $_"
+    }
+}
+
 function Get-Text([string]$Path) {
     if (-not (Test-Path -LiteralPath $Path -PathType Leaf)) { return $null }
     return [System.IO.File]::ReadAllText($Path)
@@ -285,6 +295,19 @@ function Get-FeatureState([string]$Name) {
         'InstallPending' { return 'pending' }
         default { return 'absent' }
     }
+}
+
+# Another one after each start of Windows. The time of its start is worked out from the clock, which a time server may
+# correct; this number only counts starts
+function Get-BootId {
+    $counter = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters'
+    if (Test-Path -Path $counter) { return "$((Get-ItemProperty -Path $counter).BootId)" }
+    return Get-BootTime
+}
+
+function Get-BootTime {
+    $booted = (Get-CimInstance -ClassName Win32_OperatingSystem).LastBootUpTime.ToUniversalTime()
+    return $booted.ToString('yyyy-MM-ddTHH:mm:ssZ', [Globalization.CultureInfo]::InvariantCulture)
 }
 
 function Test-RestartPending {
@@ -386,8 +409,9 @@ function Test-ProxyStale {
     return [bool]$id -and (Get-Text $ProxyNetwork) -cne $id
 }
 
-# The kubelet writes kubelet.conf before it has its certificate: a node has joined when both are there
+# The kubelet writes kubelet.conf before it has its certificate: a node has joined when both are there. A power cut
+# during the join may have left them empty
 function Test-Joined {
-    return (Test-Path -LiteralPath 'C:\etc\kubernetes\kubelet.conf') -and
-        (Test-Path -LiteralPath 'C:\var\lib\kubelet\pki\kubelet-client-current.pem')
+    return (Get-Text 'C:\etc\kubernetes\kubelet.conf') -match 'server:' -and
+        (Get-Text 'C:\var\lib\kubelet\pki\kubelet-client-current.pem') -match 'BEGIN CERTIFICATE'
 }

@@ -3,9 +3,16 @@
 
 $PinnedLabel = 'io.cri-containerd.pinned=pinned'
 
+# The start of Windows in which images were imported, and digests of those that may not be on the disk yet; one a line
+$Importing = "$WinlabFolder\importing.txt"
+
+function Invoke-Ctr([string[]]$Arguments) {
+    return Invoke-Native "$ContainerdFolder\ctr.exe" (@('-n', 'k8s.io') + $Arguments)
+}
+
 function Get-Images {
     $images = @{}
-    foreach ($line in Invoke-Native "$ContainerdFolder\ctr.exe" @('-n', 'k8s.io', 'images', 'ls')) {
+    foreach ($line in Invoke-Ctr @('images', 'ls')) {
         $fields = $line -split '\s+'
         if ($fields.Count -ge 3 -and $fields[2] -like 'sha256:*') { $images[$fields[0]] = $fields[2] }
     }
@@ -26,6 +33,22 @@ function Get-ArchiveImages([string]$Path) {
     return $images
 }
 
+# Removes the images that a power cut may have left half unpacked; returns the digests of those that this start of
+# Windows has imported and that may not be on the disk yet. containerd flushes its database with each change, but not
+# what it unpacks, and would take that for whole. The lease of an import, valid for a day, would keep it
+function Remove-CutOffImages {
+    $start, $digests = @("$(Get-Text $Importing)" -split "`n" | Where-Object { $_ })
+    if (-not $digests) { return @() }
+    if ($start -ceq (Get-BootId)) { return @($digests) }
+    Write-Progressing 'removing images whose import was cut off'
+    $leases = @(Invoke-Ctr @('leases', 'ls', '-q') | Where-Object { $_ })
+    if ($leases.Count -gt 0) { Invoke-Ctr (@('leases', 'rm') + $leases) | Out-Null }
+    $have = Get-Images
+    $names = @($have.Keys | Where-Object { $digests -contains $have[$_] }) # also those that the CRI plug-in gives
+    if ($names.Count -gt 0) { Invoke-Ctr (@('images', 'rm', '--sync') + $names) | Out-Null }
+    return @()
+}
+
 # Imports the CD's images that containerd has not, pinned against the kubelet's clean-up; true if there were any.
 # containerd checks every blob against its digest
 function Import-Images {
@@ -33,6 +56,7 @@ function Import-Images {
     $files = @()
     if (Test-Path -LiteralPath $folder) { $files = @(Get-ChildItem -LiteralPath $folder -Filter '*.tar') }
     if ($files.Count -eq 0) { return $false }
+    $noted = @(Remove-CutOffImages)
     $have = Get-Images
     $wanted = @{}
     $changed = $false
@@ -41,9 +65,11 @@ function Import-Images {
         $missing = @($inside.Keys | Where-Object { $have[$_] -ne $inside[$_] })
         if ($inside.Count -gt 0 -and $missing.Count -eq 0) { continue }
         Write-Progressing "importing $($file.Name)"
+        $noted += @($missing | ForEach-Object { $inside[$_] })
+        Write-Text $Importing ((@(Get-BootId) + $noted) -join "`n") | Out-Null
+        Save-Volume
         try {
-            Invoke-Native "$ContainerdFolder\ctr.exe" @(
-                '-n', 'k8s.io', 'images', 'import', '--local', '--label', $PinnedLabel, $file.FullName) | Out-Null
+            Invoke-Ctr @('images', 'import', '--local', '--label', $PinnedLabel, $file.FullName) | Out-Null
         } catch {
             throw "containerd does not take '$($file.Name)' from winlab's CD: $($_.Exception.Message)"
         }
@@ -57,6 +83,10 @@ function Import-Images {
                 throw "containerd took '$($wanted[$name])' but has no image '$name': is it for another Windows?"
             }
         }
+    }
+    if (Test-Path -LiteralPath $Importing) {
+        Save-Volume
+        Remove-Item -LiteralPath $Importing -Force
     }
     return $changed
 }

@@ -3,13 +3,6 @@
 
 Invoke-Step {
     $version = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
-    $booted = (Get-CimInstance -ClassName Win32_OperatingSystem).LastBootUpTime.ToUniversalTime()
-    # Windows works the time of its start out from the clock, which a time server may correct; this number only counts
-    # starts
-    $counter = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters'
-    $time = $booted.ToString('yyyy-MM-ddTHH:mm:ssZ', [Globalization.CultureInfo]::InvariantCulture)
-    $boot = $time
-    if (Test-Path -Path $counter) { $boot = "$((Get-ItemProperty -Path $counter).BootId)" }
     $binaries = @{}
     $pushed = @()
     foreach ($folder in $ProgramFolder, $ContainerdFolder, $PluginFolder) {
@@ -33,8 +26,8 @@ Invoke-Step {
         $endpoints = @(Get-HnsEndpoint | ForEach-Object { "$($_.Name)" })
     }
     return @{
-        boot_time = $time
-        boot_id = $boot
+        boot_time = Get-BootTime
+        boot_id = Get-BootId
         build = "$($version.CurrentBuild).$($version.UBR)"
         containers_feature = Get-FeatureState 'Containers'
         features_set = "$(Get-Text $FeaturesSet)"
