@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pycdlib
 import pytest
 from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, Winlab, stand_in_medium, text, traces
 from powershell import engine as engines
 from secrets_scan import Watch
-from survive import sample
+from survive import sample, targets
 from survive.command import Wired
 from survive.moments import BEGINNING, Point
 
@@ -38,6 +39,7 @@ from winlab.supply.images import cache
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
 SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
 POOL = Path("/var/lib/winlab/pool")
+SOON = 20.0  # seconds in which an emulated machine has not booted yet
 MEMBER = "winlab-it"  # a user of the tests' own
 BEFORE_START = (
     "credentials",
@@ -239,17 +241,39 @@ def labs(
             interrupted = member.interrupted("start controller-1", *create_b)
             (booting,) = sample.choose(seed, ["boot controller-1"], 1, (BEGINNING,))
             killed_b += sample.play(wired, [], booting, sample.signal_of(seed), *create_b)
+            cut_off_b = _cut_off(member, *create_b)
+            begun = len(_journal(member, LAB_B))
             printed_b = member.ok(*create_b)
-            journal = Path(member.env["WINLAB_STATE"], "labs", LAB_B, "journal.jsonl").read_text()
-            journal_b = [json.loads(line) for line in journal.splitlines()]
+            journal_b = _journal(member, LAB_B)
             printed_a = text(rehearsal.result())
             said_a = rehearsal.result().stderr
         a, b, seen = _on(scripted, LAB_A), _on(member, LAB_B), frozenset(watch.seen)
-        yield Labs(a, b, printed_a, said_a, printed_b, interrupted, before, spec, caches, seen, killed_b, journal_b)
+        made = (printed_a, said_a, printed_b, interrupted, before, spec, caches, seen)
+        yield Labs(a, b, *made, killed_b, cut_off_b, journal_b[:begun], journal_b[begun:])
 
     finally:
         for user, lab in ((scripted, LAB_A), (member, LAB_B)):
             user("destroy", "--lab", lab, "--anyone")
+
+
+def _journal(user: Winlab, lab: str) -> list[Any]:
+    """The events of a lab so far."""
+    text = Path(user.env["WINLAB_STATE"], "labs", lab, "journal.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _cut_off(user: Winlab, *create: str) -> int:
+    """Run a create, and kill the QEMU of its machine while it boots for the first time; the create's exit code."""
+    process = user.start(*create, "--output", "json")
+    assert process.stdout is not None
+    with process:
+        for line in process.stdout:
+            event = json.loads(line)
+            waits = (event["event"], event.get("step")) == ("StepProgress", "boot controller-1")
+            if waits and (": cloud-init" in event["text"] or event["seconds"] > SOON):
+                for pid in targets.find(f"guest {LAB_B}"):
+                    os.kill(pid, signal.SIGKILL)
+    return process.returncode
 
 
 def _on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str]]:

@@ -99,7 +99,9 @@ class Labs:
     caches: tuple[Path, ...]  # what the commands obtained, made and took for them
     seen: frozenset[bytes]  # arguments and environments of processes while they were made
     killed_b: list[Sampled]  # the creates of the second lab that were killed
-    journal_b: list[Any]  # the second lab's events until it was up
+    cut_off_b: int  # the exit code of the create whose machine was killed in its first boot
+    journal_b: list[Any]  # the second lab's events until then
+    last_b: list[Any]  # those of the create after it, which saw it up
 
 
 def text(done: subprocess.CompletedProcess[str]) -> str:
