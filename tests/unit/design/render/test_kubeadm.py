@@ -66,7 +66,7 @@ def test_the_first_controller() -> None:
 def test_what_only_an_emulator_may_have() -> None:
     real = kubeadm.init(CLUSTER, rendered.CONTROLLER, rendered.TOKEN)
     slow = kubeadm.init(EMULATED, rendered.CONTROLLER, rendered.TOKEN)
-    for word in ("unsafe-no-fsync", "ECDSA-P256", "timeouts", "ignorePreflightErrors", "Never"):
+    for word in ("election-timeout", "ECDSA-P256", "timeouts", "ignorePreflightErrors", "Never"):
         assert word not in real
         assert word in slow
     assert "leader-elect" not in real
