@@ -15,7 +15,7 @@ import runs
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.differences import Difference
-from winlab.adapters.vm import definitions, domains
+from winlab.adapters.vm import definitions, domains, first_boot
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render import domain as domain_file
@@ -145,6 +145,7 @@ class Standing:
         self.overlay = Overlay()
         self.guests = {node.name: Guest() for node in plan.nodes}
         self.states = {node.domain: "running" for node in plan.nodes}
+        self.booting: set[str] = set()  # in their first boot, domains
         self.disk_trouble: str | None = None
         self.skew = 0.0  # seconds, by a fault on purpose
         self.bridge = ""
@@ -258,6 +259,8 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(domains, "tag_of", tag_of)
     monkeypatch.setattr(domains, "state", lambda _, name: made.states[name])
     monkeypatch.setattr(domains, "is_running", lambda _, name: made.states[name] == "running")
+    monkeypatch.setattr(first_boot, "is_marked", lambda _, name: name in made.booting)
+    monkeypatch.setattr(domains, "ended_in_order", lambda *_: False)
     monkeypatch.setattr(domains, "disk_trouble", lambda *_: made.disk_trouble)
     monkeypatch.setattr(domains, "inserted", lambda _, name: {"drive": POOL / CD.format(os=by_domain[name].os)})
     monkeypatch.setattr(definitions, "persistent", lambda _, name: made.xml.get(name))

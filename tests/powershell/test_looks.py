@@ -41,6 +41,7 @@ def test_status_of_a_fresh_node(node: Machine) -> None:
         "build": "20348.2762",
         "containers_feature": "absent",
         "features_set": "",
+        "images_from": "",
         "restart_pending": False,
         "containerd": {"service": "absent", "sha256": "", "config_sha256": ""},
         "binaries": {},

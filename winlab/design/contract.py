@@ -158,6 +158,8 @@ class WindowsFacts(CallResult):
     features_set: str = ""  # names separated by commas; the scripts on an older winlab's CD don't report it
     restart_pending: bool  # features.ps1 needs a restart that has not happened yet
     containerd: ContainerdFacts
+    # The SHA-256 of the payload.json whose images containerd has whole; None: the scripts on an older winlab's CD
+    images_from: str | None = None
     binaries: Sha256ByName
     installed_from: str  # the SHA-256 of the payload.json that binaries.ps1 used
     cd: str  # that of the CD's payload.json

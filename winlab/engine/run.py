@@ -93,6 +93,7 @@ class Run:
     stock: Stock = field(default_factory=Stock)  # where to find the files that the plan knows by their contents
     sources: Sources = Sources()
     outputs: Outputs = field(default_factory=Outputs)
+    keeps_disks: bool = False  # no machine gets a new disk, not even one that nobody has used yet
 
     @classmethod
     def start(cls, plan: Plan, stock: Stock, site: Site, conn: Connection, sources: Sources | None = None) -> Run:

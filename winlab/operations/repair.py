@@ -58,7 +58,7 @@ def repair(
         refuse_other_plan(plan, conn)
         if said := faults.sentence(lab, site, conn):
             tell(Note(lab=lab, text=said))
-        run = Run.start(plan, Stock(), site, conn)
+        run = replace(Run.start(plan, Stock(), site, conn), keeps_disks=True)
         subject = Subject(run, nodes, _is_cluster(run), digests)
         if check:
             return [one.drift for one in _inspect(subject, tell)]

@@ -44,7 +44,7 @@ RESETS = 2  # of an emulated machine
 SAID = 3  # starts in one phase that are worth a word: Windows Setup restarts once in some of its phases
 LOOPS = 6  # starts in one phase by which it is known never to come out of it
 PRESSES, PAUSE = 6, 0.25  # seconds
-DEAF_SECONDS = 60.0  # in which a Linux whose first boot ended answers, or never
+DEAF_SECONDS = 180.0  # in which a machine that is ready answers, or never
 REFUSED_SECONDS = 240.0  # a guest may refuse the login for a while: its server starts before its accounts exist
 
 
@@ -123,9 +123,10 @@ class _Wait:
         self._looked, self._screen = 0.0, b""
         self._series = Series(run.folder, node.name)
         self._unheard = Unheard(run, node, progress)
-        self._asked = time.monotonic()
-        self._deaf_since = 0.0
+        self._asked = self._begun = time.monotonic()
         self._serial.read()
+        started = run.outputs.get(STARTED(run.lab, node.name), bool)
+        self._was_ready = not started and READY in self._serial.phases  # it was up before this command
         self._serial.forget_starts()  # those of a machine that winlab waited for before
 
     def run(self) -> None:
@@ -287,7 +288,8 @@ class _Wait:
             )
         self._resets += 1
         self._progress.say(f"the emulated kernel of {node} panicked ({panic}): restarting the machine")
-        if self._is_marked and READY not in self._serial.phases:
+        # before cloud-init, nothing has been written yet
+        if self._serial.phases and READY not in self._serial.phases and self._is_marked:
             self._start_over()
         else:
             domains.reset(self._run.conn, self._node.domain)
@@ -296,18 +298,17 @@ class _Wait:
     def _start_over(self) -> None:
         start_over(self._run, self._node, self._progress)
         self._serial = SerialLog(self._run.pool, serial_log(self._run.lab, self._node.name))
-        self._deaf_since = 0.0
+        self._was_ready, self._told = False, 0
 
     def _leave_no_broken_start(self) -> None:
-        """Have a machine start over that does not answer since its first boot was cut off.
+        """Have a machine start over that was ready before winlab waited, and was never seen to answer.
 
-        It runs, so somebody else has started it again: libvirt with the host, or ``winlab start``.
+        Its first boot was cut off, and somebody else has started it again: libvirt with the host, or ``winlab start``.
         """
-        if not self._own.was_cut_off(self._serial.phases):
-            return
-        self._deaf_since = self._deaf_since or time.monotonic()
-        if time.monotonic() - self._deaf_since > self._run.pace.silence(DEAF_SECONDS) and self._is_marked:
-            self._start_over()
+        if self._was_ready and time.monotonic() - self._begun > self._run.pace.silence(DEAF_SECONDS):
+            self._was_ready = False
+            if self._is_marked:
+                self._start_over()
 
     def _press(self) -> None:
         for _ in range(PRESSES):

@@ -9,7 +9,7 @@ from winlab.adapters.vm import domains
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import GuestError, logs
+from winlab.errors import GuestError, HostError, logs
 from winlab.events import Progress
 
 ENDED = (*domains.OFF, domains.CRASHED, "gone")
@@ -24,6 +24,7 @@ def until(
     give_up: Callable[[Waiting], Exception],
     *,
     stall: float,
+    poll: float = wait.POLL,
 ) -> T:
     """Look until the condition is met, as :func:`winlab.engine.wait.until` does, as long as a controller runs.
 
@@ -37,7 +38,7 @@ def until(
             _require_one(run)
         return seen
 
-    return wait.until(attentive, progress, give_up, stall=stall)
+    return wait.until(attentive, progress, give_up, stall=stall, poll=poll)
 
 
 def _require_one(run: Run) -> None:
@@ -45,7 +46,10 @@ def _require_one(run: Run) -> None:
 
     :raises GuestError: none does, and the API server is the lab's own.
     """
-    states = {node.name: domains.state(run.conn, node.domain) for node in run.plan.nodes if node.role == "controller"}
+    try:
+        states = {one.name: domains.state(run.conn, one.domain) for one in run.plan.nodes if one.role == "controller"}
+    except HostError:  # libvirt restarts; the API server does without it
+        return
     if states and all(state in ENDED for state in states.values()):
         name, state = next(iter(states.items()))
         raise GuestError(

@@ -15,25 +15,19 @@ from winlab.design.render.domain import serial_log
 from winlab.engine.run import Run
 
 READY = "ready"  # the last phase of every system's first boot
-PHASE = re.compile(rb"winlab: phase=([\w-]+)(?=[^\w-])")
+# It came to its end, well or not: somebody may have gone on by hand from there
+ENDED = re.compile(rb"winlab: (phase=ready|error=)")
 
 
 def is_cut_off(run: Run, node: NodePlan) -> bool:
-    """Whether a node's machine has ended, and was never heard to be ready."""
+    """Whether a node's machine ended in its first boot, and not in order. One that never started counts as new."""
     if domains.state(run.conn, node.domain) not in (*domains.OFF, domains.CRASHED):
         return False
-    return first_boot.is_marked(run.conn, node.domain) and READY not in phases(run, node)
-
-
-def phases(run: Run, node: NodePlan) -> list[str]:
-    """The phases that a node's machine has reported, the first one first; also those of logs that were rotated."""
+    if not first_boot.is_marked(run.conn, node.domain) or domains.ended_in_order(run.conn, node.domain):
+        return False
     run.pool.refresh()
-    names = run.pool.names(serial_log(run.lab, node.name))
-    # virtlogd.conf(5), max_backups: the higher its number, the older a log
-    text = b"".join(run.pool.download(name) for name in sorted(names, key=_number, reverse=True))
-    return [found.decode() for found in PHASE.findall(text)]
-
-
-def _number(name: str) -> int:
-    number = name.rpartition(".")[2]
-    return int(number) if number.isdecimal() else -1
+    if not run.pool.exists(node.volume("disk").name):  # winlab was killed when it made a new one
+        return True
+    # also logs that were rotated (virtlogd.conf(5), max_backups)
+    said = b"".join(run.pool.download(name) for name in run.pool.names(serial_log(run.lab, node.name)))
+    return bool(said) and ENDED.search(said) is None

@@ -9,6 +9,7 @@ from winlab.design.plan.model import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
 from winlab.engine.step import Step
+from winlab.errors import GuestError, logs
 from winlab.events import Progress
 from winlab.steps import screens, systems, volumes
 from winlab.steps.crashed import tell_crash
@@ -22,8 +23,9 @@ def steps(run: Run, node: NodePlan) -> list[Step]:
     own = systems.of(run, node)
 
     def make_disk(progress: Progress) -> None:
+        volume = node.volume("disk")
         progress.say(f"{node.disk_mib >> 10} GiB, thin")
-        _make_disk(run, node)
+        run.pool.create_disk(volume.name, volume.capacity_mib, volume.backing)
 
     disk = volumes.step(run, node, DISK, make_disk, [IMAGE(of=node.volume("base").name)], usual=1)
     parts = [disk, *own.first_boot()]
@@ -62,22 +64,31 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
             return
         progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
         domains.define_and_start(run.conn, node.domain, domain_file.domain_xml(run.plan, node, vnc, run.pool.folder))
+        run.outputs.put(STARTED(run.lab, node.name), True)
 
     return work
 
 
 def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
-    """Start a node's machine whose first boot was cut off, with a new disk. What its other drives have is not lost."""
+    """Start a node's machine whose first boot was cut off, with a new disk. What its other drives have is not lost.
+
+    :raises GuestError: this command makes no disks.
+    """
+    if run.keeps_disks:
+        raise GuestError(
+            f"The first boot of '{node.name}' was cut off.",
+            why="Its power or its process ended meanwhile, which may have left files half written.",
+            cure="Run the lab's create command again: it starts the machine over with a new disk.",
+            evidence=logs(node.name, run.lab),
+        )
     progress.say("its first boot was cut off, and may have left files half written: it starts over with a new disk")
     domains.cut_power(run.conn, node.domain)
-    _make_disk(run, node)
-    _forget_serial_log(run, node)
+    _forget_serial_log(run, node)  # first: whoever is killed from here on leaves a machine that starts over
+    disk = node.volume("disk")
+    # the base that it was made from: the plan's may be a newer one, which is not in the pool
+    backing = run.pool.backing(disk.name) if run.pool.exists(disk.name) else None
+    run.pool.create_disk(disk.name, disk.capacity_mib, disk.backing if backing is None else backing.name)
     domains.start(run.conn, node.domain)
-
-
-def _make_disk(run: Run, node: NodePlan) -> None:
-    volume = node.volume("disk")
-    run.pool.create_disk(volume.name, volume.capacity_mib, volume.backing)
 
 
 def _forget_serial_log(run: Run, node: NodePlan) -> None:

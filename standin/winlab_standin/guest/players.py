@@ -27,6 +27,7 @@ CONTAINERD = "Program Files/containerd"
 PLUGINS = "opt/cni/bin"
 NETWORKS = "etc/cni/net.d"
 INSTALLED_FROM = "winlab/payload.sha256"
+IMAGES_FROM = "winlab/images.sha256"
 FEATURES_SET = "winlab/features.txt"
 PROXY_CONFIG = "var/lib/kube-proxy/config.yaml"
 PROXY_NETWORK = "winlab/proxy-network.txt"
@@ -106,6 +107,7 @@ def status(machine: Machine, given: Settings) -> dict[str, Any]:
             "sha256": digest(machine.c(f"{CONTAINERD}/containerd.exe")),
             "config_sha256": digest(machine.c(f"{CONTAINERD}/config.toml")),
         },
+        "images_from": kept.read_text() if (kept := machine.c(IMAGES_FROM)).is_file() else "",
         "binaries": {path.name: digest(path) for path in sorted(homes[0].glob("*.exe"))},
         "installed_from": kept.read_text() if (kept := machine.c(INSTALLED_FROM)).is_file() else "",
         "cd": payload(machine),
@@ -205,7 +207,9 @@ def containerd(machine: Machine, given: Settings) -> dict[str, Any]:
     wait_for_cri(machine)
     for name in ran:
         machine.services.start(name)
-    return {"changed": import_images(machine) or changed}
+    changed = import_images(machine) or changed
+    write(machine.c(IMAGES_FROM), payload(machine))
+    return {"changed": changed}
 
 
 def remove_stray(machine: Machine) -> bool:

@@ -130,7 +130,7 @@ def test_powershell_knows_what_is_inside_of_settings() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("boot_id = Get-BootId", "bootid = Get-BootId", {"bootid: not in the contract", "boot_id: missing"}),
+        ("boot_id = $boot", "bootid = $boot", {"bootid: not in the contract", "boot_id: missing"}),
         ("joined = Test-Joined", "", {"kubelet.joined: missing"}),
         ("pushed = $pushed", "pushed = $pushed\n        colour = 'red'", {"colour: not in the contract"}),
         ("        cni = $networks", "        # cni = $networks", {"cni: missing"}),

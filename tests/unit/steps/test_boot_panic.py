@@ -13,6 +13,7 @@ import runs
 
 from winlab.adapters.vm import domains, first_boot
 from winlab.design.plan.facts import HostFacts
+from winlab.engine.run import Outputs
 from winlab.engine.step import Step
 from winlab.errors import GuestError, HostError, StalledError
 from winlab.events import Quiet
@@ -156,7 +157,7 @@ def test_a_panic_of_long_ago_is_none(started: Any) -> None:
 
 def test_one_that_panics_in_its_first_boot_starts_over(started: Any) -> None:
     guest = Guest(panics=1)
-    guest.marked = True
+    guest.marked, guest.serial = True, "winlab: phase=cloud-init\r\n" + guest.serial
     step = started(guest, plans.TCG)
     assert not step.done()
     step.run(Quiet())
@@ -164,32 +165,29 @@ def test_one_that_panics_in_its_first_boot_starts_over(started: Any) -> None:
     assert step.done()
 
 
-def test_a_panic_after_the_first_boot_leaves_the_disk(started: Any) -> None:
+@pytest.mark.parametrize("phase", ["", "winlab: phase=ready\r\n"], ids=["before anything is written", "later"])
+def test_another_panic_leaves_the_disk(started: Any, phase: str) -> None:
     guest = Guest(panics=1)
-    guest.marked, guest.serial = True, "winlab: phase=ready\r\n" + guest.serial
+    guest.marked, guest.serial = True, phase + guest.serial
     started(guest, plans.TCG).run(Quiet())
     assert (guest.resets, guest.disks) == (1, 1)
 
 
-CUT_OFF = "winlab: phase=cloud-init\r\nwinlab: phase=cloud-init\r\nwinlab: phase=ready\r\n"
+READY = "winlab: phase=cloud-init\r\nwinlab: phase=ready\r\n"
 
 
 @pytest.mark.parametrize(
-    ("marked", "phases", "disks"),
-    [
-        (True, CUT_OFF, 2),
-        (False, CUT_OFF, 1),
-        (True, "winlab: phase=cloud-init\r\nwinlab: phase=ready\r\nwinlab: phase=cloud-init\r\n", 1),
-        (True, "winlab: phase=cloud-init\r\nwinlab: phase=cloud-init\r\n", 1),
-    ],
-    ids=["cut off", "used since", "restarted later", "still booting"],
+    ("marked", "phases", "fresh", "disks"),
+    [(True, READY, False, 2), (False, READY, False, 1), (True, READY, True, 1), (True, READY[:26], False, 1)],
+    ids=["cut off", "used since", "started by this command", "still booting"],
 )
 def test_one_that_somebody_started_after_its_first_boot_was_cut_off(
-    started: Any, marked: bool, phases: str, disks: int
+    started: Any, monkeypatch: pytest.MonkeyPatch, marked: bool, phases: str, fresh: bool, disks: int
 ) -> None:
-    """It says that it is ready, and has no network."""
+    """It said long ago that it is ready, and has no network."""
     guest = Guest(panics=0)
     guest.marked, guest.serial, guest.resets = marked, phases, 1
+    monkeypatch.setattr(Outputs, "get", lambda *_: fresh)
     step = started(guest, plans.KVM)
     guest.panics = guest.resets + 1  # it answers after one more start
     with suppress(StalledError) if disks == 1 else nullcontext():

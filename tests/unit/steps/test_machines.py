@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,7 +20,7 @@ from winlab.adapters.vm.connection import Connection, connected
 from winlab.design.plan import tags
 from winlab.design.plan.model import Plan
 from winlab.engine.step import Step
-from winlab.errors import HostError
+from winlab.errors import GuestError, HostError
 from winlab.events import Quiet
 from winlab.operations import create
 from winlab.steps import machines, paused
@@ -48,15 +49,18 @@ class Machine:
             delete=self.volumes.remove,
             download=lambda name: self.said.get(name, b""),
             create_disk=lambda *row: self.disks.append(row),
+            exists=lambda name: self.has_disk and name == self.node.volume("disk").name,
+            backing=lambda _: Path("/pool/base-older.qcow2"),
         )
+        self.has_disk = True
         self.said: dict[str, bytes] = {}
         self.disks: list[tuple[object, ...]] = []
         credentials = SimpleNamespace(nodes={self.node.name: SimpleNamespace(vnc_password="secret")})
         self.forgotten = 0
         kubeconfig = SimpleNamespace(unlink=self._forget)
         folder = SimpleNamespace(credentials=lambda: credentials, kubeconfig=kubeconfig, path=Path("/nonexistent"))
-        run = runs.run(self.plan, conn=conn, pool=pool, folder=folder)
-        self.step: Step = runs.titled(machines.steps(run, self.node), f"start {self.node.name}")
+        self.run = runs.run(self.plan, conn=conn, pool=pool, folder=folder)
+        self.step: Step = runs.titled(machines.steps(self.run, self.node), f"start {self.node.name}")
 
     def _forget(self, *, missing_ok: bool) -> None:
         assert missing_ok
@@ -182,18 +186,35 @@ def test_a_first_boot_that_was_cut_off_starts_over(booting: Machine) -> None:
     assert not booting.step.done()
     booting.step.run(Quiet())
     disk = booting.node.volume("disk")
-    assert booting.disks == [(disk.name, disk.capacity_mib, disk.backing)]
+    assert booting.disks == [(disk.name, disk.capacity_mib, "base-older.qcow2")]  # the plan's may not be in the pool
     assert booting.volumes == ["lab.x.serial.log"]  # the old log's phases are not the new machine's
     assert booting.step.done()
+
+
+def test_its_new_disk_is_made_when_winlab_was_killed_before(booting: Machine) -> None:
+    booting.has_disk = False
     booting.domain.destroy()
     booting.step.run(Quiet())
-    assert len(booting.disks) == 2
+    disk = booting.node.volume("disk")
+    assert booting.disks == [(disk.name, disk.capacity_mib, disk.backing)]
+
+
+def test_repair_makes_no_disk(booting: Machine) -> None:
+    booting.said["lab.controller-1.serial.log"] = b"winlab: phase=cloud-init\r\n"
+    booting.domain.destroy()
+    run = replace(booting.run, keeps_disks=True)
+    with pytest.raises(GuestError, match="first boot of 'controller-1' was cut off") as caught:
+        runs.titled(machines.steps(run, booting.node), "start controller-1").run(Quiet())
+    assert "create command again" in caught.value.cure
+    assert booting.disks == []
+    booting.step.run(Quiet())
 
 
 @pytest.mark.parametrize("log", ["serial.log", "serial.log.0"])
-def test_a_machine_that_was_ready_keeps_its_disk(booting: Machine, log: str) -> None:
-    """winlab was killed before it saw that; a log may have been rotated since."""
-    booting.said[f"lab.controller-1.{log}"] = b"winlab: phase=cloud-init\r\nwinlab: phase=ready\r\n"
+@pytest.mark.parametrize("last", [b"winlab: phase=ready\r\n", b"winlab: error=it failed\r\n"])
+def test_a_first_boot_that_came_to_its_end_is_not_done_again(booting: Machine, log: str, last: bytes) -> None:
+    """winlab was killed before it saw that, or somebody went on by hand; a log may have been rotated since."""
+    booting.said[f"lab.controller-1.{log}"] = b"winlab: phase=cloud-init\r\n" + last
     booting.domain.destroy()
     booting.step.run(Quiet())
     assert booting.step.done()
@@ -207,6 +228,20 @@ def test_a_machine_that_has_booted_keeps_its_disk(booting: Machine) -> None:
     booting.step.run(Quiet())
     assert booting.disks == []
     assert tags.lab_of(booting.domain.XMLDesc(0)) == "lab"
+
+
+@pytest.mark.parametrize("how", ["was_shut_down", "hasManagedSaveImage", "never started"])
+def test_a_machine_that_ended_in_order_goes_on(booting: Machine, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Its guest shut down; libvirt saved its memory, whose guest must find its own disk again; it never started."""
+    booting.said["lab.controller-1.serial.log"] = b"" if how == "never started" else b"winlab: phase=cloud-init\r\n"
+    booting.domain.destroy()
+    if how == "was_shut_down":
+        monkeypatch.setattr(domains, "was_shut_down", lambda *_: True)
+    elif how == "hasManagedSaveImage":
+        monkeypatch.setattr(libvirt.virDomain, how, lambda _, flags=0: 1)
+    booting.step.run(Quiet())
+    assert booting.step.done()
+    assert booting.disks == []
 
 
 def test_a_machine_of_an_earlier_version_keeps_its_disk(machine: Machine) -> None:

@@ -22,7 +22,7 @@ from winlab.design.catalog.artifact import Obtained
 from winlab.design.cni.model import Patch
 from winlab.design.system import WINDOWS
 from winlab.engine.run import Run
-from winlab.errors import ClusterError, GuestError
+from winlab.errors import ClusterError, GuestError, HostError
 from winlab.events import Quiet
 from winlab.steps import pod_network, pods, ready
 from winlab.steps.apply import apply
@@ -136,6 +136,19 @@ def test_an_api_server_whose_machine_has_ended_is_not_waited_for(
         with pytest.raises(GuestError, match=f"'controller-1' is {state}") as caught:
             waits()
         assert "starts the machine" in caught.value.cure
+
+
+def test_a_libvirt_that_restarts_does_not_end_the_wait(
+    asking: Callable[[Kubectl], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def state(*_: object) -> str:
+        raise HostError("libvirt does not answer.")
+
+    busy = Busy(2, {"status": {"conditions": [{"type": "Available", "status": "True"}]}})
+    run_ = asking(busy)
+    monkeypatch.setattr(domains, "state", state)
+    runs.titled(ready.steps(run_), "cluster DNS").run(Quiet())
+    assert busy.failures == 0
 
 
 def test_a_kubectl_that_does_not_end_is_a_failure_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

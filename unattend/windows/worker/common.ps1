@@ -14,6 +14,11 @@ $WinlabFolder = 'C:\winlab'
 $InstalledFrom = 'C:\winlab\payload.sha256'
 # Names the features that features.ps1 has seen to the end: a golden image may have been made for another network
 $FeaturesSet = 'C:\winlab\features.txt'
+# Names each import that is not on the disk yet: a mark of the start of Windows that it was in, then the images' digests
+$Importing = 'C:\winlab\importing.txt'
+$ImportingKey = 'SOFTWARE\winlab-importing-' # with that mark, a volatile key
+# Holds the SHA-256 of the payload.json whose images containerd has
+$ImagesFrom = 'C:\winlab\images.sha256'
 $ProxyNetwork = 'C:\winlab\proxy-network.txt' # the ID of the HNS network when winlab last started kube-proxy
 # What each script that changes something did, in a file of its name
 $LogFolder = 'C:\winlab\logs'
@@ -297,30 +302,22 @@ function Get-FeatureState([string]$Name) {
     }
 }
 
-# Another one after each start of Windows. The time of its start is worked out from the clock, which a time server may
-# correct; this number only counts starts
-function Get-BootId {
-    $counter = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters'
-    if (Test-Path -Path $counter) { return "$((Get-ItemProperty -Path $counter).BootId)" }
-    return Get-BootTime
-}
-
-function Get-BootTime {
-    $booted = (Get-CimInstance -ClassName Win32_OperatingSystem).LastBootUpTime.ToUniversalTime()
-    return $booted.ToString('yyyy-MM-ddTHH:mm:ssZ', [Globalization.CultureInfo]::InvariantCulture)
-}
-
-function Test-RestartPending {
-    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($RestartKey)
-    if ($key) { $key.Dispose() }
-    return $null -ne $key
-}
-
-function Request-Restart {
+# A key that lives until the next start of Windows
+function Set-VolatileKey([string]$Key) {
     [Microsoft.Win32.Registry]::LocalMachine.CreateSubKey(
-        $RestartKey, [Microsoft.Win32.RegistryKeyPermissionCheck]::ReadWriteSubTree,
+        $Key, [Microsoft.Win32.RegistryKeyPermissionCheck]::ReadWriteSubTree,
         [Microsoft.Win32.RegistryOptions]::Volatile).Dispose()
 }
+
+function Test-Key([string]$Key) {
+    $found = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($Key)
+    if ($found) { $found.Dispose() }
+    return $null -ne $found
+}
+
+function Test-RestartPending { return Test-Key $RestartKey }
+
+function Request-Restart { Set-VolatileKey $RestartKey }
 
 # -- services
 

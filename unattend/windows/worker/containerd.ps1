@@ -89,5 +89,6 @@ Invoke-Step {
     Wait-Containerd
     Start-Again @($ran | Where-Object { $_ -ne 'containerd' })
     $changed = (Import-Images) -or $changed
+    Write-Text $ImagesFrom (Get-Sha256 (Join-Path $Payload 'payload.json')) | Out-Null
     return @{ changed = [bool]$changed }
 }

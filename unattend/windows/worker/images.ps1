@@ -3,9 +3,6 @@
 
 $PinnedLabel = 'io.cri-containerd.pinned=pinned'
 
-# The start of Windows in which images were imported, and digests of those that may not be on the disk yet; one a line
-$Importing = "$WinlabFolder\importing.txt"
-
 function Invoke-Ctr([string[]]$Arguments) {
     return Invoke-Native "$ContainerdFolder\ctr.exe" (@('-n', 'k8s.io') + $Arguments)
 }
@@ -39,7 +36,7 @@ function Get-ArchiveImages([string]$Path) {
 function Remove-CutOffImages {
     $start, $digests = @("$(Get-Text $Importing)" -split "`n" | Where-Object { $_ })
     if (-not $digests) { return @() }
-    if ($start -ceq (Get-BootId)) { return @($digests) }
+    if (Test-Key "$ImportingKey$start") { return @($digests) }
     Write-Progressing 'removing images whose import was cut off'
     $leases = @(Invoke-Ctr @('leases', 'ls', '-q') | Where-Object { $_ })
     if ($leases.Count -gt 0) { Invoke-Ctr (@('leases', 'rm') + $leases) | Out-Null }
@@ -57,6 +54,7 @@ function Import-Images {
     if (Test-Path -LiteralPath $folder) { $files = @(Get-ChildItem -LiteralPath $folder -Filter '*.tar') }
     if ($files.Count -eq 0) { return $false }
     $noted = @(Remove-CutOffImages)
+    $start = [guid]::NewGuid().ToString('N')
     $have = Get-Images
     $wanted = @{}
     $changed = $false
@@ -66,7 +64,8 @@ function Import-Images {
         if ($inside.Count -gt 0 -and $missing.Count -eq 0) { continue }
         Write-Progressing "importing $($file.Name)"
         $noted += @($missing | ForEach-Object { $inside[$_] })
-        Write-Text $Importing ((@(Get-BootId) + $noted) -join "`n") | Out-Null
+        Set-VolatileKey "$ImportingKey$start"
+        Write-Text $Importing ((@($start) + $noted) -join "`n") | Out-Null
         Save-Volume
         try {
             Invoke-Ctr @('images', 'import', '--local', '--label', $PinnedLabel, $file.FullName) | Out-Null

@@ -3,6 +3,13 @@
 
 Invoke-Step {
     $version = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
+    $booted = (Get-CimInstance -ClassName Win32_OperatingSystem).LastBootUpTime.ToUniversalTime()
+    # Windows works the time of its start out from the clock, which a time server may correct; this number only counts
+    # starts
+    $counter = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters'
+    $time = $booted.ToString('yyyy-MM-ddTHH:mm:ssZ', [Globalization.CultureInfo]::InvariantCulture)
+    $boot = $time
+    if (Test-Path -Path $counter) { $boot = "$((Get-ItemProperty -Path $counter).BootId)" }
     $binaries = @{}
     $pushed = @()
     foreach ($folder in $ProgramFolder, $ContainerdFolder, $PluginFolder) {
@@ -26,8 +33,8 @@ Invoke-Step {
         $endpoints = @(Get-HnsEndpoint | ForEach-Object { "$($_.Name)" })
     }
     return @{
-        boot_time = Get-BootTime
-        boot_id = Get-BootId
+        boot_time = $time
+        boot_id = $boot
         build = "$($version.CurrentBuild).$($version.UBR)"
         containers_feature = Get-FeatureState 'Containers'
         features_set = "$(Get-Text $FeaturesSet)"
@@ -37,6 +44,7 @@ Invoke-Step {
             sha256 = Get-Sha256 "$ContainerdFolder\containerd.exe"
             config_sha256 = Get-Sha256 "$ContainerdFolder\config.toml"
         }
+        images_from = $(if (Test-Path -LiteralPath $Importing) { '' } else { "$(Get-Text $ImagesFrom)" })
         binaries = $binaries
         installed_from = "$(Get-Text $InstalledFrom)"
         cd = Get-Sha256 (Join-Path $Payload 'payload.json')

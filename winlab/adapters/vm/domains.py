@@ -150,6 +150,15 @@ def was_shut_down(conn: libvirt.virConnect, name: str) -> bool:
 
 
 @answering()
+def ended_in_order(conn: libvirt.virConnect, name: str) -> bool:
+    """Whether the domain is off, and neither its power nor its process was cut: it shut down, or was saved to a file.
+
+    libvirt remembers a shutdown until it restarts itself.
+    """
+    return was_shut_down(conn, name) or bool(get(conn, name).hasManagedSaveImage())
+
+
+@answering()
 def inserted(conn: libvirt.virConnect, name: str) -> dict[str, Path]:
     """The files of the CDs in the domain's drives, by target name."""
     domain = find(conn, name)

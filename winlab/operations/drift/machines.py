@@ -16,6 +16,7 @@ from winlab.operations.drift import machine_xml
 from winlab.operations.drift.machine_xml import Other
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.operations.drift.volumes import is_whole
+from winlab.steps.cut_off import is_cut_off
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.states import STARTED
 from winlab.supply.payload import PREFIX
@@ -38,6 +39,10 @@ def states(subject: Subject, progress: Progress) -> Iterator[Finding]:
             require_writable_disk(run, node)
         except WinlabError as error:
             yield Finding(Drift("machine", node.name, "state", "running", f"{state}: {error.why}", error.cure, False))
+            continue
+        if is_cut_off(run, node):
+            cure = "Its first boot was cut off. Run the lab's create command again: it starts over with a new disk."
+            yield Finding(Drift("machine", node.name, "state", "running", state, cure, False))
             continue
         yield _finding(node, state, "resumed" if state in domains.PAUSED else "started")
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from winlab import settings
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import connect
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, first_boot
 from winlab.design.render.domain import serial_log
 from winlab.engine import wait
 from winlab.engine.step import Step
@@ -16,6 +16,7 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
 from winlab.events import Progress
 from winlab.steps.crashed import require_no_crash
+from winlab.steps.cut_off import READY
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.power import clock
 from winlab.steps.power.subject import Subject
@@ -96,6 +97,8 @@ class _Wait:
                 raise
             says += f"; {error.what}"
         else:
+            if READY in self._serial.phases:
+                first_boot.unmark(self._lab.conn, self._subject.domain)
             return Met(None)
         written = domains.written_bytes(self._lab.conn, self._subject.domain)
         return Waiting(says, (self._serial.size, written))

@@ -32,7 +32,7 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestCommandError, GuestError, StalledError, UnreachableError, logs
 from winlab.events import Progress, report
 from winlab.printable import printable
-from winlab.steps import again, evidence, joining, pod_network
+from winlab.steps import again, controllers, evidence, joining, pod_network
 from winlab.steps.crashed import require_no_crash
 from winlab.steps.interface import Condition
 from winlab.steps.screens import Series
@@ -228,7 +228,8 @@ class _Worker:
     def has_containerd(self, facts: WindowsFacts) -> bool:
         service = facts.containerd
         same = pod_network.same_files({"config": service.config_sha256}, {"config": self.files.containerd().config})
-        return service.service == "running" and bool(service.sha256) and same and not _outdated(facts)
+        imported = facts.images_from is None or facts.images_from == facts.cd
+        return service.service == "running" and bool(service.sha256) and same and imported and not _outdated(facts)
 
     def binaries(self, there: NodeScripts, progress: Progress) -> None:
         self.do(there, contract.Binaries(), progress)
@@ -306,7 +307,7 @@ class _Worker:
                 evidence=logs(self.node.name, self.run.lab),
             )
 
-        wait.until(look, progress, give_up, stall=limit, poll=ENDPOINT_POLL)
+        controllers.until(self.run, look, progress, give_up, stall=limit, poll=ENDPOINT_POLL)
 
     def has_proxy(self, facts: WindowsFacts) -> bool:
         same = facts.proxy.command == kube_proxy.command() and not facts.proxy.stale

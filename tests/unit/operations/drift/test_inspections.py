@@ -276,6 +276,17 @@ def test_a_machine_that_does_not_run(lab: Standing, state: str, action: str) -> 
     assert finding.steps == (STARTED,)
 
 
+def test_a_first_boot_that_was_cut_off_is_told_and_left(lab: Standing) -> None:
+    """Only create gives a machine a new disk."""
+    domain = "winlab-lab-node-1"
+    lab.states[domain] = "off"
+    lab.booting.add(domain)
+    lab.pool.add("lab.node-1.serial.log", content=b"winlab: phase=windowsPE\r\n")
+    drift = only(lab.findings()).drift
+    assert not drift.mendable
+    assert "Run the lab's create command again" in drift.action
+
+
 def test_a_machine_whose_disk_failed_is_left_paused(lab: Standing) -> None:
     lab.states["winlab-lab-node-1"], lab.disk_trouble = "paused", "failed"
     lab.pool.free = lambda: paused.ROOM  # type: ignore[attr-defined]

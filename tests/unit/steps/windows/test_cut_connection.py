@@ -12,6 +12,7 @@ import pytest
 import runs
 
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm import domains
 from winlab.design import contract
 from winlab.design.cni.model import NodeNetwork
 from winlab.design.contract import Call, R
@@ -110,6 +111,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Callable[[Node], tuple[Step, list[
                 raise one
             return {"items": one}
 
+        monkeypatch.setattr(domains, "state", lambda *_: "running")
         monkeypatch.setattr(Kubectl, "of", lambda _: type("K", (), {"get": staticmethod(get)}))
         runs.clock(monkeypatch)
         return step(node, "proxy node-1"), told
