@@ -48,6 +48,7 @@ def made(node: Machine) -> None:
     node.state(state)
     write(node, r"C:\winlab\network.json", json.dumps(NETWORK))
     write(node, r"C:\winlab\common.ps1", (node.d / "scripts/common.ps1").read_text())
+    write(node, r"C:\winlab\services.ps1", (node.d / "scripts/services.ps1").read_text())
     write(node, r"C:\winlab\network.ps1", (node.d / "scripts/network.ps1").read_text())
 
 
@@ -75,6 +76,7 @@ def test_a_bridged_network_is_made_by_a_task(node: Machine) -> None:
         r"C:\winlab\cni.json": '{"files":["10-winlab.conflist"]}',
         r"C:\winlab\common.ps1": r"= D:\scripts\common.ps1",
         r"C:\winlab\network.ps1": r"= D:\scripts\network.ps1",
+        r"C:\winlab\services.ps1": r"= D:\scripts\services.ps1",
         "task winlab-network": TASK,
     }
     subnet = '{"AddressPrefix": "10.244.2.0/24", "GatewayAddress": "10.244.2.1"}'

@@ -372,9 +372,21 @@ def test_an_interrupted_kubeadm_wants_a_reset(guest: Guest) -> None:
     assert not (guest.root / "run/winlab/kubeadm.yaml").exists()
     with pytest.raises(NodeError, match="'kubeadm reset' comes first"):
         guest.do("run-kubeadm", {"arguments": ["init"], "configuration": CONFIG})
+    begun = len(guest.runner.asked)
     guest.do("run-kubeadm", {"arguments": ["reset", "--force"], "configuration": ""})
-    assert guest.runner.lines("kubeadm reset") == ["kubeadm reset --force"]
+    asked = [line for line, _ in guest.runner.asked[begun:]]
+    assert asked == ["systemctl stop kubelet", "kubeadm reset --force"]  # the kubelet would start etcd again meanwhile
     assert not guest.do("status", {})["started"]
+
+
+def test_a_reset_leaves_no_data_of_etcd(guest: Guest) -> None:
+    """After a power cut etcd's manifest may be empty, by which kubeadm finds the data; init would refuse them."""
+    guest.put("var/lib/etcd/member/wal/0.wal", "x")
+    guest.put("var/lib/etcd/lock", "x")
+    (guest.root / "var/lib/etcd/link").symlink_to(guest.root / "proc")
+    guest.do("run-kubeadm", {"arguments": ["reset", "--force"]})
+    assert list((guest.root / "var/lib/etcd").iterdir()) == []
+    assert (guest.root / "proc/stat").exists()
 
 
 def test_a_phase_is_no_init(guest: Guest) -> None:

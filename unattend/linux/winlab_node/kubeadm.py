@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 from winlab_node.node import PROGRAMS, Node, NodeError, say
 from winlab_node.state import KUBELET_CONF
@@ -34,6 +35,9 @@ def run_kubeadm(node: Node, settings: Settings) -> Settings:
         node.write(place, configuration, 0o600)
         command += ["--config", str(node.path(place))]
     open_talk = arguments[0] in ("token", "certs")  # the caller must see a token that it asked for, a log must not
+    if arguments[0] == "reset":
+        # kubeadm stops it only after it has removed etcd's data: meanwhile it starts etcd again, which makes new ones
+        node.call("systemctl", "stop", "kubelet", fine=(0, 5))
     log = node.path(LOG)
     log.parent.mkdir(parents=True, exist_ok=True)
     last: list[str] = []
@@ -57,8 +61,20 @@ def run_kubeadm(node: Node, settings: Settings) -> Settings:
     if whole:
         node.keep("kubeadm", {**about, "state": "done"})
     if arguments[0] == "reset":
+        _empty(node.path("var/lib/etcd"))  # kubeadm finds it by etcd's manifest, which may be damaged
         node.path("var/lib/winlab/kubeadm.json").unlink(missing_ok=True)
     return {"changed": True}
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in a folder, if there is one."""
+    import shutil  # here: it is slow to load
+
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _is_done(node: Node, about: dict[str, str]) -> bool:

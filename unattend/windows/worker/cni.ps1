@@ -35,7 +35,7 @@ function Get-Outcome {
 # A process of this WinRM shell would end with it: Windows keeps a shell's processes in a job. A task runs under the
 # task scheduler; and it runs at each start of Windows, since HNS forgets which endpoints were the host's own
 function Start-NetworkTask {
-    foreach ($script in 'common.ps1', 'network.ps1') {
+    foreach ($script in 'common.ps1', 'services.ps1', 'network.ps1') {
         $source = Join-Path $PSScriptRoot $script
         Install-File $source "$WinlabFolder\$script" (Get-Sha256 $source) | Out-Null
     }

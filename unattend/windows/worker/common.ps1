@@ -321,66 +321,7 @@ function Request-Restart { Set-VolatileKey $RestartKey }
 
 # -- services
 
-function Get-ServiceState([string]$Name) {
-    $service = Get-Service -Name $Name -ErrorAction SilentlyContinue
-    if (-not $service) { return 'absent' }
-    if ("$($service.Status)" -eq 'Running') { return 'running' }
-    return 'stopped'
-}
-
-function Get-ServiceCommand([string]$Name) {
-    $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$Name"
-    if (-not (Test-Path -Path $key)) { return '' }
-    return "$((Get-ItemProperty -Path $key).ImagePath)"
-}
-
-# Makes a native service, or changes its command; true if something changed. New-Service and WMI take the command as it
-# is; sc.exe would need its quotes escaped
-function Set-NativeService([string]$Name, [string]$Display, [string]$Command, [string[]]$DependsOn = @()) {
-    $changed = $false
-    if ((Get-ServiceState $Name) -eq 'absent') {
-        $more = @{}
-        if ($DependsOn.Count -gt 0) { $more['DependsOn'] = $DependsOn }
-        New-Service -Name $Name -DisplayName $Display -BinaryPathName $Command -StartupType Automatic @more | Out-Null
-        $changed = $true
-    } elseif ((Get-ServiceCommand $Name) -cne $Command) {
-        $service = Get-CimInstance -ClassName Win32_Service -Filter "Name='$Name'"
-        $answer = Invoke-CimMethod -InputObject $service -MethodName Change -Arguments @{
-            PathName = $Command; StartMode = 'Automatic'; ServiceDependencies = [string[]]$DependsOn
-        }
-        $code = $answer.ReturnValue
-        if ($code -ne 0) { throw "Windows refuses to change the service '$Name' (code $code)." }
-        $changed = $true
-    }
-    # A kubelet ends when containerd answers too late after a start of Windows; these actions bring it back
-    Invoke-Native 'sc.exe' @(
-        'failure', $Name, 'reset=', '86400', 'actions=', 'restart/5000/restart/5000/restart/5000') | Out-Null
-    Invoke-Native 'sc.exe' @('failureflag', $Name, '1') | Out-Null
-    return $changed
-}
-
-# Stops these services, in the given order; those that ran, in the order in which to start them again. All or none:
-# nobody else would start those again that a run which fails here had stopped
-function Stop-Running([string[]]$Names) {
-    $ran = @()
-    try {
-        foreach ($name in $Names) {
-            if ((Get-ServiceState $name) -eq 'running') {
-                Stop-Service -Name $name -Force
-                $ran = @($name) + $ran
-                (Get-Service -Name $name).WaitForStatus('Stopped', [TimeSpan]::FromSeconds(60))
-            }
-        }
-    } catch {
-        Start-Again $ran
-        throw
-    }
-    return $ran
-}
-
-function Start-Again([string[]]$Names) {
-    foreach ($name in $Names) { Start-Service -Name $name }
-}
+. (Join-Path $PSScriptRoot 'services.ps1')
 
 # Every program that a service's command names must be there, and the folder of its log
 function Confirm-Command([string]$Command, [string]$Before) {
