@@ -128,8 +128,12 @@ def settle(node: Machine, case: Case) -> Told:
 
 
 def left(node: Machine) -> dict[str, str]:
-    """What is there, without the logs, which tell of failures, and old programs, which go when they can."""
-    return {name: text for name, text in look(node).items() if not name.endswith((".log", ".winlab-old"))}
+    """What is there, without the logs, which tell of failures, old programs, which go when they can, and the volatile
+    keys with names of their own, which go with the next start.
+    """
+    own = r"HKLM\SOFTWARE\winlab-importing-"
+    found = {name: text for name, text in look(node).items() if not name.endswith((".log", ".winlab-old"))}
+    return {name: text for name, text in found.items() if not name.startswith(own)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.script)
