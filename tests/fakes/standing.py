@@ -24,8 +24,9 @@ from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.events import Progress, Quiet
 from winlab.host import fabric, firewall
 from winlab.lab_folder import LabFolder
-from winlab.operations.drift import clocks, cluster, inspections, nodes, volumes
+from winlab.operations.drift import clocks, cluster, inspections, nodes
 from winlab.operations.drift.model import Drift, Finding, Subject
+from winlab.steps import cut_off
 from winlab.steps.interface import Condition
 from winlab.supply.images import cache
 
@@ -42,7 +43,7 @@ class Pool:
         self.volumes: dict[str, SimpleNamespace] = {}
         self.written: list[str] = []
 
-    def add(self, name: str, *, size: int = 1, backing: str | None = None, content: bytes = volumes.QCOW2) -> None:
+    def add(self, name: str, *, size: int = 1, backing: str | None = None, content: bytes = cut_off.QCOW2) -> None:
         self.volumes[name] = SimpleNamespace(size=size, backing=backing, whole=True, content=content, now="aa")
 
     def refresh(self) -> None: ...

@@ -14,6 +14,7 @@ from winlab.design.plan.model import NodePlan
 from winlab.design.render.domain import serial_log
 from winlab.engine.run import Run
 
+QCOW2 = b"QFI\xfb"  # how such a file begins. Source: QEMU's docs/interop/qcow2.txt
 READY = "ready"  # the last phase of every system's first boot
 # It came to its end, well or not: somebody may have gone on by hand from there
 ENDED = re.compile(rb"winlab: (phase=ready|error=)")
@@ -26,8 +27,16 @@ def is_cut_off(run: Run, node: NodePlan) -> bool:
     if not first_boot.is_marked(run.conn, node.domain) or domains.ended_in_order(run.conn, node.domain):
         return False
     run.pool.refresh()
-    if not run.pool.exists(node.volume("disk").name):  # winlab was killed when it made a new one
+    if not has_disk(run, node):  # winlab was killed when it made a new one; or a new one was not on the host's disk yet
         return True
     # also logs that were rotated (virtlogd.conf(5), max_backups)
     said = b"".join(run.pool.download(name) for name in run.pool.names(serial_log(run.lab, node.name)))
     return bool(said) and ENDED.search(said) is None
+
+
+def has_disk(run: Run, node: NodePlan) -> bool:
+    """Whether a machine's disk is there and has the header of its format."""
+    disk = node.volume("disk")
+    return run.pool.exists(disk.name) and (
+        disk.format != "qcow2" or run.pool.download(disk.name, most=len(QCOW2)) == QCOW2
+    )

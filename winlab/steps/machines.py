@@ -13,7 +13,7 @@ from winlab.errors import GuestError, logs
 from winlab.events import Progress
 from winlab.steps import screens, systems, volumes
 from winlab.steps.crashed import tell_crash
-from winlab.steps.cut_off import is_cut_off
+from winlab.steps.cut_off import has_disk, is_cut_off
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.states import DISK, DRIVE_FREE, IMAGE, NETWORK, STARTED
 
@@ -86,7 +86,7 @@ def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
     _forget_serial_log(run, node)  # first: whoever is killed from here on leaves a machine that starts over
     disk = node.volume("disk")
     # the base that it was made from: the plan's may be a newer one, which is not in the pool
-    backing = run.pool.backing(disk.name) if run.pool.exists(disk.name) else None
+    backing = run.pool.backing(disk.name) if has_disk(run, node) else None
     run.pool.create_disk(disk.name, disk.capacity_mib, disk.backing if backing is None else backing.name)
     domains.start(run.conn, node.domain)
 

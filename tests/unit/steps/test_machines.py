@@ -47,13 +47,13 @@ class Machine:
             refresh=lambda: None,
             names=lambda prefix: [name for name in self.volumes if name.startswith(prefix)],
             delete=self.volumes.remove,
-            download=lambda name: self.said.get(name, b""),
+            download=lambda name, most=1 << 20: self.said.get(name, b"")[:most],
             create_disk=lambda *row: self.disks.append(row),
             exists=lambda name: self.has_disk and name == self.node.volume("disk").name,
             backing=lambda _: Path("/pool/base-older.qcow2"),
         )
         self.has_disk = True
-        self.said: dict[str, bytes] = {}
+        self.said = {self.node.volume("disk").name: b"QFI\xfb\0\0\0\3"}
         self.disks: list[tuple[object, ...]] = []
         credentials = SimpleNamespace(nodes={self.node.name: SimpleNamespace(vnc_password="secret")})
         self.forgotten = 0
@@ -191,8 +191,11 @@ def test_a_first_boot_that_was_cut_off_starts_over(booting: Machine) -> None:
     assert booting.step.done()
 
 
-def test_its_new_disk_is_made_when_winlab_was_killed_before(booting: Machine) -> None:
-    booting.has_disk = False
+@pytest.mark.parametrize("lost", ["gone", "empty"])
+def test_its_new_disk_is_made_when_winlab_was_killed_before(booting: Machine, lost: str) -> None:
+    """Or the host lost its power just after the disk was made."""
+    booting.has_disk = lost != "gone"
+    booting.said[booting.node.volume("disk").name] = b"\0" * 8
     booting.domain.destroy()
     booting.step.run(Quiet())
     disk = booting.node.volume("disk")

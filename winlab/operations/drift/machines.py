@@ -15,8 +15,7 @@ from winlab.events import Progress
 from winlab.operations.drift import machine_xml
 from winlab.operations.drift.machine_xml import Other
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
-from winlab.operations.drift.volumes import is_whole
-from winlab.steps.cut_off import is_cut_off
+from winlab.steps.cut_off import has_disk, is_cut_off
 from winlab.steps.paused import require_writable_disk
 from winlab.steps.states import STARTED
 from winlab.supply.payload import PREFIX
@@ -29,7 +28,7 @@ def states(subject: Subject, progress: Progress) -> Iterator[Finding]:
     for node in subject.nodes:
         tag = domains.tag_of(run.conn, node.domain)  # raises if the name is somebody else's
         if tag is None:
-            if is_whole(run, node):  # without its disk it is lost: the volumes' inspection says so
+            if has_disk(run, node):  # without its disk it is lost: the volumes' inspection says so
                 yield _finding(node, "gone", "defined again with its disk, and started", partial(_define, run, node))
             continue
         state = domains.state(run.conn, node.domain)

@@ -17,11 +17,11 @@ from winlab.events import Progress
 from winlab.operations.drift import machine_xml
 from winlab.operations.drift.model import Drift, Finding, Subject
 from winlab.steps import systems
+from winlab.steps.cut_off import has_disk
 from winlab.steps.states import PAYLOAD, PAYLOAD_INSERTED, SEED
 from winlab.supply.images import cache
 from winlab.supply.payload import PREFIX
 
-QCOW2 = b"QFI\xfb"  # how such a file begins. Source: QEMU's docs/interop/qcow2.txt
 BASE = "base-"
 
 
@@ -32,7 +32,7 @@ def own(subject: Subject, progress: Progress) -> Iterator[Finding]:
     run.pool.refresh()  # libvirt does not notice by itself what others did to the folder
     for node in subject.nodes:
         disk = node.volume("disk")
-        if not is_whole(run, node):
+        if not has_disk(run, node):
             actual = "damaged" if run.pool.exists(disk.name) else "gone"
             yield _told(node, disk.name, "there", actual, _lost(node))
             continue
@@ -40,14 +40,6 @@ def own(subject: Subject, progress: Progress) -> Iterator[Finding]:
             yield _told(node, f"{disk.name}: size", f"{disk.capacity_mib} MiB", f"{size} MiB", _lost(node))
         if disk.backing is not None and run.pool.backing(disk.name) is None:
             yield _told(node, f"{disk.name}: base", disk.backing, "none", _lost(node))
-
-
-def is_whole(run: Run, node: NodePlan) -> bool:
-    """Whether a machine's disk is there and has the header of its format."""
-    disk = node.volume("disk")
-    return run.pool.exists(disk.name) and (
-        disk.format != "qcow2" or run.pool.download(disk.name, most=len(QCOW2)) == QCOW2
-    )
 
 
 def _told(node: NodePlan, what: str, expected: str, actual: str, action: str) -> Finding:
