@@ -199,6 +199,15 @@ def test_images_of_this_start_of_windows_stay_and_may_still_not_be_on_the_disk(n
     assert not node.path(IMPORTING).exists()
 
 
+def test_a_cd_without_images_clears_up_after_one_with_images(node: Machine) -> None:
+    contained(node)
+    (node.folder / "images.txt").write_text(ROW)
+    write(node, IMPORTING, f"an earlier start\n{DIGEST}")
+    act(node, "load", changed=False)
+    assert (node.folder / "images.txt").read_text() == ""
+    assert not node.path(IMPORTING).exists()
+
+
 def test_an_import_is_noted_before_it_begins_until_it_is_on_the_disk(node: Machine) -> None:
     contained(node)
     image(node.d / "images/pause.tar", PAUSE)

@@ -125,8 +125,9 @@ class _Wait:
         self._unheard = Unheard(run, node, progress)
         self._asked = self._begun = time.monotonic()
         self._serial.read()
+        # it was up before this command, and its phases are not those of one first boot
         started = run.outputs.get(STARTED(run.lab, node.name), bool)
-        self._was_ready = not started and READY in self._serial.phases  # it was up before this command
+        self._is_broken = not started and own.was_cut_off(self._serial.phases)
         self._serial.forget_starts()  # those of a machine that winlab waited for before
 
     def run(self) -> None:
@@ -259,12 +260,13 @@ class _Wait:
 
     def _given_up(self, what: str, why: str) -> StalledError:
         """The error, with the cause and cure that the evidence shows."""
-        lab = self._run.lab
-        error = StalledError(
-            what,
-            why=why,
-            cure=f"Look at its screen: 'winlab vnc {self._node.name} --lab {lab}'. Then run the same command again.",
-        )
+        lab, node = self._run.lab, self._node.name
+        cure = f"Look at its screen: 'winlab vnc {node} --lab {lab}'. Then run the same command again."
+        if READY not in self._serial.phases and self._is_marked:
+            cure += (
+                f" If its power failed before, run 'winlab stop {node} --lab {lab} --force' first: it gets a new disk."
+            )
+        error = StalledError(what, why=why, cure=cure)
         then = f"Then run 'winlab destroy --lab {lab}' and the same command again."
         evidence.keep(self._run, self._node, self._own.disk_logs, error, self._progress, then)
         return error
@@ -298,17 +300,18 @@ class _Wait:
     def _start_over(self) -> None:
         start_over(self._run, self._node, self._progress)
         self._serial = SerialLog(self._run.pool, serial_log(self._run.lab, self._node.name))
-        self._was_ready, self._told = False, 0
+        self._is_broken, self._told = False, 0
 
     def _leave_no_broken_start(self) -> None:
-        """Have a machine start over that was ready before winlab waited, and was never seen to answer.
+        """Have a machine start over that says it is ready, does not answer, and was never seen to.
 
         Its first boot was cut off, and somebody else has started it again: libvirt with the host, or ``winlab start``.
         """
-        if self._was_ready and time.monotonic() - self._begun > self._run.pace.silence(DEAF_SECONDS):
-            self._was_ready = False
-            if self._is_marked:
-                self._start_over()
+        if not self._is_broken or time.monotonic() - self._begun < self._run.pace.silence(DEAF_SECONDS):
+            return
+        self._is_broken = False
+        if self._login.refusal is None and self._is_marked:
+            self._start_over()
 
     def _press(self) -> None:
         for _ in range(PRESSES):

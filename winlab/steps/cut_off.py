@@ -27,11 +27,13 @@ def is_cut_off(run: Run, node: NodePlan) -> bool:
     if not first_boot.is_marked(run.conn, node.domain) or domains.ended_in_order(run.conn, node.domain):
         return False
     run.pool.refresh()
-    if not has_disk(run, node):  # winlab was killed when it made a new one; or a new one was not on the host's disk yet
+    if not run.pool.exists(node.volume("disk").name):  # winlab was killed when it made a new one
         return True
     # also logs that were rotated (virtlogd.conf(5), max_backups)
     said = b"".join(run.pool.download(name) for name in run.pool.names(serial_log(run.lab, node.name)))
-    return bool(said) and ENDED.search(said) is None
+    if ENDED.search(said) is not None:
+        return False
+    return bool(said) or not has_disk(run, node)  # a new disk may not have been on the host's own yet
 
 
 def has_disk(run: Run, node: NodePlan) -> bool:

@@ -12,6 +12,7 @@ from winlab.engine.step import Load, Step
 from winlab.errors import ConflictError
 from winlab.events import Progress
 from winlab.steps import systems
+from winlab.steps.cut_off import is_cut_off
 from winlab.steps.states import IMAGE
 from winlab.supply.images import cache
 
@@ -43,7 +44,7 @@ def _step(run: Run, volume: str, node: NodePlan) -> Step:
         if run.sources.check_images is not None:
             return False  # the locked images must be compared with those that the nodes are based on
         return run.pool.is_complete(volume) or all(
-            domains.find(run.conn, node.domain) is not None
+            domains.find(run.conn, node.domain) is not None and not is_cut_off(run, node)
             for node in run.plan.nodes
             if node.volume("base").name == volume
         )

@@ -5,7 +5,7 @@ Plain facts, such as a usual time, are in winlab/design/system/.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -75,6 +75,9 @@ class SystemSteps(Protocol):
 
         :raises GuestError: the first boot failed.
         """
+
+    def was_cut_off(self, phases: Sequence[str], /) -> bool:
+        """Whether the phases of a first boot, reported on the serial port, show that it was cut off and ended later."""
 
     def disk_logs(self, folder: Path, progress: Progress, /) -> list[DiskLog]:
         """The logs on the node's disk that explain why its first boot stopped.

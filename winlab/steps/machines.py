@@ -9,7 +9,7 @@ from winlab.design.plan.model import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
 from winlab.engine.step import Step
-from winlab.errors import GuestError, logs
+from winlab.errors import GuestError, NotFoundError, logs
 from winlab.events import Progress
 from winlab.steps import screens, systems, volumes
 from winlab.steps.crashed import tell_crash
@@ -61,9 +61,10 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
         tell_crash(run.conn, node, progress)
         if is_cut_off(run, node):
             start_over(run, node, progress)
-            return
-        progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
-        domains.define_and_start(run.conn, node.domain, domain_file.domain_xml(run.plan, node, vnc, run.pool.folder))
+        else:
+            progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
+            xml = domain_file.domain_xml(run.plan, node, vnc, run.pool.folder)
+            domains.define_and_start(run.conn, node.domain, xml)
         run.outputs.put(STARTED(run.lab, node.name), True)
 
     return work
@@ -73,6 +74,7 @@ def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
     """Start a node's machine whose first boot was cut off, with a new disk. What its other drives have is not lost.
 
     :raises GuestError: this command makes no disks.
+    :raises NotFoundError: there is no base for it.
     """
     if run.keeps_disks:
         raise GuestError(
@@ -82,12 +84,20 @@ def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
             evidence=logs(node.name, run.lab),
         )
     progress.say("its first boot was cut off, and may have left files half written: it starts over with a new disk")
-    domains.cut_power(run.conn, node.domain)
-    _forget_serial_log(run, node)  # first: whoever is killed from here on leaves a machine that starts over
     disk = node.volume("disk")
-    # the base that it was made from: the plan's may be a newer one, which is not in the pool
-    backing = run.pool.backing(disk.name) if has_disk(run, node) else None
-    run.pool.create_disk(disk.name, disk.capacity_mib, disk.backing if backing is None else backing.name)
+    backing = disk.backing
+    if has_disk(run, node) and (own := run.pool.backing(disk.name)) is not None and run.pool.is_complete(own.name):
+        backing = own.name  # the base that it was made from: the plan's may be a newer one, which is not in the pool
+    if backing is not None and not run.pool.is_complete(backing):
+        raise NotFoundError(
+            f"'{node.name}' can't get a new disk: its base volume '{backing}' is not whole in the pool.",
+            why="Its first boot was cut off, and so was the base, or somebody removed it.",
+            cure=f"Run 'winlab destroy --lab {run.lab}', then the same command again.",
+        )
+    domains.cut_power(run.conn, node.domain)
+    run.pool.delete(disk.name)  # whoever is killed from here on leaves a machine that starts over
+    _forget_serial_log(run, node)
+    run.pool.create_disk(disk.name, disk.capacity_mib, backing)
     domains.start(run.conn, node.domain)
 
 

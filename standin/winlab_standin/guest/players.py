@@ -60,7 +60,8 @@ def feature_state(machine: Machine) -> str:
 def joined(machine: Machine) -> bool:
     """Whether this node has joined a cluster, and has its certificate."""
     certificate = machine.c("var/lib/kubelet/pki/kubelet-client-current.pem")
-    return machine.c("etc/kubernetes/kubelet.conf").is_file() and certificate.is_file()
+    wanted = {machine.c("etc/kubernetes/kubelet.conf"): b"server:", certificate: b"BEGIN CERTIFICATE"}
+    return all(path.is_file() and words in path.read_bytes() for path, words in wanted.items())
 
 
 def proxy_network(machine: Machine) -> str:

@@ -173,13 +173,21 @@ def test_another_panic_leaves_the_disk(started: Any, phase: str) -> None:
     assert (guest.resets, guest.disks) == (1, 1)
 
 
-READY = "winlab: phase=cloud-init\r\nwinlab: phase=ready\r\n"
+CUT_OFF = "winlab: phase=cloud-init\r\nwinlab: phase=cloud-init\r\nwinlab: phase=ready\r\n"
+FINE = CUT_OFF[26:]
 
 
 @pytest.mark.parametrize(
     ("marked", "phases", "fresh", "disks"),
-    [(True, READY, False, 2), (False, READY, False, 1), (True, READY, True, 1), (True, READY[:26], False, 1)],
-    ids=["cut off", "used since", "started by this command", "still booting"],
+    [
+        (True, CUT_OFF, False, 2),
+        (False, CUT_OFF, False, 1),
+        (True, FINE, False, 1),
+        (True, FINE + CUT_OFF[:26], False, 1),
+        (True, CUT_OFF, True, 1),
+        (True, CUT_OFF[:52], False, 1),
+    ],
+    ids=["cut off", "used since", "deaf", "restarted later", "started by this command", "still booting"],
 )
 def test_one_that_somebody_started_after_its_first_boot_was_cut_off(
     started: Any, monkeypatch: pytest.MonkeyPatch, marked: bool, phases: str, fresh: bool, disks: int

@@ -20,10 +20,10 @@ from winlab.adapters.vm.connection import Connection, connected
 from winlab.design.plan import tags
 from winlab.design.plan.model import Plan
 from winlab.engine.step import Step
-from winlab.errors import GuestError, HostError
+from winlab.errors import GuestError, HostError, NotFoundError
 from winlab.events import Quiet
 from winlab.operations import create
-from winlab.steps import machines, paused
+from winlab.steps import images, machines, paused
 
 
 class Machine:
@@ -46,13 +46,15 @@ class Machine:
             folder="/pool",
             refresh=lambda: None,
             names=lambda prefix: [name for name in self.volumes if name.startswith(prefix)],
-            delete=self.volumes.remove,
+            delete=self._delete,
             download=lambda name, most=1 << 20: self.said.get(name, b"")[:most],
             create_disk=lambda *row: self.disks.append(row),
             exists=lambda name: self.has_disk and name == self.node.volume("disk").name,
             backing=lambda _: Path("/pool/base-older.qcow2"),
+            is_complete=lambda name: name not in self.cut_short,
         )
         self.has_disk = True
+        self.cut_short: set[str | None] = set()
         self.said = {self.node.volume("disk").name: b"QFI\xfb\0\0\0\3"}
         self.disks: list[tuple[object, ...]] = []
         credentials = SimpleNamespace(nodes={self.node.name: SimpleNamespace(vnc_password="secret")})
@@ -61,6 +63,10 @@ class Machine:
         folder = SimpleNamespace(credentials=lambda: credentials, kubeconfig=kubeconfig, path=Path("/nonexistent"))
         self.run = runs.run(self.plan, conn=conn, pool=pool, folder=folder)
         self.step: Step = runs.titled(machines.steps(self.run, self.node), f"start {self.node.name}")
+
+    def _delete(self, name: str) -> None:
+        if name in self.volumes:
+            self.volumes.remove(name)
 
     def _forget(self, *, missing_ok: bool) -> None:
         assert missing_ok
@@ -200,6 +206,30 @@ def test_its_new_disk_is_made_when_winlab_was_killed_before(booting: Machine, lo
     booting.step.run(Quiet())
     disk = booting.node.volume("disk")
     assert booting.disks == [(disk.name, disk.capacity_mib, disk.backing)]
+
+
+def test_its_base_is_looked_at_before_anything_is_removed(booting: Machine) -> None:
+    booting.said["lab.controller-1.serial.log"] = b"winlab: phase=cloud-init\r\n"
+    booting.domain.destroy()
+    disk = booting.node.volume("disk")
+    booting.cut_short = {"base-older.qcow2", disk.backing}
+    with pytest.raises(NotFoundError, match="can't get a new disk") as caught:
+        booting.step.run(Quiet())
+    assert "winlab destroy" in caught.value.cure
+    assert f"lab.{booting.node.name}.serial.log" in booting.volumes
+    booting.cut_short = {"base-older.qcow2"}
+    booting.step.run(Quiet())
+    assert booting.disks == [(disk.name, disk.capacity_mib, disk.backing)]
+
+
+def test_an_image_is_uploaded_again_for_a_machine_that_starts_over(booting: Machine) -> None:
+    image = next(step for step in images.steps(booting.run) if step.title.startswith("image"))
+    booting.cut_short = {booting.node.volume("base").name}
+    assert image.done()
+    booting.said["lab.controller-1.serial.log"] = b"winlab: phase=cloud-init\r\n"
+    booting.domain.destroy()
+    assert not image.done()
+    booting.step.run(Quiet())
 
 
 def test_repair_makes_no_disk(booting: Machine) -> None:

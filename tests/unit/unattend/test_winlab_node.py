@@ -281,6 +281,23 @@ def test_images_of_this_boot_stay_and_may_still_not_be_on_disk(guest: Guest) -> 
     assert not guest.runner.lines("ctr -n k8s.io images rm")
 
 
+def test_a_note_of_images_that_are_all_there_goes(guest: Guest) -> None:
+    """Else the next start would take them for half unpacked."""
+    archive(guest.cd / "images/pause.tar", {"registry.k8s.io/pause:3.10.2": "sha256:aa"})
+    guest.node().keep("importing", {"boot": "b1", "digests": ["sha256:aa"]})
+    guest.runner.answers["ctr -n k8s.io images ls"] = (0, LISTED)
+    assert guest.do("load", {}) == {"changed": False}
+    assert guest.node().note("importing", None) == {}
+
+
+def test_a_cd_without_images_clears_up_after_one_with_images(guest: Guest) -> None:
+    guest.node().keep("importing", {"boot": "b0", "digests": ["sha256:aa"]})
+    guest.runner.answers["ctr -n k8s.io images ls"] = (0, LISTED)
+    for _ in range(2):
+        assert guest.do("load", {}) == {"changed": False}
+    assert len(guest.runner.lines("ctr -n k8s.io images rm")) == 1
+
+
 def test_a_file_is_on_disk_before_it_has_its_name(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     flush, rename = os.fsync, Path.replace

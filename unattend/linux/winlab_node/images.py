@@ -25,7 +25,7 @@ def load(node: Node, settings: Settings) -> Settings:
 def import_from(node: Node, cd: Path, wanted: list[str] | None) -> bool:
     """Import the CD's images (or *wanted*) that containerd lacks; it checks every blob's digest."""
     archives = sorted((cd / "images").glob("*.tar"))
-    if not archives:
+    if not archives and not node.note(NOTE, {}):
         return False
     ctr = [str(node.path(f"{PROGRAMS}/ctr")), "-n", "k8s.io"]
     noted = _drop_unfinished(node, ctr)
@@ -38,6 +38,8 @@ def import_from(node: Node, cd: Path, wanted: list[str] | None) -> bool:
         if not inside or any(have.get(name) != digest for name, digest in inside.items()):
             missing[archive] = inside
     if not missing:
+        if noted:
+            node.keep(NOTE, {})  # which flushes them
         return False
     digests = {*noted, *(digest for inside in missing.values() for digest in inside.values())}
     node.keep(NOTE, {"boot": _boot(node), "digests": sorted(digests)})
@@ -81,6 +83,7 @@ def _drop_unfinished(node: Node, ctr: list[str]) -> list[str]:
     # also by the names that the CRI plug-in gives them
     if names := [name for name, digest in _images(node, ctr).items() if digest in digests]:
         node.call(*ctr, "images", "rm", "--sync", *names)
+    node.keep(NOTE, {})
     return []
 
 

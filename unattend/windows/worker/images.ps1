@@ -52,10 +52,10 @@ function Import-Images {
     $folder = Join-Path $Payload 'images'
     $files = @()
     if (Test-Path -LiteralPath $folder) { $files = @(Get-ChildItem -LiteralPath $folder -Filter '*.tar') }
-    if ($files.Count -eq 0) { return $false }
     $noted = @(Remove-CutOffImages)
     $start = [guid]::NewGuid().ToString('N')
-    $have = Get-Images
+    $have = @{}
+    if ($files.Count -gt 0) { $have = Get-Images }
     $wanted = @{}
     $changed = $false
     foreach ($file in $files) {

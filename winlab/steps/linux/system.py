@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from winlab import documents
@@ -12,6 +13,7 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import GuestError
 from winlab.events import Progress
+from winlab.steps.cut_off import READY
 from winlab.steps.evidence import DiskLog
 from winlab.steps.interface import Condition
 from winlab.steps.linux import first_boot, node
@@ -75,6 +77,10 @@ class LinuxSteps:
                 why="; ".join(str(error)[:1000] for error in errors) or "It does not say which.",
                 evidence=f"winlab exec {self._node.name} -- sudo cat {self.bootstrap_log}",
             )
+
+    def was_cut_off(self, phases: Sequence[str]) -> bool:
+        """See the interface. cloud-init runs bootcmd at each start, and what reports that it is ready only once."""
+        return READY in phases and phases[: phases.index(READY)].count("cloud-init") > 1
 
     def disk_logs(self, _folder: Path, _progress: Progress) -> list[DiskLog]:
         """No logs: the serial port shows all of a Linux boot."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from winlab.design.plan.model import WindowsNode
@@ -58,6 +59,10 @@ class WindowsSteps:
 
     def check_first_boot(self, result: str) -> None:
         """Accept it: a failed bootstrap is reported on the serial port, and ready.txt is not written."""
+
+    def was_cut_off(self, _phases: Sequence[str]) -> bool:
+        """False: Setup itself restarts Windows, so its phases do not show it."""
+        return False
 
     def disk_logs(self, folder: Path, progress: Progress) -> list[DiskLog]:
         """See :func:`winlab.steps.windows.setup_logs.read`."""

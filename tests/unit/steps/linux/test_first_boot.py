@@ -31,6 +31,22 @@ def test_a_result_without_errors_is_accepted(controller: SystemSteps, result: st
     controller.check_first_boot(result)
 
 
+@pytest.mark.parametrize(
+    ("phases", "cut_off"),
+    [
+        (["cloud-init", "ready"], False),
+        (["cloud-init", "cloud-init", "ready"], True),
+        (["cloud-init", "cloud-init"], False),  # it may still end well
+        (["cloud-init", "ready", "cloud-init"], False),  # a restart
+        ([], False),
+    ],
+)
+def test_its_phases_show_a_first_boot_that_was_cut_off(
+    controller: SystemSteps, phases: list[str], cut_off: bool
+) -> None:
+    assert controller.was_cut_off(phases) is cut_off
+
+
 def test_its_payload_drive_is_free_from_the_start(controller: SystemSteps) -> None:
     assert controller.detach() == []
     assert [step.title for step in controller.first_boot()] == ["seed controller-1"]
