@@ -219,12 +219,10 @@ def test_nat_to_the_outside(labs: Labs, outside: str, node: str) -> None:
     assert text(labs.a("exec", node, "--", f"{program} -s -m 60 {outside}")).strip() == "198.51.100.1"
 
 
-def test_an_interrupted_create_is_carried_on(labs: Labs, member: Winlab) -> None:
+def test_an_interrupted_create_is_carried_on(labs: Labs) -> None:
     """Ctrl-C came when the machine had just been started; the same command, run again, found it running."""
     assert labs.interrupted_b == 130
-    state = Path(member.env["WINLAB_STATE"]) / "labs" / LAB_B
-    starts = [json.loads(line) for line in (state / "journal.jsonl").read_text().splitlines()]
-    kinds = [event["event"] for event in starts if event.get("step") == "start controller-1"]
+    kinds = [event["event"] for event in labs.journal_b if event.get("step") == "start controller-1"]
     ends = [kind for kind in kinds if kind not in ("StepChecking", "StepProgress")]
     done = ends.index("StepDone")
     assert set(ends[:done]) == {"StepStarted"}  # once more than it was killed there
