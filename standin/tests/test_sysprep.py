@@ -104,9 +104,10 @@ def test_sysprep_does_not_begin_while_a_restart_is_due(machine: Machine) -> None
 
 
 def test_sysprep_refuses_a_node_of_a_cluster(machine: Machine) -> None:
-    for name in ("etc/kubernetes/kubelet.conf", "var/lib/kubelet/pki/kubelet-client-current.pem"):
+    certificate = "var/lib/kubelet/pki/kubelet-client-current.pem"
+    for name, text in {"etc/kubernetes/kubelet.conf": "server: x", certificate: "-----BEGIN CERTIFICATE-----"}.items():
         machine.c(name).parent.mkdir(parents=True, exist_ok=True)
-        machine.c(name).write_text("x")
+        machine.c(name).write_text(text)
     with pytest.raises(ScriptError, match="has joined a cluster"):
         sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True})
 
