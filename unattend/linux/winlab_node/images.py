@@ -7,6 +7,7 @@ from pathlib import Path
 
 from winlab_node.node import PROGRAMS, Node, NodeError, say
 from winlab_node.payload import payload
+from winlab_node.state import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def import_from(node: Node, cd: Path, wanted: list[str] | None) -> bool:
             node.keep(NOTE, {})  # which flushes them
         return False
     digests = {*noted, *(digest for inside in missing.values() for digest in inside.values())}
-    node.keep(NOTE, {"boot": _boot(node), "digests": sorted(digests)})
+    node.keep(NOTE, {"boot": boot_id(node), "digests": sorted(digests)})
     for archive in missing:
         say(f"importing {archive.name}")
         try:
@@ -59,10 +60,6 @@ def _images(node: Node, ctr: list[str]) -> dict[str, str]:
     return {row[0]: row[2] for row in rows if len(row) > 2 and row[2].startswith("sha256:")}
 
 
-def _boot(node: Node) -> str:
-    return node.path("proc/sys/kernel/random/boot_id").read_text().strip()
-
-
 def _drop_unfinished(node: Node, ctr: list[str]) -> list[str]:
     """Remove the images that a power cut may have left half unpacked; those that are imported since this boot stay.
 
@@ -75,7 +72,7 @@ def _drop_unfinished(node: Node, ctr: list[str]) -> list[str]:
     if not noted:
         return []
     digests: list[str] = noted["digests"]
-    if noted["boot"] == _boot(node):
+    if noted["boot"] == boot_id(node):
         return digests
     say("removing images whose import was cut off")
     if leases := node.call(*ctr, "leases", "ls", "-q").split():

@@ -16,6 +16,11 @@ def service(node: Node, *names: str) -> list[str]:
     return [state if there else "absent" for state, there in zip(states, units, strict=True)]
 
 
+def boot_id(node: Node) -> str:
+    """Another one after each start of the node."""
+    return node.path("proc/sys/kernel/random/boot_id").read_text().strip()
+
+
 def joined(node: Node) -> bool:
     """Whether the node is part of a cluster: kubeadm succeeded, and the kubelet has its certificate."""
     there = node.path(KUBELET_CONF).exists() and node.path(CLIENT).exists()

@@ -30,7 +30,7 @@ def status(node: Node, settings: Settings) -> Settings:
     networks = node.path(NETWORKS)
     return {
         "boot_time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(booted[1]) if booted else 0)),
-        "boot_id": node.path("proc/sys/kernel/random/boot_id").read_text().strip(),
+        "boot_id": state.boot_id(node),
         "programs": programs,
         "pushed": [name for name in programs if is_pushed(node.path(f"{PROGRAMS}/{name}"))],
         "prepared": _same_programs(node, record),
