@@ -1,10 +1,13 @@
-"""Work in a node that is done again when the connection is lost meanwhile: winlab's scripts do only what is missing.
+"""Work in a node that is done again: winlab's scripts do only what is missing.
+
+That is when the connection is lost meanwhile, or kubeadm's checks found a node slow.
 
 What may not be done twice is not done by these functions: docs/worker-scripts.md says which, and why.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -22,6 +25,11 @@ T = TypeVar("T")
 RUNS = 3  # of what is done again and again while the connection is lost
 # Seconds on hardware for which a node may not answer. WinRM is given two minutes before ssh is taken in its place
 SILENT_SECONDS = 300.0
+TRIES = 4  # of kubeadm, while its checks find containerd too slow
+# They give it two seconds for each answer: kubeadm's util/runtime/runtime.go, defaultTimeout. Kubernetes 1.36 has a
+# second check that asks it. When they fail, kubeadm has changed nothing
+CHECK = re.compile(r"\[ERROR [^\]]*\].*")
+TOO_LATE = re.compile(r"\[ERROR (CRI|ContainerRuntimeVersion)\].*DeadlineExceeded")
 
 
 def run(there: NodeScripts, call: Call[R], progress: Progress, is_on: Callable[[], bool]) -> R:
@@ -74,6 +82,22 @@ def repeat(
         progress.say(f"the connection to {node} was lost: {what} is run again ({attempt + 1}/{RUNS})")
         there.disconnect()
         await_answer(lost)
+    raise AssertionError("a loop without an end")
+
+
+def while_late(progress: Progress, kubeadm: Callable[[], T]) -> T:
+    """Run kubeadm, at most :data:`TRIES` times as long as its checks say only that containerd answered too late.
+
+    :raises GuestError: it failed.
+    """
+    for attempt in range(1, TRIES + 1):
+        try:
+            return kubeadm()
+        except GuestError as error:
+            failed = CHECK.findall(error.why)
+            if attempt == TRIES or not failed or not all(map(TOO_LATE.match, failed)):
+                raise
+        progress.say(f"containerd answered kubeadm too late: it is run again ({attempt + 1}/{TRIES})")
     raise AssertionError("a loop without an end")
 
 

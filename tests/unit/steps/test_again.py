@@ -28,6 +28,8 @@ from winlab.steps.payload import Supply
 
 CUT = UnreachableError("The ssh connection to the node was lost.", why="cut off", cure="Look.")
 
+LATE = "[ERROR ContainerRuntimeVersion]: could not connect: rpc error: code = DeadlineExceeded desc = x"
+
 
 class Voice(Quiet):
     def __init__(self) -> None:
@@ -46,6 +48,7 @@ class There:
         self.deaf: list[Exception] = []  # how it answers at first, when it is asked for anything
         self.ran: list[str] = []
         self.started = False
+        self.late = 0  # how often kubeadm's checks find containerd too slow
 
     def of(self, node: NodePlan) -> Any:
         return Login(self, node.name)
@@ -68,6 +71,10 @@ class Login:
             self.there.cut.remove(here)
             self.there.started = what == "join"
             raise CUT
+        if what == "join" and self.there.late:
+            self.there.late -= 1
+            self.there.started = True
+            raise GuestError("'run-kubeadm' failed.", why=f"kubeadm join ended with exit code 1:\n\t{LATE}")
         facts: dict[str, Any] = {"started": self.there.started} if call.script == "status" else {"restart": False}
         self.there.started = self.there.started and what != "reset"
         return answers.result(call, facts)
@@ -154,6 +161,18 @@ def test_a_join_that_was_cut_off_is_undone_first(perform: Perform) -> None:
     there = There("linux-1: join")
     perform(there, "join linux-1")
     assert there.ran == [f"linux-1: {what}" for what in ("join", "hostname", "reset", "join")]
+
+
+def test_kubeadm_is_run_again_on_a_clean_node_when_containerd_was_too_slow(perform: Perform) -> None:
+    there = There()
+    there.late = 2
+    said = perform(there, "join linux-1")
+    assert there.ran == [f"linux-1: {what}" for what in ("join", "reset", "join", "reset", "join")]
+    assert [text for text in said if "too late" in text][-1].endswith("it is run again (3/4)")
+    there.late = 9
+    with pytest.raises(GuestError) as failed:
+        perform(there, "join linux-1")
+    assert failed.value.why.endswith("and the machine is busy.")  # the known cause
 
 
 @pytest.mark.parametrize("title", ["pod routes", "prepare controller-1", "seal golden"])

@@ -19,7 +19,10 @@ CAUSES = (
     Cause(
         "containerd-late",
         Effect.ENDS,
-        (Clue("[error cri]", r"DeadlineExceeded"),),
+        (
+            Clue("[error cri]", r"DeadlineExceeded"),
+            Clue("[error containerruntimeversion]", r"DeadlineExceeded"),
+        ),
         "containerd answered kubeadm too late.",
         "kubeadm's check gives it two seconds for each answer, and the machine is busy.",
         "Run the same command again; give the node more processors (workers.cpus) if it stays so.",

@@ -44,7 +44,8 @@ def run_kubeadm(
 ) -> None:
     """Run kubeadm in a node, and report its output as progress.
 
-    An interrupted earlier attempt is undone first: kubeadm starts over only on a clean node.
+    An interrupted earlier attempt is undone first: kubeadm starts over only on a clean node. So is one whose checks
+    found containerd too slow; kubeadm is then run again.
 
     :param is_on: whether the node's machine runs.
     :param leave: undoes what that attempt did outside the node; called before the node is reset.
@@ -58,7 +59,7 @@ def run_kubeadm(
             there.run(contract.RunKubeadm(arguments=["reset", "--force"]), progress.say)
         there.run(call, progress.say)
 
-    again.act(there, call.script, progress, work, is_on)
+    again.act(there, call.script, progress, lambda: again.while_late(progress, work), is_on)
 
 
 def is_on(run: Run, node: LinuxNode) -> Callable[[], bool]:

@@ -7,7 +7,6 @@ expires, and then has its own certificate. The scripts are unattend/windows/work
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -56,9 +55,6 @@ from winlab.steps.windows import probe, setup_logs
 
 T = TypeVar("T")
 SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
-# kubeadm's preflight check gives containerd two seconds for each answer; when it fails, nothing was changed
-TOO_LATE = re.compile(r"\[ERROR CRI\].*DeadlineExceeded")
-TRIES = 4
 FRESH = 90.0  # seconds for which an answer of the node serves the questions that follow
 ENDPOINT_POLL = 10.0  # seconds
 ENDPOINT_SECONDS = 1200.0  # without news of the pods that make a node's network: their images have a gigabyte
@@ -245,14 +241,7 @@ class _Worker:
         return facts.kubelet.command == self.files.kubelet().command
 
     def join(self, there: NodeScripts, progress: Progress) -> None:
-        for attempt in range(1, TRIES + 1):
-            try:
-                self._join(there, progress)
-                return
-            except GuestError as error:
-                if attempt == TRIES or not TOO_LATE.search(error.why):
-                    raise
-                progress.say("containerd answered kubeadm too late; trying again")
+        again.while_late(progress, lambda: self._join(there, progress))
 
     def _join(self, there: NodeScripts, progress: Progress) -> None:
         with joining.credentials(self.run) as credentials:

@@ -19,8 +19,14 @@ from winlab.events import Quiet
 from winlab.steps import joining
 from winlab.steps.windows import node as windows_node
 
-LATE = GuestError("'join' failed", why="[ERROR CRI]: could not connect: rpc error: code = DeadlineExceeded desc = x")
+SILENT = "[ERROR {}]: could not connect to the container runtime: rpc error: code = DeadlineExceeded desc = x"
+LATE = GuestError("'join' failed", why=SILENT.format("CRI"))
+LATER = GuestError(
+    "'join' failed", why=f"[preflight] fatal\n\t{SILENT.format('ContainerRuntimeVersion')}\nerror: failed"
+)
 OTHER = GuestError("'join' failed", why="[ERROR Port-10250]: Port 10250 is in use")
+BOTH = GuestError("'join' failed", why=f"{LATE.why}\n{OTHER.why}")
+NONE = GuestError("'join' failed", why="kubeadm.exe join ended with exit code 1: rpc error: code = DeadlineExceeded")
 
 
 class There:
@@ -51,12 +57,14 @@ def join(there: There, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_answer_that_came_too_late_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = There(LATE, LATE)
+    there = There(LATE, LATER)
     join(there, monkeypatch)
     assert there.calls == 3
 
 
-@pytest.mark.parametrize(("errors", "calls"), [([LATE] * 4, 4), ([OTHER], 1), ([LATE, OTHER], 2)])
+@pytest.mark.parametrize(
+    ("errors", "calls"), [([LATE] * 4, 4), ([OTHER], 1), ([LATE, OTHER], 2), ([BOTH], 1), ([NONE], 1)]
+)
 def test_anything_else_is_told(monkeypatch: pytest.MonkeyPatch, errors: list[GuestError], calls: int) -> None:
     there = There(*errors)
     with pytest.raises(GuestError):
