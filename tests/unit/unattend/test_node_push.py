@@ -1,0 +1,59 @@
+"""A developer's own program in a Linux node, and the lab's again."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from linux_guest import PROGRAMS, SETTINGS, Guest, sha
+
+from winlab_node.node import NodeError
+
+
+def test_push_and_back(guest: Guest) -> None:
+    guest.burn(PROGRAMS, {})
+    guest.do("prepare", SETTINGS)
+    guest.put("run/winlab/payload/push/kubelet", b"my own")
+    kept = guest.root / "usr/local/bin/kubelet.winlab-original"
+    assert guest.do("push", {"program": "kubelet", "restore": False}) == {"changed": True, "sha256": sha(b"my own")}
+    assert kept.read_bytes() == b"kubelet 1"
+    assert guest.runner.lines("systemctl restart kubelet")
+    assert guest.do("push", {"program": "kubelet"})["changed"] is False
+    guest.do("prepare", SETTINGS)  # what was pushed stays
+    found = guest.do("status", {})
+    assert (found["programs"]["kubelet"], found["pushed"]) == (sha(b"my own"), ["kubelet"])
+    assert found["prepared"]
+    assert guest.do("push", {"program": "kubelet", "restore": True})["sha256"] == sha(b"kubelet 1")
+    assert guest.do("push", {"program": "kubelet", "restore": True})["changed"] is False
+    assert not kept.exists()
+
+
+def test_a_push_that_was_killed_has_pushed_nothing(guest: Guest) -> None:
+    """Between giving the original a second name and installing the new program."""
+    guest.burn(PROGRAMS, {})
+    guest.do("prepare", SETTINGS)
+    kubelet = guest.root / "usr/local/bin/kubelet"
+    kept = kubelet.with_name("kubelet.winlab-original")
+    os.link(kubelet, kept)
+    found = guest.do("status", {})
+    assert found["pushed"] == []
+    assert guest.do("push", {"program": "kubelet", "restore": True})["changed"] is False
+    assert not kept.exists()
+    os.link(kubelet, kept)
+    guest.burn({**PROGRAMS, "kubelet": b"kubelet 2"}, {})
+    guest.do("prepare", SETTINGS)  # an update replaces it
+    assert kubelet.read_bytes() == b"kubelet 2"
+    assert guest.do("status", {})["pushed"] == []
+    os.link(kubelet, kept)
+    guest.put("run/winlab/payload/push/kubelet", b"my own")
+    guest.do("push", {"program": "kubelet", "restore": False})
+    assert kept.read_bytes() == b"kubelet 2"
+    assert guest.do("status", {})["pushed"] == ["kubelet"]
+
+
+@pytest.mark.parametrize(("name", "match"), [("../sh", "no name"), ("helm", "nothing to swap"), ("ctr", "no push/ctr")])
+def test_odd_pushes_are_refused(guest: Guest, name: str, match: str) -> None:
+    guest.burn(PROGRAMS, {})
+    guest.do("prepare", SETTINGS)
+    with pytest.raises(NodeError, match=match):
+        guest.do("push", {"program": name})
