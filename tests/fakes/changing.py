@@ -81,7 +81,10 @@ class World:
 
     def proposal(self, source: str, *changes: str) -> Proposal:
         """The plan of the lab as the command makes it."""
-        spec = Spec.load(source, changes)
+        return self.proposal_of(Spec.load(source, changes))
+
+    def proposal_of(self, spec: Spec) -> Proposal:
+        """The plan of a spec."""
         stock = self.stock(spec)
         standing = recorded.standing(self.folder)
         return Proposal(spec, plans.make(spec, self.folder.lab, self.facts, stock, None, standing), stock)

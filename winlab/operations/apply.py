@@ -7,6 +7,7 @@ command continues it, and a command with the former spec takes it back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
@@ -21,7 +22,7 @@ from winlab.design.system import SystemName
 from winlab.errors import ClusterError, ConflictError, NotFoundError
 from winlab.events import Listener, Note, ignore
 from winlab.lab_folder import LabFolder
-from winlab.operations import create, destroy, diff, golden
+from winlab.operations import create, destroy, diff, golden, recorded
 from winlab.operations.create import Until
 from winlab.operations.diff import Compared
 from winlab.operations.planning import Proposal
@@ -53,6 +54,7 @@ def apply(
     :param rebuild: the name of a worker that is removed and made anew.
     :raises NotFoundError: this account has no record of the lab; nothing was touched.
     :raises ConflictError: something can't be changed while the lab stands; nothing was touched.
+    :raises ClusterError: the API server must be asked, and does not answer; nothing was touched.
     :raises WinlabError: as :func:`winlab.operations.create.create`.
     """
     plan = proposal.plan
@@ -62,12 +64,30 @@ def apply(
         require_possible(compared)
         with site.overlay() as northbound:
             northbound.require_free(topology(plan))
-        return amendment(plan, compared, conn, site.folder(plan.lab), restart=restart, force=force, rebuild=rebuild)
+        folder = site.folder(plan.lab)
+        made = amendment(plan, compared, conn, folder, restart=restart, force=force, rebuild=rebuild)
+        if until == "guests" and folder.has(folder.kubeconfig) and not made.reachable:
+            _require_cluster_untouched(plan.lab, made)
+        return made
 
     with site.connected() as conn:  # before anything else is looked for
         require_possible(diff.compare(plan, site, conn))
     _abandon_others(plan, site, tell)
     create.create(proposal, site, tell, until=until, origin=origin, consent=consent, amend=amend)
+
+
+def _require_cluster_untouched(lab: str, made: Amendment) -> None:
+    """Check that nothing goes from a cluster whose API server can't be told so before the command ends.
+
+    :raises ClusterError: something does.
+    """
+    if gone := [*sorted(made.removed), *sorted(made.uninstalled)]:
+        raise ClusterError(
+            f"The lab's API server does not answer, so that these can't be removed from the cluster: "
+            f"{', '.join(gone)}.",
+            cure=f"Leave out '--until guests': the cluster's steps start it. Or start it first: 'winlab start --lab "
+            f"{lab}'.",
+        )
 
 
 def _abandon_others(plan: Plan, site: Site, tell: Listener) -> None:
@@ -113,38 +133,28 @@ def amendment(
     wanted = {node.name for node in plan.nodes}
     removed = {node.name: node.domain for node in changed.removed}
     removed |= {name: machine.domain for name, machine in there.items() if name not in wanted}
-    unfinished = compared.held.applying.rebuilt if compared.held.applying is not None else ()
-    rebuilt = {name for name in unfinished if name in wanted} | set(filter(None, [rebuild]))
+    begun = compared.held.applying
+    rebuilt = {name for name in (begun.rebuilt if begun is not None else ()) if name in wanted}
+    if rebuild and (begun is None or rebuild not in begun.cleared):  # else the same command goes on with the new one
+        rebuilt.add(rebuild)
     removed |= {name: _worker(plan, name).domain for name in rebuilt}
     if there:
         folder.credentials()  # without them nothing can be made anew, nor asked
     kept = tuple(node for node in plan.nodes if node.name not in removed)
-    running = {name for name, machine in there.items() if machine.state == "running"}
-    if not folder.has(folder.kubeconfig) and not force and (asked := sorted(running & removed.keys())):
-        drives = [
-            path.name for machine in compared.machines for path in domains.inserted(conn, machine.domain).values()
-        ]
-        if any(name.startswith(PREFIX) for name in drives):
-            raise ClusterError(
-                f"Nodes can't be drained: {', '.join(asked)}.",
-                why=f"The lab has a cluster, and its kubeconfig '{folder.kubeconfig}' is missing.",
-                cure=f"Run 'winlab repair --lab {plan.lab}'. With --force the nodes are removed all the same.",
-            )
+    asked = sorted(name for name in removed if name in there and there[name].state == "running")
     reachable = folder.has(folder.kubeconfig) and folder.has(folder.kubectl) and Kubectl.of(folder).answers()
-    if not reachable and not force and folder.has(folder.kubeconfig) and (asked := sorted(running & removed.keys())):
-        raise ClusterError(
-            f"The lab's API server does not answer, so that nodes can't be drained: {', '.join(asked)}.",
-            why="Their pods would be lost.",
-            cure="Start the controllers: 'winlab status' shows them. With --force the nodes are removed all the same.",
-            evidence=f"winlab kubectl --lab {plan.lab} -- get --raw=/readyz",
-        )
-    restarted = tuple(node for node in kept if restart and node.name in running and _outgrown(conn, node))
+    if asked and not reachable and not force:
+        _require_drained(plan.lab, asked, compared, conn, folder)
+    on = {name for name, machine in there.items() if machine.state not in (*domains.OFF, domains.CRASHED)}
+    restarted = tuple(node for node in kept if restart and node.name in on and _outgrown(conn, node))
     systems = _with_new_images(compared.held.plans, plan)
     back = {node.name for node in kept if any(_lacks(one, node.name) for one in compared.held.plans[1:])}
     return Amendment(
         digests=compared.digests,
         removed=removed,
         rebuilt=frozenset(rebuilt),
+        is_rebuilt=partial(recorded.is_to_be_rebuilt, folder),
+        clear=partial(recorded.old_is_gone, folder),
         kept=kept,
         restarted=restarted,
         reloaded=tuple(node for node in kept if node.os in systems and node.name in there),
@@ -153,6 +163,28 @@ def amendment(
         reachable=reachable,
         force=force,
     )
+
+
+def _require_drained(lab: str, asked: Sequence[str], compared: Compared, conn: Connection, folder: LabFolder) -> None:
+    """Check that nodes need no drain, since the API server can't be asked for one.
+
+    :raises ClusterError: they do: the lab has a cluster.
+    """
+    lost = next((path for path in (folder.kubeconfig, folder.kubectl) if not folder.has(path)), None)
+    if lost is None:
+        raise ClusterError(
+            f"The lab's API server does not answer, so that nodes can't be drained: {', '.join(asked)}.",
+            why="Their pods would be lost.",
+            cure="Start the controllers: 'winlab status' shows them. With --force the nodes are removed all the same.",
+            evidence=f"winlab kubectl --lab {lab} -- get --raw=/readyz",
+        )
+    drives = [path.name for machine in compared.machines for path in domains.inserted(conn, machine.domain).values()]
+    if folder.has(folder.kubeconfig) or any(name.startswith(PREFIX) for name in drives):
+        raise ClusterError(
+            f"Nodes can't be drained: {', '.join(asked)}.",
+            why=f"The lab has a cluster, and '{lost}' is missing.",
+            cure=f"Run 'winlab repair --lab {lab}'. With --force the nodes are removed all the same.",
+        )
 
 
 def _worker(plan: Plan, name: str) -> NodePlan:
@@ -176,7 +208,7 @@ def _worker(plan: Plan, name: str) -> NodePlan:
 
 
 def _outgrown(conn: Connection, node: NodePlan) -> bool:
-    """Whether a running machine has other sizes than it should have."""
+    """Whether a machine that runs, or is suspended, has other sizes than it should have."""
     return domains.sizes(conn, node.domain, now=True) != (node.cpus, node.memory_mib)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from winlab.adapters.vm import domains
+from winlab.events import Note, ignore
 from winlab.host import daemons, units
 from winlab.operations import look
 from winlab.site import Site
@@ -37,6 +38,9 @@ def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
             try:
                 for machine in machines:
                     domains.set_autostart(conn, machine.domain, wanted=wanted)
+                if not new:
+                    text = f"The lab {'starts' if wanted else 'does not start'} with the host now."
+                    folder.journaled(ignore)(Note(lab=lab, text=text))
             finally:
                 if new:
                     folder.remove()

@@ -97,11 +97,6 @@ def create(
         check_memory(plan, conn, amendment or Amendment())
         if said := faults.sentence(plan.lab, site, conn):
             tell(Note(lab=plan.lab, text=said))
-        if amendment is None:
-            if folder.credentials_fit(plan) or not domains.machines(conn, plan.lab):  # else it is another account's
-                recorded.write(folder, proposal)
-        else:
-            recorded.begin(folder, proposal, sorted(amendment.rebuilt))
         run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
         steps = recipe.guests(run)
         if until == "cluster" or built:
@@ -120,12 +115,22 @@ def create(
         if built:
             steps += recipe.golden_build(run, built, source, alone=until != "cluster")
 
+        if amendment is None:
+            if folder.credentials_fit(plan) or not domains.machines(conn, plan.lab):  # else it is another account's
+                recorded.write(folder, proposal)
+        else:
+            recorded.begin(folder, proposal, sorted(amendment.rebuilt))
         forecast = Forecast(run.pace.known, [plan, *built])
         verb = "apply" if amendment is not None else "join" if admin else "create"
         engine.run(forecast.steps(recipe.once(steps)), tell, plan.lab, verb)
         faults.forget_over(plan.lab, conn)
         if amendment is not None:
-            recorded.write(folder, proposal)
+            if until != "cluster" and amendment.reloaded and folder.has(folder.kubeconfig):
+                # prepared nodes import no images by themselves: the record must say that this is still to be done
+                text = f"New images are not in the nodes yet: 'winlab apply --lab {plan.lab}' finishes the change."
+                tell(Note(lab=plan.lab, text=text))
+            else:
+                recorded.write(folder, proposal)
         for builder in built:
             site.folder(builder.lab).remove()
 

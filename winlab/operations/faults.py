@@ -22,9 +22,10 @@ from winlab.design.fault.base import Fault, InnerFault, MachineFault, Place, Swi
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, NotFoundError, UnreachableError, WinlabError, together
-from winlab.events import Listener, Progress
+from winlab.events import Listener, Progress, Told
+from winlab.host import firewall
 from winlab.lab_folder import LabFolder
-from winlab.operations import look, one_step
+from winlab.operations import look, one_step, room
 from winlab.site import Site
 
 FOLLOW = 60.0  # seconds until OVN's controllers must have followed
@@ -77,6 +78,7 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
 
     :param which: an identifier, or a node whose faults are all undone; empty: all.
     :raises NotFoundError: there is no such lab, or nothing of that name has a fault.
+    :raises HostError: a machine must go on, and the host's firewall is gone, or there is not enough memory.
     :raises GuestError: a node can't be asked, or refuses; faults of others are undone.
     """
     folder = site.folder(lab)
@@ -90,6 +92,9 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
                 f"The lab '{lab}' has no fault or node '{which}'.",
                 cure=f"Its faults: {', '.join(one.id for one in known)}." if known else "It has no faults.",
             )
+        if switched := [work.machines[one.nodes[0]] for one in chosen if isinstance(one, MachineFault)]:
+            firewall.require(Told(tell, "firewall"))
+            room.require(conn, switched)
         if chosen:
             one_step.perform(
                 f"clear {', '.join(one.id for one in chosen)}",

@@ -14,11 +14,11 @@ from winlab.adapters.vm import domains
 from winlab.engine import engine
 from winlab.engine.durations import Forecast
 from winlab.engine.step import Step
-from winlab.errors import ClusterError, GuestError, HostError, NotFoundError, WinlabError
+from winlab.errors import ClusterError, GuestError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Told
 from winlab.host import firewall
 from winlab.lab_folder import LabFolder
-from winlab.operations import faults, look, recorded
+from winlab.operations import faults, look, recorded, room
 from winlab.site import Site
 from winlab.steps.power import answer, ready, shutdown, switch
 from winlab.steps.power.subject import StandingLab, Subject
@@ -82,10 +82,10 @@ def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[
 
 
 def suspend(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
-    """Suspend running nodes: their memory stays, their processors stand still. Nodes that are off stay off.
+    """Suspend running nodes: their memory stays, their processors stand still. Nodes that are off or crashed stay so.
 
     :raises NotFoundError: there is no such lab or node; nothing was touched.
-    :raises GuestError: a node that was named is off; nothing was touched.
+    :raises GuestError: a node that was named is off or crashed; nothing was touched.
     """
     with _standing("suspend", lab, site, nodes, tell) as (subjects, run):
         chosen = _active(subjects, nodes, tell, "suspended")
@@ -97,7 +97,7 @@ def resume(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[S
     """Resume nodes that are suspended or paused; wait until they answer, set their clocks, wait until they are Ready.
 
     :raises NotFoundError: there is no such lab or node, or this account can't log in to it; nothing was touched.
-    :raises GuestError: a node that was named is off; nothing was touched.
+    :raises GuestError: a node that was named is off or crashed; nothing was touched.
     :raises HostError: the host's firewall is gone, or there is no room for a disk.
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
@@ -130,6 +130,7 @@ def _standing(
             firewall.require(Told(tell, "firewall"))
         new = not folder.path.exists()  # another account made the lab
         with folder.locked():
+            faults.forget_over(lab, conn)
             standing = StandingLab(folder, conn, pool, site.facts)
             there = [one for one in look.find(lab, conn) if not nodes or one.tag.node in nodes]
 
@@ -178,6 +179,11 @@ def _go_on(subjects: Sequence[Subject], tell: Listener, run: Runs, before: Seque
         first = [] if one.is_controller else [other.at(STARTED) for other in controllers]
         steps += [switch.start(one, [*stopped, *first]), answer.step(one)]
     kubectl = _kubectl(lab.folder)
+    if kubectl is None and lab.folder.has(lab.folder.kubeconfig):
+        text = (
+            f"Not waiting until the nodes are Ready: kubectl is missing. 'winlab repair --lab {lab.name}' obtains it."
+        )
+        tell(Note(lab=lab.name, text=text))
     expires = expiry.of(kubeconfig.read(lab.folder)) if kubectl else None
     expired = expires is not None and expires.timestamp() <= time.time()
     if kubectl is not None and not expired:
@@ -226,35 +232,26 @@ def _tell_expiry(lab: str, expires: datetime, stepped: float, tell: Listener) ->
 
 
 def _active(subjects: list[Subject], nodes: Sequence[str], tell: Listener, what: str) -> list[Subject]:
-    """Those that are not off.
+    """Those that are not off, and have not crashed.
 
-    :raises GuestError: one that was named is.
+    :raises GuestError: one that was named is or has.
     """
-    off = [one for one in subjects if one.machine.state in domains.OFF]
+    off = [one for one in subjects if one.machine.state in (*domains.OFF, domains.CRASHED)]
     if off:
         lab, names = off[0].lab.name, ", ".join(one.name for one in off)
+        states = " or ".join(sorted({one.machine.state for one in off}))
         if nodes:
             raise GuestError(
-                f"{names} can't be {what}: off.",
+                f"{names} can't be {what}: {states}.",
                 cure=f"Start with 'winlab start {' '.join(one.name for one in off)} --lab {lab}'.",
             )
-        tell(Note(lab=lab, text=f"Off, and left so: {names}. 'winlab start --lab {lab}' starts what is off."))
+        text = f"{states.capitalize()}, and left so: {names}. 'winlab start --lab {lab}' starts what is {states}."
+        tell(Note(lab=lab, text=text))
     return [one for one in subjects if one not in off]
 
 
 def _check_memory(subjects: Sequence[Subject]) -> None:
-    """Check that the machines that are off fit into the hypervisor's memory; else it kills one without warning.
-
-    :raises HostError: they don't.
-    """
-    conn = subjects[0].lab.conn
-    off = [one for one in subjects if one.machine.state in domains.OFF]
-    needed, free = sum(domains.memory_mib(conn, one.domain) for one in off), domains.free_memory_mib(conn)
-    if needed > free:
-        raise HostError(
-            f"The nodes need {needed} MiB of memory, but the hypervisor has only {free} MiB free.",
-            cure="Stop another lab with 'winlab stop --lab NAME', or start fewer nodes.",
-        )
+    room.require(subjects[0].lab.conn, [one.machine for one in subjects])
 
 
 def _result(subjects: Sequence[Subject]) -> list[Switched]:

@@ -48,11 +48,13 @@ class _Design(BaseModel):
 class Applying(_Design):
     """What the lab is being changed into.
 
-    ``earlier`` are plans of changes that were interrupted before; ``rebuilt`` are nodes that are made anew.
+    ``earlier`` are plans of changes that were interrupted before. ``rebuilt`` are nodes that are made anew and whose
+    old machines are not gone yet; ``cleared`` are those whose are.
     """
 
     earlier: tuple[Plan, ...] = ()
     rebuilt: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
 
 
 class Recorded(_Design):
@@ -89,8 +91,33 @@ def begin(folder: LabFolder, proposal: Proposal, rebuilt: Iterable[str] = ()) ->
     """
     held, spec = read(folder), proposal.spec
     earlier = tuple(plan for plan in held.plans[1:] if plan != proposal.plan)
-    applying = Applying(spec=spec, roots=spec.roots, plan=proposal.plan, earlier=earlier, rebuilt=tuple(rebuilt))
+    cleared = held.applying.cleared if held.applying is not None else ()
+    applying = Applying(
+        spec=spec, roots=spec.roots, plan=proposal.plan, earlier=earlier, rebuilt=tuple(rebuilt), cleared=cleared
+    )
     _write(folder, held.model_copy(update={"applying": applying}))
+
+
+def is_to_be_rebuilt(folder: LabFolder, node: str) -> bool:
+    """Whether the change that has begun makes a node anew, and the old one is not gone yet.
+
+    :raises WinlabError: the record can't be read.
+    """
+    applying = read(folder).applying
+    return applying is not None and node in applying.rebuilt
+
+
+def old_is_gone(folder: LabFolder, node: str) -> None:
+    """Record that a node that is made anew is gone. It is missing now, like one that is added.
+
+    :raises WinlabError: the record can't be read, or the lab's folder can't be written.
+    """
+    held = read(folder)
+    if held.applying is not None:
+        rebuilt = tuple(name for name in held.applying.rebuilt if name != node)
+        cleared = tuple({*held.applying.cleared, node})
+        applying = held.applying.model_copy(update={"rebuilt": rebuilt, "cleared": cleared})
+        _write(folder, held.model_copy(update={"applying": applying}))
 
 
 def standing(folder: LabFolder) -> tuple[Plan, ...]:
@@ -140,9 +167,14 @@ def refuse_unfinished(folder: LabFolder) -> None:
     :raises ConflictError: a change was interrupted.
     """
     if len(standing(folder)) > 1:
-        raise ConflictError(
-            f"A change of the lab '{folder.lab}' was interrupted.",
-            why="It is partly what it was, and partly what 'winlab apply' was making of it.",
-            cure=f"Run 'winlab apply --lab {folder.lab}': it finishes the change. With the spec that the lab had "
-            "before, it takes it back.",
-        )
+        raise unfinished(folder.lab)
+
+
+def unfinished(lab: str) -> ConflictError:
+    """The error that a change of the lab was interrupted."""
+    return ConflictError(
+        f"A change of the lab '{lab}' was interrupted.",
+        why="It is partly what it was, and partly what 'winlab apply' was making of it.",
+        cure=f"Run 'winlab apply --lab {lab}': it finishes the change. With the spec that the lab had before, it takes "
+        "it back.",
+    )

@@ -1,4 +1,7 @@
-"""One node more or less: the recorded spec with another count, which ``apply`` then makes true."""
+"""One node more or less: the recorded spec with another count, which ``apply`` then makes true.
+
+The count is that of what the lab was made from. So the same command, after it was interrupted, asks for the same spec.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,13 @@ def grown(lab: str, site: Site, pool: str, count: int) -> Spec:
     :param pool: its name; empty: the first one.
     :param count: how many more.
     :raises NotFoundError: this account has no record of the lab, or the lab has no such pool.
+    :raises ConflictError: another change of the lab was interrupted.
     :raises UsageError: an add-on decides how many nodes the pool has, or there is no room for more.
     """
     if count < 1:
         raise UsageError("At least one node is added.", cure="Say --count 1 or more, or use 'winlab node remove'.")
     held = recorded.read(site.folder(lab))
-    spec = held.wanted.restored_spec()
+    spec = held.restored_spec()
     name = pool or spec.workers[0].name
     return _with(held, spec, name, _count(lab, spec, name) + count)
 
@@ -31,12 +35,12 @@ def shrunk(lab: str, site: Site, node: str) -> Spec:
     """The lab's spec without a node, which is the last one of its pool: nodes are named by their numbers.
 
     :raises NotFoundError: this account has no record of the lab, or the lab has no such node.
-    :raises ConflictError: the node is a controller.
+    :raises ConflictError: the node is a controller, or another change of the lab was interrupted.
     :raises UsageError: it is not the last one of its pool, or an add-on decides how many nodes the pool has.
     """
     held = recorded.read(site.folder(lab))
-    spec = held.wanted.restored_spec()
-    pool, count = _last(held.wanted.plan, node)
+    spec = held.restored_spec()
+    pool, count = _last(held.plan, node)
     _count(lab, spec, pool)
     return _with(held, spec, pool, count)
 
@@ -80,8 +84,18 @@ def _count(lab: str, spec: Spec, pool: str) -> int:
 
 
 def _with(held: Recorded, spec: Spec, pool: str, count: int) -> Spec:
-    """The spec with another count. What it leaves to winlab stays as it was decided for the lab."""
-    return pinned(held, spec).changed([f"workers.{pool}.count={count}"])
+    """The spec with another count. What it leaves to winlab stays as it was decided for the lab.
+
+    :raises ConflictError: a change into another spec was interrupted.
+    """
+    wanted = pinned(held, spec).changed([f"workers.{pool}.count={count}"])
+    if held.applying is not None and not _same(wanted, held.applying.spec):
+        raise recorded.unfinished(held.plan.lab)
+    return wanted
+
+
+def _same(one: Spec, other: Spec) -> bool:
+    return one.model_dump(exclude_unset=True) == other.model_dump(exclude_unset=True)
 
 
 def unchanged(lab: str, site: Site) -> Spec:

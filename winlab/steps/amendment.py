@@ -7,7 +7,7 @@ change is continued by the same steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from winlab.steps.power.subject import StandingLab, Subject
 from winlab.steps.states import (
     ADAPTED,
     API,
+    CLEARED,
     DRAINED,
     IMAGE,
     LEFT,
@@ -40,6 +41,7 @@ from winlab.steps.states import (
     READY,
     REGISTERED,
     REMOVED,
+    STARTED,
     SWITCHED_OFF,
     UNINSTALLED,
 )
@@ -56,6 +58,8 @@ class Amendment:
     :param digests: of the plans that its machines may say they were made from.
     :param removed: the nodes that go, by name, and their domains.
     :param rebuilt: those of them that are made anew.
+    :param is_rebuilt: whether the lab's record says so of a node.
+    :param clear: takes that out of the record, once the old node is gone: a change that is continued keeps the new one.
     :param kept: the nodes whose machines stay, as they should be.
     :param restarted: those of them that are shut down, to start with their new sizes.
     :param reloaded: those of them that need another payload CD, with more images.
@@ -69,6 +73,8 @@ class Amendment:
     digests: frozenset[str] = frozenset()
     removed: Mapping[str, str] = field(default_factory=dict)
     rebuilt: frozenset[str] = frozenset()
+    is_rebuilt: Callable[[str], bool] = lambda _: False
+    clear: Callable[[str], None] = lambda _: None
     kept: tuple[NodePlan, ...] = ()
     restarted: tuple[NodePlan, ...] = ()
     reloaded: tuple[NodePlan, ...] = ()
@@ -102,11 +108,13 @@ def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: 
         leaving += [_uninstall(run, name, objects, asked) for name, objects in amendment.uninstalled.items()]
         if not amendment.reachable:
             leaving += [_register(run, node, asked) for node in amendment.registered]
+    left = [step.reaches for step in leaving]
+    cleared = [_clear(run, name, left, amendment) for name in sorted(amendment.rebuilt)]
     # a controller that is off answers no drain; with the cluster's steps, the API server is asked for the rest later
     quiet = [step.reaches for step in (*early, *drained, *([] if cluster else leaving))]
     off = [_switch_off(run, node, quiet) for node in amendment.restarted]
     begun = [step.reaches for step in (*removed, *adapted, *off)]
-    steps = [*early, *drained, *removed, *adapted, *off, *leaving]
+    steps = [*early, *drained, *removed, *adapted, *off, *leaving, *cleared]
     if cluster:
         steps += [_load(run, node) for node in amendment.reloaded]
     return [*steps, *(_after(run, step, amendment, begun) for step in making)]
@@ -129,7 +137,8 @@ def _after(run: Run, step: Step, amendment: Amendment, begun: Sequence[State]) -
         return step
     again = [REMOVED(run.lab, name) for name in amendment.rebuilt]
     more = [state for state in begun if step.reaches.lab or state not in again]
-    more += [LEFT(run.lab, name) for name in amendment.rebuilt if step.reaches == MEMBER(run.lab, name)]
+    started = {STARTED(run.lab, name): name for name in amendment.rebuilt}
+    more += [CLEARED(run.lab, started[step.reaches])] if step.reaches in started else []
     more += [LOADED(run.lab, node.name) for node in amendment.reloaded if step.reaches == READY(run.lab, node.name)]
     return replace(step, after=[*step.needs, *more])
 
@@ -161,7 +170,7 @@ def _drain(run: Run, name: str, domain: str, after: Sequence[State], amendment: 
                 f"The pods of '{name}' can't all be moved to other nodes.",
                 why=error.why or error.what,
                 cure="Remove or move them yourself, and run the same command again; with --force it deletes them. To "
-                f"keep the node instead: winlab kubectl --lab {run.lab} -- uncordon {name}",
+                f"keep the node instead, run 'winlab apply --lab {run.lab}' with the spec or count that the lab had.",
                 evidence=f"winlab kubectl --lab {run.lab} -- get pods --all-namespaces "
                 f"--field-selector=spec.nodeName={name}",
             ) from error
@@ -204,6 +213,17 @@ def _leave(run: Run, name: str, after: Sequence[State]) -> Step:
     return Step(LEFT(run.lab, name), work, done, [REMOVED(run.lab, name), *after], usual=2)
 
 
+def _clear(run: Run, name: str, left: Sequence[State], amendment: Amendment) -> Step:
+    def work(_: Progress) -> None:
+        amendment.clear(name)
+
+    def done() -> bool:
+        return not amendment.is_rebuilt(name)
+
+    after = [REMOVED(run.lab, name), *(state for state in left if state == LEFT(run.lab, name))]
+    return Step(CLEARED(run.lab, name), work, done, after, usual=0.2)
+
+
 def _adapt(run: Run, node: NodePlan, amendment: Amendment) -> Step:
     target, bus = node.system.payload_drive
     reloaded = node in amendment.reloaded
@@ -234,7 +254,7 @@ def _switch_off(run: Run, node: NodePlan, after: Sequence[State]) -> Step:
                 shutdown.shut_down(Subject(standing, machine), progress)
 
     def done() -> bool:
-        if not domains.is_running(run.conn, node.domain):
+        if domains.state(run.conn, node.domain) in (*domains.OFF, domains.CRASHED, "gone"):
             return True
         return domains.sizes(run.conn, node.domain, now=True) == (node.cpus, node.memory_mib)
 

@@ -88,6 +88,7 @@ MENDED = Kind("mended", lambda state: f"mend {state.of}", learned=False)  # of=w
 # A lab that is changed into another one
 DRAINED = Kind("drained", _node("drain"))
 LEFT = Kind("left", _node("leave"))  # its node is no longer in the cluster
+CLEARED = Kind("cleared", _node("clear"))  # nothing is left of a node that is made anew: its record says so
 ADAPTED = Kind("adapted", _node("update"))  # the machine's tag and sizes, from its next start on
 SWITCHED_OFF = Kind("switched-off", _node("shut down"))
 REGISTERED = Kind("registered", _node("register"))  # the labels and taints of its node

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import changing
 import plans
 import pytest
 from changing import Killed, World
 
-from winlab.errors import ClusterError, ConflictError, HostError, NotFoundError
+from winlab.adapters.vm import domains
+from winlab.errors import ClusterError, ConflictError, HostError, NotFoundError, UsageError
 from winlab.events import Event, Note, ignore
 from winlab.lab_folder import LabFolder
-from winlab.operations import apply, create, destroy, diff, recorded
+from winlab.operations import apply, create, destroy, diff, recorded, resize
 from winlab.operations.golden import WANTED_BY
+from winlab.steps.payload import Origin
 
 BEFORE = ("1-2-1", "workers.os=debian-13", "workers.memory=2GiB")
 AFTER = ("1-1-1", "workers.os=debian-13", "workers.memory=3GiB", "linux_workers.count=1")
@@ -185,6 +188,72 @@ def test_a_rebuilt_worker_is_made_anew_and_killed_anywhere_too(monkeypatch: pyte
     change(world, BEFORE, rebuild="node-1")
     assert world.domains["winlab-lab-node-1"] is not old
     assert world.acts.index("leave node-1") < world.acts.index("join node-1")
+    first = world.domains["winlab-lab-node-1"]
+    change(world, BEFORE, rebuild="node-1")
+    assert world.domains["winlab-lab-node-1"] is not first, "it was finished: this is another wish"
+
+
+@pytest.mark.parametrize("flags", [{}, {"rebuild": "node-1"}])
+def test_the_new_machine_of_a_rebuild_that_was_interrupted_stays(
+    monkeypatch: pytest.MonkeyPatch, flags: dict[str, str]
+) -> None:
+    whole = make_world(monkeypatch)
+    change(whole, BEFORE, rebuild="node-1")
+    for act in range(whole.acts.index("start node-1") + 1, len(whole.acts)):
+        world = make_world(monkeypatch)
+        assert killed_at(world, act, BEFORE, rebuild="node-1")
+        new = world.domains["winlab-lab-node-1"]
+        change(world, BEFORE, **flags)
+        assert world.domains["winlab-lab-node-1"] is new, world.acts
+        assert world.seen() == whole.seen()
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_node_add_and_remove_are_finished_by_the_same_command(monkeypatch: pytest.MonkeyPatch, added: bool) -> None:
+    def resized(world: World, **flags: Any) -> None:
+        site = world.site()
+        spec = resize.grown("lab", site, "", 1) if added else resize.shrunk("lab", site, "node-2")
+        apply.apply(world.proposal_of(spec), site, ignore, until="guests", **flags)
+
+    whole = make_world(monkeypatch)
+    resized(whole)
+    goal = whole.seen()
+    assert ("winlab-lab-node-3" in goal["machines"]) == added
+    assert ("winlab-lab-node-2" in goal["machines"]) == added
+    for act in range(len(whole.acts)):
+        world = make_world(monkeypatch)
+        world.kill = act
+        with pytest.raises(Killed):
+            resized(world)
+        world.kill = None
+        resized(world)
+        assert world.seen() == goal, f"killed at act {act}"
+
+
+def test_node_remove_with_force_after_a_drain_that_failed(world: World) -> None:
+    world.stuck = True
+    spec = resize.shrunk("lab", world.site(), "node-2")
+    with pytest.raises(ClusterError, match="can't all be moved"):
+        apply.apply(world.proposal_of(spec), world.site(), ignore, until="guests")
+    spec = resize.shrunk("lab", world.site(), "node-2")
+    apply.apply(world.proposal_of(spec), world.site(), ignore, until="guests", force=True)
+    assert "winlab-lab-node-2" not in world.domains
+
+
+@pytest.mark.usefixtures("no_media")
+def test_a_change_that_is_refused_late_is_not_begun(world: World, tmp_path: Path) -> None:
+    text = tmp_path / "kubelet"
+    text.write_text("no program")
+    before = world.seen()
+    with pytest.raises(UsageError):
+        apply.apply(world.proposal(*AFTER), world.site(), ignore, origin=Origin(own=(("kubelet", text),)))
+    assert (world.seen(), world.acts) == (before, [])
+
+
+@pytest.fixture
+def no_media(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No payload CD is in any drive."""
+    monkeypatch.setattr(domains, "medium", lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -255,6 +324,44 @@ def test_an_api_server_that_does_not_answer(world: World) -> None:
     with pytest.raises(ClusterError, match="can't be drained: node-2"):
         change(world)
     assert world.acts == []
+
+
+def test_a_kubectl_that_is_gone(world: World) -> None:
+    world.folder.kubectl.unlink()
+    with pytest.raises(ClusterError, match="can't be drained: node-2") as caught:
+        change(world)
+    assert "kubectl' is missing" in caught.value.why
+    assert "winlab repair --lab lab" in caught.value.cure
+    assert world.acts == []
+
+
+def test_a_lab_that_is_off_can_t_tell_its_cluster_who_left(world: World) -> None:
+    for one in world.domains.values():
+        one.state = "off"
+    world.answers = False
+    with pytest.raises(ClusterError, match="removed from the cluster: node-2") as caught:
+        change(world)
+    assert "winlab start --lab lab" in caught.value.cure
+    assert world.acts == []
+
+
+def test_a_suspended_machine_is_restarted_too(world: World) -> None:
+    world.domains["winlab-lab-node-1"].state = "suspended"
+    change(world, restart=True)
+    assert "shut down winlab-lab-node-1" in world.acts
+    assert world.domains["winlab-lab-node-1"].now[1] == 3072
+
+
+def test_new_images_that_are_not_in_the_nodes_yet(world: World) -> None:
+    design = (*BEFORE, "addons.metrics-server={}")
+    said: list[Event] = []
+    apply.apply(world.proposal(*design), world.site(), said.append, until="guests")
+    notes = [event.text for event in said if isinstance(event, Note)]
+    assert notes[-1].endswith("'winlab apply --lab lab' finishes the change.")
+    plan = world.proposal(*design).plan
+    compared = diff.compare(plan, world.site(), cast(Any, None))
+    made = apply.amendment(plan, compared, cast(Any, None), world.folder, restart=False, force=False, rebuild="")
+    assert {node.name for node in made.reloaded} == {"controller-1", "node-1", "node-2"}
 
 
 def test_a_node_that_is_off_is_not_drained(world: World) -> None:

@@ -20,8 +20,9 @@ from winlab.design.fault.base import SwitchRule
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, NotFoundError, UnreachableError, UsageError
 from winlab.events import ignore
+from winlab.host import firewall
 from winlab.lab_folder import LabFolder
-from winlab.operations import faults
+from winlab.operations import faults, room
 from winlab.site import Site
 
 
@@ -34,6 +35,7 @@ class World:
         self.rows: dict[str, tuple[str, Sequence[SwitchRule]]] = {}
         self.calls: list[tuple[str, Faults]] = []
         self.failure: Exception | None = None
+        self.required: list[str] = []  # before a machine goes on: the firewall, room for these
         self.seen: list[Any] = []  # what was recorded when a node was called
 
     @property
@@ -132,6 +134,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(faults, "BEGIN", {"off": set_state("off"), "suspended": set_state("suspended")})
     monkeypatch.setattr(faults, "END", {"off": set_state("running"), "suspended": set_state("running")})
     monkeypatch.setattr(faults, "NodeScripts", NodeScripts)
+    monkeypatch.setattr(firewall, "require", lambda _progress: made.required.append("firewall"))
+    monkeypatch.setattr(room, "require", lambda _conn, machines: made.required.extend(one.tag.node for one in machines))
     return made
 
 
@@ -204,8 +208,10 @@ def test_a_frozen_node_goes_on_and_then_its_other_faults_end(world: World) -> No
     assert world.active == ["disk.node-1", "freeze.node-1"]
     with pytest.raises(GuestError, match="suspended"):
         world.add("clock", "node-1", skew="+2h")
+    assert (world.clear("controller-1"), world.required) == ([], [])
     assert world.clear() == ["disk.node-1", "freeze.node-1"]
     assert world.states["node-1"] == "running"
+    assert world.required == ["firewall", "node-1"]
     assert world.calls[-1][1].free is None
     assert world.active == []
 

@@ -21,7 +21,9 @@ from winlab import Lab
 from winlab.adapters.kube import expiry, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
+from winlab.adapters.vm import faults as faults_of_vm
 from winlab.cli import main
+from winlab.design import fault
 from winlab.errors import ClusterError, GuestError, HostError, NotFoundError
 from winlab.events import Event, Note, StepDone
 from winlab.host import daemons, firewall, units
@@ -233,6 +235,37 @@ def test_nodes_are_not_waited_for_without_a_controller(played: Played, monkeypat
     assert ear.notes == ["Not waiting until the nodes are Ready: controller-1 must run for that."]
 
 
+def test_a_kubectl_that_is_gone_is_told(played: Played) -> None:
+    folder = LabFolder("lab")
+    folder.write(folder.kubeconfig, "there")
+    ear = Ear()
+    power.start("lab", Site(), ["node-1"], ear)
+    assert ear.notes == [
+        "Not waiting until the nodes are Ready: kubectl is missing. 'winlab repair --lab lab' obtains it."
+    ]
+
+
+def test_a_fault_that_is_over_is_forgotten_before_the_state_is_the_same_again(played: Played) -> None:
+    """The node was killed, and started by a command that was interrupted; then it is shut down in order."""
+    conn = played.lab.conn
+    kill = fault.make("kill", ("node-1",))
+    faults_of_vm.write_records(conn, "winlab-lab-node-1", "lab", [kill.record()])
+    power.stop("lab", Site(), ["node-1"], Ear())
+    assert faults_of_vm.records(conn, "winlab-lab-node-1") == []
+
+
+def test_a_crashed_node_is_left_so(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = domains._state
+    monkeypatch.setattr(domains, "_state", lambda one: "crashed" if one.name().endswith("node-1") else real(one))
+    ear = Ear()
+    power.suspend("lab", Site(), (), ear)
+    assert ear.done == ["suspend controller-1"]
+    assert ear.notes == ["Crashed, and left so: node-1. 'winlab start --lab lab' starts what is crashed."]
+    with pytest.raises(GuestError, match="node-1 can't be suspended: crashed") as caught:
+        power.suspend("lab", Site(), ["node-1"], Ear())
+    assert caught.value.cure == "Start with 'winlab start node-1 --lab lab'."
+
+
 @pytest.mark.parametrize(("days", "behind", "notes"), [(200, 0.0, 0), (200, 3 * 86400.0, 1), (20, 0.0, 1)])
 def test_certificates_expiry_is_told(
     played: Played, monkeypatch: pytest.MonkeyPatch, days: float, behind: float, notes: int
@@ -261,6 +294,7 @@ def test_autostart(played: Played, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     if unit:
         units.UNIT.touch()
     done = autostart.change("lab", Site(), wanted=True)
+    assert "The lab starts with the host now." in LabFolder("lab").journal.read_text()
     assert (done.nodes, done.hint == "") == (tuple(NODES), unit)
     assert [one.autostart for one in domains.machines(played.lab.conn, "lab")] == [True, True]
     assert autostart.change("lab", Site(), wanted=False).hint == ""

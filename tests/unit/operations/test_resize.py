@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import plans
 import pytest
 
@@ -32,6 +34,23 @@ def test_a_pool_grows() -> None:
 def test_the_last_node_of_a_pool_goes() -> None:
     assert counts(resize.shrunk("lab", Site(), "node-2")) == (1, 1)
     assert counts(resize.shrunk("lab", Site(), "linux-1")) == (2, 0)
+
+
+def interrupted(spec: Spec) -> None:
+    """A change into this spec has begun, and not ended."""
+    recorded.begin(LabFolder("lab"), planning.make(spec, "lab", plans.TCG, Quiet()))
+
+
+@pytest.mark.parametrize(
+    "again", [lambda: resize.grown("lab", Site(), "", 1), lambda: resize.shrunk("lab", Site(), "node-2")]
+)
+def test_the_same_command_asks_for_the_same_after_it_was_interrupted(again: Callable[[], Spec]) -> None:
+    first = again()
+    interrupted(first)
+    assert again().model_dump() == first.model_dump()
+    with pytest.raises(ConflictError, match="was interrupted") as refused:
+        resize.grown("lab", Site(), "linux", 1)
+    assert "winlab apply --lab lab" in refused.value.cure
 
 
 def test_what_winlab_decided_for_the_lab_stays() -> None:

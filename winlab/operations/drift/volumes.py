@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from winlab.adapters.vm import definitions
+from winlab.adapters.vm import definitions, domains
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.events import Progress
@@ -34,19 +34,23 @@ def own(subject: Subject, progress: Progress) -> Iterator[Finding]:
         disk = node.volume("disk")
         if not has_disk(run, node):
             actual = "damaged" if run.pool.exists(disk.name) else "gone"
-            yield _told(node, disk.name, "there", actual, _lost(node))
+            yield _told(node, disk.name, "there", actual, _lost(run, node))
             continue
         if disk.capacity_mib is not None and (size := run.pool.capacity(disk.name) >> 20) < disk.capacity_mib:
-            yield _told(node, f"{disk.name}: size", f"{disk.capacity_mib} MiB", f"{size} MiB", _lost(node))
+            yield _told(node, f"{disk.name}: size", f"{disk.capacity_mib} MiB", f"{size} MiB", _lost(run, node))
         if disk.backing is not None and run.pool.backing(disk.name) is None:
-            yield _told(node, f"{disk.name}: base", disk.backing, "none", _lost(node))
+            yield _told(node, f"{disk.name}: base", disk.backing, "none", _lost(run, node))
 
 
 def _told(node: NodePlan, what: str, expected: str, actual: str, action: str) -> Finding:
     return Finding(Drift("volume", node.name, what, expected, actual, action, mendable=False))
 
 
-def _lost(node: NodePlan) -> str:
+def _lost(run: Run, node: NodePlan) -> str:
+    if (node.role == "worker" or not run.folder.has(run.folder.kubeconfig)) and domains.state(
+        run.conn, node.domain
+    ) == "gone":
+        return "run the lab's create command again: it makes what is missing"
     if node.role == "worker":
         return f"what was on it is lost: 'winlab node rebuild {node.name}' makes the node anew"
     return "what was on it is lost: destroy the lab and create it again"
@@ -66,7 +70,7 @@ def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
                 drift = Drift("volume", node.name, name, "there", "gone", "made again", mendable=True)
                 yield Finding(drift, partial(_make_seed, run, node))
             elif name.startswith(f"{run.lab}."):
-                yield _told(node, name, "there", "gone", _lost(node))
+                yield _told(node, name, "there", "gone", _lost(run, node))
 
 
 def _make_seed(run: Run, node: NodePlan, progress: Progress) -> None:

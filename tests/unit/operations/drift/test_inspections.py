@@ -196,16 +196,32 @@ def test_a_port_that_is_not_bound(lab: Standing, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("node", "cure"), [("controller-1", "destroy the lab"), ("node-1", "'winlab node rebuild node-1'")]
+    ("node", "defined", "cure"),
+    [
+        ("controller-1", True, "destroy the lab"),
+        ("controller-1", False, "destroy the lab"),  # the lab has a cluster, which was in it
+        ("node-1", True, "'winlab node rebuild node-1'"),
+        ("node-1", False, "run the lab's create command again"),
+    ],
 )
-def test_a_lost_disk_is_told_and_not_made_anew(lab: Standing, node: str, cure: str) -> None:
+def test_a_lost_disk_is_told_and_not_made_anew(lab: Standing, node: str, defined: bool, cure: str) -> None:
     del lab.pool.volumes[f"lab.{node}.disk.qcow2"]
-    del lab.xml[f"winlab-lab-{node}"]  # nor is the machine defined, which has nothing to boot
-    lab.states[f"winlab-lab-{node}"] = "gone"
-    finding = only(lab.findings())
+    lab.states[f"winlab-lab-{node}"] = "off" if defined else "gone"
+    if not defined:
+        del lab.xml[f"winlab-lab-{node}"]
+    finding = only([one for one in lab.findings() if one.drift.area == "volume"])
     assert told([finding.drift]) == [(node, f"lab.{node}.disk.qcow2", "there", "gone", False)]
     assert cure in finding.drift.action
     assert (finding.mend, finding.steps) == (None, ())
+
+
+def test_a_lab_that_never_had_a_cluster_only_goes_on(lab: Standing) -> None:
+    """Its create was killed before the first machine was made."""
+    del lab.pool.volumes[DISK], lab.xml["winlab-lab-controller-1"]
+    lab.states["winlab-lab-controller-1"] = "gone"
+    lab.folder.kubeconfig.unlink()
+    actions = [one.action for one in lab.drifts() if one.what == DISK]
+    assert actions == ["run the lab's create command again: it makes what is missing"]
 
 
 def test_a_damaged_disk(lab: Standing) -> None:
