@@ -55,11 +55,8 @@ def sleep(seconds: float) -> None:
 
     :raises Stopped: the work was asked to stop.
     """
-    end = time.monotonic() + seconds
     check()
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, LOOK))
-        check()
+    Patience().sleep(seconds)
 
 
 class Patience:
@@ -79,6 +76,17 @@ class Patience:
         """
         if self.is_over():
             raise Stopped
+
+    def sleep(self, seconds: float) -> None:
+        """Wait between two tries.
+
+        :raises Stopped: the call should end now.
+        """
+        end = time.monotonic() + seconds
+        self.check()
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK))
+            self.check()
 
 
 def patiently(call: Callable[[], T], grace: float = 0.0, limit: float = math.inf) -> T:

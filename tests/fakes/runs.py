@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from winlab import stopping
 from winlab.design.plan import golden
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.engine import wait
@@ -104,9 +105,9 @@ class Clock:
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, *modules: object) -> Clock:
-    """The clock of :mod:`winlab.engine.wait` and of these modules."""
+    """The clock of :mod:`winlab.engine.wait`, of :mod:`winlab.stopping` and of these modules."""
     made = Clock()
-    for module in (wait, *modules):
+    for module in (wait, stopping, *modules):
         monkeypatch.setattr(
             module, "time", SimpleNamespace(monotonic=made.monotonic, sleep=made.sleep, time=lambda: 0.0)
         )

@@ -23,7 +23,7 @@ from winlab.design.plan.tags import Tag
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, Failure, WinlabError
-from winlab.events import Listener, Progress
+from winlab.events import Listener, Note, Progress
 from winlab.threads import Threads
 
 WORKERS = 4  # kubectl itself uses half a core while it runs
@@ -73,6 +73,12 @@ def run(
             _clear(testpods, Stage(tell, "removing the pods of an earlier run", access.clock), end=True)
             _make(testpods, seats, Stage(tell, f"pods {', '.join(seat.pod for seat in seats)}", access.clock))
         results.update(_judge_all(runnable, testpods, tell))
+    except KeyboardInterrupt:
+        if seats and not keep:
+            keep = True  # the cluster goes on with that alone
+            _delete_namespace(testpods.access.kubectl)
+            tell(Note(lab=lab, text=f"The namespace {NAMESPACE} is still being removed."))
+        raise
     finally:
         if seats and not keep:
             _clear(testpods, Stage(tell, f"removing the namespace {NAMESPACE}", access.clock), end=False)
@@ -231,7 +237,7 @@ def _clear(testpods: TestPods, stage: Stage, *, end: bool) -> None:
 def _remove_namespace(testpods: TestPods, progress: Progress) -> None:
     kubectl = testpods.access.kubectl
     stall = GONE_SECONDS * testpods.access.scale
-    kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+    _delete_namespace(kubectl)
     if _goes(kubectl, progress, stall):
         return
     # a node that is gone never confirms that its pods have ended
@@ -242,6 +248,10 @@ def _remove_namespace(testpods: TestPods, progress: Progress) -> None:
             why=f"Nothing about it has changed for {stall:.0f} s.",
             cure=f"'kubectl get all --namespace={NAMESPACE}' shows what is left in it.",
         )
+
+
+def _delete_namespace(kubectl: Kubectl) -> None:
+    kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
 
 
 def _goes(kubectl: Kubectl, progress: Progress, stall: float) -> bool:

@@ -24,6 +24,7 @@ from winlab.events import (
 )
 
 archive: Path | None = None  # of the command that failed
+left_running = ""  # what goes on by itself after an interrupt: a sentence
 _running: dict[tuple[str, str], None] = {}  # labs and steps that began and did not end, in their order
 
 
@@ -74,6 +75,12 @@ def watched(tell: Listener) -> Iterator[Listener]:
         finally:
             watch.end()
         raise
+
+
+def leave_running(what: str) -> None:
+    """Have an interrupt say what of a command that is no step goes on by itself."""
+    global left_running
+    left_running = what
 
 
 def unfinished() -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import termios
 import threading
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -74,6 +76,7 @@ app.add_typer(test.app, name="test")
 SAYING = 0.5  # seconds to say that a command ends without what did not stop
 CURSOR = "\x1b[?25h"  # shows it again: the view of a run hides it
 _debug = False
+_terminal: list[Any] | None = None  # its settings when the command began; None if there is none
 
 
 def _version(wanted: bool) -> None:
@@ -116,6 +119,9 @@ def _end_json(error: BaseException) -> None:
 
 def main() -> None:
     """Run the command line; errors become one message and a documented exit code (docs/exit-codes.md)."""
+    global _terminal
+    with suppress(termios.error, OSError):
+        _terminal = termios.tcgetattr(0)
     with signals.as_interrupts(late=_end_late):
         _main()
 
@@ -124,6 +130,9 @@ def _end_late() -> None:
     """End at once: a library keeps this command, or a step of it, waiting for an answer. The kernel frees its locks."""
     telling = threading.Thread(target=_tell_late, daemon=True)
     telling.start()
+    with suppress(termios.error, OSError):
+        if _terminal is not None:
+            termios.tcsetattr(0, termios.TCSANOW, _terminal)  # 'winlab serial' has it raw
     telling.join(SAYING)  # what reads the output may hang, too, and a terminal that is gone is an error
     os._exit(ExitCode.INTERRUPTED)
 
@@ -162,9 +171,7 @@ def _main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt as error:
         _end_json(error)
-        left = failure.unfinished()
-        running = f"\n  running:  Machines, and what these steps began in them: {left}" if left else ""
-        common.say(f"winlab: interrupted. Nothing is lost: the same command carries on.{running}", error=True)
+        common.say(f"winlab: interrupted. {_after_interrupt()}", error=True)
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
         if _debug:
@@ -176,6 +183,15 @@ def _main() -> None:
         )
         _name_archive()
         sys.exit(ExitCode.FAILED)
+
+
+def _after_interrupt() -> str:
+    """What goes on after an interrupt, and how to go on."""
+    if failure.left_running:
+        return f"\n  running:  {failure.left_running}"
+    left = failure.unfinished()
+    running = f"\n  running:  Machines, and what these steps began in them: {left}" if left else ""
+    return f"Nothing is lost: the same command carries on.{running}"
 
 
 def _name_archive() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from winlab import stopping
 from winlab.events import Progress
 
 POLL = 3.0  # seconds between two looks
@@ -54,7 +55,9 @@ def until(
     :param give_up: makes the error from the last look after *stall* seconds without progress.
     :param poll: seconds between two looks.
     :raises Exception: the error that *give_up* makes, and whatever *look* raises.
+    :raises Stopped: the work was asked to stop.
     """
+    patience = stopping.Patience()
     signs: set[Hashable] = set()
     since = time.monotonic()
     while True:
@@ -67,4 +70,4 @@ def until(
             since = time.monotonic()
         elif time.monotonic() - since > stall:
             raise give_up(seen)
-        time.sleep(poll)
+        patience.sleep(poll)

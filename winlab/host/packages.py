@@ -10,6 +10,10 @@ from winlab.errors import HostError
 from winlab.events import Progress
 from winlab.run import find, run, stream
 
+# dpkg's journal: it has files, named by numbers, while an installation is under way or was interrupted. apt-get refuses
+# to go on then. Source: apt's debSystem::CheckUpdates
+UNFINISHED = Path("/var/lib/dpkg/updates")
+
 
 @dataclass(frozen=True)
 class Package:
@@ -93,6 +97,10 @@ def install(wanted: tuple[Package, ...], progress: Progress) -> None:
     :raises HostError: this is neither Debian or Ubuntu (apt-get) nor Fedora (dnf).
     :raises CommandError: the package manager failed; the message has its last output.
     """
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    if UNFINISHED.is_dir() and any(path.name.isdigit() for path in UNFINISHED.iterdir()):
+        progress.say("configuring packages whose installation was interrupted")
+        run(["dpkg", "--configure", "-a"], env=env, timeout=600)
     absent = missing(wanted)
     if not absent:
         return
@@ -102,7 +110,6 @@ def install(wanted: tuple[Package, ...], progress: Progress) -> None:
             "Packages can be installed with apt-get or dnf only, and this host has neither.",
             cure=f"Install the packages that contain these: {', '.join(package.needs for package in absent)}.",
         )
-    env = {"DEBIAN_FRONTEND": "noninteractive"}
     if words[0] == "apt-get":
         progress.say("reading the package lists")
         run(["apt-get", "update"], env=env, timeout=600)

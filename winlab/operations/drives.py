@@ -7,7 +7,7 @@ if winlab is killed in between, the next run uses the note to restore it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -89,10 +89,9 @@ class Drives:
 
         :raises NotFoundError: it has none.
         """
-        target, _ = machine.tag.system.payload_drive
-        path = domains.medium(self.conn, machine.domain, target)
-        if path is not None and path.name.startswith(payload.PREFIX):
-            return path.name
+        now = self.inside(machine)
+        if now.startswith(payload.PREFIX):
+            return now
         note = self._note(machine)
         volume = note.read_text(encoding="utf-8").strip() if note.exists() else ""
         if not volume or not self.pool.exists(volume):
@@ -103,6 +102,19 @@ class Drives:
             )
         self._insert(machine, volume)
         return volume
+
+    def restore(self, machine: Machine) -> None:
+        """Put a node's payload CD back if a winlab was killed before it did so, and the CD is still there."""
+        if self._note(machine).exists():
+            with suppress(NotFoundError):
+                self.mended(machine)
+                self._note(machine).unlink()
+
+    def inside(self, machine: Machine) -> str:
+        """The volume that is in a node's drive now; empty if there is none."""
+        target, _ = machine.tag.system.payload_drive
+        path = domains.medium(self.conn, machine.domain, target)
+        return path.name if path is not None else ""
 
     def _insert(self, machine: Machine, volume: str) -> None:
         target, bus = machine.tag.system.payload_drive

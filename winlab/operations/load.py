@@ -65,10 +65,12 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
         nodes = nodes_for(prepared, machines)
         with lab_folder.locked():
             drives = Drives(conn, site.pool(conn), lab_folder, site.facts.scale)
+            for machine in machines:
+                drives.restore(machine)
             try:
                 engine.run(steps(prepared, nodes, drives), lab_folder.journaled(tell), lab, "load")
             finally:
-                clean(lab, drives)
+                clean(lab, drives, machines)
     nodes_by_image: dict[str, list[str]] = {}
     for ready in prepared:
         nodes_by_image.setdefault(ready.reference, []).extend(machine.tag.node for machine in nodes.get(ready.os, []))
@@ -179,10 +181,12 @@ def steps(images: Sequence[Ready], nodes: dict[SystemName, list[Machine]], drive
     return load_steps
 
 
-def clean(lab: str, drives: Drives) -> None:
-    """Remove the CDs."""
+def clean(lab: str, drives: Drives, machines: Sequence[Machine]) -> None:
+    """Remove the CDs that are in no drive of these machines, all of the lab: without its CD a machine can't start."""
+    used = {drives.inside(machine) for machine in machines}
     for one in SYSTEMS:
-        drives.pool.delete(_volume(lab, one.name))
+        if (volume := _volume(lab, one.name)) not in used:
+            drives.pool.delete(volume)
 
 
 def _volume(lab: str, os: SystemName) -> str:

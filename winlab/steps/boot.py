@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from winlab import settings
+from winlab import settings, stopping
 from winlab.adapters.guests import base
 from winlab.adapters.guests.connect import change, connect
 from winlab.adapters.vm import domains, first_boot, screen
@@ -212,7 +212,7 @@ class _Wait:
         """Wait for what a guest tells after its failure: it is in the evidence then."""
         end = time.monotonic() + DUMP
         while True:
-            time.sleep(POLL)
+            stopping.sleep(POLL)
             self._serial.read()
             if not self._serial.dumping or time.monotonic() > end:
                 return
@@ -295,7 +295,7 @@ class _Wait:
             self._start_over()
         else:
             domains.reset(self._run.conn, self._node.domain)
-        time.sleep(POLL * 5)  # until the firmware writes something
+        stopping.sleep(POLL * 5)  # until the firmware writes something
 
     def _start_over(self) -> None:
         start_over(self._run, self._node, self._progress)
@@ -316,7 +316,7 @@ class _Wait:
     def _press(self) -> None:
         for _ in range(PRESSES):
             domains.press_enter(self._run.conn, self._node.domain)
-            time.sleep(PAUSE)
+            stopping.sleep(PAUSE)
 
 
 def _close_quietly(close: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from winlab import data, documents
+from winlab import data, documents, stopping
 from winlab import run as commands
 from winlab.adapters import traces
 from winlab.adapters.guests.scripts import NodeScripts
@@ -253,7 +253,7 @@ class _Build:
                 return
             there.disconnect()
             progress.say("looking whether sysprep runs")
-            time.sleep(ASK)
+            stopping.sleep(ASK)
         if not self._begin(there, progress):
             self._start_sysprep(there, progress)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from winlab.adapters.vm import domains
+from winlab.adapters.vm.volumes import flush
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
@@ -58,6 +59,7 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
                 # its CA will be another one. No answer of a guest may end in this: its CA is then the one that counts
                 run.folder.kubeconfig.unlink(missing_ok=True)
             screens.forget(run.folder, node.name)
+            flush()  # what its first boot reads, and nothing makes anew after a power cut
         tell_crash(run.conn, node, progress)
         if is_cut_off(run, node):
             start_over(run, node, progress)

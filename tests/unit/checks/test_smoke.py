@@ -383,3 +383,21 @@ def test_a_namespace_that_empties_slowly_is_left_alone(clock: runs.Clock) -> Non
     rows(cluster, "L7")
     assert clock.now - begun > 4 * silence
     assert not any("--force" in words for words in cluster.calls)
+
+
+def test_an_interrupt_does_not_wait_until_the_namespace_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(*HYBRID)
+    waited: list[str] = []
+
+    def interrupted(*_: object) -> None:
+        cluster.calls.clear()
+        cluster._still_there = lambda: waited.append("asked") or ""  # type: ignore[method-assign, func-returns-value]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(smoke, "_judge_all", interrupted)
+    told: list[Event] = []
+    with pytest.raises(KeyboardInterrupt):
+        smoke.run("lab", HYBRID, access(cluster), told.append, only="L7")
+    assert [words[:2] for words in cluster.calls] == [("delete", "namespace")]
+    assert waited == []
+    assert any(isinstance(event, Note) and "still being removed" in event.text for event in told)

@@ -8,8 +8,10 @@ import os
 import pty
 import signal
 import sys
+import termios
 import threading
 import time
+import tty
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +23,7 @@ from winlab.engine import engine
 from winlab.engine.state import Kind
 from winlab.engine.step import Step
 from winlab.events import StepChecking, StepSkipped, StepStarted
+from winlab.lab import Node
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +36,42 @@ def _default() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+def test_an_interrupt_of_exec_says_that_the_command_may_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ssh has no way to end it, and the same command would start a second one beside it."""
+
+    def stream(*_: object, **__: object) -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+        return 0
+
+    monkeypatch.setattr(failure, "left_running", "")
+    monkeypatch.setattr(Node, "stream", stream)
+    monkeypatch.setattr(sys, "argv", ["winlab", "exec", "node-1", "--", "dd if=/dev/zero of=/srv/x"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 130
+    said = capsys.readouterr().err
+    assert "The command may go on in 'node-1'" in said
+    assert "carries on" not in said
+
+
+def test_a_raw_terminal_is_put_back_when_a_command_must_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """'winlab serial' has the terminal raw, and libvirtd does not answer."""
+    ours, theirs = pty.openpty()
+    before, set_back = termios.tcgetattr(theirs), termios.tcsetattr
+    tty.setraw(theirs)
+    monkeypatch.setattr(main, "_terminal", before)
+    monkeypatch.setattr(main, "_tell_late", lambda: None)
+    monkeypatch.setattr(os, "_exit", lambda _code: None)
+    monkeypatch.setattr(termios, "tcsetattr", lambda _zero, when, what: set_back(theirs, when, what))
+    main._end_late()
+    assert termios.tcgetattr(theirs) == before
+    os.close(ours)
+    os.close(theirs)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

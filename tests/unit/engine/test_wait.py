@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Iterator
 
 import pytest
 import runs
 
+from winlab import stopping
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import StalledError
@@ -67,3 +69,15 @@ def test_who_is_to_stop_stops(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(Stopped):
         wait.until(lambda: Waiting("x"), Voice(), lambda _: StalledError("x"), stall=10)
+
+
+def test_a_long_pause_ends_when_the_work_is_stopped() -> None:
+    """Ctrl-C must end a command within five seconds."""
+    stop = threading.Event()
+
+    def look() -> Waiting:
+        stop.set()
+        return Waiting("x")
+
+    with stopping.by(stop), pytest.raises(Stopped):
+        wait.until(look, Quiet(), lambda _: StalledError("x"), stall=100, poll=3600)

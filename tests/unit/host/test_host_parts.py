@@ -9,6 +9,7 @@ import pytest
 
 from winlab.design.plan import tags
 from winlab.errors import ConflictError, HostError
+from winlab.events import Quiet
 from winlab.host import (
     bridges,
     check,
@@ -350,6 +351,27 @@ def test_packages_are_named_for_the_distribution(monkeypatch: pytest.MonkeyPatch
     assert packages.install_command(wanted).count("deb-a") == 1
     monkeypatch.setattr(packages, "find", lambda program: program if program == "dnf" else None)
     assert packages.install_command(wanted) == ["dnf", "install", "-y", "rpm-a", "rpm-b"]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_installation_that_was_interrupted_is_finished_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begun: bool
+) -> None:
+    """apt-get refuses to go on after a SIGTERM in the middle of dpkg's work."""
+    if begun:
+        (tmp_path / "0003").touch()
+    (tmp_path / "tmp.i").touch()  # dpkg's own, which apt-get overlooks
+    ran: list[list[str]] = []
+    monkeypatch.setattr(packages, "UNFINISHED", tmp_path)
+    monkeypatch.setattr(packages, "find", lambda program: program if program == "apt-get" else None)
+    monkeypatch.setattr(packages, "run", lambda words, **_: ran.append(words))
+    monkeypatch.setattr(packages, "stream", lambda words, *_, **__: ran.append(words))
+    first = [["dpkg", "--configure", "-a"]] if begun else []
+    packages.install((Package("/nonexistent/file", "deb-a", "rpm-a"),), Quiet())
+    assert ran == [*first, ["apt-get", "update"], packages.install_command([Package("a", "deb-a", "rpm-a")])]
+    ran.clear()
+    packages.install((Package("apt-get", "apt", "apt"),), Quiet())
+    assert ran == first, "also when nothing seems to be missing"
 
 
 def test_the_documentation_names_all_packages() -> None:

@@ -78,7 +78,7 @@ def go(lab: FakeLab, images: list[load.Ready], machines: list[Any]) -> None:
     try:
         engine.run(load.steps(images, nodes, lab.drives), lambda event: None)
     finally:
-        load.clean("lab", lab.drives)
+        load.clean("lab", lab.drives, machines)
 
 
 def test_an_image_goes_to_every_node_of_its_system(lab: FakeLab, web: str, work: Path) -> None:
@@ -126,6 +126,32 @@ def test_a_failed_node_gets_its_payload_cd_back(lab: FakeLab, web: str, work: Pa
         go(lab, load.prepare(web, work, progress=Quiet()), [node])
     assert lab.inside[node.domain] == PAYLOAD["linux"]
     assert lab.pool.deleted == ["lab.load-linux.iso"]
+
+
+def test_what_a_killed_load_left_is_put_back_by_one_for_the_other_system(
+    lab: FakeLab, archives: dict[str, list[Found]], web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CD that is in a drive is never deleted: its machine could not start."""
+    archives["web.tar"] = [found("windows")]
+    nodes = [
+        lab.add(machine("controller-1", "linux")),
+        lab.add(machine("linux-1", "linux")),
+        lab.add(machine("node-1")),
+    ]
+    monkeypatch.setattr(load.look, "find", lambda _lab, _conn: nodes)
+    monkeypatch.setattr(load, "Drives", lambda *_: lab.drives)
+    lab.site.pool = lambda _conn: lab.pool
+    left = "lab.load-linux.iso"
+    for one in nodes[:2]:
+        lab.inside[one.domain] = left
+    lab.pool.volumes[left] = {}
+    lab.folder.write(lab.folder.path / "drive-controller-1", PAYLOAD["linux"])  # linux-1's note is lost
+    lab.script = lambda *_: {"changed": True}
+    load.to_lab("lab", lab.site, web, lambda _event: None)
+    assert lab.inside[nodes[0].domain] == PAYLOAD["linux"]
+    assert not (lab.folder.path / "drive-controller-1").exists()
+    assert lab.inside[nodes[1].domain] == left
+    assert lab.pool.deleted == ["lab.load-windows.iso"]
 
 
 def test_a_load_whose_connection_was_cut_is_done_again(lab: FakeLab, web: str, work: Path) -> None:

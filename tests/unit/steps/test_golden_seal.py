@@ -193,13 +193,17 @@ def test_a_builder_that_can_t_be_removed_keeps_its_note(builder: Builder, monkey
     assert builder.note.exists()
 
 
+def goes_off(domain: libvirt.virDomain, *, orderly: bool = True) -> None:
+    if domain.isActive():
+        domain.shutdown() if orderly else domain.destroy()
+
+
 @pytest.mark.parametrize("orderly", [True, False])
 def test_sysprep_is_waited_for_by_the_next_create_too(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, orderly: bool
 ) -> None:
     """winlab was killed while sysprep ran."""
-    end = builder.domain.shutdown if orderly else builder.domain.destroy
-    runs.clock(monkeypatch, golden).sleeping = end
+    runs.clock(monkeypatch, golden).sleeping = lambda: goes_off(builder.domain, orderly=orderly)
     if orderly:
         builder.step.run(Quiet())
     else:
@@ -229,7 +233,7 @@ def test_a_kill_right_before_sysprep_began_starts_it(builder: Builder, monkeypat
         nonlocal sleeps
         sleeps += 1
         if "seal" in builder.guest.asked:
-            builder.domain.shutdown()
+            goes_off(builder.domain)
 
     runs.clock(monkeypatch, golden).sleeping = slept
     builder.step.run(Quiet())
@@ -251,7 +255,7 @@ def test_errors_in_the_log_of_a_run_that_succeeds_are_no_failure(
     builder.guest.answers = True
     builder.guest.sysprep = {**sysprep, "errors": HARMLESS}
     clock = runs.clock(monkeypatch, golden)
-    clock.sleeping = lambda: builder.domain.shutdown() if clock.now > 300 else None
+    clock.sleeping = lambda: goes_off(builder.domain) if clock.now > 300 else None
     builder.step.run(Quiet())
     assert builder.step.done()
     assert builder.guest.executed == []

@@ -183,5 +183,11 @@ def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
         "StrictHostKeyChecking=yes",
         "-o",
         "UpdateHostKeys=no",
+        "-o",
+        f"ConnectTimeout={KEEPALIVE}",
+        "-o",
+        f"ServerAliveInterval={KEEPALIVE}",  # a node that no longer answers ends the session
+        "-o",
+        f"ServerAliveCountMax={SILENCE // KEEPALIVE}",
         f"{tag.user}@{tag.floating}",
     ]

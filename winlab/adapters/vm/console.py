@@ -43,8 +43,8 @@ def join(conn: libvirt.virConnect, name: str) -> None:
         f"The serial console of '{name}' can't be opened.", cure="The node must be running: see 'winlab status'."
     ):
         domain.openConsole(None, stream, 0)
-    with _raw_terminal() as terminal:
-        try:
+    try:
+        with _raw_terminal() as terminal:
             while True:
                 ready, _, _ = select.select([terminal], [], [], 0.02)
                 if ready:
@@ -61,7 +61,8 @@ def join(conn: libvirt.virConnect, name: str) -> None:
                 if not heard:
                     break
                 os.write(sys.stdout.fileno(), heard)
-        finally:
-            # the stream ended if the domain did
-            with suppress(libvirt.libvirtError):
-                stream.abort()
+    finally:
+        # The terminal is as it was by now: libvirtd may not answer, and Ctrl-C must end that. The stream ended if the
+        # domain did
+        with suppress(libvirt.libvirtError):
+            stream.abort()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -19,7 +20,7 @@ import libvirt
 from lxml import etree
 from lxml.builder import E as X
 
-from winlab import locks, settings
+from winlab import locks, settings, stopping
 from winlab.adapters.vm.connection import answering, explained
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 
@@ -31,6 +32,11 @@ CLAIM = ".claim"
 ABANDONED = 60.0
 REFRESH_TRIES = 60
 _pool_lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
+
+
+def flush() -> None:
+    """Have this host write to its disk what was uploaded: libvirt itself does not (src/util/virfdstream.c)."""
+    os.sync()
 
 
 class StoragePool:
@@ -208,6 +214,7 @@ class StoragePool:
                 )
                 if self._claimant(name) != locks.signature():
                     continue  # somebody deleted the claim, and may have replaced the volume
+                flush()  # a power cut must not leave a marker of a volume that has holes
                 self._write(name + MARKER, _marker(size, digest))
 
     def restore_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
@@ -225,6 +232,7 @@ class StoragePool:
                     self._write(name + MARKER, _marker(-1, self.uploaded_digest(name)))
                     volume = self._create(name, _volume_xml(name, "raw", source.stat().st_size))
                     size, digest = self._fill(name, volume, source, lambda part: tell("uploading into the pool", part))
+                    flush()
                     self._write(name + MARKER, _marker(size, digest))
                     return
 
@@ -276,7 +284,7 @@ class StoragePool:
         if locks.is_here(claimant):
             return locks.is_gone(claimant)
         before = self.allocation(name)
-        time.sleep(5)
+        stopping.sleep(5)
         return not self.is_complete(name) and self.allocation(name) == before
 
     @answering()

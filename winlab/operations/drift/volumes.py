@@ -63,7 +63,7 @@ def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         for name in _attached(run, node):
             if run.pool.exists(name) or name == node.volume("disk").name:
                 continue
-            if name.startswith(PREFIX):
+            if name.startswith(PREFIX) or name in _lent(run.lab, node):
                 drift = Drift("volume", node.name, name, "there", "gone", "made and inserted again", mendable=True)
                 yield Finding(drift, None, (PAYLOAD_INSERTED,), (PAYLOAD,))
             elif any(volume.name == name and volume.role == "seed" for volume in node.volumes):
@@ -71,6 +71,11 @@ def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
                 yield Finding(drift, partial(_make_seed, run, node))
             elif name.startswith(f"{run.lab}."):
                 yield _told(node, name, "there", "gone", _lost(run, node))
+
+
+def _lent(lab: str, node: NodePlan) -> set[str]:
+    """The CDs that ``load`` and ``push`` put into a node's drive for a while, in place of its payload CD."""
+    return {f"{lab}.load-{node.os}.iso", f"{lab}.{node.name}.push.iso"}
 
 
 def _make_seed(run: Run, node: NodePlan, progress: Progress) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic import BaseModel, Field, ValidationError
 
+from winlab import stopping
 from winlab.design.catalog.artifact import Artifact, Manifest, Obtained, Program
 from winlab.design.catalog.pins import FilePin, ImagePin, ManifestPin, Pins, ProgramPin
 from winlab.design.catalog.recipes import Download
@@ -251,7 +252,7 @@ class UpstreamSource:
                 )
                 if final or attempt == download.TRIES_UNSEEN - 1:
                     raise TransferError(f"{url} can't be read.", why=web.reason(error), causes=[error]) from error
-                time.sleep(self._pause * 2**attempt)
+                stopping.sleep(self._pause * 2**attempt)
         raise AssertionError("the last try returns or raises")
 
     def _image(self, pin: ImagePin, work: Path, progress: Progress) -> Obtained:

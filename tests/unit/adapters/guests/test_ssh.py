@@ -260,6 +260,8 @@ def test_the_users_configuration_of_ssh_is_not_read() -> None:
     assert words[words.index("-F") + 1] == "none"
     options = [words[at + 1] for at, word in enumerate(words) if word == "-o"]
     assert {"ForwardAgent=no", "ForwardX11=no"} <= set(options)
+    # a node that falls silent ends the session after a minute
+    assert {"ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=4"} <= set(options)
 
 
 def test_host_keys_that_are_gone_are_told(login: Login) -> None:

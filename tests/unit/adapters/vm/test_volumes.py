@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import libvirt
 import pytest
 from lxml import etree
 
-from winlab import locks
+from winlab import locks, stopping
 from winlab.adapters.vm import volumes
 from winlab.adapters.vm.volumes import CLAIM, MARKER, StoragePool
 from winlab.errors import ConflictError
@@ -137,7 +138,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     made = Clock()
-    monkeypatch.setattr(volumes, "time", made)
+    for module in (volumes, stopping):
+        monkeypatch.setattr(module, "time", made)
     return made
 
 
@@ -162,6 +164,18 @@ def upload(pool: StoragePool, source: Path) -> list[str]:
     said: list[str] = []
     pool.upload_base(NAME, source, lambda text, _: said.append(text))
     return said
+
+
+def test_a_base_is_on_disk_before_it_has_a_marker(
+    pool: StoragePool, host: Host, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut a marker would vouch for a volume with holes."""
+    marked: list[bool] = []
+    monkeypatch.setattr(os, "sync", lambda: marked.append(pool.is_complete(NAME)))
+    upload(pool, source)
+    pool.restore_base(NAME, source, lambda *_: None)
+    assert marked == [False, False]
+    assert pool.is_complete(NAME)
 
 
 def test_a_marker_says_size_and_digest(pool: StoragePool, host: Host, source: Path) -> None:

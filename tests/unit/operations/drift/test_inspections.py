@@ -249,6 +249,14 @@ def test_volumes_without_which_a_machine_does_not_start(lab: Standing) -> None:
     assert by_name[seed].mend is not None
 
 
+@pytest.mark.parametrize("name", ["lab.load-linux.iso", "lab.controller-1.push.iso"])
+def test_a_cd_of_load_or_push_that_is_gone_gives_way_to_the_payload_cd(lab: Standing, name: str) -> None:
+    cd = f"{POOL}/base-kubernetes-linux-1.iso"
+    lab.change("controller-1", cd, f"{POOL}/{name}")
+    (found,) = [one for one in lab.findings() if one.drift.what == name]
+    assert (found.drift.mendable, found.steps, found.lab_steps) == (True, (PAYLOAD_INSERTED,), (PAYLOAD,))
+
+
 @pytest.mark.parametrize(
     ("whole", "now", "digests", "actual"),
     [
