@@ -260,3 +260,32 @@ def test_an_artifact_of_no_system_is_missing(tmp_path: Path) -> None:
         json.dumps({**about, "artifact": {"kind": "program", "name": "x", "version": "v1", "os": "plan9"}})
     )
     assert store.entries() == []
+
+
+@pytest.mark.parametrize("kind", ["name", "linkname", "extras", "extras for all"])
+def test_long_names_of_an_archive_do_not_fill_the_memory(tmp_path: Path, kind: str) -> None:
+    """Packed, 400 names of 4 MiB are a file of 1.6 MB."""
+    path, long = tmp_path / "x.tar", "x" * (tars.LARGEST_EXTRAS + 1)
+    headers = {"comment": long} if kind == "extras for all" else {}
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, pax_headers=headers) as archive:
+        member = tarfile.TarInfo(long if kind == "name" else "a")
+        if kind == "linkname":
+            member.type, member.linkname = tarfile.SYMTYPE, long
+        if kind == "extras":
+            member.pax_headers = {"comment": long}
+        archive.addfile(member)
+    with pytest.raises(tarfile.TarError, match=r"characters|too long"), tars.opened(path) as archive:
+        list(tars.members(archive))
+
+
+def test_the_names_of_an_archive_do_not_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as archive:
+        for number in range(100):
+            archive.addfile(tarfile.TarInfo(f"{number:03}" + "x" * 300))
+    with tars.opened(path) as archive:
+        for _ in tars.members(archive):
+            assert archive.members == []  # type: ignore[attr-defined]
+    monkeypatch.setattr(tars, "LARGEST_NAMES", 20_000)
+    with pytest.raises(tarfile.TarError, match="very long names"), tars.opened(path) as archive:
+        list(tars.members(archive))

@@ -12,6 +12,9 @@ from typing import BinaryIO, cast
 
 LARGEST_READ = 4 << 20  # bytes at once; extended headers are read whole, and are far smaller
 MOST_MEMBERS = 100_000
+LONGEST_NAME = 4096  # characters: Linux's PATH_MAX
+LARGEST_NAMES = 16 << 20  # characters of all names together
+LARGEST_EXTRAS = 64 << 10  # characters of a member's extended header, and of what it holds for all members
 _GZIP = b"\x1f\x8b"
 
 
@@ -68,10 +71,11 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
     :raises tarfile.TarError: the archive is damaged, has too many members, or one with holes, which has no end.
     """
-    number = 0
+    number = named = 0
     while (member := following(archive)) is not None:
-        if number == MOST_MEMBERS:
-            raise tarfile.ReadError(f"it has more than {MOST_MEMBERS:,} members")
+        named += len(member.name) + len(member.linkname)
+        if number == MOST_MEMBERS or named > LARGEST_NAMES:
+            raise tarfile.ReadError(f"it has more than {MOST_MEMBERS:,} members, or very long names")
         if member.issparse():
             raise tarfile.ReadError(f"'{member.name}' is a sparse file")
         yield member
@@ -79,12 +83,21 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def following(archive: tarfile.TarFile) -> tarfile.TarInfo | None:
-    """The next member; None after the last.
+    """The next member; None after the last. The archive itself keeps none: what they take must not add up.
 
-    :raises tarfile.TarError: the archive is damaged.
+    :raises tarfile.TarError: the archive is damaged, or a header is far longer than real ones.
     """
     with _told():
-        return archive.next()
+        member = archive.next()
+        archive.members.clear()  # type: ignore[attr-defined]
+        if member is None:
+            return None
+        if max(len(member.name), len(member.linkname)) > LONGEST_NAME:
+            raise tarfile.ReadError(f"a name has more than {LONGEST_NAME:,} characters")
+        for extras in (member.pax_headers, archive.pax_headers):
+            if sum(len(name) + len(value) for name, value in extras.items()) > LARGEST_EXTRAS:
+                raise tarfile.ReadError("an extended header is too long")
+        return member
 
 
 @contextmanager

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
@@ -36,10 +37,17 @@ class _GoldenFacts(BaseModel):
 
     key: str = Field(pattern=r"^[0-9a-f]{16}$")
     build: str
-    evaluation_ends: str | None = Field(None, pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")
+    evaluation_ends: str | None = Field(None, pattern=r"^[0-9-]{10}T[0-9:.]{8,15}\+00:00$")
     medium: str | None = None
     programs: str
     inputs: dict[str, Any]
+
+    @field_validator("evaluation_ends")
+    @classmethod
+    def _is_a_time(cls, value: str | None) -> str | None:
+        if value is not None:
+            datetime.fromisoformat(value)
+        return value
 
 
 class _Manifest(BaseModel):
@@ -49,7 +57,7 @@ class _Manifest(BaseModel):
     sha256: str = Field(pattern=_HEX)
     size: int = Field(ge=0)
     origin: str
-    made: str = Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+    made: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
     seconds: float = Field(ge=0, allow_inf_nan=False)
     recipe: Recipe
     key: str = Field(pattern=_HEX)
@@ -148,7 +156,14 @@ def _judged(manifest: _Manifest, path: Path) -> tuple[Recipe, str, bool]:
                 why="Only images of Windows can be golden.",
                 cure="'winlab image list' shows all recipes.",
             )
-        recipe, key = recipe.model_copy(update={"format": "qcow2"}), golden.cache_key(_golden_key(manifest.golden))
+        own = _golden_key(manifest.golden)
+        if manifest.golden.key != own:  # by which plans find it
+            raise UsageError(
+                f"The golden image in '{path}' is not the one that it says it is.",
+                why=f"It calls itself {manifest.golden.key}, and its inputs make {own}.",
+                cure="Export it again where it was made, with the same version of winlab.",
+            )
+        recipe, key = recipe.model_copy(update={"format": "qcow2"}), golden.cache_key(own)
         pinned = False
     elif recipe.download is not None:
         key, pinned = cache.key(recipe), True  # _copy compares the digest

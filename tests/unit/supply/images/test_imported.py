@@ -23,7 +23,7 @@ from winlab.events import Quiet
 from winlab.operations import lock_file, lock_inputs
 from winlab.supplies import Supplies
 from winlab.supply import tars
-from winlab.supply.images import cache, imported, library, windows_media
+from winlab.supply.images import cache, golden, imported, library, windows_media
 
 DISK = disks.qcow2(b"content")
 
@@ -141,15 +141,25 @@ def test_a_golden_image_has_the_key_of_its_inputs(tmp_path: Path, monkeypatch: p
         more = {"file": "image.qcow2", "golden": {**facts, **changes}}
         return packed(tmp_path / "x.tar", content, "windows-rehearsal", about["key"], **more)
 
+    other = {**facts["inputs"], "machine": ["bios", "sata", "e1000", 1]}
+    with pytest.raises(UsageError, match="not the one that it says it is"):
+        bring(export(inputs=other))
     with pytest.raises(UsageError, match="is not 'windows-rehearsal'"):
-        bring(export(inputs={**facts["inputs"], "machine": ["bios", "sata", "e1000", 1]}))
-    with pytest.raises(UsageError, match="no image that winlab exported"):
-        bring(export(evaluation_ends="never"))
+        bring(export(inputs=other, key=imported._golden_key(imported._GoldenFacts(**{**facts, "inputs": other}))))
+    with pytest.raises(UsageError, match="not the one that it says it is"):
+        bring(export(key="0" * 16))  # plans look for this one
+    for ends in ("never", "2026-99-99T00:00:00+00:00", "٢٠٢٦-٠١-٠١T٠٠:٠٠:٠٠+00:00"):
+        with pytest.raises(UsageError, match="no image that winlab exported"):
+            bring(export(evaluation_ends=ends))
     brought = bring(export())
     assert brought.golden is not None
     assert brought.golden.key == made.key
     assert brought.imported
     assert library.imported_for(make(REHEARSAL)) == [brought]
+    manifest = brought.golden.path.parent / "manifest.json"
+    about = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**about, "golden": {**about["golden"], "key": "0" * 16}}))
+    assert golden.find("0" * 16) is None, "an earlier winlab took in what calls itself so"
 
 
 def test_only_as_much_is_copied_as_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
