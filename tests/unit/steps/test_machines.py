@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +173,21 @@ def test_a_new_machine_does_not_hear_what_an_earlier_one_wrote(machine: Machine)
     machine.step.run(Quiet())
     assert machine.volumes == ["lab.x.serial.log"]
     assert machine.forgotten == 1  # a new first controller has another CA
+
+
+def test_what_a_first_boot_reads_is_on_disk_before_the_machine_is_made(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libvirt flushes no upload, and an empty seed is never made anew."""
+    there: list[bool] = []
+    conn, name = machine.domain.connect(), machine.node.domain
+    monkeypatch.setattr(os, "sync", lambda: there.append(domains.find(conn, name) is not None))
+    machine.domain.destroy()
+    machine.domain.undefine()
+    machine.step.run(Quiet())
+    conn.lookupByName(name).destroy()
+    machine.step.run(Quiet())
+    assert there == [False]
 
 
 @pytest.fixture
