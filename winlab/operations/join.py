@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from winlab import documents, files
+from winlab import account, documents, files
 from winlab.adapters.kube import existing, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
@@ -153,8 +153,9 @@ def chosen(path: Path, context: str, lab: str) -> str:
     :param context: its name; empty: the current one.
     :raises UsageError: the file is not a kubeconfig, or has no such context.
     """
+    file = account.expanded(path)
     try:
-        config = documents.from_yaml(path.expanduser().read_text(encoding="utf-8"))
+        config = documents.from_yaml(file.read_text(encoding="utf-8"))
         names = [str(row["name"]) for row in config["contexts"]]
         name = context or str(config.get("current-context") or "")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
@@ -168,7 +169,7 @@ def chosen(path: Path, context: str, lab: str) -> str:
         row = _named(config["contexts"], name)["context"]
         cluster = dict(_named(config["clusters"], row["cluster"])["cluster"])
         user = dict(_named(config["users"], row["user"])["user"])
-        folder = path.expanduser().resolve().parent
+        folder = account.followed(file).parent
         made = kubeconfig.named(lab, _whole(cluster, folder), _whole(user, folder))
     except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
