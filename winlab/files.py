@@ -163,6 +163,17 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def is_no_file(path: Path) -> bool:
+    """Whether there is something else than a regular file: a pipe is waited for, and a device may have no end.
+
+    False where nothing can be looked at: opening it says why.
+    """
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
+
+
 def sha256(path: Path, progress: Progress | None = None) -> str:
     """The SHA-256 of a file of any size, in hexadecimal digits.
 

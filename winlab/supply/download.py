@@ -182,10 +182,14 @@ def check_space(folder: Path, needed: int) -> None:
 
 def _copy(download: Download, source: Path, target: Path, progress: Progress) -> str:
     """Copy a local file, if it is the right one."""
-    if not source.is_file():
+    try:
+        there, why = source.is_file(), f"It should be a copy of {download.url}."
+    except OSError as error:  # a name without end, a folder that is closed
+        there, why = False, str(error)
+    if not there:
         raise NotFoundError(
             f"There is no file '{source}'.",
-            why=f"It should be a copy of {download.url}.",
+            why=why,
             cure="Give the path of a copy, or leave it out to download the image.",
         )
     digests = _Digests(download)
@@ -196,7 +200,7 @@ def _copy(download: Download, source: Path, target: Path, progress: Progress) ->
             for block in _blocks(reader):
                 digests.add(block)
                 writer.write(block)
-                progress.say(f"copying {source}", digests.size / total)
+                progress.say(f"copying {source}", min(1.0, digests.size / max(total, 1)))
     except OSError as error:
         target.unlink(missing_ok=True)
         raise _full(error, target) from error
