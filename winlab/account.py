@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Collection
+from pathlib import Path
+
+from winlab.errors import UsageError
 
 
 def uid() -> int:
@@ -25,3 +28,29 @@ def others(owners: Collection[int | None]) -> str:
     """The names of the users who made something; empty if this one is among them, or nobody is known."""
     known = sorted({one for one in owners if one is not None})
     return "" if uid() in known else " and ".join(map(name, known))
+
+
+def expanded(path: str | Path) -> Path:
+    """A path that the user gave, with the home in place of ``~`` or ``~USER`` at its begin.
+
+    :raises UsageError: nobody has that home.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise _unknown(path, error) from error
+
+
+def followed(path: str | Path) -> Path:
+    """As :func:`expanded`, absolute and with its links followed. It need not exist.
+
+    :raises UsageError: nobody has that home, or the links lead in a circle.
+    """
+    try:
+        return expanded(path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # ValueError: a NUL byte
+        raise _unknown(path, error) from error
+
+
+def _unknown(path: str | Path, error: Exception) -> UsageError:
+    return UsageError(f"The path '{path}' can't be followed.", why=str(error))

@@ -44,6 +44,32 @@ def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None, d
         raise
 
 
+def write_named(path: Path, content: str | bytes) -> None:
+    """Write a file whose name the user gave: whole or not at all, and never through a link to another file.
+
+    Streams are written as they are: what is below /dev or /proc, such as /dev/stdout, and a pipe. A file of the user's
+    own keeps its permissions.
+
+    :raises OSError: it can't be written; an earlier file stays.
+    """
+    try:
+        about = path.lstat()
+    except FileNotFoundError:
+        about = None
+    raw = content.encode() if isinstance(content, str) else content
+    folder = os.path.realpath(path.parent)
+    if folder in ("/dev", "/dev/pts") or folder.startswith("/proc/"):
+        path.write_bytes(raw)  # the system alone makes links there, and they lead to streams
+    elif about is None or stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
+        own = about is not None and stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid()
+        write_atomic(path, raw, mode=stat.S_IMODE(about.st_mode) if about is not None and own else None)
+    else:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_NOFOLLOW), "wb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError("it was replaced while it was opened")
+            file.write(raw)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Where to write a large file that then replaces *path* by a rename; nothing is left if that fails.
@@ -135,6 +161,17 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def is_no_file(path: Path) -> bool:
+    """Whether there is something else than a regular file: a pipe is waited for, and a device may have no end.
+
+    False where nothing can be looked at: opening it says why.
+    """
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
 
 
 def sha256(path: Path, progress: Progress | None = None) -> str:

@@ -114,9 +114,7 @@ class Lab:
 
         :raises UsageError: the folder can't be written.
         """
-        from winlab.design.render import folder as rendered
-
-        return rendered.write(plan, folder)
+        return operations.render.write(plan, folder)
 
     @at_site
     def terms(self, plan: Plan) -> str | None:

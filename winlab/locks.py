@@ -147,7 +147,9 @@ def signature() -> str:
 def signer(text: str) -> int | None:
     """The process id in a :func:`signature`; None if the text is none."""
     words = text.split()
-    return int(words[2]) if len(words) == 4 and words[2].isdigit() else None
+    if len(words) != 4 or not (words[2].isascii() and words[2].isdigit() and len(words[2]) < 10):
+        return None
+    return int(words[2])
 
 
 def is_gone(text: str) -> bool:

@@ -92,7 +92,7 @@ def stall_seconds() -> float:
     from winlab.errors import UsageError
 
     text = os.environ.get("WINLAB_STALL_SECONDS") or "900"
-    if not text.isdigit() or int(text) < SHORTEST_STALL:
+    if not _is_number(text) or int(text) < SHORTEST_STALL:
         raise UsageError(
             f"WINLAB_STALL_SECONDS is '{text}'.",
             cure=f"Give a whole number of seconds, {SHORTEST_STALL} or more. Windows is silent for minutes.",
@@ -108,6 +108,11 @@ def support_seconds() -> float:
     from winlab.errors import UsageError
 
     text = os.environ.get("WINLAB_SUPPORT_SECONDS") or str(SUPPORT_SECONDS)
-    if not text.isdecimal():
+    if not _is_number(text):
         raise UsageError(f"WINLAB_SUPPORT_SECONDS is '{text}'.", cure="Give a whole number of seconds, or 0.")
     return float(text)
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a whole number of some size; other digits than 0 to 9, and thousands of them, are not."""
+    return text.isascii() and text.isdigit() and len(text) < 10

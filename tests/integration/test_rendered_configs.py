@@ -15,7 +15,7 @@ from cases import CASES
 
 from winlab import run
 from winlab.design.catalog import versions
-from winlab.design.render import folder
+from winlab.operations import render
 
 
 def ask(case: rendered.Case, program: Path, folder: Path) -> list[str]:
@@ -54,7 +54,7 @@ def test_kubeadm_takes_what_plan_render_writes(name: str, tmp_path: Path) -> Non
     """Every node's own configuration, with marks for what is secret."""
     facts, source, changes = CASES[name]
     plan = plans.make(facts, source, *changes)
-    paths = folder.write(plan, tmp_path)
+    paths = render.write(plan, tmp_path)
     read = [path for path in paths if path.name == "kubeadm.yaml"]
     assert len(read) == len(plan.nodes)
     kubeadm = minors.programs(plan.cluster.versions.name, "linux", ("kubeadm",))["kubeadm"]

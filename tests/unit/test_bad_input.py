@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 import tarfile
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import isos
 import pytest
 
 from winlab.adapters.kube import diagnose, existing, kubeconfig, reduced, yamltext
@@ -237,10 +239,19 @@ def test_a_medium_that_ends_before_its_boot_catalog(tmp_path: Path) -> None:
         assert windows_iso.boot_entries(tmp_path / "x.iso") == []
 
 
+@pytest.mark.parametrize(("images", "says"), [(1001, "1,000 images"), (1 << 18, "bytes")])
+def test_a_list_of_images_that_is_too_long(images: int, says: str) -> None:
+    xml = b"\xff\xfe" + ("<WIM>" + "<IMAGE/>" * images + "</WIM>").encode("utf-16-le")
+    head = bytearray(isos.make_wim(["Windows"])[:208])
+    struct.pack_into("<QQQ", head, wim.XML_RESOURCE, len(xml), 208, len(xml))
+    with pytest.raises(UsageError, match="image list") as caught:
+        wim.read_images(io.BytesIO(bytes(head) + xml), "x.wim")
+    assert says in caught.value.why
+    assert len(wim.read_images(io.BytesIO(isos.make_wim([f"Windows {n}" for n in range(60)])), "x.wim")) == 60
+
+
 @pytest.mark.parametrize("index", ["x", "\u00b2", "9" * 5000])
 def test_numbers_of_a_wim_that_are_none(index: str, tmp_path: Path) -> None:
-    import isos
-
     text = isos.make_wim(["Windows"])[208:].decode("utf-16-le")
     body = text.replace('INDEX="1"', f'INDEX="{index}"').replace("20348", index).encode("utf-16-le")
     head = bytearray(isos.make_wim(["Windows"])[:208])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
+import io
 import os
 import stat
 import tempfile
@@ -42,6 +44,65 @@ def test_a_large_file_is_written_where_nobody_can_wait_for_it(tmp_path: Path) ->
         (fresh / "half").write_text("half")
     assert (path.read_text(), victim.read_text()) == ("new", "theirs")
     assert {one.name for one in tmp_path.iterdir()} == {"victim", "x.tar", "x.tar.part", "x.tar.partial"}
+
+
+def test_a_file_that_the_user_named_is_never_written_through_a_link(tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "page.html"
+    victim.write_text("theirs")
+    path.symlink_to(victim)
+    files.write_named(path, "ours")
+    assert (path.read_text(), path.is_symlink(), victim.read_text()) == ("ours", False, "theirs")
+    path.unlink()
+    path.symlink_to(tmp_path / "made by this")
+    files.write_named(path, b"ours")
+    assert {one.name for one in tmp_path.iterdir()} == {"victim", "page.html"}
+
+
+def test_an_earlier_file_stays_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "page.html"
+    files.write_named(path, "earlier")
+    monkeypatch.setattr(os, "fdopen", lambda *_: Full())
+    with pytest.raises(OSError, match="no space"):
+        files.write_named(path, "later")
+    assert [one.read_text() for one in tmp_path.iterdir()] == ["earlier"]
+
+
+class Full(io.BytesIO):
+    """A file on a full disk."""
+
+    def write(self, content: object) -> int:
+        raise OSError(errno.ENOSPC, "no space")
+
+
+def test_a_file_of_one_s_own_keeps_its_permissions(tmp_path: Path, umask: None) -> None:
+    path = tmp_path / "page.html"
+    files.write_named(path, "one")
+    assert mode(path) == 0o640
+    path.chmod(0o600)
+    files.write_named(path, "two")
+    assert (mode(path), path.read_text()) == (0o600, "two")
+
+
+def test_what_is_no_file_is_written_as_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write_named(pipe, "streamed")
+    assert os.read(reader, 100) == b"streamed"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    files.write_named(Path("/dev/null"), "gone")
+    with pytest.raises(IsADirectoryError):
+        files.write_named(tmp_path, "x")
+
+
+def test_standard_output_stays_what_it_is_where_it_is_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with path.open("w") as file:
+        stream = Path(f"/proc/self/fd/{file.fileno()}")
+        files.write_named(stream, "shown")
+        assert stream.is_symlink()
+    assert path.read_text() == "shown"
 
 
 def left(path: Path, name: str, *content: str) -> Path:

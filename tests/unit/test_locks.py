@@ -58,6 +58,9 @@ def test_a_signature_says_whether_its_process_is_gone() -> None:
     assert locks.is_gone(f"{host} {boot} {pid} 1")  # another process has its id now
     assert locks.is_gone(f"{host} earlier {pid} {start}")
     assert not locks.is_gone(f"elsewhere {boot} {pid} 1")
+    for odd in ("²", "9" * 20, "9" * 5000):
+        assert not locks.is_gone(f"{host} {boot} {odd} 1")
+        assert locks.signer(f"{host} {boot} {odd} 1") is None
     assert not locks.is_gone("")
     assert not locks.is_gone("not a signature")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from lxml import etree
 
+from winlab import files
 from winlab.checks.model import Outcome, RowResult
 from winlab.errors import UsageError
 
@@ -105,7 +106,7 @@ class Report:
         :raises UsageError: the file can't be written.
         """
         try:
-            path.write_bytes(self.junit())
+            files.write_named(path, self.junit())
         except OSError as error:
             raise UsageError(f"The results can't be written to '{path}'.", why=str(error)) from error
 

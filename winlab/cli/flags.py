@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast, get_
 
 import typer
 
+from winlab import account
 from winlab.cli.common import Mirror, SourceKind
 from winlab.cli.complete import complete_specs, complete_systems
 
@@ -220,5 +221,5 @@ class SourceFlags(BundleFlags):
         from dataclasses import replace
 
         given = {"kubelet": self.kubelet, "kubeadm": self.kubeadm, "kube-proxy": self.kube_proxy}
-        own = tuple((program, path.expanduser()) for program, paths in given.items() for path in paths or ())
+        own = tuple((program, account.expanded(path)) for program, paths in given.items() for path in paths or ())
         return replace(super().origin, own=own)

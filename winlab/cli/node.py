@@ -9,7 +9,7 @@ from typing import Annotated, BinaryIO, Literal
 
 import typer
 
-from winlab import settings
+from winlab import files, settings
 from winlab.cli import failure
 from winlab.cli.common import LabName, NodeName, say
 
@@ -101,6 +101,6 @@ def screenshot(
 
     image = Lab(lab).node(node).screenshot()
     try:
-        file.write_bytes(image)
+        files.write_named(file, image)
     except OSError as error:
         raise UsageError(f"The screenshot can't be written to '{file}'.", why=str(error)) from error

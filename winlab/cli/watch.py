@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from winlab import settings
+from winlab import files, settings
 from winlab.cli.common import Format, LabName, Output, print_json, print_table, say
 from winlab.errors import UsageError
 
@@ -121,7 +121,7 @@ def _which(text: str) -> int | Literal["last", "all"]:
 
 def _write(file: Path, text: str) -> None:
     try:
-        file.write_text(text, encoding="utf-8")
+        files.write_named(file, text)
     except OSError as error:
         raise UsageError(f"'{file}' can't be written.", why=str(error)) from error
     say(f"{file} is written.", error=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from winlab.operations import push as push
     from winlab.operations import reach as reach
     from winlab.operations import recorded as recorded
+    from winlab.operations import render as render
     from winlab.operations import repair as repair
     from winlab.operations import resize as resize
     from winlab.operations import support as support

@@ -5,11 +5,14 @@ It is given once per account, and remembered in the state folder.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import Plan
-from winlab.errors import UsageError
+from winlab.errors import AccessError, UsageError
+from winlab.lab_folder import CURE
 from winlab.site import Site
 from winlab.supply.images import windows_media
 
@@ -46,15 +49,24 @@ def terms(plan: Plan, site: Site) -> str | None:
 
 
 def is_given(site: Site) -> bool:
-    """Whether the terms were accepted in this account."""
-    return _note(site).exists()
+    """Whether the terms were accepted in this account.
+
+    :raises AccessError: the state folder can't be used.
+    """
+    note = _note(site)
+    with _using(note):
+        return note.exists()
 
 
 def give(site: Site) -> None:
-    """Remember that the terms were accepted. Only a human can accept them."""
+    """Remember that the terms were accepted. Only a human can accept them.
+
+    :raises AccessError: the state folder can't be used.
+    """
     note = _note(site)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.touch()
+    with _using(note):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch()
 
 
 def settle(plan: Plan, site: Site, *, accepted: bool) -> bool:
@@ -80,6 +92,17 @@ def require(site: Site, *, accepted: bool) -> None:
             why=TERMS,
             cure="Pass --accept-eula, or get the ISO yourself and give it with 'winlab image add NAME --iso PATH'.",
         )
+
+
+@contextmanager
+def _using(note: Path) -> Iterator[None]:
+    """Tell users of an :class:`OSError` at the note."""
+    try:
+        yield
+    except OSError as error:
+        raise AccessError(
+            f"The note of accepted terms, '{note}', can't be used.", why=str(error), cure=CURE, causes=[error]
+        ) from error
 
 
 def _note(site: Site) -> Path:

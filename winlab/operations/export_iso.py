@@ -82,9 +82,15 @@ def export(
     :raises UsageError: the medium can't be used, or something is in the way; nothing is overwritten.
     :raises NotFoundError: there is no medium.
     """
+    if not to.name:
+        raise UsageError(f"The ISO can't be '{to}', which is a folder.", cure="Give the name of a file with --to.")
     made = Export(to, to.with_name(f"{to.stem}.credentials"))
     for path in (made.iso, made.credentials):
-        if path.exists():
+        try:
+            there = path.exists()
+        except OSError as error:  # a name without end, a folder that is closed
+            raise _not_written(made, error) from error
+        if there:
             raise UsageError(f"'{path}' already exists.", cure="Remove it, or choose another name with --to.")
     fetch = consent.settle(alone.plan, site, accepted=accept_eula)
     one_step.perform(f"iso {to.name}", lambda progress: _export(alone, made, progress, mirror, fetch), tell, usual=60)
@@ -111,9 +117,11 @@ def _export(alone: Alone, made: Export, progress: Progress, mirror: str | None, 
             _write(made.credentials / "ssh_key", generated.ssh_key)
             _write(made.credentials / "ca.pem", generated.ca_certificate)
     except OSError as error:
-        raise UsageError(
-            f"'{made.iso}' can't be written.", why=str(error), cure="Choose another place with --to."
-        ) from error
+        raise _not_written(made, error) from error
+
+
+def _not_written(made: Export, error: OSError) -> UsageError:
+    return UsageError(f"'{made.iso}' can't be written.", why=str(error), cure="Choose another place with --to.")
 
 
 def _write(path: Path, text: str) -> None:

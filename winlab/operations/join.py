@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from winlab import documents, files
+from winlab import account, documents, files
 from winlab.adapters.kube import existing, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
@@ -40,6 +40,7 @@ from winlab.steps import payload
 from winlab.steps.payload import Origin
 
 REACH_SECONDS = 10.0
+LARGEST = 4 << 20  # bytes of a kubeconfig, or of a file that it names
 # fields of a spec about controllers, or about what a cluster made elsewhere decides itself
 NOT_OURS = ("controllers", "hypervisors", "kubernetes.pod_cidr", "kubernetes.service_cidr")
 FILES = {  # a kubeconfig's fields that name files, and the field that holds the same
@@ -153,8 +154,9 @@ def chosen(path: Path, context: str, lab: str) -> str:
     :param context: its name; empty: the current one.
     :raises UsageError: the file is not a kubeconfig, or has no such context.
     """
+    file = account.expanded(path)
     try:
-        config = documents.from_yaml(path.expanduser().read_text(encoding="utf-8"))
+        config = documents.from_yaml(_bounded(file).decode())
         names = [str(row["name"]) for row in config["contexts"]]
         name = context or str(config.get("current-context") or "")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
@@ -168,7 +170,7 @@ def chosen(path: Path, context: str, lab: str) -> str:
         row = _named(config["contexts"], name)["context"]
         cluster = dict(_named(config["clusters"], row["cluster"])["cluster"])
         user = dict(_named(config["users"], row["user"])["user"])
-        folder = path.expanduser().resolve().parent
+        folder = account.followed(file).parent
         made = kubeconfig.named(lab, _whole(cluster, folder), _whole(user, folder))
     except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
@@ -312,12 +314,27 @@ def _named(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
     raise KeyError(name)
 
 
+def _bounded(path: Path) -> bytes:
+    """A file's content.
+
+    :raises OSError: it can't be read, or is too large; a device has no end.
+    """
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise OSError(f"'{path}' has more than {LARGEST:,} bytes")
+    return content
+
+
 def _whole(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
     """An entry with the files that it names embedded; what can't be embedded is named by its full path."""
     made = dict(entry)
     for name, data in FILES.items():
         if (file := made.pop(name, None)) and data not in made:
-            made[data] = base64.b64encode((folder / file).read_bytes()).decode()
+            place = folder / file
+            if files.is_no_file(place):
+                raise OSError(f"'{place}' is not a file")
+            made[data] = base64.b64encode(_bounded(place)).decode()
     if file := made.get("tokenFile"):
         made["tokenFile"] = str(folder / file)
     command = (made.get("exec") or {}).get("command", "")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab import files, run
+from winlab import account, files, run
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
@@ -79,7 +79,14 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
 
 def is_file(image: str) -> bool:
     """Whether *image* is an archive rather than a name."""
-    return Path(image).exists() or image.startswith((".", "/", "~")) or image.endswith(ENDINGS)
+    return image.startswith((".", "/", "~")) or image.endswith(ENDINGS) or _is_there(Path(image))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name without end, a folder that is closed
+        return False
 
 
 def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> list[Ready]:
@@ -93,8 +100,8 @@ def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> li
     :raises TransferError: the archive is damaged or truncated.
     """
     if is_file(image):
-        archive, wanted = Path(image).expanduser(), name
-        if not archive.is_file():
+        archive, wanted = account.expanded(image), name
+        if not _is_there(archive) or not archive.is_file():
             raise NotFoundError(f"There is no file '{image}'.", cure="Give an OCI archive, or an image's name.")
     else:
         archive, wanted = _save(image, work / "saved.tar", progress), name or _name(image)

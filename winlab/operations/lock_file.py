@@ -27,6 +27,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -258,8 +259,9 @@ def replaced(path: Path) -> Lock | None:
     except NotFoundError:
         return None
     except UsageError:
-        if path.is_file() and path.read_bytes().startswith(HEAD.encode()):
-            return None  # damaged, or from another version of winlab
+        with suppress(OSError):  # what can't be looked at is no lock file
+            if path.is_file() and path.read_bytes().startswith(HEAD.encode()):
+                return None  # damaged, or from another version of winlab
         raise
 
 

@@ -69,8 +69,8 @@ def collect(
     :raises UsageError: *to* can't be written.
     :raises AccessError: the state folder can't be written.
     """
-    if to is not None and (to.is_dir() or not to.absolute().parent.is_dir()):
-        raise UsageError(f"The archive can't be written to '{to}'.", why="It is a folder, or is in none.")
+    if to is not None:
+        _check_place(to)
     progress = Told(tell, "support")
     end = time.monotonic() + (settings.support_seconds() if failed is not None else LIMIT)
     masker, missing = _masker(lab, site)
@@ -92,6 +92,19 @@ def collect(
     if to is None:
         _prune(lab, path)
     return path
+
+
+def _check_place(to: Path) -> None:
+    """Check that an archive can be there, before anything is collected.
+
+    :raises UsageError: it can't.
+    """
+    try:
+        why = "" if to.absolute().parent.is_dir() and not to.is_dir() else "It is a folder, or is in none."
+    except OSError as error:  # a name without end, a folder that is closed
+        why = str(error)
+    if why:
+        raise UsageError(f"The archive can't be written to '{to}'.", why=why)
 
 
 def folder() -> Path:

@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 from typing import Literal
 
-from winlab import documents
+from winlab import documents, files
 from winlab.errors import UsageError
 from winlab.run import CommandError, run
 
@@ -38,6 +38,8 @@ def check(path: Path, declared: Format, source: str) -> None:
     :raises UsageError: it can't be read, is another format, is damaged, is encrypted, or names a backing or data file.
     :raises HostError: qemu-img is missing.
     """
+    if files.is_no_file(path):
+        raise UsageError(f"'{source}' can't be read.", why="It is not a file.")
     try:
         with path.open("rb") as file:
             head = file.read(512)

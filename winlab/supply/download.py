@@ -16,7 +16,6 @@ import ipaddress
 import json
 import re
 import shutil
-import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from winlab import documents, stopping
 from winlab.design.catalog.recipes import Download
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
+from winlab.supply import http_client
 
 BLOCK = 1024 * 1024
 LARGEST = 32 << 30  # bytes of a file whose size nobody has said; installation media have a fifth of that
@@ -182,10 +182,14 @@ def check_space(folder: Path, needed: int) -> None:
 
 def _copy(download: Download, source: Path, target: Path, progress: Progress) -> str:
     """Copy a local file, if it is the right one."""
-    if not source.is_file():
+    try:
+        there, why = source.is_file(), f"It should be a copy of {download.url}."
+    except OSError as error:  # a name without end, a folder that is closed
+        there, why = False, str(error)
+    if not there:
         raise NotFoundError(
             f"There is no file '{source}'.",
-            why=f"It should be a copy of {download.url}.",
+            why=why,
             cure="Give the path of a copy, or leave it out to download the image.",
         )
     digests = _Digests(download)
@@ -196,7 +200,7 @@ def _copy(download: Download, source: Path, target: Path, progress: Progress) ->
             for block in _blocks(reader):
                 digests.add(block)
                 writer.write(block)
-                progress.say(f"copying {source}", digests.size / total)
+                progress.say(f"copying {source}", min(1.0, digests.size / max(total, 1)))
     except OSError as error:
         target.unlink(missing_ok=True)
         raise _full(error, target) from error
@@ -242,7 +246,7 @@ class _Transfer:
         self._take_up()
         failures = 0
         best = self.digests.size  # new bytes, not bytes sent again, give new tries
-        with httpx.Client(follow_redirects=True, timeout=TIMEOUT, verify=_trust()) as client:
+        with http_client.make(TIMEOUT) as client:
             while True:
                 try:
                     if (
@@ -404,7 +408,7 @@ class _Transfer:
         :raises TransferError: a retry is pointless, or there were enough.
         """
         host = urlsplit(self.url).netloc
-        if _is_tls(error):
+        if http_client.is_tls(error):
             raise TransferError(
                 f"The identity of {host} can't be verified.",
                 why=str(error),
@@ -425,18 +429,3 @@ class _Transfer:
         seconds = self.pause * 2 ** (failures - 1)
         self.progress.say(f"{host}: {reason}; trying again in {seconds:.0f} s")
         stopping.sleep(seconds)
-
-
-def _is_tls(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def _trust() -> ssl.SSLContext:
-    """httpx's usual certificates, and the host's own store, where a company's CA would be."""
-    context = httpx.create_ssl_context()
-    context.load_default_certs()
-    return context

@@ -18,7 +18,7 @@ from fuzzing import parser
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.design.catalog.recipes import Download
 from winlab.events import Quiet
-from winlab.supply import download
+from winlab.supply import download, http_client
 from winlab.supply.artifacts import upstream, web
 from winlab.supply.artifacts.oci import layout, registry
 
@@ -68,7 +68,7 @@ def answers(content: bytes) -> None:
         return CLIENT(transport=httpx.MockTransport(answer), follow_redirects=True)
 
     web.client = lambda *_: client()  # type: ignore[assignment]
-    download._trust = lambda: None  # type: ignore[assignment, return-value]
+    http_client._trust = lambda: None  # type: ignore[assignment, return-value]
     httpx.Client = client  # type: ignore[misc, assignment]
     download.time.sleep = lambda _: None
     registry.time.sleep = lambda _: None

@@ -75,6 +75,15 @@ def test_a_file_that_can_t_be_written_is_said(tmp_path: Path) -> None:
         every_outcome().write_junit(tmp_path)
 
 
+def test_results_are_not_written_through_a_link(tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "out.xml"
+    victim.write_text("theirs")
+    path.symlink_to(victim)
+    every_outcome().write_junit(path)
+    assert path.read_bytes().startswith(b"<?xml")
+    assert victim.read_text() == "theirs"
+
+
 def test_only_a_failure_fails() -> None:
     harmless = [o for o in Outcome if o is not Outcome.FAILED]
     assert not Report("s", "lab", tuple(RowResult("1", "", "", "", o) for o in harmless), 0, 0).failed

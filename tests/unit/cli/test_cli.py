@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from winlab.cli import main
+from winlab.node import Node
 
 
 def winlab(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
@@ -78,6 +80,33 @@ def test_render(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "controller-1/seed/user-data",
         "network.json",
     } <= names
+
+
+def test_a_screenshot_is_not_written_through_a_link(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    victim, file = tmp_path / "victim", tmp_path / "screen.png"
+    victim.write_text("theirs")
+    file.symlink_to(victim)
+    monkeypatch.setattr(Node, "screenshot", lambda _: b"PNG")
+    assert winlab(monkeypatch, "screenshot", "node-1", str(file)) == 0
+    assert (file.read_bytes(), victim.read_text()) == (b"PNG", "theirs")
+
+
+def test_render_follows_no_link_below_its_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, theirs = tmp_path / "made", tmp_path / "theirs"
+    for folder in (made, theirs):
+        folder.mkdir()
+    (theirs / "victim").write_text("theirs")
+    (made / "network.json").symlink_to(theirs / "victim")
+    words = ("plan", "--os", "windows-2025", "--render", str(made))
+    assert winlab(monkeypatch, *words) == 0
+    assert (theirs / "victim").read_text() == "theirs"
+    shutil.rmtree(made / "node-1")
+    (made / "node-1").symlink_to(theirs)
+    assert winlab(monkeypatch, *words) == 2
+    assert "node-1' is a link" in capsys.readouterr().err
+    assert [one.name for one in theirs.iterdir()] == ["victim"]
 
 
 @pytest.mark.parametrize(

@@ -78,11 +78,15 @@ def test_a_timeline_is_a_table_a_page_a_trace_and_json(journal: list[Event], tmp
     rows = {line.strip(" *").split("  ")[0]: line for line in shown.splitlines() if line.startswith("  ")}
     assert rows["boot a"].lstrip().startswith("*")
     assert not rows["disk b"].lstrip().startswith("*")
-    page, trace = tmp_path / "t.html", tmp_path / "t.json"
+    page, trace, victim = tmp_path / "t.html", tmp_path / "t.json", tmp_path / "victim"
+    victim.write_text("theirs")
+    page.symlink_to(victim)
+    trace.symlink_to(victim)
     done = ran("timeline", "--html", str(page), "--trace", str(trace))
     assert done.exit_code == 0, done.output
     assert page.read_text().startswith("<!doctype html>")
     assert json.loads(trace.read_text())["traceEvents"]
+    assert victim.read_text() == "theirs"
     assert json.loads(ran("timeline", "--output", "json").output)["runs"][0]["state"] == "done"
     assert isinstance(ran("timeline", "--html", str(tmp_path / "no/t.html")).exception, UsageError)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+from typing import NoReturn
+
 import plans
 import pytest
 
-from winlab.errors import UsageError
+from winlab.errors import AccessError, UsageError
+from winlab.lab_folder import CURE
 from winlab.operations import consent, images
 from winlab.site import Site
 
@@ -17,6 +22,24 @@ def test_terms_are_to_be_accepted_once_and_only_where_a_medium_is_missing() -> N
     consent.give(site)
     assert consent.terms(lacking, site) is None
     assert images.terms("windows-2022", site) is None
+
+
+def test_a_state_folder_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    site = Site(state=tmp_path / "state")
+    with pytest.raises(AccessError, match="accepted terms") as caught:
+        consent.require(site, accepted=True)
+    assert caught.value.cure == CURE
+
+
+def test_a_state_folder_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: Path) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", closed)
+    with pytest.raises(AccessError, match="accepted terms") as caught:
+        consent.require(Site(state=tmp_path), accepted=False)
+    assert caught.value.exit_code == 7
 
 
 def test_drivers_are_pulled_without_terms_and_other_images_not_at_all() -> None:

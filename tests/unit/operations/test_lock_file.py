@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from pathlib import Path
+from typing import NoReturn
 
 import plans
 import pytest
@@ -195,6 +197,16 @@ def test_a_bad_digest_is_refused_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         lock_file.read(path)
     assert "images.0.sha256" in refused.value.why
+
+
+def test_a_lock_file_in_a_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: Path, *_: object, **__: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    for name in ("read_text", "read_bytes", "is_file"):
+        monkeypatch.setattr(Path, name, closed)
+    with pytest.raises(UsageError, match="can't be read"):
+        lock_file.replaced(tmp_path / "winlab.lock")
 
 
 def test_no_lock_file(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_a_file_of_ones_own(folder: LabFolder, tmp_path: Path) -> None:
     assert "plan.json" in contents(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not support.folder().exists()
-    for wrong in (tmp_path, tmp_path / "none" / "it.tar.gz"):
+    for wrong in (tmp_path, tmp_path / "none" / "it.tar.gz", tmp_path / ("a" * 300)):
         with pytest.raises(UsageError, match="can't be written"):
             Lab("lab").support(wrong)
 

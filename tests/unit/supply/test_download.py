@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from winlab.design.catalog.recipes import Download
-from winlab.errors import HostError, TransferError, UsageError
+from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Quiet
 from winlab.supply import download
 
@@ -44,6 +44,35 @@ def test_space_is_checked_before_anything_comes(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(HostError, match="space") as caught:
         download.check_space(tmp_path, 5_000_000)
     assert "5 MB are needed and 1 MB are free" in caught.value.why
+
+
+@pytest.mark.parametrize("content", [b"", b"other"])
+def test_a_local_file_whose_size_says_nothing(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of /proc: they have no bytes, and some come."""
+    source = Path("/proc/self/comm") if content else tmp_path / "empty"
+    if not content:
+        source.touch()
+    wanted, told = Download(url=URL, sha256="0" * 64), Fractions()
+    with pytest.raises(TransferError, match="not the published image"):
+        download.fetch(wanted, tmp_path / "x", told, part=tmp_path / "x.part", source=source)
+    assert all(one is not None and one <= 1 for one in told.every)
+
+
+class Fractions:
+    """How much of it is done, as it was told."""
+
+    def __init__(self) -> None:
+        self.every: list[float | None] = []
+
+    def say(self, text: str, fraction: float | None = None) -> None:
+        self.every.append(fraction)
+
+
+def test_a_local_file_with_a_name_without_end(tmp_path: Path) -> None:
+    wanted = Download(url=URL, sha256="0" * 64)
+    with pytest.raises(NotFoundError, match="There is no file") as caught:
+        download.fetch(wanted, tmp_path / "x", Quiet(), part=tmp_path / "x.part", source=tmp_path / ("a" * 300))
+    assert "too long" in caught.value.why
 
 
 CLIENT = httpx.Client

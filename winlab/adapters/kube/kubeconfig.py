@@ -89,9 +89,11 @@ def target() -> Path:
     """The file that gets new entries: the first that exists, else the last.
 
     As kubectl does it (client-go, tools/clientcmd, PathOptions.GetDefaultFilename).
+
+    :raises AccessError: one can't be looked at.
     """
     every = files()
-    return next((path for path in every if path.exists()), every[-1])
+    return next((path for path in every if _is_there(path)), every[-1])
 
 
 def merge(path: Path, own: str, lab: str, *, use: bool) -> None:
@@ -127,11 +129,8 @@ def unmerge(path: Path, lab: str) -> bool:
     :raises ConflictError: another program has it locked.
     :raises AccessError: it can't be written.
     """
-    try:
-        if not path.exists():
-            return False
-    except OSError as error:
-        raise _not_written(path, error) from error
+    if not _is_there(path):
+        return False
     if _cleared(config := _read(path)[1], lab) == config:
         return False  # a file that is not to be changed is not locked
     with _locked(path):
@@ -215,7 +214,7 @@ def forget(lab: str) -> bool:
 
 def _chooser() -> Path | None:
     """The user's file that sets the current context: the first that names one."""
-    return next((path for path in files() if path.exists() and _read(path)[1].get(CURRENT)), None)
+    return next((path for path in files() if _is_there(path) and _read(path)[1].get(CURRENT)), None)
 
 
 def _note(folder: LabFolder, paths: list[Path]) -> None:
@@ -356,15 +355,26 @@ def _content(lock: Path) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Write the file atomically, readable only by its owner. A symbolic link stays one."""
-    path = path.resolve()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, text, mode=0o600, durable=True)
+        place = path.resolve()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(place, text, mode=0o600, durable=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise _not_written(path, error) from error
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a kubeconfig exists.
+
+    :raises AccessError: it can't be looked at.
+    """
+    try:
+        return path.exists()
     except OSError as error:
         raise _not_written(path, error) from error
 
 
-def _not_written(path: Path, error: OSError) -> AccessError:
+def _not_written(path: Path, error: Exception) -> AccessError:
     return AccessError(
         f"The kubeconfig '{path}' can't be written.",
         why=str(error),

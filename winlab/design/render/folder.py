@@ -1,10 +1,9 @@
-"""Writes the files that guests and libvirt would get, one folder per node, with placeholders for secrets."""
+"""The files that guests and libvirt would get, one folder per node, with placeholders for secrets."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import yaml
 
@@ -12,7 +11,6 @@ from winlab.design.plan import addons, credentials
 from winlab.design.plan.model import Plan
 from winlab.design.render import domain, kubernetes, systems
 from winlab.design.render.topology import topology
-from winlab.errors import UsageError
 
 
 def files(plan: Plan) -> dict[str, bytes]:
@@ -45,20 +43,3 @@ def _machines(plan: Plan) -> dict[str, bytes]:
             {f"{place}/{path.removeprefix(f'{name}/')}": content for path, content in _machines(builder).items()}
         )
     return contents
-
-
-def write(plan: Plan, folder: Path) -> list[Path]:
-    """Write the files of :func:`files` into *folder*, and return their paths.
-
-    :raises UsageError: the folder can't be written, or holds something else.
-    """
-    written = []
-    try:
-        for name, content in files(plan).items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            written.append(path)
-    except OSError as error:
-        raise UsageError(f"The files can't be written to '{folder}'.", why=str(error)) from error
-    return written

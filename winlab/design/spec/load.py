@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from winlab import data, documents
+from winlab import account, data, documents
 from winlab.design.catalog import recipes
 from winlab.design.spec import options, paths
 from winlab.design.spec.draft import Change, Draft
@@ -163,7 +163,7 @@ def _flags(draft: Draft, os: str | None, iso: str | Path | None) -> list[Change]
 
     :raises UsageError: there are several pools, so it is not clear which one a flag means.
     """
-    medium = str(Path(iso).expanduser().resolve()) if iso else None
+    medium = str(account.followed(iso)) if iso else None
     pools = draft.pool_names()
     given = []
     for name, value in (("os", os), ("media", medium)):

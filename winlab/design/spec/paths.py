@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from winlab import account
 from winlab.design.spec.draft import Draft, Place
 from winlab.errors import UsageError
 
@@ -19,9 +20,12 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def roots(folder: Path | None, allow: Iterable[str | Path]) -> tuple[Path, ...]:
-    """The folders that a spec's files may be in, without links: its own, if it is a file, and those of *allow*."""
-    given = [Path(one).expanduser() for one in allow]
-    return tuple(one.resolve() for one in ([] if folder is None else [folder]) + given)
+    """The folders that a spec's files may be in, without links: its own, if it is a file, and those of *allow*.
+
+    :raises UsageError: one can't be followed.
+    """
+    own = [] if folder is None else [folder.resolve()]
+    return (*own, *map(account.followed, allow))
 
 
 def is_inside(path: Path, folders: Iterable[Path]) -> bool:

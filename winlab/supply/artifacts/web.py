@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import Any
 
 import httpx
+
+from winlab.supply import http_client
+from winlab.supply.http_client import is_tls as is_tls
 
 # In a request's extensions: what comes is compared with a digest, so it may come from anywhere
 COMPARED: dict[str, Any] = {"winlab.compared": True}
@@ -23,15 +25,10 @@ def client(seconds: float = 15.0, transport: httpx.BaseTransport | None = None) 
 
     :param seconds: the longest wait for a connection; an answer may take four times as long.
     :param transport: for tests.
+    :raises UsageError: the environment names proxies or certificates that can't be used.
     """
-    context = httpx.create_ssl_context()
-    context.load_default_certs()  # may include a company's CA
-    return httpx.Client(
-        follow_redirects=True,
-        timeout=httpx.Timeout(seconds, read=4 * seconds),
-        verify=context,
-        transport=transport,
-        event_hooks={"request": [_stay_protected]},
+    return http_client.make(
+        httpx.Timeout(seconds, read=4 * seconds), transport=transport, hooks={"request": [_stay_protected]}
     )
 
 
@@ -68,12 +65,3 @@ def is_address(text: object) -> bool:
 def reason(error: Exception) -> str:
     """*error* in words: httpx's own text may be empty."""
     return str(error) or type(error).__name__
-
-
-def is_tls(error: BaseException | None) -> bool:
-    """Whether the server's certificate was the problem: then a retry is no help."""
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

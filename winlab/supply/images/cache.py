@@ -130,14 +130,14 @@ def keep(
     with images.locked(name, progress, "making this image"):
         if not instead and (image := images.lookup(name)):
             return image
-        begun = time.time()
+        begun = time.monotonic()  # the clock may be set back meanwhile
         with images.workspace(name) as work:
             output = work / "finished" / f"image.{recipe.format}"
             with images.writing(output.name):
                 output.parent.mkdir()
                 sha256, origin = fill(output)
             about = {"recipe": recipe.model_dump(mode="json"), "key": name, **more()}
-            return images.publish(name, output, sha256, origin, time.time() - begun, about, instead=instead)
+            return images.publish(name, output, sha256, origin, time.monotonic() - begun, about, instead=instead)
 
 
 def manifest(image: CachedImage) -> dict[str, Any]:

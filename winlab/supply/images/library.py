@@ -146,6 +146,8 @@ def _plain(row: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def bring(path: Path, progress: Progress) -> Item:
     """Take an exported image into the cache; see :func:`winlab.supply.images.imported.bring`."""
+    if files.is_no_file(path):
+        raise UsageError(f"'{path}' is not an exported image.", why="It is not a file.")
     image = imported.bring(path, progress)
     return Item(image, cache.manifest(image))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from winlab import data
@@ -20,12 +21,14 @@ from winlab.design.spec.model import Spec
 from winlab.design.spec.pools import Pool
 from winlab.errors import UsageError
 from winlab.events import Progress, Quiet
+from winlab.supply import download
 from winlab.supply.images import cache, digests, golden, windows_media
 
 # Of a folder that a spec names. It goes onto a CD, and every file is read to make a plan.
 MOST_FILES = 10_000
 MOST_BYTES = 8 << 30
 LARGEST = (1 << 32) - 1  # bytes of a file: more does not fit into ISO 9660 with one extent
+MOST_READ = download.LARGEST  # bytes of a medium: a sparse file has any size, and would be read for ever
 
 
 def take(spec: Spec, progress: Progress | None = None) -> Stock:
@@ -36,8 +39,8 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
     voice = progress or Quiet()
     _read_catalog()
     addon.read(spec.addons)
-    for script in (one for pool in spec.pools for one in pool.scripts):
-        _require_fitting(script)
+    for path in (one for pool in spec.pools for one in (*pool.scripts, pool.openssh) if one is not None):
+        _require_fitting(path)
     files: dict[Path, tuple[Material, ...]] = {path: (_material(path, voice),) for path in _files(spec.pools)}
     files |= {path: tuple(_tree(path, spec.roots, voice)) for path in _folders(spec.pools)}
     templates_ = {pool.template: own_template(pool.template) for pool in spec.pools if pool.template is not None}
@@ -53,12 +56,7 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
         ),
         files=files,
         templates=templates_,
-        paths={
-            material.sha256: place
-            for path, materials in files.items()
-            for material in materials
-            if (place := path / material.name if path.is_dir() else path).exists()
-        },
+        paths=_places(files),
         host_files=tuple(_host_files(spec, files, templates_)),
         scripts=scripts(),
     )
@@ -132,7 +130,8 @@ def own_template(path: Path) -> Template:
             if room < 0:
                 raise OSError(f"a template and those that it refers to have at most {templates.SOURCE} bytes")
             texts[name] = place.read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a null byte in the name
+        # RuntimeError: links in a circle; ValueError: not UTF-8, or a null byte in the name
+        except (OSError, RuntimeError, ValueError) as error:
             raise UsageError(
                 f"The template '{place}' can't be used.",
                 why=str(error),
@@ -142,11 +141,48 @@ def own_template(path: Path) -> Template:
     return Template(name=path.name, texts=texts)
 
 
+def _places(files: Mapping[Path, Sequence[Material]]) -> dict[str, Path]:
+    """Where the files are, by their digests.
+
+    :raises UsageError: one can't be looked at.
+    """
+    found = {}
+    for path, materials in files.items():
+        with _looking_at(path):
+            within = path.is_dir()
+            for material in materials:
+                place = path / material.name if within else path
+                if place.exists():
+                    found[material.sha256] = place
+    return found
+
+
 def _material(path: Path, progress: Progress) -> Material:
+    with _looking_at(path):
+        there = path.exists()
+        size = path.stat().st_size if there else 0
+    if size > MOST_READ:
+        raise UsageError(
+            f"'{path}' is too large to be what the spec names it for.",
+            why=f"It has {size:,} bytes, and {MOST_READ:,} are the most that is read.",
+            cure="Correct its path.",
+        )
     # an existing lab can be continued without its installation medium
-    if not path.exists() and (known := digests.remembered(path)) is not None:
+    if not there and (known := digests.remembered(path)) is not None:
         return Material(name=path.name, sha256=known)
     return Material(name=path.name, sha256=digests.sha256(path, progress))
+
+
+@contextmanager
+def _looking_at(path: Path) -> Iterator[None]:
+    """Tell users of an :class:`OSError` at asking about *path*: a name without end, a folder that is closed to them.
+
+    :raises UsageError: there was one.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"'{path}', which the spec names, can't be read.", why=str(error)) from error
 
 
 def _tree(folder: Path, roots: Sequence[Path], progress: Progress) -> Iterator[Material]:
@@ -155,7 +191,9 @@ def _tree(folder: Path, roots: Sequence[Path], progress: Progress) -> Iterator[M
     :param roots: where links may lead besides the folder itself.
     :raises UsageError: there is no such folder, it holds too much, or a link leads elsewhere.
     """
-    if not folder.is_dir():
+    with _looking_at(folder):
+        there = folder.is_dir()
+    if not there:
         raise UsageError(
             f"There is no folder '{folder}', which the spec names.",
             cure="Make it, or correct its path; paths in a spec's file begin at the file's own folder.",
@@ -176,15 +214,16 @@ def _below(folder: Path) -> list[Path]:
     :raises UsageError: there are too many, they are too large, or one can't be looked at.
     """
     every: list[Path] = []
-    for number, path in enumerate(_entries(folder)):
-        if number == MOST_FILES:
-            raise _too_much(folder, f"It has more than {MOST_FILES} files and folders.")
-        every.append(path)
-    try:
+    closed: list[OSError] = []
+    with _looking_at(folder):
+        for number, path in enumerate(_entries(folder, closed)):
+            if number == MOST_FILES:
+                raise _too_much(folder, f"It has more than {MOST_FILES} files and folders.")
+            every.append(path)
+        if closed:
+            raise closed[0]
         plain_files = [path for path in every if path.is_file()]
         size = sum(path.stat().st_size for path in plain_files)
-    except OSError as error:
-        raise UsageError(f"The folder '{folder}', which the spec names, can't be read.", why=str(error)) from error
     if size > MOST_BYTES:
         raise _too_much(folder, f"Its files have more than {MOST_BYTES >> 30} GiB.")
     for path in plain_files:
@@ -197,7 +236,9 @@ def _require_fitting(path: Path) -> None:
 
     :raises UsageError: it is too large.
     """
-    if path.exists() and path.stat().st_size > LARGEST:
+    with _looking_at(path):
+        fits = not path.exists() or path.stat().st_size <= LARGEST
+    if not fits:
         raise UsageError(
             f"'{path}' is too large for the CD by which files come to nodes.",
             why="A file on it must be smaller than 4 GiB.",
@@ -205,8 +246,9 @@ def _require_fitting(path: Path) -> None:
         )
 
 
-def _entries(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
+def _entries(folder: Path, closed: list[OSError]) -> Iterator[Path]:
+    """What is below a folder; errors at folders that can't be read are added to *closed*."""
+    for parent, folders, names in os.walk(folder, onerror=closed.append):
         yield from (Path(parent, name) for name in (*folders, *names))
 
 

@@ -6,6 +6,7 @@ XML's elements as they are in Microsoft's media.
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ MAGIC = b"MSWIM\0\0\0"
 HEADER = 208
 XML_RESOURCE = 0x48
 ARCHITECTURES = {"0": "x86", "5": "arm", "9": "x64", "12": "arm64"}  # PROCESSOR_ARCHITECTURE_*, winnt.h
-MAX_XML = 64 << 20
+MAX_XML = 4 << 20  # bytes; Microsoft's lists of tens of images have some hundred KiB
+MOST_IMAGES = 1000
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,10 @@ def read_images(file: BinaryIO, what: str) -> list[WimImage]:
         )
     (packed, offset, original) = struct.unpack_from("<QQQ", header, XML_RESOURCE)
     size, flags = packed & ((1 << 56) - 1), packed >> 56
-    if flags & 0x1C or size != original or size > MAX_XML:
+    if flags & 0x1C or size != original:
         raise UsageError(f"The image list in {what} can't be read.", why="It is compressed or spans several files.")
+    if size > MAX_XML:
+        raise _too_long(what, f"It has {size:,} bytes, and {MAX_XML:,} are the most.")
     try:
         file.seek(offset)
         raw = file.read(size)
@@ -82,7 +86,16 @@ def read_images(file: BinaryIO, what: str) -> list[WimImage]:
         raise UsageError(
             f"The image list in {what} is damaged.", why=str(error), cure="Download the ISO again."
         ) from error
-    return [_image(element) for element in root.findall("IMAGE")]
+    elements = list(itertools.islice(root.iterchildren("IMAGE"), MOST_IMAGES + 1))
+    if len(elements) > MOST_IMAGES:
+        raise _too_long(what, f"It has more than {MOST_IMAGES:,} images.")
+    return [_image(element) for element in elements]
+
+
+def _too_long(what: str, why: str) -> UsageError:
+    return UsageError(
+        f"The image list in {what} can't be read.", why=why, cure="Use the ISO as Microsoft distributes it."
+    )
 
 
 def _image(element: etree._Element) -> WimImage:

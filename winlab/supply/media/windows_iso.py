@@ -15,6 +15,7 @@ from pathlib import Path
 import pycdlib
 from pycdlib.pycdlibexception import PyCdlibException
 
+from winlab import files
 from winlab.errors import UsageError
 from winlab.supply.media import udf
 
@@ -49,6 +50,8 @@ def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
 
     :raises UsageError: it is not one, or can't be read; the message says what it is instead.
     """
+    if files.is_no_file(path):
+        raise UsageError(f"The medium '{path}' can't be read.", why="It is not a file.")
     iso = pycdlib.PyCdlib()
     try:
         with path.open("rb") as file:

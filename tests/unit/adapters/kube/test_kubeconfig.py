@@ -259,6 +259,18 @@ def test_the_target_is_kubectls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert kubeconfig.target() == second
 
 
+def test_links_in_a_circle_and_a_name_without_end(
+    file: Path, folder: LabFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for odd in (loop, tmp_path / ("a" * 300)):
+        monkeypatch.setenv("KUBECONFIG", str(odd))
+        with pytest.raises(AccessError, match="can't be written"):
+            kubeconfig.publish("lab", use=True)
+    assert not list(tmp_path.glob("*.lock"))
+
+
 def test_publish_and_forget(folder: LabFolder, file: Path) -> None:
     file.write_text(PERSONS)
     assert kubeconfig.publish("lab") == file

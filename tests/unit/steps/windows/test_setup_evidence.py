@@ -61,10 +61,14 @@ def test_partitions_of_an_mbr_disk(tmp_path: Path) -> None:
     assert list(offline.partitions(made)) == [(64 * SECTOR, 500 * SECTOR)]
 
 
-@pytest.mark.parametrize("value", ["abc", "5", "-30", "1.5"])
+@pytest.mark.parametrize("value", ["abc", "5", "-30", "1.5", "²", "٣٠", "9" * 5000])
 def test_bad_stall_seconds(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINLAB_STALL_SECONDS", value)
     with pytest.raises(UsageError, match="WINLAB_STALL_SECONDS"):
         settings.stall_seconds()
+    if value != "5":
+        monkeypatch.setenv("WINLAB_SUPPORT_SECONDS", value)
+        with pytest.raises(UsageError, match="WINLAB_SUPPORT_SECONDS"):
+            settings.support_seconds()
     monkeypatch.setenv("WINLAB_STALL_SECONDS", "")
     assert settings.stall_seconds() == 900

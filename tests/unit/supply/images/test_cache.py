@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import sys
 import threading
+import time
 import types
 from pathlib import Path
 
@@ -271,3 +273,10 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(AccessError, match="can't be used"):
         cache.entries()
+
+
+def test_a_clock_that_is_set_back_makes_no_negative_time(builder: FakeBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = itertools.count(100, -1)
+    monkeypatch.setattr(time, "time", lambda: next(hours) * 3600.0)
+    made = cache.obtain(built(), Quiet())
+    assert 0 <= cache.manifest(made)["seconds"] < 60

@@ -14,6 +14,7 @@ from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
 from winlab.events import Quiet
 from winlab.operations import export_iso
+from winlab.site import Site
 from winlab.supply.media import export, inspection, windows_iso
 
 OWN = {"Autounattend.xml": b"<unattend/>", "winlab/a/b.txt": b"q" * 5000}
@@ -100,6 +101,13 @@ def test_the_command(medium: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     before = to.read_bytes()
     assert isinstance(CliRunner().invoke(app, words).exception, UsageError)
     assert to.read_bytes() == before
+
+
+@pytest.mark.parametrize("to", ["a" * 300, "/"])
+def test_a_place_that_is_none(to: str, medium: Path) -> None:
+    alone = export_iso.make(Spec.load("1-1-1", iso=medium), "alone", lambda _event: None)
+    with pytest.raises(UsageError, match=r"can't be (written|'/')"):
+        export_iso.export(alone, Path(to), Site(), lambda _event: None)
 
 
 @pytest.mark.parametrize("name", ["", "a_b", "1", "x" * 16, "a-"])

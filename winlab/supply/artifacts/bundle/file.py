@@ -192,6 +192,8 @@ def open_bundle(path: Path, digest: str | None = None) -> Bundle:
     :raises UsageError: it is not a bundle, or this winlab does not know the version of its format.
     :raises TransferError: it is truncated, or files are missing or superfluous.
     """
+    if files.is_no_file(path):
+        raise _no_bundle(path, "It is not a file.")
     try:
         with path.open("rb") as file:
             bundle = _open(path, file)
