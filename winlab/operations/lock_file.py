@@ -227,6 +227,8 @@ def read(path: Path) -> Lock:
     :raises UsageError: this winlab does not recognise it as a lock file.
     """
     try:
+        if files.is_no_file(path):
+            raise OSError("it is not a file")
         raw = documents.from_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise NotFoundError(f"There is no '{path}'.", cure="'winlab lock' with the same options writes it.") from error

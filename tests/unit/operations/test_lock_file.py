@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 from pathlib import Path
 from typing import NoReturn
 
@@ -300,3 +301,10 @@ def test_create_takes_the_locked_bundle_before_anything_of_another(
         creating.create(
             Proposal(Spec(), plan(), Stock()), Site(), lambda _: None, origin=Origin(bundle=bundle.path), locked=path
         )
+
+
+def test_a_pipe_is_no_lock(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "winlab.lock")
+    with pytest.raises(UsageError, match="can't be read") as refused:
+        lock_file.replaced(tmp_path / "winlab.lock")
+    assert refused.value.why == "it is not a file"
