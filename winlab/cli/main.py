@@ -171,7 +171,7 @@ def _main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt as error:
         _end_json(error)
-        common.say(f"winlab: interrupted. {_after_interrupt()}", error=True)
+        common.say(f"winlab: interrupted.{_after_interrupt()}", error=True)
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
         if _debug:
@@ -191,7 +191,7 @@ def _after_interrupt() -> str:
         return f"\n  running:  {failure.left_running}"
     left = failure.unfinished()
     running = f"\n  running:  Machines, and what these steps began in them: {left}" if left else ""
-    return f"Nothing is lost: the same command carries on.{running}"
+    return f" Nothing is lost: the same command carries on.{running}"
 
 
 def _name_archive() -> None:

@@ -55,7 +55,7 @@ def test_an_interrupt_of_exec_says_that_the_command_may_go_on(
         main.main()
     assert ended.value.code == 130
     said = capsys.readouterr().err
-    assert "The command may go on in 'node-1'" in said
+    assert "interrupted.\n  running:  The command may go on in 'node-1'" in said
     assert "carries on" not in said
 
 
