@@ -62,7 +62,7 @@ class LabFolder:
         :raises HostError: there is no space.
         :raises AccessError: it can't be made.
         """
-        with _writing(self.path):
+        with changing(self.path):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.path.chmod(0o700)
 
@@ -72,7 +72,7 @@ class LabFolder:
         :raises HostError: there is no space.
         :raises AccessError: it can't be written.
         """
-        with self._kept(), _writing(path):
+        with self._kept(), changing(path):
             files.write_atomic(path, text, mode=mode, durable=True)
 
     def credentials(self) -> Credentials:
@@ -182,7 +182,7 @@ class LabFolder:
         new = not self.path.exists()
         try:
             with ExitStack() as stack:
-                with self._sweeping(), _writing(self.path):
+                with self._sweeping(), changing(self.path):
                     path = Path(tempfile.mkdtemp(prefix=STAGING, dir=self.path))
                     stack.callback(shutil.rmtree, path, ignore_errors=True)
                     stack.enter_context(locks.folder(path))
@@ -196,7 +196,7 @@ class LabFolder:
     def _staging_lock(self) -> Iterator[None]:
         path = self.path.with_name(".staging.lock")  # no lab's own lock has this name
         with ExitStack() as held:
-            with _writing(path):
+            with changing(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 held.enter_context(locks.briefly(path))
             yield
@@ -250,7 +250,7 @@ class LabFolder:
         """
         self.make()  # it stays while the lab is changed: staging() removes only what it made itself
         with ExitStack() as held:
-            with _writing(self.lock):
+            with changing(self.lock):
                 mine = held.enter_context(locks.attempt(self.lock))
             if not mine:
                 raise ConflictError(
@@ -270,7 +270,7 @@ class LabFolder:
         :raises AccessError: the lock can't be made.
         """
         with ExitStack() as held:
-            with _writing(self.lock):
+            with changing(self.lock):
                 self.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 held.enter_context(locks.held(self.lock, progress, doing))
             yield
@@ -280,15 +280,19 @@ class LabFolder:
 
         :raises AccessError: it can't be removed.
         """
-        with _writing(self.path):
+        with changing(self.path):
             if self.path.exists():
                 shutil.rmtree(self.path)
             self.lock.unlink(missing_ok=True)
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Tell users of an :class:`OSError` at changing *path*."""
+def changing(path: Path) -> Iterator[None]:
+    """Tell users of an :class:`OSError` at changing *path*, in the state folder.
+
+    :raises HostError: there is no space.
+    :raises AccessError: anything else.
+    """
     try:
         yield
     except OSError as error:

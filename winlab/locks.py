@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from winlab.digits import is_number
 from winlab.events import Progress
 
 
@@ -147,9 +148,7 @@ def signature() -> str:
 def signer(text: str) -> int | None:
     """The process id in a :func:`signature`; None if the text is none."""
     words = text.split()
-    if len(words) != 4 or not (words[2].isascii() and words[2].isdigit() and len(words[2]) < 10):
-        return None
-    return int(words[2])
+    return int(words[2]) if len(words) == 4 and is_number(words[2]) else None
 
 
 def is_gone(text: str) -> bool:

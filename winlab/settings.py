@@ -11,6 +11,8 @@ from pathlib import Path
 
 import platformdirs
 
+from winlab.digits import is_number
+
 DEFAULT_LAB = "lab"
 POOL = "winlab"  # libvirt storage pool, made by `winlab host setup`
 POOL_PATH = Path("/var/lib/winlab/pool")
@@ -92,7 +94,7 @@ def stall_seconds() -> float:
     from winlab.errors import UsageError
 
     text = os.environ.get("WINLAB_STALL_SECONDS") or "900"
-    if not _is_number(text) or int(text) < SHORTEST_STALL:
+    if not is_number(text) or int(text) < SHORTEST_STALL:
         raise UsageError(
             f"WINLAB_STALL_SECONDS is '{text}'.",
             cure=f"Give a whole number of seconds, {SHORTEST_STALL} or more. Windows is silent for minutes.",
@@ -108,11 +110,6 @@ def support_seconds() -> float:
     from winlab.errors import UsageError
 
     text = os.environ.get("WINLAB_SUPPORT_SECONDS") or str(SUPPORT_SECONDS)
-    if not _is_number(text):
+    if not is_number(text):
         raise UsageError(f"WINLAB_SUPPORT_SECONDS is '{text}'.", cure="Give a whole number of seconds, or 0.")
     return float(text)
-
-
-def _is_number(text: str) -> bool:
-    """Whether a text is a whole number of some size; other digits than 0 to 9, and thousands of them, are not."""
-    return text.isascii() and text.isdigit() and len(text) < 10

@@ -75,9 +75,8 @@ def run(
         results.update(_judge_all(runnable, testpods, tell))
     except KeyboardInterrupt:
         if seats and not keep:
-            keep = True  # the cluster goes on with that alone
-            _delete_namespace(testpods.access.kubectl)
-            tell(Note(lab=lab, text=f"The namespace {NAMESPACE} is still being removed."))
+            keep = True  # a command has five seconds to end
+            tell(Note(lab=lab, text=_begin_to_remove(testpods.access.kubectl)))
         raise
     finally:
         if seats and not keep:
@@ -248,6 +247,15 @@ def _remove_namespace(testpods: TestPods, progress: Progress) -> None:
             why=f"Nothing about it has changed for {stall:.0f} s.",
             cure=f"'kubectl get all --namespace={NAMESPACE}' shows what is left in it.",
         )
+
+
+def _begin_to_remove(kubectl: Kubectl) -> str:
+    """Have the cluster remove the namespace by itself; says so, or why it does not."""
+    try:
+        _delete_namespace(kubectl)
+    except WinlabError as error:
+        return f"The namespace {NAMESPACE} stays: {error.what} {said(error)}"
+    return f"The namespace {NAMESPACE} is still being removed."
 
 
 def _delete_namespace(kubectl: Kubectl) -> None:

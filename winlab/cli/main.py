@@ -138,11 +138,8 @@ def _end_late() -> None:
 
 
 def _tell_late() -> None:
-    left = failure.unfinished()
-    running = f"  running:  {left}\n" if left else ""
     common.say(
-        "winlab: interrupted, and ended without what did not stop. Nothing is lost: the same command carries on.\n"
-        f"{running}"
+        f"winlab: interrupted, and ended without what did not stop.{_after_interrupt()}\n"
         "  why:      Some of it did not end within 5 s: a library or a service may not answer.\n"
         "  cure:     A service of the host may hang (libvirtd, OVN's): end it, then 'sudo winlab host setup'.",
         error=True,

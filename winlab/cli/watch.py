@@ -14,6 +14,7 @@ import typer
 
 from winlab import files, settings
 from winlab.cli.common import Format, LabName, Output, print_json, print_table, say
+from winlab.digits import is_number
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _until_interrupted(endless: bool) -> Iterator[None]:
 def _which(text: str) -> int | Literal["last", "all"]:
     if text in ("last", "all"):
         return text  # type: ignore[return-value]
-    if text.isascii() and text.isdigit() and len(text) < 10:
+    if is_number(text):
         return int(text)
     raise UsageError(f"--run {text} names no run.", cure="Give 'last', 'all', or the number of a run.")
 

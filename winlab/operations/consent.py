@@ -5,14 +5,12 @@ It is given once per account, and remembered in the state folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import Plan
-from winlab.errors import AccessError, UsageError
-from winlab.lab_folder import CURE
+from winlab.errors import UsageError
+from winlab.lab_folder import changing
 from winlab.site import Site
 from winlab.supply.images import windows_media
 
@@ -54,7 +52,7 @@ def is_given(site: Site) -> bool:
     :raises AccessError: the state folder can't be used.
     """
     note = _note(site)
-    with _using(note):
+    with changing(note):
         return note.exists()
 
 
@@ -62,9 +60,10 @@ def give(site: Site) -> None:
     """Remember that the terms were accepted. Only a human can accept them.
 
     :raises AccessError: the state folder can't be used.
+    :raises HostError: there is no space.
     """
     note = _note(site)
-    with _using(note):
+    with changing(note):
         note.parent.mkdir(parents=True, exist_ok=True)
         note.touch()
 
@@ -92,17 +91,6 @@ def require(site: Site, *, accepted: bool) -> None:
             why=TERMS,
             cure="Pass --accept-eula, or get the ISO yourself and give it with 'winlab image add NAME --iso PATH'.",
         )
-
-
-@contextmanager
-def _using(note: Path) -> Iterator[None]:
-    """Tell users of an :class:`OSError` at the note."""
-    try:
-        yield
-    except OSError as error:
-        raise AccessError(
-            f"The note of accepted terms, '{note}', can't be used.", why=str(error), cure=CURE, causes=[error]
-        ) from error
 
 
 def _note(site: Site) -> Path:

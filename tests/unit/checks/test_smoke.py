@@ -385,13 +385,15 @@ def test_a_namespace_that_empties_slowly_is_left_alone(clock: runs.Clock) -> Non
     assert not any("--force" in words for words in cluster.calls)
 
 
-def test_an_interrupt_does_not_wait_until_the_namespace_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_interrupt_does_not_wait_until_the_namespace_is_gone(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
     cluster = Cluster(*HYBRID)
     waited: list[str] = []
 
     def interrupted(*_: object) -> None:
         cluster.calls.clear()
         cluster._still_there = lambda: waited.append("asked") or ""  # type: ignore[method-assign, func-returns-value]
+        cluster.down = "" if answers else "connection refused"
         raise KeyboardInterrupt
 
     monkeypatch.setattr(smoke, "_judge_all", interrupted)
@@ -400,4 +402,5 @@ def test_an_interrupt_does_not_wait_until_the_namespace_is_gone(monkeypatch: pyt
         smoke.run("lab", HYBRID, access(cluster), told.append, only="L7")
     assert [words[:2] for words in cluster.calls] == [("delete", "namespace")]
     assert waited == []
-    assert any(isinstance(event, Note) and "still being removed" in event.text for event in told)
+    says = "is still being removed." if answers else "stays: "
+    assert any(isinstance(event, Note) and f"The namespace winlab-smoke {says}" in event.text for event in told)

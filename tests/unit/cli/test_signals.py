@@ -244,7 +244,7 @@ def test_what_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pyte
         main._end_late()
     said = capfd.readouterr().err
     assert "ended without what did not stop" in said
-    assert "running:  volumes, boot node-1\n" in said
+    assert "running:  Machines, and what these steps began in them: volumes, boot node-1\n" in said
     assert "cure:" in said
     assert codes == [130]
 

@@ -27,7 +27,7 @@ def test_terms_are_to_be_accepted_once_and_only_where_a_medium_is_missing() -> N
 def test_a_state_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     site = Site(state=tmp_path / "state")
-    with pytest.raises(AccessError, match="accepted terms") as caught:
+    with pytest.raises(AccessError, match="terms-accepted") as caught:
         consent.require(site, accepted=True)
     assert caught.value.cure == CURE
 
@@ -37,7 +37,7 @@ def test_a_state_folder_that_is_closed(tmp_path: Path, monkeypatch: pytest.Monke
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "exists", closed)
-    with pytest.raises(AccessError, match="accepted terms") as caught:
+    with pytest.raises(AccessError, match="terms-accepted") as caught:
         consent.require(Site(state=tmp_path), accepted=False)
     assert caught.value.exit_code == 7
 

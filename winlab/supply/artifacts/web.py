@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 
 from winlab.supply import http_client
-from winlab.supply.http_client import is_tls as is_tls
 
 # In a request's extensions: what comes is compared with a digest, so it may come from anywhere
 COMPARED: dict[str, Any] = {"winlab.compared": True}

@@ -27,6 +27,7 @@ from winlab.design import system
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
+from winlab.supply import http_client
 from winlab.supply.artifacts import web
 from winlab.supply.artifacts.oci import layout
 from winlab.supply.download import RETRY_STATUS, check_space
@@ -221,7 +222,7 @@ class _Pull:
                 return
             except (httpx.TransportError, layout.WrongBlobError) as error:
                 self.have = before
-                if attempt == TRIES - 1 or web.is_tls(error):
+                if attempt == TRIES - 1 or http_client.is_tls(error):
                     raise TransferError(
                         f"A layer of {self.image} can't be downloaded.",
                         why=f"{part['digest']}: {web.reason(error)}",
@@ -272,7 +273,7 @@ class _Pull:
                     response = self._send(url, accept, compared)
             except httpx.HTTPError as error:
                 reason = web.reason(error)
-                if not isinstance(error, httpx.TransportError) or web.is_tls(error):
+                if not isinstance(error, httpx.TransportError) or http_client.is_tls(error):
                     break
             else:
                 if response.status_code == 200:
