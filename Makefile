@@ -1,5 +1,6 @@
 # make lab               a whole lab on this machine, from nothing: packages, host services, images, cluster
-# make test              all tests, with their own set-up
+# make test              the tests, with their own set-up, in three lanes side by side; half an hour with warm caches
+# make test-all          the same with slow variants: every minor of Kubernetes, more machines that Setup refuses
 # make check             formatting, linting, types, import layers; every line of PowerShell read by a real parser
 # make test-unit         a minute; no root, no network
 # make test-powershell   the scripts for Windows in a real PowerShell engine; two minutes
@@ -30,7 +31,7 @@ LIVES ?= all
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-unit test-fuzz fuzz survive test-powershell mutants test-integration check setup clean
+.PHONY: help lab test test-all test-unit test-fuzz fuzz survive test-powershell mutants test-integration check setup clean
 
 
 help:
@@ -73,7 +74,11 @@ fuzz: $(VENV)/.installed
 test-integration: $(VENV)/.installed
 	$(SUDO) env CI="$(CI)" $(BIN)/pytest --durations=25 tests/integration
 
-test: check test-unit test-fuzz test-powershell test-integration
+test: $(VENV)/.installed
+	PYTHONPATH=tests $(BIN)/python -m lanes $(LANES)
+
+test-all: $(VENV)/.installed
+	PYTHONPATH=tests $(BIN)/python -m lanes --all $(LANES)
 
 survive: setup
 	$(SUDO) env PYTHONPATH=tests $(BIN)/python -m survive --lives "$(LIVES)" --spec "$(SURVIVE)" --table docs/survive.md

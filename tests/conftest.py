@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import durations
 import hypothesis
 import pytest
 
@@ -15,7 +16,16 @@ hypothesis.settings.load_profile("winlab")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--regenerate", action="store_true", help="write the golden files anew")
+    parser.addoption("--regenerate", action="store_true", help="write the golden files again")
+    parser.addoption(
+        "--keep-labs",
+        action="store_true",
+        help="keep the shared labs of tests/integration for the next run, or use them",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    durations.register(config)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -13,17 +13,16 @@ import os
 import secrets
 import signal
 import subprocess  # noqa: TID251 - makes a user, removes the golden image's volume, builds beside the tests
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pycdlib
 import pytest
-from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, Winlab, stand_in_medium, text, traces
+from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, On, Winlab, stand_in_medium, text, traces
+from kept import Kept
 from powershell import engine as engines
 from secrets_scan import Watch
 from survive import sample, targets
@@ -40,6 +39,7 @@ from winlab.supply.images import cache
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
 SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
 POOL = Path("/var/lib/winlab/pool")
+SHARED = {"golden": "", "labs": "", "elsewhere": ""}  # what the lane "labs" is made of; why it could not be made
 MEMBER = "winlab-it"  # a user of the tests' own
 BEFORE_START = (
     "credentials",
@@ -53,8 +53,11 @@ def pytest_report_header() -> str:
     return f"kills sampled by {sample.VARIABLE}={sample.seed()}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs the shared labs comes last: an emulated cluster takes all the CPU that others would have."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with its lane (tests/lanes.py). The labs' own tests come last: a cluster takes much CPU."""
+    if config.getoption("--keep-labs"):
+        items[:] = [item for item in items if not item.get_closest_marker("ends_labs")]
 
     def place(item: pytest.Item) -> int:
         if item.get_closest_marker("ends_labs"):
@@ -62,8 +65,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return int("labs" in item.fixturenames)  # type: ignore[attr-defined]
 
     for item in items:
-        item.add_marker(pytest.mark.integration)
+        item.add_marker("integration")
+        uses = set(item.fixturenames)  # type: ignore[attr-defined]
+        if uses & SHARED.keys():
+            item.add_marker("labs")
+        elif "host" in uses:
+            item.add_marker("machines")
     items.sort(key=place)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Note why a shared lab could not be made."""
+    try:
+        return (yield)
+    except Exception as error:
+        if fixturedef.argname in SHARED:
+            SHARED[fixturedef.argname] = SHARED[fixturedef.argname] or f"{type(error).__name__}: {error}"
+        raise
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test of a lab that could not be made fails at once, with the reason."""
+    for name in SHARED.keys() & set(item.fixturenames):  # type: ignore[attr-defined]
+        if reason := SHARED[name]:
+            pytest.fail(f"'{name}' could not be made, see the first test that needed it: {reason[:300]}", pytrace=False)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -74,29 +103,16 @@ def _packages() -> None:
     packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO, SEVENZIP), Quiet())
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _minors_ahead(_packages: None, request: pytest.FixtureRequest) -> Iterator[None]:
-    """The real programs of all minors, compiled while the first tests wait for guests, which leave a CPU idle.
-
-    A test that comes to them earlier waits for this build, by winlab's own locks; if it fails, the test says why.
-    """
-    if not any("minors" in vars(item.module) for item in request.session.items if isinstance(item, pytest.Function)):
-        yield
-        return
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    words = ["chrt", "--idle", "0", "ionice", "-c", "3", sys.executable, "-m", "minors"]  # guests come first at once
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(words, env=env, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True) as process:
-        with suppress(OSError):  # where Linux groups processes by their session, that counts only within one: sched(7)
-            Path(f"/proc/{process.pid}/autogroup").write_text("19")
-        yield
-        process.terminate()
+@pytest.fixture(scope="session")
+def kept(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """Where the shared labs and what they are made of live."""
+    return Kept(tmp_path_factory, keeps=pytestconfig.getoption("--keep-labs"))
 
 
 @pytest.fixture(scope="session")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def state(kept: Kept) -> Path:
     """The folder of the labs' secrets, so that the tests leave the person's own alone."""
-    return tmp_path_factory.mktemp("state")
+    return kept.folder("state")
 
 
 @pytest.fixture(scope="session")
@@ -148,15 +164,15 @@ def host(winlab: Winlab) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def member(host: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Winlab]:
+def member(host: None, kept: Kept) -> Iterator[Winlab]:
     """The command as a member of the group libvirt, who is not root.
 
     The capability lets that user read the interpreter and the checkout wherever they are; it opens no socket, since
     connecting to one needs the right to write.
     """
-    subprocess.run(["userdel", "-f", MEMBER], capture_output=True, check=False)
-    subprocess.run(["useradd", "--no-create-home", "--groups", "libvirt", MEMBER], check=True)
-    home = tmp_path_factory.mktemp("member")
+    home = kept.folder("member")
+    if subprocess.run(["id", MEMBER], capture_output=True, check=False).returncode != 0:
+        subprocess.run(["useradd", "--no-create-home", "--groups", "libvirt", MEMBER], check=True)
     subprocess.run(["chown", MEMBER, home], check=True)
     capabilities = "-all,+dac_read_search"
     prefix = (
@@ -165,24 +181,38 @@ def member(host: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Win
     )
     folders = {"WINLAB_STATE": f"{home}/state", "WINLAB_CACHE": f"{home}/cache", "HOME": str(home)}
     yield Winlab(prefix, folders)
-    subprocess.run(["userdel", "-f", MEMBER], capture_output=True, check=False)
+    if not kept.keeps:
+        subprocess.run(["userdel", "-f", MEMBER], capture_output=True, check=False)
 
 
 @pytest.fixture(scope="session")
-def golden(host: None, scripted: Winlab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
-    """Made by its command with nothing else at work, anew in each run: a file that no image had before is in it."""
-    files = tmp_path_factory.mktemp("files")
+def golden(host: None, scripted: Winlab, kept: Kept) -> Iterator[Golden]:
+    """Made by its command, again in each run: a file that no image had before is in it."""
+    made = kept.recall(Golden)
+    if made and kept.keeps:
+        yield made
+        return
+    if made:
+        _remove(scripted, made)
+        kept.forget()
+    files = kept.folder("files")
     own = secrets.token_hex()
-    (files / "winlab-it").mkdir()
+    (files / "winlab-it").mkdir(exist_ok=True)
     (files / "winlab-it/own.txt").write_text(own)
     flags = ("--set", f"workers.files={files}")
-    volumes = _golden_volumes()
     path = scripted.ok("image", "build", "windows-rehearsal", *flags).strip()
     rows = json.loads(scripted.ok("image", "list", "--output", "json"))["images"]
-    row = next(row for row in rows if row["key"] == Path(path).parent.name)
-    yield Golden(row, flags, own)
-    scripted("image", "rm", str(row["key"]))
-    for volume in _golden_volumes() - volumes:
+    made = Golden(next(row for row in rows if row["key"] == Path(path).parent.name), flags, own)
+    kept.note(made)
+    yield made
+    if not kept.keeps:
+        _remove(scripted, made)
+
+
+def _remove(user: Winlab, golden: Golden) -> None:
+    """Remove a golden image, and its volume in the pool."""
+    user("image", "rm", str(golden.row["key"]))
+    for volume in {path.name for path in POOL.glob(f"base-*-golden-{golden.row['key'][:8]}*")}:
         subprocess.run(["virsh", "-c", "qemu:///system", "vol-delete", volume, "winlab"], check=False)
 
 
@@ -205,14 +235,12 @@ def standin_root(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFa
     return folder / "root"
 
 
-def _golden_volumes() -> set[str]:
-    return {path.name for path in POOL.glob("base-*-golden-*")}
-
-
 @pytest.fixture(scope="session")
-def bundle(scripted: Winlab, golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle(scripted: Winlab, golden: Golden, kept: Kept) -> Path:
     """All that the first lab needs, in one file, from what this machine has or builds."""
-    path = tmp_path_factory.mktemp("bundle") / "it-a.bundle"
+    path = kept.folder("bundle") / "it-a.bundle"
+    if path.exists():
+        return path
     for image in ("debian-13", "windows-rehearsal"):
         scripted.ok("image", "build", image, "--medium")
     scripted.ok("bundle", "create", *SPEC_A, *golden.flags, "--to", str(path))
@@ -220,16 +248,18 @@ def bundle(scripted: Winlab, golden: Golden, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def labs(
-    scripted: Winlab, member: Winlab, golden: Golden, bundle: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Labs]:
+def labs(scripted: Winlab, member: Winlab, golden: Golden, bundle: Path, kept: Kept) -> Iterator[Labs]:
     """Two labs with the same inner addresses, up and answering. The second one's create is killed at sampled points."""
+    made = kept.recall(Labs)
+    if made and kept.keeps and all(lab("status").returncode == 0 for lab in (made.a, made.b)):
+        yield made
+        return
     seed, wired = sample.seed(), Wired(Path(member.env["HOME"]) / "survive", member.env, member.prefix)
     for user, lab in ((scripted, LAB_A), (member, LAB_B)):
         user.ok("destroy", "--lab", lab, "--anyone")  # of an earlier run, by a user who may be gone
     before = traces()
     spec = (*SPEC_A, *golden.flags)
-    caches = (tmp_path_factory.mktemp("cache"), Path(member.env["WINLAB_CACHE"]), settings.cache_dir())
+    caches = (kept.folder("cache"), Path(member.env["WINLAB_CACHE"]), settings.cache_dir())
     empty = Winlab(env={**scripted.env, "WINLAB_CACHE": str(caches[0])})
     try:
         with Watch() as watch, ThreadPoolExecutor() as pool:
@@ -249,13 +279,15 @@ def labs(
             journal_b = _journal(member, LAB_B)
             printed_a = text(rehearsal.result())
             said_a = rehearsal.result().stderr
-        a, b, seen = _on(scripted, LAB_A), _on(member, LAB_B), frozenset(watch.seen)
-        made = (printed_a, said_a, printed_b, interrupted, before, spec, caches, seen)
-        yield Labs(a, b, *made, killed_b, cut_off_b, journal_b[:begun], journal_b[begun:])
-
+        a, b, seen = On(scripted, LAB_A), On(member, LAB_B), frozenset(watch.seen)
+        facts = (printed_a, said_a, printed_b, interrupted, before, spec, caches, seen)
+        made = Labs(a, b, *facts, killed_b, cut_off_b, journal_b[:begun], journal_b[begun:])
+        kept.note(made)
+        yield made
     finally:
-        for user, lab in ((scripted, LAB_A), (member, LAB_B)):
-            user("destroy", "--lab", lab, "--anyone")
+        if not kept.keeps:
+            for user, lab in ((scripted, LAB_A), (member, LAB_B)):
+                user("destroy", "--lab", lab, "--anyone")
 
 
 def _journal(user: Winlab, lab: str) -> list[Any]:
@@ -275,10 +307,6 @@ def _cut_off(user: Winlab, *create: str) -> int:
                 for pid in targets.find(f"guest {LAB_B}"):
                     os.kill(pid, signal.SIGKILL)
     return process.returncode
-
-
-def _on(user: Winlab, lab: str) -> Callable[..., subprocess.CompletedProcess[str]]:
-    return lambda command, *args: user(command, "--lab", lab, *args)
 
 
 def _wait_for_base(image: str, creating: Future[subprocess.CompletedProcess[str]]) -> None:

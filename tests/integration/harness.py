@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess  # noqa: TID251 - tests start winlab as people do
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from survive.sample import Sampled
 from survive.traces import Traces as Traces
+from survive.traces import left as left
 from survive.traces import traces as traces
 
 from winlab.design.catalog import recipes
@@ -76,6 +76,17 @@ class Winlab:
 
 
 @dataclass(frozen=True)
+class On:
+    """The command as some user, for one lab."""
+
+    user: Winlab
+    lab: str
+
+    def __call__(self, command: str, *args: str) -> subprocess.CompletedProcess[str]:
+        return self.user(command, "--lab", self.lab, *args)
+
+
+@dataclass(frozen=True)
 class Golden:
     """A golden image as the command tells it, the flags that mean it, and the file that came into it."""
 
@@ -88,8 +99,8 @@ class Golden:
 class Labs:
     """Both labs, what creating them printed, and the host before."""
 
-    a: Callable[..., subprocess.CompletedProcess[str]]
-    b: Callable[..., subprocess.CompletedProcess[str]]
+    a: On
+    b: On
     printed_a: str
     said_a: str  # on the standard error: the progress
     printed_b: str

@@ -1,10 +1,7 @@
 """Which of Kubernetes' minors have their real programs built and run, and these programs.
 
-The default, and both ends of the catalog; what lies between reads configurations that both its neighbours read.
-``WINLAB_TEST_MINORS`` names others (``1.35``, ``all``); tools/new_kubernetes.py names the one it has added.
-
-Each costs a cold machine ten minutes. ``python -m minors`` builds all: conftest.py starts it while the first tests wait
-for guests, which leave a CPU idle.
+The default. ``WINLAB_TEST_MINORS`` names others (``1.35``, ``all``): ``make test-all`` takes all, and
+tools/new_kubernetes.py the one it has added. Each costs a cold machine ten minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ from winlab.events import Quiet
 from winlab.supply.artifacts.build.source import BuildSource
 
 KUBERNETES = ("kubeadm", "kubelet", "kube-proxy", "kube-log-runner")
-SYSTEMS: tuple[SystemName, ...] = ("linux", "windows")
 
 
 def chosen() -> list[str]:
@@ -30,7 +26,7 @@ def chosen() -> list[str]:
         return every
     if asked:
         return [versions.get(name.strip()).name for name in asked.split(",")]
-    return [name for name in every if name in (every[0], versions.get().name, every[-1])]
+    return [versions.get().name]
 
 
 def programs(minor: str, system: SystemName, names: tuple[str, ...] = (*KUBERNETES, "containerd")) -> dict[str, Path]:
@@ -40,9 +36,3 @@ def programs(minor: str, system: SystemName, names: tuple[str, ...] = (*KUBERNET
     wanted = [Program(name, release.get(name, combination.kubernetes), system) for name in names]
     found = BuildSource(combination.kubernetes).obtain_all(wanted, Quiet())
     return {row.artifact.name: row.path for row in found if isinstance(row.artifact, Program)}
-
-
-if __name__ == "__main__":
-    for one in chosen():
-        for each in SYSTEMS:
-            programs(one, each)

@@ -89,3 +89,7 @@ def _is_of(kind: str, row: str, others: Collection[str]) -> bool:
     if others and (kind in NAMELESS or row.endswith(" []")):
         return True
     return any(re.search(rf'(^|winlab-|"){re.escape(other)}([-."]|$)', row) for other in others)
+
+
+if __name__ == "__main__":
+    print(json.dumps({kind: sorted(rows) for kind, rows in traces().items()}))
