@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import subprocess  # noqa: TID251 - 7z and GRUB, which know nothing of winlab
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,33 +102,17 @@ def test_it_boots_and_finds_its_own_answers(exported: Path, tmp_path: Path, uefi
         assert "Press any key" not in booted.text()
 
 
-INSTALLS = (("bios", "virtio-blk"), ("uefi", "sata"))
-
-
-@pytest.fixture(scope="module")
-def installed(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str, str]]:
-    """Both installations side by side, each with one CPU: the last word, all that was said, and the password."""
-
-    def install(firmware: str, bus: str) -> tuple[str, str, str]:
-        folder = tmp_path_factory.mktemp("installed")
-        words = ["--set", f"workers.firmware={firmware}", "--set", f"workers.bus={bus}"]
-        winlab.ok("iso", "build", "--rehearse", "--to", str(folder / "small.iso"), *words)
-        with machine(folder, folder / "small.iso", uefi=firmware == "uefi", bus=bus) as booted:
-            end = booted.wait_for("winlab: phase=ready", "refused", "error=")
-            password = (folder / "small.credentials/administrator-password").read_text().strip()
-            return end, booted.text(), password
-
+@pytest.mark.parametrize(
+    ("firmware", "bus"), [("bios", "virtio-blk"), pytest.param("uefi", "sata", marks=pytest.mark.slow)]
+)
+def test_it_installs_by_itself(host: None, winlab: Winlab, tmp_path: Path, firmware: str, bus: str) -> None:
+    """From an empty disk to a bootstrap that is done. Golden images are installed with UEFI on virtio-scsi."""
     stand_in_medium(winlab)
-    with ThreadPoolExecutor() as pool:
-        jobs = {firmware: pool.submit(install, firmware, bus) for firmware, bus in INSTALLS}
-        return {firmware: job.result() for firmware, job in jobs.items()}
-
-
-@pytest.mark.parametrize("firmware", ["bios", "uefi"])
-def test_it_installs_by_itself(installed: dict[str, tuple[str, str, str]], firmware: str) -> None:
-    """From an empty disk to a bootstrap that is done, on both firmwares and on the buses that other tests leave out."""
-    end, said, password = installed[firmware]
-    assert end == "winlab: phase=ready"
+    words = ["--set", f"workers.firmware={firmware}", "--set", f"workers.bus={bus}"]
+    winlab.ok("iso", "build", "--rehearse", "--to", str(tmp_path / "small.iso"), *words)
+    with machine(tmp_path, tmp_path / "small.iso", uefi=firmware == "uefi", bus=bus) as booted:
+        assert booted.wait_for("winlab: phase=ready", "refused", "error=") == "winlab: phase=ready"
+        said = booted.text()
     order = [said.index(f"winlab: phase={phase}") for phase in ("windowsPE", "specialize", "firstLogon", "ready")]
     assert order == sorted(order)
-    assert password not in said
+    assert (tmp_path / "small.credentials/administrator-password").read_text().strip() not in said

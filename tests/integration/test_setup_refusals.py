@@ -102,10 +102,18 @@ class Refused:
     folder: Path | None  # where they were
 
 
+# Each refusal's log leads to its known cause in tests/unit/design/cause; these show the way there with a real machine
+QUICK = ("wrong pass", "firewall")
+
+
 @pytest.fixture(scope="module")
-def refused(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Refused]:
-    """Every template of TEMPLATES tried on the way of ``image build``: two at a time, since each has one CPU."""
+def refused(
+    host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> dict[str, Refused]:
+    """The templates tried on the way of ``image build``: two at a time, because each machine has one CPU."""
     stand_in_medium(winlab)
+    slow = any(item.get_closest_marker("slow") for item in request.session.items if item.path == request.path)
+    names = tuple(TEMPLATES) if slow else QUICK
 
     def attempt(name: str) -> Refused:
         folder = tmp_path_factory.mktemp("refused")
@@ -124,7 +132,7 @@ def refused(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory
         return Refused(done.returncode, done.stderr, files, found)
 
     with ThreadPoolExecutor(max_workers=2) as pool:
-        return dict(zip(TEMPLATES, pool.map(attempt, TEMPLATES), strict=True))
+        return dict(zip(names, pool.map(attempt, names), strict=True))
 
 
 def evidence(said: str) -> Path | None:
@@ -155,12 +163,14 @@ def test_a_firewall_that_takes_no_rules(refused: dict[str, Refused]) -> None:
     assert done.evidence["screen.png"].startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_partitions_for_the_other_firmware(refused: dict[str, Refused]) -> None:
     done = refused["partitions"]
     assert done.code == 8, done.said
     assert "The partitions do not fit the machine's firmware" in done.said
 
 
+@pytest.mark.slow
 def test_an_empty_key(refused: dict[str, Refused]) -> None:
     """Setup then asks on the screen, whatever the medium."""
     done = refused["empty key"]
@@ -169,6 +179,7 @@ def test_an_empty_key(refused: dict[str, Refused]) -> None:
     assert "Evaluation media take none" in done.said
 
 
+@pytest.mark.slow
 def test_a_missing_driver(refused: dict[str, Refused]) -> None:
     done = refused["no driver"]
     assert done.code == 8, done.said
