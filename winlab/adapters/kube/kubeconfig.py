@@ -10,6 +10,7 @@ lost, as with ``kubectl config``. kubectl itself is not used for it: docs/archit
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import time
@@ -32,6 +33,7 @@ CURRENT = "current-context"
 DIRECT = "winlab.internal/direct"  # the extension of a kubeconfig's cluster that is reached without a proxy
 MERGED = "merged-kubeconfigs.json"  # in the lab's folder: the files that contain its entries
 ELSEWHERE = "Name another file in the variable KUBECONFIG; 'winlab kubeconfig' without --merge prints it."
+SIGNATURE = b"winlab\n"  # what our own locks contain
 PATIENCE = 5.0  # seconds to wait for another program's lock
 
 
@@ -307,10 +309,9 @@ def _locked(path: Path) -> Iterator[None]:
     lock, limit = path.with_name(path.name + ".lock"), time.monotonic() + PATIENCE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            with suppress(FileExistsError):
-                lock.touch(mode=0o600, exist_ok=False)
-                break
+        while (handle := _make(lock)) is None:
+            if _break_abandoned(lock):
+                continue
             if time.monotonic() > limit:
                 raise ConflictError(
                     f"Another program is changing '{path}'.",
@@ -325,6 +326,30 @@ def _locked(path: Path) -> Iterator[None]:
     finally:
         with suppress(OSError):
             lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _make(lock: Path) -> int | None:
+    """Make a lock file, held by the kernel, too, for as long as this process lives; None if there is one."""
+    try:
+        handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return None
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    os.write(handle, SIGNATURE)  # kubectl's own locks are empty
+    return handle
+
+
+def _break_abandoned(lock: Path) -> bool:
+    """Remove the lock of a winlab that was killed: nobody holds it in the kernel any more. Whether it was one."""
+    flags = os.O_RDONLY | os.O_NONBLOCK  # a pipe would wait for a writer
+    with suppress(OSError), os.fdopen(os.open(lock, flags), "rb") as file:  # it is held, gone, or not ours to read
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # a lock that another winlab has made meanwhile is another file
+        if file.read() == SIGNATURE and os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+            lock.unlink()
+            return True
+    return False
 
 
 def _write(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from collections.abc import Callable
@@ -216,6 +217,19 @@ def test_kubectls_own_lock_is_respected(file: Path, monkeypatch: pytest.MonkeyPa
     assert str(lock) in caught.value.why
     assert lock.exists()
     assert not file.exists()
+
+
+def test_the_lock_of_a_killed_winlab_is_removed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel releases it with the process; one that is still held is respected."""
+    monkeypatch.setattr(kubeconfig, "PATIENCE", 0.0)
+    lock = file.with_name("config.lock")
+    lock.write_bytes(kubeconfig.SIGNATURE)
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ConflictError):
+            kubeconfig.merge(file, OWN, "lab", use=False)
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    assert not lock.exists()
 
 
 def test_no_lock_is_left_after_an_interrupt(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
