@@ -2,6 +2,7 @@
 
 A few hundred bytes of YAML can stand for billions of values, by aliases and merges that double each other. PyYAML's
 constructors raise whatever they meet (``!!bool x``: KeyError), and both parsers raise RecursionError for deep nesting.
+Of equal keys PyYAML drops all but the last; here they are an error.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ class _Loader(yaml.SafeLoader):
         self._made = 0
         self._sizes: dict[int, int] = {}  # of composed nodes, by identity: a document keeps them all
 
+    def get_mark(self) -> yaml.Mark:
+        """Where it reads. Without the line itself, which errors would show: it may hold a secret."""
+        return yaml.Mark(self.name, self.index, self.line, self.column, None, 0)
+
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self._depth > DEEPEST:
             raise _refused("it is nested too deeply", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
@@ -45,6 +50,7 @@ class _Loader(yaml.SafeLoader):
         if isinstance(node, yaml.ScalarNode) and SURROGATE.search(node.value):
             raise _refused("a text in it can't be written as UTF-8", begin)
         if not alias:
+            _refuse_repeated(node)
             self._sizes[id(node)] = 1 + sum(self._sizes[id(part)] for part in _parts(node))
         elif id(node) not in self._sizes:
             raise _refused("it contains itself", begin)
@@ -57,6 +63,16 @@ def _parts(node: yaml.Node) -> list[yaml.Node]:
     if isinstance(node, yaml.MappingNode):
         return [part for pair in node.value for part in pair]
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _refuse_repeated(node: yaml.Node) -> None:
+    """Refuse a mapping with equal keys (YAML 1.2.2, section 3.2.1.1: keys are unique)."""
+    seen = set()
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key, yaml.ScalarNode):
+            if (key.tag, key.value) in seen:
+                raise _refused(f"the key '{key.value[:100]}' is there twice", key.start_mark)
+            seen.add((key.tag, key.value))
 
 
 def _refused(why: str, mark: Any) -> yaml.MarkedYAMLError:

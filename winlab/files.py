@@ -20,12 +20,20 @@ from winlab.events import Progress
 BLOCK = 1 << 20
 
 
-def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None, durable: bool = False) -> None:
+def write_atomic(
+    path: Path,
+    content: str | bytes,
+    *,
+    mode: int | None = None,
+    durable: bool = False,
+    keep_owner: bool = False,
+) -> None:
     """Replace a file by rename: readers see the old content or the new, never a part. A link is replaced, too.
 
     :param content: text is written as UTF-8.
     :param mode: the file's permissions, set before anything is written; None: the default for new files, by the umask.
     :param durable: flush the content to the disk before the rename, so that a power cut leaves no empty file.
+    :param keep_owner: root gives the new file to the old one's owner and group (``sudo -E``).
     :raises OSError: it can't be written; the old file stays, and nothing else is left behind.
     """
     fresh = _beside(path)
@@ -34,6 +42,9 @@ def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None, d
         with os.fdopen(handle, "wb") as file:
             if mode is not None:
                 os.fchmod(handle, mode)
+            if keep_owner and os.geteuid() == 0 and path.exists():
+                old = path.stat()
+                os.fchown(handle, old.st_uid, old.st_gid)
             file.write(content.encode() if isinstance(content, str) else content)
             if durable:
                 file.flush()

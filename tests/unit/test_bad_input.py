@@ -13,14 +13,14 @@ from typing import Any
 import isos
 import pytest
 
-from winlab.adapters.kube import diagnose, existing, kubeconfig, reduced, yamltext
+from winlab.adapters.kube import diagnose, existing, kubeconfig, reduced
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import screen
 from winlab.addons import record
 from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.engine.durations import Durations
-from winlab.errors import AccessError, ClusterError, GuestError, TransferError, UsageError, WinlabError
+from winlab.errors import ClusterError, GuestError, TransferError, UsageError, WinlabError
 from winlab.events import Note
 from winlab.lab_folder import LabFolder
 from winlab.run import Result
@@ -89,12 +89,6 @@ def test_numbers_in_a_shorthand(source: str) -> None:
         spec.load(source, [])
 
 
-def test_a_key_that_is_no_word_stays_in_a_kubeconfig() -> None:
-    made = yamltext.edit("1: x\nusers: []\n", {1: "x", "users": [{"name": "a"}]})  # type: ignore[dict-item]
-    assert "name: a" in made
-    assert "1: x" in made
-
-
 def test_a_context_that_is_no_mapping(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("contexts: [{name: winlab-lab, context: x}]\n")
@@ -118,16 +112,6 @@ def test_a_note_of_merged_files_that_is_damaged(note: str, tmp_path: Path, monke
     lab = LabFolder("lab")
     lab.write(lab.path / kubeconfig.MERGED, note)
     assert not kubeconfig.forget("lab")
-
-
-def test_the_lock_of_a_kubeconfig_where_the_state_can_t_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "state").write_text("a file")
-    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
-    (tmp_path / "config.lock").write_text("winlab x")
-    with pytest.raises(AccessError, match="abandoned lock"):
-        kubeconfig.merge(tmp_path / "config", "{}", "lab", use=False)
 
 
 def test_the_journal_goes_on_in_a_line_of_its_own_after_a_torn_one() -> None:

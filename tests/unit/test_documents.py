@@ -26,6 +26,29 @@ def test_aliases_and_merges_have_an_end(how: str) -> None:
     assert documents.from_yaml(doubling(how, 4))["x1"] in ([{"a": "b"}] * 8, {"a": "b"})
 
 
+@pytest.mark.parametrize(
+    ("text", "second"),
+    [("a: 1\nb: 2\na: 3\n", "a: 3"), ("x: [{a: 1, 'a': 2}]", "'a'"), ("{<<: {a: 1}, <<: {b: 1}}", "<<: {b")],
+)
+def test_a_key_twice_is_refused_with_its_place(text: str, second: str) -> None:
+    for read in (documents.from_yaml, documents.nodes):
+        with pytest.raises(yaml.MarkedYAMLError, match=r"the key '(a|<<)' is there twice") as caught:
+            read(text)
+        assert caught.value.problem_mark is not None
+        assert caught.value.problem_mark.index == text.index(second)
+
+
+@pytest.mark.parametrize("text", ["token: one\ntoken: s3cret\n", "token: [s3cret\nx: s3cret]", "a: !odd s3cret"])
+def test_an_error_does_not_show_the_line(text: str) -> None:
+    with pytest.raises(yaml.YAMLError, match="line ") as caught:
+        documents.from_yaml(text)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_merged_key_may_be_written_over() -> None:
+    assert documents.from_yaml("x: &x {a: 1}\ny: {<<: *x, a: 2}\n1: c\n'1': d\n")["y"] == {"a": 2}
+
+
 @pytest.mark.parametrize("text", ["[" + "1," * 200_000 + "1]", "- [1]\n" * 100_000, "{" + "a: 1," * 100_000 + "}"])
 def test_a_flat_text_is_read_up_to_its_most_values_only(text: str) -> None:
     for read in (documents.from_yaml, documents.nodes):

@@ -3,35 +3,37 @@
 A guest's admin.conf is not believed: a kubeconfig may name programs for kubectl to run and files for it to send. Only
 certificates and a key are taken from it (:mod:`winlab.adapters.kube.reduced`).
 
-The user's file keeps its comments, its order and its other entries wherever YAML allows it
-(:mod:`winlab.adapters.kube.yamltext`). It is written as kubectl does: under kubectl's lock file, readable only by its
-owner.
+The user's file is edited as YAML nodes: what stays keeps its spelling and its order. Only comments and blank lines are
+lost, as with ``kubectl config``. kubectl itself is not used for it: docs/architecture.md, "Decisions", says why.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from winlab import documents, locks, settings
-from winlab.adapters.kube import reduced, yamltext
+from winlab import documents
+from winlab.adapters.kube import reduced
 from winlab.adapters.kube.reduced import Identity
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError, together
-from winlab.files import write_atomic
+from winlab.files import is_no_file, write_atomic
 from winlab.lab_folder import CURE, LabFolder
 
 LISTS = ("clusters", "users", "contexts")
 CURRENT = "current-context"
 DIRECT = "winlab.internal/direct"  # the extension of a kubeconfig's cluster that is reached without a proxy
 MERGED = "merged-kubeconfigs.json"  # in the lab's folder: the files that contain its entries
-LOCKED_BY = "winlab"  # what the content of our own lock begins with
+ELSEWHERE = "Name another file in the variable KUBECONFIG; 'winlab kubeconfig' without --merge prints it."
+SIGNATURE = b"winlab\n"  # what our own locks contain
 PATIENCE = 5.0  # seconds to wait for another program's lock
 
 
@@ -88,12 +90,13 @@ def files() -> list[Path]:
 def target() -> Path:
     """The file that gets new entries: the first that exists, else the last.
 
-    As kubectl does it (client-go, tools/clientcmd, PathOptions.GetDefaultFilename).
+    As kubectl does it (client-go, tools/clientcmd, PathOptions.GetDefaultFilename); but a device or pipe, such as
+    /dev/null, counts as empty, and nothing is written there.
 
     :raises AccessError: one can't be looked at.
     """
     every = files()
-    return next((path for path in every if _is_there(path)), every[-1])
+    return next((path for path in every if _is_file(path)), every[-1])
 
 
 def merge(path: Path, own: str, lab: str, *, use: bool) -> None:
@@ -102,52 +105,42 @@ def merge(path: Path, own: str, lab: str, *, use: bool) -> None:
     A namespace that the user chose for the lab's context also stays.
 
     :param use: also make it the current context, which otherwise stays.
-    :raises UsageError: *path* is not a kubeconfig; it is not changed.
+    :raises UsageError: *path* is not a kubeconfig that can be read; it is not changed.
     :raises ConflictError: it has a context of that name that winlab did not make, or another program has it locked.
     :raises AccessError: it can't be written.
     """
     mine = documents.from_yaml(own)
-    with _locked(path):
-        text, config = _read(path)
-        _refuse_foreign(path, config, lab)
+
+    def change(config: dict[str, Any]) -> dict[str, Any]:
+        if _is_foreign(config, lab):
+            raise ConflictError(
+                f"'{path}' has a context '{name(lab)}' that winlab did not make.",
+                cure=f"Rename it ('kubectl config rename-context {name(lab)} ...'), or give the lab another name.",
+            )
         for row in mine["contexts"]:
             row["context"] = {**_context(config, lab), **row["context"]}
-        if all(_mine(config, key, lab) == mine[key] for key in LISTS) and not use:
-            return
-        wanted = _without(config, lab)
-        for key in LISTS:
-            wanted[key] = [*(wanted.get(key) or []), *mine[key]]
-        if use:
-            wanted[CURRENT] = name(lab)
-        _write(path, yamltext.edit(text, wanted))
+        changes = {key: mine[key] for key in LISTS if _mine(config, key, lab) != mine[key]}
+        return {**changes, CURRENT: name(lab)} if use else changes
+
+    _change(path, lab, change)
 
 
 def unmerge(path: Path, lab: str) -> bool:
     """Remove a lab's entries from a kubeconfig; whether there were any. Entries that winlab did not make stay.
 
-    :raises UsageError: *path* is not a kubeconfig; it is not changed.
+    :raises UsageError: *path* is not a kubeconfig that can be read; it is not changed.
     :raises ConflictError: another program has it locked.
     :raises AccessError: it can't be written.
     """
-    if not _is_there(path):
-        return False
-    if _cleared(config := _read(path)[1], lab) == config:
-        return False  # a file that is not to be changed is not locked
-    with _locked(path):
-        text, config = _read(path)
-        wanted = _cleared(config, lab)
-        if wanted == config:
-            return False
-        _write(path, yamltext.edit(text, wanted))
-        return True
 
+    def change(config: dict[str, Any]) -> dict[str, Any]:
+        if _is_foreign(config, lab):
+            return {}
+        changes: dict[str, Any] = {key: [] for key in LISTS if _mine(config, key, lab)}
+        return {**changes, CURRENT: ""} if config.get(CURRENT) == name(lab) else changes
 
-def _cleared(config: dict[str, Any], lab: str) -> dict[str, Any]:
-    """The file's content without the lab."""
-    wanted = config if _is_foreign(config, lab) else _without(config, lab)
-    if wanted.get(CURRENT) == name(lab) and not _mine(wanted, "contexts", lab):
-        wanted = {**wanted, CURRENT: ""}
-    return wanted
+    # a file that is not to be changed is not locked
+    return _is_file(path) and bool(change(_read(path)[0])) and _change(path, lab, change)
 
 
 def publish(lab: str, *, use: bool = False) -> Path:
@@ -163,9 +156,7 @@ def publish(lab: str, *, use: bool = False) -> Path:
     _note(folder, [path, chooser] if use else [path])
     merge(path, own, lab, use=use and chooser == path)
     if use and chooser != path:
-        with _locked(chooser):
-            text, config = _read(chooser)
-            _write(chooser, yamltext.edit(text, {**config, CURRENT: name(lab)}))
+        _change(chooser, lab, lambda _: {CURRENT: name(lab)})
     return path
 
 
@@ -214,7 +205,7 @@ def forget(lab: str) -> bool:
 
 def _chooser() -> Path | None:
     """The user's file that sets the current context: the first that names one."""
-    return next((path for path in files() if _is_there(path) and _read(path)[1].get(CURRENT)), None)
+    return next((path for path in files() if _is_file(path) and _read(path)[0].get(CURRENT)), None)
 
 
 def _note(folder: LabFolder, paths: list[Path]) -> None:
@@ -236,22 +227,60 @@ def _noted(folder: LabFolder) -> list[Path]:
         raise AccessError(f"'{folder.path / MERGED}' can't be read.", why=str(error), cure=CURE) from error
 
 
-def _read(path: Path) -> tuple[str, dict[str, Any]]:
+def _change(path: Path, lab: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
+    """Change a kubeconfig; whether there was anything to change.
+
+    :param change: what changes, by the file's values: the lab's rows of a list, or the current context.
+    """
+    with _locked(path):
+        config, root = _read(path)
+        changes = change(config)
+        if changes:
+            _write(path, _edited(config, root, lab, changes))
+        return bool(changes)
+
+
+def _edited(config: dict[str, Any], root: yaml.MappingNode, lab: str, changes: dict[str, Any]) -> str:
+    """A kubeconfig's text with other rows for the lab. Everything else keeps its spelling.
+
+    PyYAML and kubectl differ about plain words: for PyYAML 12:34 is the number 754 and 1e5 is text; for kubectl 12:34
+    is text and 1e5 is a number.
+    """
+    old = {key.value: node for key, node in root.value}
+    fresh = {key: _node(value) for key, value in changes.items()}
+    for key in changes.keys() & LISTS:
+        rows = config.get(key) or []
+        nodes = zip(rows, old[key].value if rows else (), strict=True)
+        fresh[key].value[:0] = [node for row, node in nodes if row.get("name") != name(lab)]
+    root.value = [(key, fresh.pop(key.value, node)) for key, node in root.value]
+    root.value += [(_node(key), node) for key, node in fresh.items()]
+    return yaml.serialize(root, allow_unicode=True)
+
+
+def _node(value: Any) -> yaml.Node:
+    return yaml.representer.SafeRepresenter(sort_keys=False).represent_data(value)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], yaml.MappingNode]:
+    """A kubeconfig's fields, as values and as nodes.
+
+    :raises UsageError: it is not a kubeconfig, or rewriting it would lose something.
+    """
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        config = documents.from_yaml(text)
+        config, root = documents.from_yaml(text), documents.nodes(text)
+        if isinstance(root, yaml.MappingNode) and [key.value for key, _ in root.value] != list(config):
+            raise ValueError("its fields are not each written once, by name")  # but with '<<', or as a number
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"The kubeconfig '{path}' can't be read; it was not changed.", why=str(error)) from error
     if config is None:
-        config = {}
+        root = _node(config := {"apiVersion": "v1", "kind": "Config"})
     fine = isinstance(config, dict) and all(
         isinstance(config.get(key) or [], list) and all(_is_row(row) for row in config.get(key) or []) for key in LISTS
     )
-    if not fine or config.get("kind", "Config") != "Config":
-        raise UsageError(
-            f"'{path}' is not a kubeconfig; it was not changed.", cure="Name another file in the variable KUBECONFIG."
-        )
-    return text, {"apiVersion": "v1", "kind": "Config", **config}
+    if not fine or config.get("kind", "Config") != "Config" or not isinstance(root, yaml.MappingNode):
+        raise UsageError(f"'{path}' is not a kubeconfig; it was not changed.", cure=ELSEWHERE)
+    return config, root
 
 
 def _is_row(row: object) -> bool:
@@ -272,111 +301,79 @@ def _is_foreign(config: dict[str, Any], lab: str) -> bool:
     return any((row.get("context") or {}).get("cluster") != name(lab) for row in contexts)
 
 
-def _refuse_foreign(path: Path, config: dict[str, Any], lab: str) -> None:
-    if _is_foreign(config, lab):
-        raise ConflictError(
-            f"'{path}' has a context '{name(lab)}' that winlab did not make.",
-            cure=f"Rename it ('kubectl config rename-context {name(lab)} ...'), or give the lab another name.",
-        )
-
-
-def _without(config: dict[str, Any], lab: str) -> dict[str, Any]:
-    left = dict(config)
-    for key in LISTS:
-        if _mine(config, key, lab):
-            left[key] = [row for row in config[key] if row.get("name") != name(lab)]
-    return left
-
-
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Lock a kubeconfig as kubectl does while it writes: by making FILE.lock (client-go, tools/clientcmd, lockFile)."""
-    lock = path.with_name(path.name + ".lock")
-    mine, limit = f"{LOCKED_BY} {locks.signature()}\n", time.monotonic() + PATIENCE
+    if is_no_file(path):
+        raise UsageError(f"'{path}' is not a regular file; nothing was written.", cure=ELSEWHERE)
+    lock, limit = path.with_name(path.name + ".lock"), time.monotonic() + PATIENCE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _not_written(path, error) from error
-    while True:
-        try:
-            handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            break
-        except FileExistsError as error:
+        while (handle := _make(lock)) is None:
             if _break_abandoned(lock):
                 continue
             if time.monotonic() > limit:
-                pid = _pid(lock)
                 raise ConflictError(
                     f"Another program is changing '{path}'.",
-                    why=f"'{lock}' exists." + (f" winlab's process {pid} made it." if pid else ""),
-                    cure=f"Wait for process {pid} to end." if pid else "Remove that file if no kubectl is running.",
-                ) from error
+                    why=f"'{lock}' exists.",
+                    cure="Remove that file if no kubectl or winlab is running.",
+                )
             time.sleep(0.1)
-        except OSError as error:
-            raise _not_written(path, error) from error
+    except OSError as error:
+        raise _not_written(path, error) from error
     try:
-        with os.fdopen(handle, "w") as file, suppress(OSError):  # the signature only helps those who find a stale lock
-            file.write(mine)
         yield
     finally:
-        with suppress(OSError):  # then it is a stale one, which the next winlab breaks
+        with suppress(OSError):
             lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _make(lock: Path) -> int | None:
+    """Make a lock file, held by the kernel, too, for as long as this process lives; None if there is one."""
+    try:
+        handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return None
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    os.write(handle, SIGNATURE)  # kubectl's own locks are empty
+    return handle
 
 
 def _break_abandoned(lock: Path) -> bool:
-    """Remove a lock whose winlab was killed; whether it was one. kubectl's own locks are empty and are left alone."""
-    state = settings.state_dir()
-    try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # otherwise a second winlab could remove the first one's new lock
-        with locks.briefly(state / "kubeconfig.lock"):
-            content = _content(lock)
-            if not content.startswith(LOCKED_BY) or not locks.is_gone(content.removeprefix(LOCKED_BY)):
-                return False
-            lock.unlink(missing_ok=True)
+    """Remove the lock of a winlab that was killed: nobody holds it in the kernel any more. Whether it was one."""
+    flags = os.O_RDONLY | os.O_NONBLOCK  # a pipe would wait for a writer
+    with suppress(OSError), os.fdopen(os.open(lock, flags), "rb") as file:  # it is held, gone, or not ours to read
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # a lock that another winlab has made meanwhile is another file
+        if file.read() == SIGNATURE and os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+            lock.unlink()
             return True
-    except OSError as error:
-        raise AccessError(
-            f"The abandoned lock '{lock}' can't be removed.", why=str(error), cure=CURE, causes=[error]
-        ) from error
-
-
-def _pid(lock: Path) -> int | None:
-    content = _content(lock)
-    return locks.signer(content.removeprefix(LOCKED_BY)) if content.startswith(LOCKED_BY) else None
-
-
-def _content(lock: Path) -> str:
-    try:
-        return lock.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return False
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the file atomically, readable only by its owner. A symbolic link stays one."""
+    """Write the file atomically, readable only by its owner, who stays the same. A symbolic link stays one."""
     try:
         place = path.resolve()
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(place, text, mode=0o600, durable=True)
+        if place.exists() and not os.access(place, os.W_OK):  # the rename would replace it all the same
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+        write_atomic(place, text, mode=0o600, durable=True, keep_owner=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise _not_written(path, error) from error
 
 
-def _is_there(path: Path) -> bool:
-    """Whether a kubeconfig exists.
+def _is_file(path: Path) -> bool:
+    """Whether there is a regular file.
 
     :raises AccessError: it can't be looked at.
     """
     try:
-        return path.exists()
+        return path.is_file()
     except OSError as error:
         raise _not_written(path, error) from error
 
 
 def _not_written(path: Path, error: Exception) -> AccessError:
-    return AccessError(
-        f"The kubeconfig '{path}' can't be written.",
-        why=str(error),
-        cure="Name another file in the variable KUBECONFIG; 'winlab kubeconfig' without --merge prints it.",
-    )
+    return AccessError(f"The kubeconfig '{path}' can't be written.", why=str(error), cure=ELSEWHERE)

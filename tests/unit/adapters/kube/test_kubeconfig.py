@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import certificates
 import pytest
 import yaml
 
-from winlab import locks
-from winlab.adapters.kube import kubeconfig, reduced, yamltext
+from winlab.adapters.kube import kubeconfig, reduced
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
 from winlab.lab_folder import LabFolder
 
@@ -40,6 +41,10 @@ contexts:
 # the end of them
 current-context: work  # as it should be
 """
+# the same without comments and blank lines
+BARE = "".join(f"{kept}\n" for line in PERSONS.splitlines() if (kept := line.partition("#")[0].rstrip()))
+# what readers of YAML differ about; each is a text for kubectl
+ODD = ["12:34", '"1e5"', "'007'", "2026-01-31", "2026-01-31T10:00:00Z", '"y"', '"0o17"', "é"]
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ def test_for_lab_names_everything_after_the_lab() -> None:
     assert made["current-context"] == "winlab-lab"
 
 
-def test_merge_keeps_comments_and_the_current_context(file: Path) -> None:
+def test_merge_keeps_all_but_comments_and_the_current_context(file: Path) -> None:
     file.write_text(PERSONS)
     file.chmod(0o644)
     kubeconfig.merge(file, OWN, "lab", use=False)
@@ -88,18 +93,18 @@ def test_merge_keeps_comments_and_the_current_context(file: Path) -> None:
     assert made["current-context"] == "work"
     assert names(file, "contexts") == ["work", "winlab-lab"]
     assert made["clusters"][1]["cluster"]["server"] == "https://192.0.2.1:6443"
-    added = [line for line in text.splitlines() if line not in PERSONS.splitlines()]
-    assert [line for line in PERSONS.splitlines() if line not in text.splitlines()] == []
+    added = [line for line in text.splitlines() if line not in BARE.splitlines()]
+    assert [line for line in BARE.splitlines() if line not in text.splitlines()] == []
     assert any("client-key-data" in line for line in added)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not file.with_name("config.lock").exists()
 
 
-def test_merge_and_unmerge_leave_the_file_as_it_was(file: Path) -> None:
+def test_merge_and_unmerge_leave_the_file_without_comments(file: Path) -> None:
     file.write_text(PERSONS)
     kubeconfig.merge(file, OWN, "lab", use=False)
     assert kubeconfig.unmerge(file, "lab")
-    assert file.read_text() == PERSONS
+    assert file.read_text() == BARE
     assert not kubeconfig.unmerge(file, "lab")
 
 
@@ -113,7 +118,6 @@ def test_merge_again_changes_nothing_and_a_new_one_replaces(file: Path) -> None:
     assert names(file, "clusters") == ["work", "winlab-lab"]
     assert "192.0.2.9" in file.read_text()
     assert "192.0.2.1:" not in file.read_text()
-    assert "# careful" in file.read_text()
 
 
 def test_a_namespace_that_the_person_chose_stays(file: Path) -> None:
@@ -135,7 +139,7 @@ def test_labs_do_not_touch_each_other(file: Path) -> None:
 def test_use_makes_it_current_and_unmerge_leaves_none(file: Path) -> None:
     file.write_text(PERSONS)
     kubeconfig.merge(file, OWN, "lab", use=True)
-    assert "current-context: winlab-lab  # as it should be" in file.read_text()
+    assert yaml.safe_load(file.read_text())["current-context"] == "winlab-lab"
     kubeconfig.unmerge(file, "lab")
     assert yaml.safe_load(file.read_text())["current-context"] == ""
 
@@ -158,9 +162,10 @@ def test_without_use_an_empty_file_has_no_current_context(file: Path) -> None:
         "a: &x [1]\nextensions: *x\n",
         "clusters:\n- name: work\n  note: |\n    text\n    # no comment\n",
         "clusters:\n- {name: work,\n   cluster: {}}\n- name: two\n  x: 'a\n\n    b'\n",
+        "users: &x\n- &u {name: a, user: {token: t}}\n- {<<: *u, name: b}\nclusters: *x\nmine: !!binary YQ==\n",
     ],
 )
-def test_other_layouts_lose_nothing_but_comments(file: Path, text: str) -> None:
+def test_every_layout_loses_nothing_but_comments(file: Path, text: str) -> None:
     before = yaml.safe_load(text)
     file.write_text(text)
     kubeconfig.merge(file, OWN, "lab", use=True)
@@ -207,40 +212,104 @@ def test_kubectls_own_lock_is_respected(file: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(kubeconfig, "PATIENCE", 0.0)
     lock = file.with_name("config.lock")
     lock.touch()
-    with pytest.raises(ConflictError, match="Another program"):
+    with pytest.raises(ConflictError, match="Another program") as caught:
         kubeconfig.merge(file, OWN, "lab", use=False)
+    assert str(lock) in caught.value.why
     assert lock.exists()
     assert not file.exists()
 
 
-def test_a_lock_of_a_killed_winlab_is_broken(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lock_of_a_killed_winlab_is_removed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel releases it with the process; one that is still held is respected."""
     monkeypatch.setattr(kubeconfig, "PATIENCE", 0.0)
     lock = file.with_name("config.lock")
-    host, boot, pid, start = locks.signature().split()
-    for gone in (f"{host} {boot} {pid} 1", f"{host} another-boot {pid} {start}", f"{host} {boot} 4194305 {start}"):
-        lock.write_text(f"winlab {gone}\n")
-        kubeconfig.merge(file, OWN, "lab", use=False)
-        assert kubeconfig.unmerge(file, "lab")
-        assert not lock.exists()
-
-
-def test_a_lock_of_another_winlab_says_whose_it_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubeconfig, "PATIENCE", 0.0)
-    lock = file.with_name("config.lock")
-    mine = locks.signature()
-    for held in (mine, mine.replace(mine.split()[0], "another-host", 1)):
-        lock.write_text(f"winlab {held}\n")
-        with pytest.raises(ConflictError, match="Another program") as caught:
+    lock.write_bytes(kubeconfig.SIGNATURE)
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ConflictError):
             kubeconfig.merge(file, OWN, "lab", use=False)
-        assert str(os.getpid()) in caught.value.why
-        assert lock.exists()
-
-
-def test_a_lock_is_signed_while_it_is_held(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(kubeconfig, "_write", lambda *_: seen.append(file.with_name("config.lock").read_text()))
     kubeconfig.merge(file, OWN, "lab", use=False)
-    assert seen == [f"winlab {locks.signature()}\n"]
+    assert not lock.exists()
+
+
+def test_no_lock_is_left_after_an_interrupt(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        assert file.with_name("config.lock").exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kubeconfig, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kubeconfig.merge(file, OWN, "lab", use=False)
+    assert not file.with_name("config.lock").exists()
+
+
+def test_what_stays_keeps_its_spelling(file: Path) -> None:
+    rows = "".join(f"- name: u{n}\n  user:\n    password: {word}\n" for n, word in enumerate(ODD))
+    file.write_text(f"users:\n{rows}current-context: '1'\n")
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    assert file.read_text().startswith(f"users:\n{rows}- name: winlab-lab\n")
+    assert "\ncurrent-context: '1'\n" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("users: [{name: a, user: {token: one}}]\nusers: [{name: b, user: {token: two}}]\n", "'users' is there twice"),
+        ("users:\n- name: a\n  user: {token: one}\n  user: {token: two}\n", "'user' is there twice"),
+        ("users: [{name: a, user: {token: one, 'token': two}}]\n", "'token' is there twice"),
+        ("a: &a {users: [{name: a}]}\n<<: *a\n", "each written once"),
+        ("1: a\n", "each written once"),
+        ("users: [{name: a}]\n---\nusers: [{name: b}]\n", "single document"),
+    ],
+)
+def test_a_file_that_a_rewrite_would_lose_something_of_is_refused(file: Path, text: str, says: str) -> None:
+    file.write_text(text)
+    for change in (lambda: kubeconfig.merge(file, OWN, "lab", use=True), lambda: kubeconfig.unmerge(file, "lab")):
+        with pytest.raises(UsageError, match="was not changed") as caught:
+            change()
+        assert says in caught.value.why
+    assert file.read_text() == text
+
+
+def device(path: Path) -> None:
+    try:
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root makes devices")
+
+
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("make", [device, os.mkfifo, os.mkdir])
+def test_what_is_not_a_regular_file_is_never_replaced(
+    make: Callable[[Path], None], folder: LabFolder, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(file)
+    before = file.lstat()
+    with pytest.raises(UsageError, match="not a regular file"):
+        kubeconfig.publish("lab", use=True)
+    assert not kubeconfig.forget("lab")
+    monkeypatch.setenv("KUBECONFIG", f"{file}:{tmp_path / 'mine'}:{file}")  # it counts as an empty one
+    (tmp_path / "mine").touch()
+    assert kubeconfig.publish("lab", use=True) == tmp_path / "mine"
+    assert (file.lstat().st_mode, file.lstat().st_ino) == (before.st_mode, before.st_ino)
+    assert not file.with_name("config.lock").exists()
+
+
+def test_a_file_that_is_not_writable_is_not_replaced(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(PERSONS)
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (file, os.W_OK))  # root may write to all
+    with pytest.raises(AccessError, match="can't be written"):
+        kubeconfig.merge(file, OWN, "lab", use=False)
+    assert file.read_text() == PERSONS
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes owners")
+def test_roots_winlab_leaves_the_file_to_its_owner(file: Path) -> None:
+    file.write_text(PERSONS)
+    os.chown(file, 1234, 1235)
+    kubeconfig.merge(file, OWN, "lab", use=False)
+    assert (file.stat().st_uid, file.stat().st_gid) == (1234, 1235)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_a_folder_that_cannot_be_written(file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -277,7 +346,7 @@ def test_publish_and_forget(folder: LabFolder, file: Path) -> None:
     assert kubeconfig.publish("lab") == file
     assert names(file, "contexts") == ["work", "winlab-lab"]
     assert kubeconfig.forget("lab")
-    assert file.read_text() == PERSONS
+    assert file.read_text() == BARE
     assert not kubeconfig.forget("lab")
 
 
@@ -334,8 +403,3 @@ def test_secrets_stay_private(folder: LabFolder, file: Path) -> None:
     kubeconfig.publish("lab")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.kubeconfig.stat().st_mode) == 0o600
-
-
-def test_yamltext_takes_out_the_last_row() -> None:
-    text = "rows: # all\n- a: 1\n# tail\nb: x # word\n"
-    assert yamltext.edit(text, {"rows": [], "b": "no"}) == "rows: [] # all\n# tail\nb: 'no' # word\n"
