@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -86,17 +87,12 @@ class Lab(Places):
 
     def between(self, one: NodePlan, other: NodePlan) -> set[bool]:
         """Whether two nodes and their pods reach each other, in both directions, by all addresses; one attempt each."""
-        ways = [(one, other), (other, one)]
-        reached = {
-            run(*self.python(a, CONNECT, address), check=False)
-            for a, b in ways
-            for address in (b.address, b.floating, self.pod(b))
-        }
-        return reached | {
-            run(*self.python(a, CONNECT_PODS, self.pod(a), address), check=False)
-            for a, b in ways
-            for address in (b.address, self.pod(b))
-        }
+        attempts = []
+        for a, b in ((one, other), (other, one)):
+            attempts += [self.python(a, CONNECT, address) for address in (b.address, b.floating, self.pod(b))]
+            attempts += [self.python(a, CONNECT_PODS, self.pod(a), address) for address in (b.address, self.pod(b))]
+        with ThreadPoolExecutor() as pool:  # what is dropped takes seconds to be given up
+            return set(pool.map(lambda words: run(*words, check=False), attempts))
 
     def rate(self, sender: NodePlan, to: NodePlan, address: str = "") -> float:
         """Megabits in a second that get from one node to another, by an address of that one."""

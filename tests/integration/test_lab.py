@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from harness import LAB_A, LAB_B, Golden, Labs, Winlab, evidence, is_ready, left, nodes, text, traces, worked
+from harness import LAB_A, LAB_B, Golden, Labs, Winlab, ask, evidence, is_ready, left, nodes, text, traces, worked
 
 from winlab.adapters.vm import agent
 from winlab.host.facts import read_facts
@@ -62,9 +62,44 @@ def test_another_spec_is_refused(labs: Labs, winlab: Winlab) -> None:
     assert "winlab destroy --lab it-a" in done.stderr
 
 
-def test_an_emulated_cpu_has_nothing_that_slows_it_down(labs: Labs) -> None:
-    said = text(labs.a("exec", "controller-1", "--", "grep -c -w erms /proc/cpuinfo; true"))
-    assert said.strip() == "0" or read_facts().accelerator == "kvm"
+@pytest.fixture(scope="session")
+def controller(labs: Labs) -> dict[str, str]:
+    """What the first lab's controller says of itself and of its neighbour."""
+    return ask(
+        labs.a,
+        "controller-1",
+        erms="grep -c -w erms /proc/cpuinfo",
+        name="hostname -f",
+        address="ip -4 -br addr show eth0",
+        link="ip link show eth0",
+        short="getent ahostsv4 node-1",
+        long="getent ahostsv4 node-1.it-a.winlab.internal",
+        itself="getent ahostsv4 controller-1",  # a node knows its own real address by its name
+        ping="ping -c 2 -W 5 node-1",
+        identity="cat /etc/machine-id",
+    )
+
+
+@pytest.fixture(scope="session")
+def worker(labs: Labs) -> dict[str, str]:
+    """The same of its worker."""
+    return ask(
+        labs.a,
+        "node-1",
+        name="hostname",
+        addresses="ipconfig /all",
+        short="nslookup controller-1",
+        long="nslookup controller-1.it-a.winlab.internal",
+        ping="ping -n 2 controller-1",
+        own="type C:\\winlab-it\\own.txt",
+        programs="dir /b C:\\k",
+        # what a player would refuse
+        kubelet='powershell.exe -NoProfile -Command "(Get-Service -Name kubelet).Status"',
+    )
+
+
+def test_an_emulated_cpu_has_nothing_that_slows_it_down(controller: dict[str, str]) -> None:
+    assert controller["erms"].strip() == "0" or read_facts().accelerator == "kvm"
 
 
 @pytest.mark.parametrize("node", ["controller-1", "node-1"])
@@ -143,39 +178,40 @@ def test_wrong_certificate_is_refused(labs: Labs, state: Path) -> None:
     assert "is not 'node-1'" in done.stderr
 
 
-def test_names_and_addresses(labs: Labs) -> None:
-    assert text(labs.a("exec", "controller-1", "--", "hostname", "-f")).strip() == "controller-1.it-a.winlab.internal"
-    assert "10.77.0.11/24" in text(labs.a("exec", "controller-1", "--", "ip -4 -br addr show eth0"))
-    assert "mtu 1500" in text(labs.a("exec", "controller-1", "--", "ip link show eth0"))
-    shown = text(labs.a("exec", "node-1", "--", "ipconfig /all"))
-    assert "10.77.0.101" in shown
-    assert "10.77.0.1" in shown
+def test_names_and_addresses(controller: dict[str, str], worker: dict[str, str]) -> None:
+    assert controller["name"].strip() == "controller-1.it-a.winlab.internal"
+    assert "10.77.0.11/24" in controller["address"]
+    assert "mtu 1500" in controller["link"]
+    assert worker["name"].strip() == "NODE-1"
+    assert "10.77.0.101" in worker["addresses"]
+    assert "10.77.0.1" in worker["addresses"].split()
 
 
-def test_dns_between_the_nodes(labs: Labs) -> None:
-    for name in ("node-1", "node-1.it-a.winlab.internal"):
-        assert text(labs.a("exec", "controller-1", "--", "getent", "ahostsv4", name)).startswith("10.77.0.101 ")
-    # a node knows its own real address by its name
-    assert text(labs.a("exec", "controller-1", "--", "getent", "ahostsv4", "controller-1")).startswith("10.77.0.11 ")
-    for name in ("controller-1", "controller-1.it-a.winlab.internal"):
-        assert "10.77.0.11" in text(labs.a("exec", "node-1", "--", "nslookup", name))
+def test_dns_between_the_nodes(controller: dict[str, str], worker: dict[str, str]) -> None:
+    for name in ("short", "long"):
+        assert controller[name].startswith("10.77.0.101 ")
+        assert "10.77.0.11" in worker[name]
+    assert controller["itself"].startswith("10.77.0.11 ")
 
 
-def test_ping_both_ways(labs: Labs) -> None:
-    text(labs.a("exec", "controller-1", "--", "ping -c 2 -W 5 node-1"))
-    assert "Reply from 10.77.0.11" in text(labs.a("exec", "node-1", "--", "ping -n 2 controller-1"))
+def test_ping_both_ways(controller: dict[str, str], worker: dict[str, str]) -> None:
+    assert " 0% packet loss" in controller["ping"]
+    assert "Reply from 10.77.0.11" in worker["ping"]
 
 
-def test_labs_with_equal_addresses_are_apart(labs: Labs) -> None:
-    ids = {"cat /etc/machine-id": set()}
-    for lab in (labs.a, labs.b):
-        for command, found in ids.items():
-            found.add(text(lab("exec", "controller-1", "--", command)))
-    assert all(len(found) == 2 for found in ids.values())
+def test_labs_with_equal_addresses_are_apart(labs: Labs, controller: dict[str, str]) -> None:
     # 10.77.0.101 is node-1 in the one lab, and nobody in the other
+    other = ask(
+        labs.b,
+        "controller-1",
+        identity="cat /etc/machine-id",
+        ping="ping -c 1 -W 2 10.77.0.101; echo code $?",
+        name="getent ahostsv4 node-1; echo code $?",
+    )
+    assert other["identity"] != controller["identity"]
     # the programs' own codes for "nobody": winlab has others for a guest that it can't reach
-    assert labs.b("exec", "controller-1", "--", "ping -c 1 -W 2 10.77.0.101").returncode == 1
-    assert labs.b("exec", "controller-1", "--", "getent", "ahostsv4", "node-1").returncode == 2
+    assert other["ping"].endswith("code 1")
+    assert other["name"].endswith("code 2")
 
 
 @pytest.fixture
@@ -262,16 +298,14 @@ def test_serial_log_tells_the_phases(labs: Labs) -> None:
 
 
 @pytest.mark.usefixtures("engine")
-def test_winlab_s_scripts_are_run_by_powershell(labs: Labs) -> None:
+def test_winlab_s_scripts_are_run_by_powershell(labs: Labs, worker: dict[str, str]) -> None:
     """Nothing of a worker's life was played: of the golden image's, its clone's, and what was done over WinRM."""
     assert "PowerShell scripts are run by the PowerShell engine" in labs.said_a
     assert "winlab's scripts are run by a PowerShell engine" in text(labs.a("serial", "node-1", "--log"))
-    # what a player would refuse
-    command = 'powershell.exe -NoProfile -Command "(Get-Service -Name kubelet).Status"'
-    assert text(labs.a("exec", "node-1", "--", command)).strip() == "Running"
+    assert worker["kubelet"].strip() == "Running"
 
 
-def test_the_worker_is_a_clone(labs: Labs, golden: Golden) -> None:
+def test_the_worker_is_a_clone(labs: Labs, golden: Golden, worker: dict[str, str]) -> None:
     """It was never installed, has what the image has, and answers by its own name with its own keys. No installation
     medium is left in it, which would stop a Windows that comes out of sysprep."""
 
@@ -289,10 +323,9 @@ def test_the_worker_is_a_clone(labs: Labs, golden: Golden) -> None:
     drives = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "base-windows" not in drives
     assert "media" not in drives
-    assert text(labs.a("exec", "node-1", "--", "hostname")).strip() == "NODE-1"
-    told = text(labs.a("exec", "node-1", "--", "type C:\\winlab-it\\own.txt & dir /b C:\\k"))
-    assert golden.own in told
-    assert "kubelet.exe" in told
+    assert worker["name"].strip() == "NODE-1"
+    assert worker["own"].strip() == golden.own
+    assert "kubelet.exe" in worker["programs"]
 
 
 def test_media_are_untouched(labs: Labs, scripted: Winlab, monkeypatch: pytest.MonkeyPatch) -> None:
