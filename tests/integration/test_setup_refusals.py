@@ -51,7 +51,7 @@ BOTH = {"boot.wim": BOOT, "EI.CFG": EVAL}
     ],
 )
 def test_what_would_stop_setup_is_said_before_anything_is_made(
-    host: None, kept: Winlab, tmp_path: Path, wim: bytes, files: dict[str, bytes], change: str, says: str
+    host: None, apart: Winlab, tmp_path: Path, wim: bytes, files: dict[str, bytes], change: str, says: str
 ) -> None:
     medium = make_server_medium(tmp_path / "w.iso", wim=wim, files=files)
     renames, nothing, storage = tmp_path / "own.xml.j2", tmp_path / "nothing.iso", tmp_path / "storage.iso"
@@ -59,14 +59,14 @@ def test_what_would_stop_setup_is_said_before_anything_is_made(
     small_iso.write(nothing, "VIRTIO", {"readme.txt": b"none"})
     small_iso.write(storage, "VIRTIO", {"vioscsi/2k22/amd64/vioscsi.inf": b"[Version]"})
     changes = ["--set", change.format(renames=renames, nothing=nothing, storage=storage)] if change else []
-    done = kept("create", "--spec", "1-1-1", "--iso", str(medium), "--lab", "it-refused", *changes)
+    done = apart("create", "--spec", "1-1-1", "--iso", str(medium), "--lab", "it-refused", *changes)
     assert done.returncode == 2, done.stderr
     assert says in " ".join(done.stderr.split())
-    assert "it-refused" not in kept.ok("list")
+    assert "it-refused" not in apart.ok("list")
 
 
 @pytest.fixture
-def kept(winlab: Winlab, tmp_path: Path) -> Winlab:
+def apart(winlab: Winlab, tmp_path: Path) -> Winlab:
     """With a state of its own, so that the evidence can be looked at after the lab has gone."""
     return Winlab(env={**winlab.env, "WINLAB_STATE": str(tmp_path / "state")})
 
