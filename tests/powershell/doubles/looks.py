@@ -143,7 +143,7 @@ def act(
 ) -> Ran:
     """Run a worker script that succeeds, with at least these values in its result."""
     left = Left(machine)
-    told = machine.run(script, settings, fail=fail, limit=30)
+    told = machine.run(script, settings, fail=fail)
     assert told.code == 0, (told.out, told.err)
     assert isinstance(told.result, dict), told.out
     assert not told.err
@@ -159,7 +159,7 @@ def act(
 def refuse(machine: Machine, script: str, settings: object, text: str, fail: tuple[str, int] | None = None) -> Ran:
     """Run a worker script that refuses for the reason *text*."""
     left = Left(machine)
-    told = machine.run(script, settings, fail=fail, limit=30)
+    told = machine.run(script, settings, fail=fail)
     assert told.code == 1, (told.out, told.err)
     assert told.result is None
     assert text in "\n".join(told.err), told.err

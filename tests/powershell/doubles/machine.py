@@ -23,6 +23,7 @@ from powershell.doubles.session import WINDOWS, Session
 
 HERE = Path(__file__).resolve().parent
 PARTS = {"cni": ("network",), "containerd": ("images",), "load": ("images",)}  # of scripts: others that they run
+LIMIT = 600.0  # seconds for a script; only one that hangs exceeds it
 
 
 @dataclass
@@ -227,7 +228,7 @@ class Machine:
         script: str | Path,
         settings: object = None,
         stdin: bytes | None = None,
-        limit: float = 120,
+        limit: float = LIMIT,
         fail: tuple[str, int] | None = None,
         watch: Sequence[str] = (),
     ) -> Told:
@@ -249,7 +250,7 @@ class Machine:
     def ask(
         self,
         request: dict[str, Any],
-        limit: float = 60,
+        limit: float = LIMIT,
         fail: tuple[str, int] | None = None,
         watch: Sequence[str] = (),
     ) -> Told:
@@ -263,7 +264,7 @@ class Machine:
         out, err = told["out"].splitlines(), told["err"].splitlines()
         return Told(told["code"], out, err, time.monotonic() - begun, calls=told["calls"] or [])
 
-    def execute(self, words: list[str], stdin: bytes = b"", limit: float = 120) -> Told:
+    def execute(self, words: list[str], stdin: bytes = b"", limit: float = LIMIT) -> Told:
         begun = time.monotonic()
         made = subprocess.run(
             [*self.wine, str(self.engine), *words],
