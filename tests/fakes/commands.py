@@ -1,26 +1,37 @@
-"""Runs winlab's commands in tests, in an application of their own."""
+"""Runs the command ``winlab`` in tests, in this process."""
 
 from __future__ import annotations
 
+import io
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 
 import pytest
-import typer
 
-from winlab.cli import cluster
-from winlab.errors import WinlabError
+from winlab.cli import main
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
-    """The exit code of a command of winlab/cli/cluster.py."""
-    app = typer.Typer()
-    cluster.register(app)
+    """The exit code of a command."""
     monkeypatch.setattr(sys, "argv", ["winlab", *args])
-    try:
-        app()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    except WinlabError as error:
-        print(error, file=sys.stderr)
-        return int(error.exit_code)
-    raise AssertionError("the command did not end")
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    return int(ended.value.code or 0)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def ran(*words: str) -> Ran:
+    """Run a command, and catch what it prints."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
+        code = run(patched, *words)
+    return Ran(code, out.getvalue(), err.getvalue())

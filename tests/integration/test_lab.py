@@ -382,7 +382,7 @@ def test_a_suspended_node_is_resumed_with_the_right_time(labs: Labs) -> None:
     assert labs.a("status").returncode == 20
     time.sleep(max(0.0, suspended + STOOD_STILL - time.monotonic()))
     printed = text(labs.a("resume", "node-1", "--output", "json"))
-    (resumed,) = json.loads(printed[printed.index('{\n  "lab"') :])["nodes"]
+    (resumed,) = json.loads(printed.splitlines()[-1])["result"]["nodes"]
     assert (resumed["before"], resumed["state"]) == ("suspended", "running")
     assert resumed["clock"] > 2, printed
     assert _starts(labs, "node-1") == starts

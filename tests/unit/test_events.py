@@ -18,8 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs/events.md"
 HEAD = """\
 # Events
 
-Long-running commands report progress as events. With `--output json` each event is one JSON object, on a line of the
-standard output. `RunEnded` is the last event, also if the command fails; a command with a result prints it after that.
+Long-running commands report progress as events.
 A lab's journal (`<state>/labs/<lab>/journal.jsonl`) has the events of every command that changed the lab, with
 `StepProgress` at most every 3 s for each step. If the journal can't be written, a `Note` says so once.
 [watching.md](watching.md) describes the commands that read it.
@@ -29,6 +28,18 @@ The field `event` names the class. Fields may be added at any time; if a field i
 `schema` is incremented.
 
 This page is generated from `winlab/events.py`: run `pytest tests/unit/test_events.py --regenerate`.
+
+## What `--output json` prints
+
+- A command that only shows something, such as `status` or `plan`, prints one JSON document of several lines.
+- A command that reports events prints one JSON object a line. The last event is `RunEnded`; a command with several runs
+  has one for each. If the command has a result, that is the line after it:
+  `{"event": "Result", "schema": 1, "result": ...}`.
+- If a command fails or is interrupted, each line is an object, too. The last one is `RunEnded`, with the command's exit
+  code, its failures and the archive for support. If the command had a result already, `Result` comes before that.
+- A flag that does not exist, or a value that it can't have, is only reported on the standard error.
+
+`jq` reads all of it: `winlab resume --output json | jq 'select(.event == "Result").result.nodes'`.
 
 """
 TYPES = {"str": "text", "int": "whole number", "float": "number", "float | None": "number or null"}

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from winlab import cli, events
-from winlab.cli import common, main, progress
+from winlab.cli import common, main
 from winlab.cli.common import Output
+from winlab.cli.session import Session
 from winlab.errors import Failure, GuestError, LabError
 from winlab.events import Note, StepFailed, StepProgress
 from winlab.lab_folder import LabFolder
@@ -65,7 +66,7 @@ def texts(value: object) -> list[str]:
 
 @pytest.mark.parametrize("output", list(Output))
 def test_progress_is_printable(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.shown(output) as tell:
+    with Session().shown(output) as tell:
         tell(StepProgress(step="boot", text=EVIL))
         tell(StepFailed(step="boot", failure=Failure.of(GuestError(EVIL))))
     told = capsys.readouterr()
@@ -77,7 +78,9 @@ def test_tables_texts_and_json_are_printable(capsys: pytest.CaptureFixture[str])
     common.print_table(["SEEN"], [[EVIL]])
     common.say(EVIL)
     common.say(EVIL, error=True)
-    common.print_json({"detail": EVIL})
+    printing = Session()
+    printing.output, printing.result = Output.JSON, {"detail": EVIL}
+    printing.finish(0)
     told = capsys.readouterr()
     assert is_safe(told.out + told.err)
     assert "\\u001b" not in told.out

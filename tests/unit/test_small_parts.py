@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import io
-import json
 import time
-from contextlib import suppress
 
 import plans
 import pytest
@@ -11,13 +9,12 @@ from rich.console import Console
 
 from winlab.adapters.guests.systems import command_line
 from winlab.cli import main, progress
-from winlab.cli.common import Output
 from winlab.design.plan import tags
 from winlab.design.render import domain
 from winlab.design.spec import sizes
 from winlab.design.system import LINUX, WINDOWS
 from winlab.errors import ClusterError, Failure, GuestError, HostError, LabError, UsageError
-from winlab.events import NodeWay, Note, RunEnded, StepDone, StepFailed, StepProgress, StepSkipped, StepStarted
+from winlab.events import NodeWay, Note, StepDone, StepFailed, StepProgress, StepSkipped, StepStarted
 
 
 @pytest.mark.parametrize(
@@ -80,7 +77,7 @@ def test_the_live_view_shows_what_runs_and_what_is_done(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         progress, "Console", lambda **_: Console(file=out, force_terminal=True, width=100, legacy_windows=False)
     )
-    with progress.shown(Output.TABLE) as tell:
+    with progress.view() as tell:
         tell(StepStarted(step="disk node-1", total=3))
         tell(StepProgress(step="boot node-1", text="waiting for node-1", seconds=5, usual=60, total=3))
         tell(NodeWay(step="boot node-1", text="node-1 is deaf", deaf=("winrm",), total=3))
@@ -110,31 +107,3 @@ def test_progress_lines() -> None:
 def test_several_failures_are_all_explained() -> None:
     text = main.explain(LabError([ClusterError("one", why="a"), KeyError("x"), HostError("two", cure="b")]))
     assert text == "winlab: one\n  why:      a\nwinlab: KeyError: 'x'\nwinlab: two\n  cure:     b"
-
-
-def lines(printed: str) -> list[dict[str, object]]:
-    return [json.loads(line) for line in printed.splitlines()]
-
-
-def test_json_ends_with_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.shown(Output.JSON) as tell:
-        tell(Note(text="x", lab="lab"))
-    first, last = lines(capsys.readouterr().out)
-    assert (first["event"], first["text"], first["lab"], first["schema"]) == ("Note", "x", "lab", 1)
-    assert (last["event"], last["exit_code"], last["failures"]) == ("RunEnded", 0, [])
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_json_ends_with_the_failure_once(capsys: pytest.CaptureFixture[str], told: bool) -> None:
-    error = ClusterError("no", why="a", cure="b", evidence="c", causes=[ValueError("x")])
-    events = [RunEnded(exit_code=11, failures=Failure.each(error))] if told else []  # the engine tells it itself
-    with suppress(ClusterError), progress.shown(Output.JSON) as tell:
-        for event in events:
-            tell(event)
-        raise error
-    progress.end(error)  # as the command does
-    (last,) = lines(capsys.readouterr().out)
-    assert (last["event"], last["exit_code"]) == ("RunEnded", 11)
-    names = ("what", "why", "cure", "evidence", "exit_code", "error", "causes")
-    cause = dict(zip(names, ("ValueError: x", "", "", "", 1, "ValueError", []), strict=True))
-    assert last["failures"] == [dict(zip(names, ("no", "a", "b", "c", 11, "ClusterError", [cause]), strict=True))]

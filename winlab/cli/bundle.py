@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from winlab.cli.common import Format, Output, print_json, print_table, say
+from winlab.cli.common import Output, print_table, say
 from winlab.cli.flags import FromFlags, SpecFlags, spread
+from winlab.cli.session import Format, current
 from winlab.cli.work import plan_of
 
 SPEC, SOURCES = SpecFlags(), FromFlags()
@@ -29,11 +30,10 @@ def create(
 ) -> None:
     """Gather all that a spec needs: programs, container images, manifests, images. Own media: only by hash."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
     lab = Lab()
     made = plan_of(lab, wanted.load())
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         bundle = lab.bundle(made, to, origin=sources.origin, listener=tell)
     if output is Output.TABLE:
         say(f"{bundle.path}: {bundle.path.stat().st_size >> 20} MiB, digest sha256:{bundle.digest}")
@@ -46,7 +46,7 @@ def show(file: File, output: Format = Output.TABLE) -> None:
 
     bundle = Supplies.open_bundle(file)
     if output is Output.JSON:
-        print_json({"digest": bundle.digest, **bundle.contents.model_dump(mode="json")})
+        current().result = {"digest": bundle.digest, **bundle.contents.model_dump(mode="json")}
         return
     rows = [[str(row.artifact), f"{row.size >> 10} KiB", row.sha256] for row in bundle.contents.artifacts]
     rows += [[f"image {row.recipe.name}", f"{row.size >> 10} KiB", row.sha256] for row in bundle.contents.media]
@@ -59,9 +59,8 @@ def show(file: File, output: Format = Output.TABLE) -> None:
 def verify(file: File, output: Format = Output.TABLE) -> None:
     """Read a whole bundle and verify its digests."""
     from winlab import Supplies
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         opened = Supplies().verify_bundle(file, listener=tell)
     if output is Output.TABLE:
         say(f"{file} is whole; digest sha256:{opened.digest}")

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Format, LabName, NodeName, Output, print_json, say
+from winlab.cli.common import NodeName, Output, say
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import join
+from winlab.cli.session import Format, LabName, current
 from winlab.cli.work import plan_of
 
 ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -67,12 +68,11 @@ def push(
 ) -> None:
     """Replace a program on a running node with your own build, or restore the original."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         done = Lab(lab).push(node, binary, restore=restore, listener=tell)
     if output is Output.JSON:
-        print_json({"node": node, **dataclasses.asdict(done)})
+        current().result = {"node": node, **dataclasses.asdict(done)}
         return
     was = "" if done.changed else " already"
     say(f"'{node}' has {'its original' if restore else 'your'} {done.program}{was}: SHA-256 {done.sha256}.")
@@ -90,12 +90,11 @@ def load(
 ) -> None:
     """Load a container image onto every node of its operating system."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         loaded = Lab(lab).load(image, name=name, listener=tell)
     if output is Output.JSON:
-        print_json([{"image": reference, "nodes": nodes} for reference, nodes in loaded.items()])
+        current().result = [{"image": reference, "nodes": nodes} for reference, nodes in loaded.items()]
         return
     for reference, nodes in loaded.items():
         say(f"{reference} is on {', '.join(nodes)}.")
@@ -113,7 +112,7 @@ def logs(
 
     reports = Lab(lab).logs(node, lines)
     if output is Output.JSON:
-        print_json([dataclasses.asdict(report) for report in reports])
+        current().result = [dataclasses.asdict(report) for report in reports]
     else:
         say("\n\n".join(str(report) for report in reports))
 
@@ -129,14 +128,13 @@ def lock(
 ) -> None:
     """Write or update winlab.lock: every input of a lab by its hash, for 'create --locked'."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
     own = Lab()
     made = plan_of(own, wanted.load())
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         done = own.lock(made, spec=wanted.spec, origin=sources.origin, file=file, check=check, listener=tell)
     if output is Output.JSON:
-        print_json({"file": str(done.path), "written": done.written, "changes": done.changes})
+        current().result = {"file": str(done.path), "written": done.written, "changes": done.changes}
         return
     for change in done.changes:
         say(change)

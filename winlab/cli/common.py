@@ -1,16 +1,16 @@
-"""What all commands share: single options, tables and JSON. Groups of flags are in :mod:`winlab.cli.flags`."""
+"""What all commands share: single options and tables. Groups of flags are in :mod:`winlab.cli.flags`."""
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from winlab.cli.complete import complete_images, complete_labs, complete_nodes
-from winlab.printable import printable, within
+from winlab.cli.complete import complete_images, complete_nodes
+from winlab.printable import printable
 
 
 class SourceKind(StrEnum):
@@ -36,38 +36,10 @@ class Output(StrEnum):
     JSON = "json"
 
 
-def _choose_lab(value: str) -> str:
-    """Remember the lab, for the archive that is made if the command fails."""
-    global chosen_lab
-    chosen_lab = value
-    return value
-
-
-chosen_lab = ""
-LabName = Annotated[
-    str,
-    typer.Option(
-        "--lab",
-        envvar="WINLAB_LAB",
-        help="The lab's name.",
-        autocompletion=complete_labs,
-        metavar="NAME",
-        callback=_choose_lab,
-    ),
-]
 NodeName = Annotated[str, typer.Argument(help="The node's name, such as node-1.", autocompletion=complete_nodes)]
 ImageName = Annotated[str, typer.Argument(help="The image's name.", autocompletion=complete_images)]
 
 
-def _choose_output(value: Output) -> Output:
-    """Remember the output format, for the message that is printed if the command fails."""
-    global chosen_output
-    chosen_output = value
-    return value
-
-
-chosen_output = Output.TABLE
-Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.", callback=_choose_output)]
 Mirror = Annotated[
     str | None,
     typer.Option(
@@ -90,9 +62,9 @@ def say(text: object, *, end: str = "\n", error: bool = False) -> None:
     print(printable(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=error)
 
 
-def print_json(value: Any) -> None:
-    """Print a value as JSON on the standard output, its texts made printable."""
-    say(json.dumps(within(value), indent=2, default=str))
+def drop_output() -> None:
+    """Write to nowhere from now on: whoever read the standard output has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:

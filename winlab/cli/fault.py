@@ -11,8 +11,9 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import settings
-from winlab.cli.common import Format, LabName, NodeName, Output, print_json, print_table, say
+from winlab.cli.common import NodeName, Output, print_table, say
 from winlab.cli.complete import complete_faults, complete_nodes
+from winlab.cli.session import Format, LabName, current
 
 if TYPE_CHECKING:
     from winlab import Lab
@@ -55,11 +56,10 @@ def _command(kind: type[Fault]) -> Callable[..., None]:
 
     def work(**given: Any) -> None:
         from winlab import Lab
-        from winlab.cli.progress import shown
 
         nodes = [given["node"], *([given["other"]] if given.get("other") else [])]
         values = {name: given[name] for name in flags if given[name] is not None}
-        with shown(given["output"]) as tell:
+        with current().shown(given["output"]) as tell:
             fault = Lab(given["lab"]).add_fault(kind.kind, *nodes, listener=tell, **values)
         if given["output"] is Output.TABLE:
             say(f"{fault.id}: {fault.effect()}.")
@@ -135,7 +135,7 @@ def list_faults(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TAB
 
     faults = Lab(lab).faults()
     if output is Output.JSON:
-        print_json({"lab": lab, "faults": [_document(one) for one in faults]})
+        current().result = {"lab": lab, "faults": [_document(one) for one in faults]}
     elif not faults:
         say(f"The lab '{lab}' has no faults.")
     else:
@@ -147,9 +147,8 @@ def list_faults(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TAB
 def clear(which: Which = "", lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Undo faults: one, those of a node, or all."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         cleared = Lab(lab).clear_faults(which, listener=tell)
     if output is Output.TABLE:
         say(f"Cleared: {', '.join(one.id for one in cleared)}." if cleared else "There is nothing to clear.")

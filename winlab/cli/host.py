@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from winlab.cli.common import Format, Output, print_json, print_table, say
+from winlab.cli.common import Output, print_table, say
 from winlab.cli.flags import SpecFlags, spread
+from winlab.cli.session import Format, current
 from winlab.errors import ExitCode
 
 _host = typer.Typer(help="Prepare this machine for labs, or undo that.", no_args_is_help=True)
@@ -25,13 +26,12 @@ def doctor(wanted: SpecFlags = SpecFlags(spec=""), output: Format = Output.TABLE
 
     With --spec (and create's other options), memory, disk and cores are checked against that spec.
     """
-    from winlab.cli.progress import shown
     from winlab.operations import host
 
-    with shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown(Output.TABLE) as tell:  # on the standard error
         checks = host.diagnose(wanted.load() if wanted.spec else None, tell)
     if output is Output.JSON:
-        print_json([dataclasses.asdict(check) for check in checks])
+        current().result = [dataclasses.asdict(check) for check in checks]
     else:
         mark = {"ok": "✓", "warn": "!", "fail": "✗"}
         rows = [[mark[check.state], check.name, check.detail, check.why] for check in checks]
@@ -57,13 +57,12 @@ def setup(
     output: Format = Output.TABLE,
 ) -> None:
     """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; safe to repeat."""
-    from winlab.cli.progress import shown
     from winlab.operations import host
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         facts = host.setup(tell, external_cidr=external_cidr, install=install, trust_python=trust_python)
     if output is Output.JSON:
-        print_json(facts.model_dump(mode="json"))
+        current().result = facts.model_dump(mode="json")
     else:
         kvm = "guests run by KVM" if facts.accelerator == "kvm" else "KVM can't be used, guests are emulated"
         say(f"The host is set up: {kvm}; OVS datapath {facts.datapath}; labs are reached by {facts.external_cidr}.")
@@ -75,10 +74,9 @@ def teardown(
     output: Format = Output.TABLE,
 ) -> None:
     """Undo everything that 'winlab host setup' did. Needs root."""
-    from winlab.cli.progress import shown
     from winlab.operations import host
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         host.teardown(tell, force=force)
     if output is Output.TABLE:
         say("The host is as it was before 'winlab host setup'.")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Format, ImageName, Mirror, Output, print_json, print_table, say
+from winlab.cli.common import AcceptEula, ImageName, Mirror, Output, print_table, say
 from winlab.cli.flags import AllowPath, BundleFlags, ChangeFlags, Changes, Iso, spread
+from winlab.cli.session import Format, current
 from winlab.cli.work import plan_of
 
 if TYPE_CHECKING:
@@ -29,15 +30,13 @@ def list_images(output: Format = Output.TABLE) -> None:
     recipes, there = supplies.recipes(), supplies.images()
     sources = ["build" if one.build else "download" if one.download else "pull, or your own ISO" for one in recipes]
     if output is Output.JSON:
-        print_json(
-            {
-                "recipes": [
-                    {"name": one.name, "os": one.os, "source": source, "summary": one.summary}
-                    for one, source in zip(recipes, sources, strict=True)
-                ],
-                "images": [_plain(one) for one in there],
-            }
-        )
+        current().result = {
+            "recipes": [
+                {"name": one.name, "os": one.os, "source": source, "summary": one.summary}
+                for one, source in zip(recipes, sources, strict=True)
+            ],
+            "images": [_plain(one) for one in there],
+        }
         return
     print_table(
         ["NAME", "OS", "SOURCE", "SUMMARY"],
@@ -76,7 +75,7 @@ def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
 
     item = Supplies().image(which)
     if output is Output.JSON:
-        print_json({**item.manifest, "kind": item.kind, "state": item.state, "path": str(item.image.path)})
+        current().result = {**item.manifest, "kind": item.kind, "state": item.state, "path": str(item.image.path)}
         return
     facts = {name: value for name, value in item.manifest.items() if name not in ("recipe", "golden")}
     rows = [["name", item.name], ["kind", item.kind], ["path", str(item.image.path)], ["state", item.state or "good"]]
@@ -92,9 +91,8 @@ def verify(
 ) -> None:
     """Read a cached image, or all of them, and compare them with their SHA-256."""
     from winlab import Supplies
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         images = Supplies().verify_images(which, listener=tell)
     if output is Output.TABLE:
         print_table(["WHOLE", "KEY", "SHA-256"], [[one.name, one.key, one.image.sha256] for one in images])
@@ -110,7 +108,7 @@ def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
 
     freed, left = Supplies().remove_image(which)
     if output is Output.JSON:
-        print_json({"freed_bytes": freed, "pool": left or None})
+        current().result = {"freed_bytes": freed, "pool": left or None}
         return
     say(f"{freed >> 20} MiB are free again.")
     if left:
@@ -125,9 +123,8 @@ def export(
 ) -> None:
     """Write an image to a file, for another machine."""
     from winlab import Supplies
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         Supplies().export_image(which, to, listener=tell)
     if output is Output.TABLE:
         say(to)
@@ -140,9 +137,8 @@ def bring(
 ) -> None:
     """Import an exported image into the cache."""
     from winlab import Supplies
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         item = Supplies().import_image(path, listener=tell)
     if output is Output.TABLE:
         say(f"{item.name}: {item.key}")
@@ -170,7 +166,6 @@ def build(
     For Windows that is a golden image, which labs clone: installed, with containerd and Kubernetes, and generalized.
     """
     from winlab import Supplies
-    from winlab.cli.progress import shown
 
     supplies = Supplies()
     if supplies.is_sealed(name) and not medium:
@@ -178,7 +173,7 @@ def build(
             ChangeFlags(changes, name, iso, allow_path=allow_path).of("1-1-1"), sources.origin, accept_eula, output
         )
         return
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         image = supplies.build_image(name, mirror=sources.mirror, source=local, listener=tell)
     if output is Output.TABLE:
         say(image.path)
@@ -186,17 +181,16 @@ def build(
 
 def _build_golden(spec: Spec, origin: Origin, accept_eula: bool, output: Output) -> None:
     from winlab import Lab
-    from winlab.cli.progress import shown
 
     lab = Lab()
     plan = plan_of(lab, spec)
     accepted = consent.accepted(accept_eula, lab.terms(plan))
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         made = lab.build_golden(plan, origin=origin, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:
         say(made.path)
     else:
-        print_json({"key": made.key, "path": str(made.path), **made.facts})
+        current().result = {"key": made.key, "path": str(made.path), **made.facts}
 
 
 @app.command()
@@ -208,9 +202,8 @@ def add(
 ) -> None:
     """Copy your own ISO, of Windows or of the virtio drivers, into the cache; create uses it from then on."""
     from winlab import Supplies
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         image = Supplies().add_image(name, iso, sha256=sha256, listener=tell)
     _say(image, output)
 
@@ -230,11 +223,10 @@ def pull(
     An interrupted download is resumed.
     """
     from winlab import Supplies
-    from winlab.cli.progress import shown
 
     supplies = Supplies()
     accepted = consent.accepted(accept_eula, supplies.terms(name))
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         image = supplies.pull_image(name, accept_eula=accepted, mirror=mirror, source=source, listener=tell)
     _say(image, output)
 
@@ -251,6 +243,6 @@ def prune(output: Format = Output.TABLE) -> None:
 
     freed = Supplies().prune()
     if output is Output.JSON:
-        print_json({"freed_bytes": freed})
+        current().result = {"freed_bytes": freed}
     else:
         say(f"{freed >> 20} MiB are free again.")

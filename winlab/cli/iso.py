@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Format, Mirror, Output, print_json, print_table, say
+from winlab.cli.common import AcceptEula, Mirror, Output, print_table, say
 from winlab.cli.flags import ChangeFlags, spread
+from winlab.cli.session import Format, current
 
 if TYPE_CHECKING:
     from winlab.supplies import Inspection
@@ -29,12 +30,11 @@ def inspect(
 ) -> None:
     """Identify an ISO and say whether winlab can install from it. It is neither mounted nor changed."""
     from winlab import Supplies
-    from winlab.cli.progress import shown
 
-    with shown(Output.TABLE) as tell:  # on the standard error, whatever the report's format
+    with current().shown(Output.TABLE) as tell:  # on the standard error, whatever the report's format
         report = Supplies().inspect_iso(path, sha256=sha256, listener=tell)
     if output is Output.JSON:
-        print_json(report.facts(tree=tree))
+        current().result = report.facts(tree=tree)
     else:
         _print(report, tree=tree)
     report.require_usable()
@@ -55,16 +55,19 @@ def build(
     Its passwords and keys are new, and are written to a folder beside it: NAME.credentials.
     """
     from winlab import Supplies
-    from winlab.cli.progress import shown
 
     supplies = Supplies()
-    with shown(Output.TABLE) as tell:
+    with current().shown(Output.TABLE) as tell:
         machine = supplies.plan_iso(changes.of("1-1-1"), name, listener=tell)
     accepted = consent.accepted(accept_eula, supplies.iso_terms(machine))
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         made = supplies.build_iso(machine, to, mirror=mirror, accept_eula=accepted, listener=tell)
     if output is Output.JSON:
-        print_json({"iso": str(made.iso), "credentials": str(made.credentials), "computer": machine.node.name.upper()})
+        current().result = {
+            "iso": str(made.iso),
+            "credentials": str(made.credentials),
+            "computer": machine.node.name.upper(),
+        }
     else:
         say(f"{made.iso} installs {machine.image}.")
         say(f"The Administrator's password, the ssh key and the certificate to trust are in {made.credentials}.")

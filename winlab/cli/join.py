@@ -11,8 +11,9 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Format, LabName, Output, Until, UntilWhen, say
+from winlab.cli.common import AcceptEula, Output, Until, UntilWhen, say
 from winlab.cli.flags import ChangeFlags, SourceFlags
+from winlab.cli.session import Format, LabName, current
 
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
 
@@ -50,7 +51,7 @@ def join(
 ) -> None:
     """Make a lab of workers that join a cluster made elsewhere by kubeadm."""
     from winlab import Lab
-    from winlab.cli.progress import clock, shown
+    from winlab.cli.progress import clock
 
     own, origin, begun = Lab(lab), sources.origin, time.monotonic()
     spec = own.join_spec(
@@ -61,13 +62,13 @@ def join(
         rehearse=changes.rehearse,
         allow=changes.allow_path or (),
     )
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         joining = own.plan_join(
             spec, cluster.kubeconfig, context=cluster.context,
             server=cluster.server, prefix=cluster.prefix, origin=origin, listener=tell,
         )  # fmt: skip
     accepted = consent.accepted(accept_eula, own.terms(joining.planned.plan))
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         own.join(joining, until=until.value, origin=origin, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:
         what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"

@@ -10,9 +10,10 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Format, LabName, Output, Until, UntilWhen, print_json, print_table, say
+from winlab.cli.common import AcceptEula, Output, Until, UntilWhen, print_table, say
 from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
+from winlab.cli.session import Format, LabName, current
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
 
@@ -44,14 +45,14 @@ def create(
 ) -> None:
     """Create a lab, or resume an interrupted one."""
     from winlab import Lab
-    from winlab.cli.progress import clock, shown
+    from winlab.cli.progress import clock
 
     own = Lab(lab)
     made = plan_of(own, wanted.load())
     accepted = consent.accepted(accept_eula, own.terms(made))
     held = own.lock_file(wanted.spec) if locked else None
     begun = time.monotonic()
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         own.create(made, until=until.value, origin=sources.origin, locked=held, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:
         what = "the cluster is Ready" if until is Until.CLUSTER else "all nodes answer"
@@ -82,7 +83,11 @@ def plan(
             say(path, error=True)
     if output is Output.JSON:
         leaving = [one.model_dump(mode="json") for one in own.host_files(made)]
-        print_json({**made.without_secrets().model_dump(mode="json"), "digest": made.digest, "host_files": leaving})
+        current().result = {
+            **made.without_secrets().model_dump(mode="json"),
+            "digest": made.digest,
+            "host_files": leaving,
+        }
         return
     from winlab.cli.plan_view import show
 
@@ -123,7 +128,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             row["problem"] = node.problem
             row["autostart"] = node.autostart  # type: ignore[assignment]
             row["user"] = node.tag.user
-        print_json({"lab": lab.name, "nodes": nodes, "faults": [one.id for one in faults]})
+        current().result = {"lab": lab.name, "nodes": nodes, "faults": [one.id for one in faults]}
     else:
         hints = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]
         print_table(["NODE", "ROLE", "IMAGE", "STATE", "ANSWERS", "ADDRESS", "FROM OUTSIDE", "REACH IT"], hints)
@@ -152,15 +157,13 @@ def list_labs(output: Format = Output.TABLE) -> None:
 
     labs = {lab.name: lab.machines() for lab in Lab.all()}
     if output is Output.JSON:
-        print_json(
-            [
-                {
-                    "lab": name,
-                    "nodes": [{"node": m.tag.node, "state": m.state, "autostart": m.autostart} for m in machines],
-                }
-                for name, machines in labs.items()
-            ]
-        )
+        current().result = [
+            {
+                "lab": name,
+                "nodes": [{"node": m.tag.node, "state": m.state, "autostart": m.autostart} for m in machines],
+            }
+            for name, machines in labs.items()
+        ]
         return
     if not labs:
         say("There are no labs.")
@@ -184,9 +187,8 @@ def destroy(
 ) -> None:
     """Remove a lab and every trace of it. Images are kept for the next one."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         removed = Lab(lab).destroy(anyone=anyone, listener=tell)
     if output is Output.TABLE:
         say(f"The lab '{lab}' is gone." if removed else f"There is nothing of a lab '{lab}'.")

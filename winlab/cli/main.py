@@ -6,6 +6,7 @@ import os
 import sys
 import termios
 import threading
+import traceback
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -16,8 +17,6 @@ from winlab import __version__
 from winlab.cli import (
     bundle,
     cluster,
-    common,
-    failure,
     fault,
     host,
     image,
@@ -33,6 +32,8 @@ from winlab.cli import (
     test,
     watch,
 )
+from winlab.cli.common import say
+from winlab.cli.session import Session, begin, current
 from winlab.errors import ExitCode, LabError, WinlabError
 
 
@@ -75,13 +76,11 @@ app.add_typer(test.app, name="test")
 
 SAYING = 0.5  # seconds to say that a command ends without what did not stop
 CURSOR = "\x1b[?25h"  # shows it again: the view of a run hides it
-_debug = False
-_terminal: list[Any] | None = None  # its settings when the command began; None if there is none
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        common.say(f"winlab {__version__}")
+        say(f"winlab {__version__}")
         raise typer.Exit
 
 
@@ -90,8 +89,7 @@ def _options(
     debug: Annotated[bool, typer.Option("--debug", envvar="WINLAB_DEBUG", help="Show tracebacks of errors.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,  # noqa: ARG001
 ) -> None:
-    global _debug
-    _debug = debug
+    current().debug = debug
 
 
 def explain(error: WinlabError) -> str:
@@ -109,89 +107,80 @@ def explain(error: WinlabError) -> str:
     return "\n".join(lines)
 
 
-def _end_json(error: BaseException) -> None:
-    """With ``--output json``, print the whole failure as the last line of standard output."""
-    if common.chosen_output is common.Output.JSON:
-        from winlab.cli import progress
-
-        progress.end(error)
-
-
 def main() -> None:
     """Run the command line; errors become one message and a documented exit code (docs/exit-codes.md)."""
-    global _terminal
+    session, terminal = begin(), None
     with suppress(termios.error, OSError):
-        _terminal = termios.tcgetattr(0)
-    with signals.as_interrupts(late=_end_late):
-        _main()
+        terminal = termios.tcgetattr(0)
+    with signals.as_interrupts(late=lambda: _end_late(session, terminal)):
+        code = _run(session)
+    sys.exit(code)
 
 
-def _end_late() -> None:
-    """End at once: a library keeps this command, or a step of it, waiting for an answer. The kernel frees its locks."""
-    telling = threading.Thread(target=_tell_late, daemon=True)
+def _end_late(session: Session, terminal: list[Any] | None) -> None:
+    """End at once: a library keeps this command, or a step of it, waiting for an answer. The kernel frees its locks.
+
+    :param terminal: its settings when the command began; None if there is none.
+    """
+    telling = threading.Thread(target=_tell_late, args=(session,), daemon=True)
     telling.start()
     with suppress(termios.error, OSError):
-        if _terminal is not None:
-            termios.tcsetattr(0, termios.TCSANOW, _terminal)  # 'winlab serial' has it raw
+        if terminal is not None:
+            termios.tcsetattr(0, termios.TCSANOW, terminal)  # 'winlab serial' has it raw
     telling.join(SAYING)  # what reads the output may hang, too, and a terminal that is gone is an error
     os._exit(ExitCode.INTERRUPTED)
 
 
-def _tell_late() -> None:
-    common.say(
-        f"winlab: interrupted, and ended without what did not stop.{_after_interrupt()}\n"
+def _tell_late(session: Session) -> None:
+    say(
+        f"winlab: interrupted, and ended without what did not stop.{_after_interrupt(session)}\n"
         "  why:      Some of it did not end within 5 s: a library or a service may not answer.\n"
         "  cure:     A service of the host may hang (libvirtd, OVN's): end it, then 'sudo winlab host setup'.",
         error=True,
     )
-    _end_json(KeyboardInterrupt())
+    session.finish(ExitCode.INTERRUPTED, KeyboardInterrupt())
     sys.stdout.flush()
     if sys.__stderr__ is not None and sys.__stderr__.isatty():
         sys.__stderr__.write(CURSOR)
         sys.__stderr__.flush()
 
 
-def _main() -> None:
+def _run(session: Session) -> int:
+    """Run the command, and explain why if it fails; its exit code."""
+    failed: Exception | KeyboardInterrupt | None = None
+    code, archive = int(ExitCode.OK), None
     try:
-        try:
-            app()
-        except _Interrupted as error:
-            raise KeyboardInterrupt from error
-        except Exception as error:
-            _end_json(error)
-            raise
-    except WinlabError as error:
-        if _debug:
-            raise
-        common.say(explain(error), error=True)
-        _name_archive()
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt as error:
-        _end_json(error)
-        common.say(f"winlab: interrupted.{_after_interrupt()}", error=True)
-        sys.exit(ExitCode.INTERRUPTED)
+        app()
+    except SystemExit as ended:  # so does Typer end a command
+        code = int(ended.code or 0)
+    except (_Interrupted, KeyboardInterrupt):
+        code, failed = ExitCode.INTERRUPTED, KeyboardInterrupt()
     except Exception as error:
-        if _debug:
-            raise
-        common.say(
-            f"winlab: an unexpected {type(error).__name__}: {error}\n"
-            "  cure:     run the command again with 'winlab --debug ...' and report what it prints.",
-            error=True,
-        )
-        _name_archive()
-        sys.exit(ExitCode.FAILED)
+        code, failed = error.exit_code if isinstance(error, WinlabError) else ExitCode.FAILED, error
+    if isinstance(failed, Exception):
+        if session.debug:
+            say("".join(traceback.format_exception(failed)), end="", error=True)
+        say(explain(failed) if isinstance(failed, WinlabError) else _explain_bug(failed), error=True)
+        archive = session.collect(failed)
+    session.finish(code, failed, archive)
+    if isinstance(failed, KeyboardInterrupt):
+        say(f"winlab: interrupted.{_after_interrupt(session)}", error=True)
+    if archive is not None:
+        say(f"everything about it: {archive}", error=True)
+    return code
 
 
-def _after_interrupt() -> str:
+def _explain_bug(error: Exception) -> str:
+    return (
+        f"winlab: an unexpected {type(error).__name__}: {error}\n"
+        "  cure:     run the command again with 'winlab --debug ...' and report what it prints."
+    )
+
+
+def _after_interrupt(session: Session) -> str:
     """What goes on after an interrupt, and how to go on."""
-    if failure.left_running:
-        return f"\n  running:  {failure.left_running}"
-    left = failure.unfinished()
+    if session.left_running:
+        return f"\n  running:  {session.left_running}"
+    left = session.unfinished()
     running = f"\n  running:  Machines, and what these steps began in them: {left}" if left else ""
     return f" Nothing is lost: the same command carries on.{running}"
-
-
-def _name_archive() -> None:
-    """Say where everything about a failure is, as the last line."""
-    if failure.archive is not None:
-        common.say(f"everything about it: {failure.archive}", error=True)

@@ -10,8 +10,8 @@ from typing import Annotated, BinaryIO, Literal
 import typer
 
 from winlab import files, settings
-from winlab.cli import failure
-from winlab.cli.common import LabName, NodeName, say
+from winlab.cli.common import NodeName, say
+from winlab.cli.session import LabName, current
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +41,7 @@ def execute(
     """Run a command on a node, and pass on its output and exit code."""
     from winlab import Lab
 
-    failure.leave_running(f"The command may go on in '{node}': only its connection has ended.")
+    current().left_running = f"The command may go on in '{node}': only its connection has ended."
     code = Lab(lab).node(node).stream(command, _writer(sys.stdout.buffer), _writer(sys.stderr.buffer), via=via)
     # a Windows exit code has 32 bits, a Linux one 8: what doesn't fit must not become 0
     raise typer.Exit(code if 0 <= code <= 255 else 255)

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from winlab import settings
-from winlab.cli.common import Format, LabName, Output, print_json, say
+from winlab.cli.common import Output, say
 from winlab.cli.complete import complete_nodes
+from winlab.cli.session import Format, LabName, current
 
 NodeNames = Annotated[
     list[str] | None,
@@ -41,9 +42,8 @@ def stop(
 ) -> None:
     """Shut down a lab or nodes of it, workers before controllers."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         switched = Lab(lab).stop(nodes or (), force=force, listener=tell)
     _show(lab, switched, output)
 
@@ -51,9 +51,8 @@ def stop(
 def start(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Start a lab or nodes of it, controllers first; ends when they are Ready."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         switched = Lab(lab).start(nodes or (), listener=tell)
     _show(lab, switched, output)
 
@@ -61,9 +60,8 @@ def start(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: 
 def restart(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Shut down and start a lab or nodes of it; ends when they are Ready."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         switched = Lab(lab).restart(nodes or (), listener=tell)
     _show(lab, switched, output)
 
@@ -71,9 +69,8 @@ def restart(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output
 def suspend(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Suspend a lab or nodes of it in memory, until 'resume'."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         switched = Lab(lab).suspend(nodes or (), listener=tell)
     _show(lab, switched, output)
 
@@ -81,16 +78,15 @@ def suspend(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output
 def resume(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
     """Resume what is suspended or paused, and set the clocks; ends when the nodes are Ready."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         switched = Lab(lab).resume(nodes or (), listener=tell)
     _show(lab, switched, output)
 
 
 def _show(lab: str, switched: Sequence[Any], output: Output) -> None:
     if output is Output.JSON:
-        print_json({"lab": lab, "nodes": [dataclasses.asdict(one) for one in switched]})
+        current().result = {"lab": lab, "nodes": [dataclasses.asdict(one) for one in switched]}
         return
     for one in switched:
         before = "" if one.before == one.state else f", was {one.before}"
@@ -108,7 +104,7 @@ def autostart(
 
     done = Lab(lab).autostart(wanted=when == "on")
     if output is Output.JSON:
-        print_json({"lab": lab, "autostart": done.wanted, "nodes": list(done.nodes), "hint": done.hint})
+        current().result = {"lab": lab, "autostart": done.wanted, "nodes": list(done.nodes), "hint": done.hint}
         return
     say(f"The lab '{lab}' {'starts' if done.wanted else 'does not start'} with the host.")
     if done.hint:

@@ -1,9 +1,7 @@
-"""How events are shown: live lines on a terminal, plain lines in a pipe, JSON lines for machines."""
+"""How events are shown to people: live lines on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
-import json
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,17 +13,14 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from winlab import events
-from winlab.cli import failure
-from winlab.cli.common import Output, say
-from winlab.errors import ExitCode, Failure, WinlabError
+from winlab.cli.common import say
+from winlab.errors import Failure
 from winlab.events import (
     Event,
     Listener,
     NodeCrashed,
     NodeWay,
     Note,
-    RunEnded,
     StepChecking,
     StepDone,
     StepEvent,
@@ -61,54 +56,15 @@ def describe(event: StepEvent) -> str:
 
 
 @contextmanager
-def shown(output: Output) -> Iterator[Listener]:
-    """A listener that shows events for the length of a with-block: text on stderr, or JSON on stdout.
-
-    The last line of JSON is a :class:`RunEnded`; if the block fails outside a run, :func:`end` prints it. If it fails
-    once a step has begun, there is an archive for support.
-    """
-    with _shown(output) as tell, failure.watched(tell) as told:
-        yield told
-
-
-@contextmanager
-def _shown(output: Output) -> Iterator[Listener]:
-    if output is Output.JSON:
-        global _last
-        _last = None
-        yield _print_json
-        if not isinstance(_last, RunEnded):
-            _print_json(RunEnded())
-        return
+def view() -> Iterator[Listener]:
+    """A listener that shows events on the standard error, for the length of a with-block."""
     console = Console(stderr=True)
     if console.is_terminal:
-        view = _LiveView(console)
-        with Live(view, console=console, refresh_per_second=8, transient=True):
-            yield view.tell
+        live = _LiveView(console)
+        with Live(live, console=console, refresh_per_second=8, transient=True):
+            yield live.tell
     else:
         yield _plain_listener()
-
-
-_last: Event | None = None  # the last one printed as JSON
-
-
-def _print_json(event: Event) -> None:
-    global _last
-    say(json.dumps(events.record(event)))
-    sys.stdout.flush()
-    _last = event
-
-
-def end(error: BaseException) -> None:
-    """Print the failure of a command with ``--output json``, unless its last line already says so."""
-    if isinstance(_last, RunEnded) and _last.exit_code:
-        return
-    if isinstance(error, KeyboardInterrupt):
-        _print_json(RunEnded(exit_code=int(ExitCode.INTERRUPTED)))
-        return
-    code = error.exit_code if isinstance(error, WinlabError) else ExitCode.FAILED
-    support = str(failure.archive or "")
-    _print_json(RunEnded(exit_code=int(code), failures=Failure.each(error), support=support))
 
 
 def finished(event: Event) -> str | None:

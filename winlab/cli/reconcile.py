@@ -9,20 +9,10 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import (
-    AcceptEula,
-    Format,
-    LabName,
-    NodeName,
-    Output,
-    Until,
-    UntilWhen,
-    print_json,
-    print_table,
-    say,
-)
+from winlab.cli.common import AcceptEula, NodeName, Output, Until, UntilWhen, print_table, say
 from winlab.cli.complete import complete_pools, complete_specs
 from winlab.cli.flags import ChangeFlags, SourceFlags, spread
+from winlab.cli.session import Format, LabName, current
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
 
@@ -72,14 +62,12 @@ def diff(
     own = Lab(lab)
     difference = own.diff(plan_of(own, _spec(own, spec, changes)))
     if output is Output.JSON:
-        print_json(
-            {
-                "lab": lab,
-                "changes": [change.record() for change in difference.changes],
-                "pending": [{"node": row.node, "from": row.before, "to": row.after} for row in difference.pending],
-                "unfinished": difference.unfinished,
-            }
-        )
+        current().result = {
+            "lab": lab,
+            "changes": [change.record() for change in difference.changes],
+            "pending": [{"node": row.node, "from": row.before, "to": row.after} for row in difference.pending],
+            "unfinished": difference.unfinished,
+        }
     else:
         _show(lab, difference)
     raise typer.Exit(ExitCode.DIFFERS if difference else ExitCode.OK)
@@ -180,7 +168,7 @@ def _carry_out(
     force: bool = False,
     rebuild: str = "",
 ) -> None:
-    from winlab.cli.progress import clock, shown
+    from winlab.cli.progress import clock
 
     made: Plan = plan_of(lab, spec)
     difference = lab.diff(made)
@@ -188,7 +176,7 @@ def _carry_out(
         _show(lab.name, difference)
     accepted = consent.accepted(accept_eula, lab.terms(made))
     begun = time.monotonic()
-    with shown(output) as tell:
+    with current().shown(output) as tell:
         lab.apply(
             made, until=until.value, origin=sources.origin, accept_eula=accepted,
             restart=restart, force=force, rebuild=rebuild, listener=tell,

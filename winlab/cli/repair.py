@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Format, LabName, Output, print_json, print_table, say
+from winlab.cli.common import Output, print_table, say
 from winlab.cli.complete import complete_nodes
+from winlab.cli.session import Format, LabName, current
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -39,12 +40,11 @@ def repair(
 ) -> None:
     """Say what of a lab is not as planned, and mend it. Exit code 22: something differs, and was not mended."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown(Output.TABLE) as tell:  # on the standard error
         drifts = Lab(lab).repair(node, check=check, digests=digests, listener=tell)
     if output is Output.JSON:
-        print_json({"lab": lab, "drifts": [dataclasses.asdict(one) for one in drifts]})
+        current().result = {"lab": lab, "drifts": [dataclasses.asdict(one) for one in drifts]}
     else:
         _show(lab, drifts, check=check)
     raise typer.Exit(ExitCode.OK if all(one.mended for one in drifts) else ExitCode.DIFFERS)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winlab.cli.common import Format, Output, print_json, print_table, say
+from winlab.cli.common import Output, print_table, say
+from winlab.cli.session import Format, current
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,7 @@ def explain(
 
     rows = options.find(Spec, path)
     if output is Output.JSON:
-        print_json([asdict(row) for row in rows])
+        current().result = [asdict(row) for row in rows]
     elif len(rows) == 1 and rows[0].path == path:
         say(_explained(rows[0]))
     else:
@@ -69,18 +70,16 @@ def list_specs(output: Format = Output.TABLE) -> None:
 
     specs = {name: spec.load(name, environment={}) for name in spec.names()}
     if output is Output.JSON:
-        print_json(
-            [
-                {
-                    "name": name,
-                    "controllers": made.controllers.count,
-                    "workers": [{"name": pool.name, "count": pool.count, "os": pool.os} for pool in made.pools],
-                    "summary": summary(name),
-                    "file": str(path_of(name)),
-                }
-                for name, made in specs.items()
-            ]
-        )
+        current().result = [
+            {
+                "name": name,
+                "controllers": made.controllers.count,
+                "workers": [{"name": pool.name, "count": pool.count, "os": pool.os} for pool in made.pools],
+                "summary": summary(name),
+                "file": str(path_of(name)),
+            }
+            for name, made in specs.items()
+        ]
         return
     rows = []
     for name, made in specs.items():

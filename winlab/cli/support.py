@@ -9,8 +9,9 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import settings
-from winlab.cli.common import Format, LabName, Output, print_json, say
+from winlab.cli.common import Output, say
 from winlab.cli.complete import complete_labs
+from winlab.cli.session import Format, LabName, current
 
 if TYPE_CHECKING:
     from winlab import Explained
@@ -60,14 +61,13 @@ def support(
     if ctx.invoked_subcommand is not None:
         return
     from winlab import Lab
-    from winlab.cli.progress import shown
     from winlab.errors import UsageError
     from winlab.events import Event, Note
 
     if name is not None and lab not in (name, settings.DEFAULT_LAB):
         raise UsageError(f"Two labs are named: '{name}' and '{lab}'.", cure="Name one.")
     own, missing = Lab(name or lab), list[str]()
-    with shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown(Output.TABLE) as tell:  # on the standard error
 
         def listen(event: Event) -> None:
             if isinstance(event, Note):
@@ -76,7 +76,7 @@ def support(
 
         path = own.support(to, listener=listen)
     if output is Output.JSON:
-        print_json({"lab": own.name, "archive": str(path), "bytes": path.stat().st_size, "missing": missing})
+        current().result = {"lab": own.name, "archive": str(path), "bytes": path.stat().st_size, "missing": missing}
     else:
         say(path)
 
@@ -98,7 +98,7 @@ def explain(
 
     explained = Lab.explain(path)
     if output is Output.JSON:
-        print_json(explained.document())
+        current().result = explained.document()
     else:
         _print(explained)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Format, LabName, Output, print_json, print_table, say
+from winlab.cli.common import Output, print_table, say
+from winlab.cli.session import Format, LabName, current
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -57,9 +58,8 @@ def smoke(
 ) -> None:
     """Run pods on the lab's nodes and have them talk: to each other, to services, to the outside."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown(Output.TABLE) as tell:  # on the standard error
         report = Lab(lab).test_smoke(only=only, keep=keep, listener=tell)
     _finish(report, output, junit)
 
@@ -79,16 +79,15 @@ def readiness(
 ) -> None:
     """Wait until every part of the lab's cluster is ready, and say why one is not."""
     from winlab import Lab
-    from winlab.cli.progress import shown
 
-    with shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown(Output.TABLE) as tell:  # on the standard error
         report = Lab(lab).test_readiness(only=only, timeout=timeout, listener=tell)
     _finish(report, output, junit)
 
 
 def _finish(report: Report, output: Output, junit: Path | None) -> None:
     if output is Output.JSON:
-        print_json(report.document())
+        current().result = report.document()
     else:
         rows = [[r.id, r.title, r.source, r.target, r.outcome.value, r.detail] for r in report.results]
         print_table(["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"], rows)

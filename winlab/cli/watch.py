@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from winlab import files, settings
-from winlab.cli.common import Format, LabName, Output, print_json, print_table, say
+from winlab.cli.common import Output, drop_output, print_table, say
+from winlab.cli.session import Format, LabName, current
 from winlab.digits import is_number
 from winlab.errors import UsageError
 
@@ -73,7 +73,7 @@ def timeline(
     if trace is not None:
         _write(trace, json.dumps(made.trace(), indent=1))
     if output is Output.JSON:
-        print_json(made.document())
+        current().result = made.document()
     elif html is None and trace is None:
         for one in made.runs:
             _show_run(one)
@@ -109,7 +109,7 @@ def _until_interrupted(endless: bool) -> Iterator[None]:
         if not endless:
             raise
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed goes nowhere
+        drop_output()
 
 
 def _which(text: str) -> int | Literal["last", "all"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from winlab.cli.common import Output
+from winlab.cli.session import current
 
 if TYPE_CHECKING:
     from winlab import Lab, Plan, Spec
@@ -15,7 +16,6 @@ def plan_of(lab: Lab, spec: Spec) -> Plan:
 
     :raises UsageError: this host can't provide what the spec asks for.
     """
-    from winlab.cli.progress import shown
 
-    with shown(Output.TABLE) as tell:
+    with current().shown(Output.TABLE) as tell:
         return lab.plan(spec, listener=tell)

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
+from commands import run as winlab
 
-from winlab.cli import main
 from winlab.node import Node
-
-
-def winlab(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["winlab", *args])
-    with pytest.raises(SystemExit) as ended:
-        main.main()
-    return int(ended.value.code or 0)
 
 
 def test_plan_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,3 +144,17 @@ def test_bugs_are_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch, caps
     shown = capsys.readouterr().err
     assert "an unexpected RuntimeError: boom" in shown
     assert "Traceback" not in shown
+    assert winlab(monkeypatch, "--debug", "plan") == 1
+    assert capsys.readouterr().err.endswith(f'raise RuntimeError("boom")\nRuntimeError: boom\n{shown}')
+
+
+def test_debug_adds_the_traceback_and_changes_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("plan", "--spec", "9-9-9")
+    assert winlab(monkeypatch, *words) == 2
+    shown = capsys.readouterr().err
+    assert winlab(monkeypatch, "--debug", *words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert said.endswith(shown)

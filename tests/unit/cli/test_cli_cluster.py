@@ -106,8 +106,7 @@ def test_push_says_what_is_there_now(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert f"'node-1' has your kubelet.exe: SHA-256 {'a' * 64}." in shown
     assert "Ready, with the kubelet v1.36.3-mine" in shown
     assert winlab(monkeypatch, "push", "kubelet", "node-1", "--restore", "--output", "json") == 0
-    shown = capsys.readouterr().out
-    assert json.loads(shown[shown.index("{\n") :])["changed"] is False
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()][-1]["result"]["changed"] is False
     assert asked == [("lab", "node-1", "out/kubelet.exe", False), ("lab", "node-1", "kubelet", True)]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
+import commands
 import pytest
 
 from winlab import Lab
-from winlab.cli import main
 from winlab.design import fault
 
 
@@ -29,10 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def winlab(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["winlab", "fault", *words])
-    with pytest.raises(SystemExit) as ended:
-        main.main()
-    return int(ended.value.code or 0)
+    return commands.run(monkeypatch, "fault", *words)
 
 
 @pytest.mark.parametrize(

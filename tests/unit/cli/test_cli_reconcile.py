@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import plans
 import pytest
+from commands import run as winlab
 
-from winlab.cli.main import main
 from winlab.design.plan.changes import Change
 from winlab.design.spec.model import Spec
 from winlab.events import Quiet
@@ -28,13 +27,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, dict[str, Any]]]:
     monkeypatch.setattr(apply, "apply", lambda one, site, tell, **flags: made.append((len(one.plan.nodes), flags)))
     monkeypatch.setattr(diff, "difference", lambda plan, site: Difference((CHANGE,), (Pending("node-2", "a", "b"),)))
     return made
-
-
-def winlab(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["winlab", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
 
 
 def test_diff_as_json(

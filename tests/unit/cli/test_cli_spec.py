@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
+from commands import ran
 
-from winlab.cli.spec import app
 from winlab.design import spec
 from winlab.design.spec import Spec, options, schema
-from winlab.errors import UsageError
 
 
 def shown(*args: str) -> str:
-    result = CliRunner().invoke(app, args, catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
+    done = ran("spec", *args)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -63,8 +61,9 @@ def test_explain_as_json() -> None:
 
 
 def test_explain_what_is_not_there() -> None:
-    with pytest.raises(UsageError, match="no field 'worker'"):
-        shown("explain", "worker")
+    done = ran("spec", "explain", "worker")
+    assert done.exit_code == 2
+    assert "no field 'worker'" in done.stderr
 
 
 def test_schema() -> None:

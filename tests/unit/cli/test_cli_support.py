@@ -6,17 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
-from typer.testing import CliRunner, Result
 
 from winlab import Lab
-from winlab.cli.main import app
 
 LOGS = Path(__file__).parents[1] / "design/cause/logs"
 
 
-def ran(*words: str) -> Result:
-    return CliRunner().invoke(app, ["support", *words])
+def ran(*words: str) -> commands.Ran:
+    return commands.ran("support", *words)
 
 
 @pytest.fixture

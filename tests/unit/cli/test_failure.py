@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run as winlab
 
 from winlab import Lab, Listener
-from winlab.cli import common, failure, main
+from winlab.cli import lab
 from winlab.errors import Failure, GuestError, HostError, UsageError, WinlabError
 from winlab.events import RunEnded, StepFailed, StepProgress, StepStarted
 
 ERROR = GuestError("'join' failed.", why="It is tired.")
 Work = Callable[[Listener], None]
-
-
-def winlab(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["winlab", *args])
-    with pytest.raises(SystemExit) as ended:
-        main.main()
-    return int(ended.value.code or 0)
 
 
 @pytest.fixture
@@ -37,8 +30,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, BaseException | Non
         return to or Path(f"/state/support/{self.name}.tar.gz")
 
     monkeypatch.setattr(Lab, "support", support)
-    monkeypatch.setattr(failure, "archive", None)
-    monkeypatch.setattr(common, "chosen_lab", "")
     monkeypatch.delenv("WINLAB_SUPPORT_SECONDS", raising=False)
     return calls
 
@@ -60,7 +51,8 @@ def test_the_path_ends_the_message(
     destroying(monkeypatch, fail)
     assert winlab(monkeypatch, "destroy", "--lab", "mine") == 9
     said = capsys.readouterr().err.splitlines()
-    assert "winlab: 'join' failed." in said
+    shown = said.index("winlab: 'join' failed.")
+    assert shown < said.index(next(line for line in said if "collecting" in line))  # who waits for it knows why
     assert said[-1] == "everything about it: /state/support/mine.tar.gz"
     assert made == [("mine", ERROR)]
 
@@ -91,6 +83,20 @@ def test_a_failure_outside_a_run(
     said = capsys.readouterr()
     assert json.loads(said.out.splitlines()[-1])["support"] == "/state/support/lab.tar.gz"
     assert said.err.splitlines()[-1] == "everything about it: /state/support/lab.tar.gz"
+
+
+def test_a_failure_after_the_last_step(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lab is up, and its cluster refuses the question what it has."""
+    destroying(monkeypatch, lambda tell: tell(StepStarted(step="ready node-1")))
+
+    def say(_: object) -> None:
+        raise ERROR
+
+    monkeypatch.setattr(lab, "say", say)
+    assert winlab(monkeypatch, "destroy", "--lab", "mine") == 9
+    assert capsys.readouterr().err.splitlines()[-1] == "everything about it: /state/support/mine.tar.gz"
 
 
 def _untouched(tell: Listener) -> None:

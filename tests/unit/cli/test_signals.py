@@ -17,7 +17,8 @@ from collections.abc import Iterator
 import pytest
 
 from winlab import stopping
-from winlab.cli import common, failure, main, progress, signals
+from winlab.cli import main, session, signals
+from winlab.cli.common import Output
 from winlab.design.plan import make
 from winlab.engine import engine
 from winlab.engine.state import Kind
@@ -48,7 +49,6 @@ def test_an_interrupt_of_exec_says_that_the_command_may_go_on(
         time.sleep(10)
         return 0
 
-    monkeypatch.setattr(failure, "left_running", "")
     monkeypatch.setattr(Node, "stream", stream)
     monkeypatch.setattr(sys, "argv", ["winlab", "exec", "node-1", "--", "dd if=/dev/zero of=/srv/x"])
     with pytest.raises(SystemExit) as ended:
@@ -64,11 +64,10 @@ def test_a_raw_terminal_is_put_back_when_a_command_must_be_ended(monkeypatch: py
     ours, theirs = pty.openpty()
     before, set_back = termios.tcgetattr(theirs), termios.tcsetattr
     tty.setraw(theirs)
-    monkeypatch.setattr(main, "_terminal", before)
-    monkeypatch.setattr(main, "_tell_late", lambda: None)
+    monkeypatch.setattr(main, "_tell_late", lambda _: None)
     monkeypatch.setattr(os, "_exit", lambda _code: None)
     monkeypatch.setattr(termios, "tcsetattr", lambda _zero, when, what: set_back(theirs, when, what))
-    main._end_late()
+    main._end_late(session.Session(), before)
     assert termios.tcgetattr(theirs) == before
     os.close(ours)
     os.close(theirs)
@@ -82,14 +81,14 @@ def test_a_signal_ends_a_command_in_order(
     released = []
 
     def work(*_: object) -> None:
-        failure._remember(StepStarted(lab="lab", step="init controller-1"))
+        with session.current().shown(Output.TABLE) as tell:
+            tell(StepStarted(lab="lab", step="init controller-1"))
         try:
             os.kill(os.getpid(), number)
             time.sleep(10)
         finally:
             released.append(True)
 
-    monkeypatch.setattr(progress, "_last", None)  # one process runs one command
     monkeypatch.setattr(make, "make", work)
     monkeypatch.setattr(sys, "argv", ["winlab", "plan", "--output", output])
     with pytest.raises(SystemExit) as ended:
@@ -99,7 +98,6 @@ def test_a_signal_ends_a_command_in_order(
     shown = capsys.readouterr()
     assert "interrupted. Nothing is lost" in shown.err
     assert "running:  Machines, and what these steps began in them: init controller-1" in shown.err
-    failure._running.clear()
     if output == "json":
         assert json.loads(shown.out.splitlines()[-1])["exit_code"] == 130
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -221,11 +219,11 @@ def test_what_does_not_end_is_left_also_without_a_reader(monkeypatch: pytest.Mon
             raise OSError("the terminal is gone")
         time.sleep(30)
 
-    monkeypatch.setattr(main.common, "say", say)
+    monkeypatch.setattr(main, "say", say)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     monkeypatch.setattr(os, "_exit", codes.append)
     begun = time.monotonic()
-    main._end_late()
+    main._end_late(session.Session(), None)
     assert codes == [130]
     assert time.monotonic() - begun < 5
 
@@ -233,7 +231,8 @@ def test_what_does_not_end_is_left_also_without_a_reader(monkeypatch: pytest.Mon
 def test_what_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
-    with progress.shown(common.Output.TABLE) as tell:
+    own = session.Session()
+    with own.shown(Output.TABLE) as tell:
         for event in (
             StepChecking(lab="lab", step="volumes"),
             StepStarted(lab="lab", step="boot node-1"),
@@ -241,7 +240,7 @@ def test_what_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pyte
             StepSkipped(lab="lab", step="seed"),
         ):
             tell(event)
-        main._end_late()
+        main._end_late(own, None)
     said = capfd.readouterr().err
     assert "ended without what did not stop" in said
     assert "running:  Machines, and what these steps began in them: volumes, boot node-1\n" in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import Any
 import example
 import plans
 import pytest
+from commands import run as winlab
 from lab_fakes import Api
 from switched import NOW, Played, lab
 
@@ -22,7 +22,6 @@ from winlab.adapters.kube import expiry, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm import faults as faults_of_vm
-from winlab.cli import main
 from winlab.design import fault
 from winlab.errors import ClusterError, GuestError, HostError, NotFoundError
 from winlab.events import Event, Note, StepDone
@@ -58,15 +57,6 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
         monkeypatch.setattr(LabFolder, "credentials", lambda _: None)
         monkeypatch.setattr(domains, "free_memory_mib", lambda _: 1 << 20)
         yield made
-
-
-def winlab(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["winlab", *args])
-    try:
-        main.main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
 
 
 class Ear:
@@ -315,7 +305,10 @@ def test_the_commands(played: Played, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().out == "node-1: off, was running\n"
     assert winlab(monkeypatch, "stop", "--force", "--output", "json") == 0
     out = capsys.readouterr().out
-    told = json.loads(out[out.index('{\n  "lab"') :])
+    *others, ended, last = map(json.loads, out.splitlines())
+    assert (ended["event"], last["event"], last["schema"]) == ("RunEnded", "Result", 1)
+    assert "RunEnded" not in [one["event"] for one in others]
+    told = last["result"]
     assert [(one["node"], one["before"], one["state"]) for one in told["nodes"]] == [
         ("controller-1", "running", "off"), ("node-1", "off", "off"),
     ]  # fmt: skip

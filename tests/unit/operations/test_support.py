@@ -14,13 +14,12 @@ from typing import Any
 
 import plans
 import pytest
+from commands import ran
 from isos import SERVER, make_server_medium
 from lab_fakes import machine
-from typer.testing import CliRunner
 
 from winlab import Lab, Site, masking
 from winlab.adapters.vm.domains import Machine
-from winlab.cli.main import app
 from winlab.design.plan.credentials import Credentials
 from winlab.design.spec.model import Spec
 from winlab.errors import AccessError, GuestError, HostError, UsageError, WinlabError
@@ -323,7 +322,7 @@ def test_the_list_of_images_of_a_medium_of_ones_own(folder: LabFolder, tmp_path:
     told = json.loads(contents(Lab("lab").support())[name])
     assert [image["name"] for image in told["images"]] == [SERVER]
     assert [image["index"] for image in told["setup"]] == [1, 2]
-    printed = CliRunner().invoke(app, ["iso", "inspect", str(medium), "--output", "json"])
+    printed = ran("iso", "inspect", str(medium), "--output", "json")
     assert json.loads(printed.stdout) == told
     medium.write_text("another")
     (why,) = (one["why"] for one in manifest(Lab("lab").support())["missing"] if one["what"] == "Windows media")

@@ -12,12 +12,11 @@ import plans
 import pytest
 import runs
 import standing
+from commands import Ran, ran
 from standing import Standing
-from typer.testing import CliRunner
 
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.vm import domains
-from winlab.cli.main import app
 from winlab.engine import engine
 from winlab.engine.run import Run
 from winlab.engine.step import Step
@@ -198,8 +197,8 @@ def test_no_step_makes_a_disk(kind: Any) -> None:
 # -- the command
 
 
-def invoke(*words: str) -> Any:
-    return CliRunner().invoke(app, ["repair", "--lab", "lab", *words])
+def invoke(*words: str) -> Ran:
+    return ran("repair", "--lab", "lab", *words)
 
 
 def test_the_command_s_exit_codes(lab: Standing) -> None:

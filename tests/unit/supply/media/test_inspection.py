@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import ran
 from isos import SERVER, make_server_medium, make_wim
-from typer.testing import CliRunner
 
-from winlab.cli.main import app
 from winlab.design.catalog import recipes
 from winlab.errors import UsageError
 from winlab.events import Quiet
@@ -121,17 +120,20 @@ def test_an_iso_of_something_else(tmp_path: Path) -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     path = make_server_medium(tmp_path / "w.iso")
-    done = CliRunner().invoke(app, ["iso", "inspect", str(path), "--output", "json", "--tree"])
+    done = ran("iso", "inspect", str(path), "--output", "json", "--tree")
     assert done.exit_code == 0
     found = json.loads(done.stdout)
     assert (found["release"], found["usable"], found["asks_for_a_key"]) == ("2022", True, True)
     assert "/sources/install.wim" in [row["path"] for row in found["tree"]]
-    done = CliRunner().invoke(app, ["iso", "inspect", str(path)])
+    done = ran("iso", "inspect", str(path))
     assert done.exit_code == 0
     for word in (SERVER, "evaluation: no product key", "20348.587", "boots by UEFI"):
         assert word in done.stdout
-    done = CliRunner().invoke(app, ["iso", "inspect", str(make_server_medium(tmp_path / "b.iso", uefi=False))])
-    assert isinstance(done.exception, UsageError)
+    done = ran("iso", "inspect", str(make_server_medium(tmp_path / "b.iso", uefi=False)), "--output", "json")
+    assert done.exit_code == 2
+    report, ended = map(json.loads, done.stdout.splitlines())
+    assert report["result"]["usable"] is False
+    assert ended["failures"][0]["what"] in done.stderr
 
 
 def test_evaluation_media_of_every_release() -> None:
