@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from winlab.site import Site
     from winlab.steps.payload import Origin
     from winlab.supplies import Supplies
+    from winlab.version import __version__
 
-__version__ = "0.1.0"
 __all__ = [
     "AccessError",
     "ClusterError",
@@ -115,6 +115,7 @@ _HOMES = {
     "Supplies": "winlab.supplies",
     "Timeline": "winlab.history.timeline",
     "View": "winlab.operations.watch",
+    "__version__": "winlab.version",
     **dict.fromkeys(
         (
             "AccessError",

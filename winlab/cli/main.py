@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from winlab import __version__
 from winlab.cli import (
     bundle,
     cluster,
@@ -34,6 +33,7 @@ from winlab.cli import (
     watch,
 )
 from winlab.errors import ExitCode, LabError, WinlabError
+from winlab.version import __version__
 
 
 class _Interrupted(Exception):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 
-from winlab import __version__, stopping
+from winlab import stopping
 from winlab.engine.state import State
 from winlab.engine.step import Load, Step, compose
 from winlab.errors import ExitCode, Failure, WinlabError, together
@@ -36,6 +36,7 @@ from winlab.events import (
 )
 from winlab.stopping import Stopped
 from winlab.threads import Threads
+from winlab.version import __version__
 
 REMIND = 1.0  # seconds between checks for an interrupt
 
