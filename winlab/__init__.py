@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from winlab.operations.watch import View
     from winlab.site import Site
     from winlab.steps.payload import Origin
+    from winlab.stopping import Stopped
     from winlab.supplies import Supplies
     from winlab.version import __version__
 
@@ -92,6 +93,7 @@ __all__ = [
     "StepProgress",
     "StepSkipped",
     "StepStarted",
+    "Stopped",
     "Supplies",
     "Timeline",
     "TransferError",
@@ -112,6 +114,7 @@ _HOMES = {
     "Report": "winlab.checks.report",
     "Site": "winlab.site",
     "Spec": "winlab.design.spec.model",
+    "Stopped": "winlab.stopping",
     "Supplies": "winlab.supplies",
     "Timeline": "winlab.history.timeline",
     "View": "winlab.operations.watch",

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
 
+from winlab import stopping
 from winlab.errors import Failure
 from winlab.printable import printable, within
 
@@ -71,7 +72,7 @@ class RunStarted(Event):
 class RunEnded(Event):
     """A run has ended, successfully or not. It is a command's last event."""
 
-    exit_code: int = _field("0, that of the first failure, or 130 if interrupted; see docs/exit-codes.md", 0)
+    exit_code: int = _field("0, that of the first failure, or 130 if interrupted or stopped; see docs/exit-codes.md", 0)
     failures: tuple[Failure, ...] = _field("all failures, the earliest first; see below", ())
     support: str = _field(
         "the archive with everything about the failures (docs/support.md); empty if there is none", ""
@@ -259,7 +260,11 @@ class Told:
         self._begun = time.monotonic()
 
     def say(self, text: str, fraction: float | None = None) -> None:
-        """Report it to the listener."""
+        """Report it to the listener.
+
+        :raises Stopped: the work was asked to stop.
+        """
+        stopping.check()
         self.tell(StepProgress(text=text, fraction=fraction))
 
     def tell(self, event: StepEvent) -> None:

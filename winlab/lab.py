@@ -1,7 +1,8 @@
 """The front door: a lab by its name, and everything that can be done with it. The command line uses it, too.
 
 Methods raise a :class:`winlab.errors.WinlabError`; each class has the command's exit code for it.
-To see progress, pass a *listener*, which receives events (:mod:`winlab.events`) from any thread.
+To see progress, pass a *listener*, which receives events (:mod:`winlab.events`) from any thread. To stop a method, set
+the event *stop* from another thread: it raises :class:`winlab.stopping.Stopped`, and the same call resumes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from winlab.errors import UsageError
 from winlab.events import Event, Listener, Told, ignore
 from winlab.node import Node
 from winlab.site import Site, at_site
+from winlab.stopping import Stop
 
 if TYPE_CHECKING:
     from winlab.adapters.vm.domains import Machine
@@ -85,7 +87,9 @@ class Lab:
     # -- plan and make
 
     @at_site
-    def plan(self, spec: Spec, *, facts: HostFacts | None = None, listener: Listener = ignore) -> Plan:
+    def plan(
+        self, spec: Spec, *, facts: HostFacts | None = None, listener: Listener = ignore, stop: Stop = None
+    ) -> Plan:
         """Decide everything that would exist. Nothing is touched.
 
         :param facts: of the host; by default the site's.
@@ -150,6 +154,7 @@ class Lab:
         locked: Path | None = None,
         accept_eula: bool = False,
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> None:
         """Create the lab, or resume one that was interrupted; what already exists is not changed.
 
@@ -235,6 +240,7 @@ class Lab:
         force: bool = False,
         rebuild: str = "",
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> None:
         """Change the standing lab into that of the plan, or continue a change that was interrupted.
 
@@ -285,6 +291,7 @@ class Lab:
         prefix: str = "node",
         origin: Origin | None = None,
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Joining:
         """Look at a cluster made elsewhere, and plan workers that can join it. Nothing is touched.
 
@@ -311,6 +318,7 @@ class Lab:
         origin: Origin | None = None,
         accept_eula: bool = False,
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> None:
         """Create the lab and have its workers join the cluster, or resume that.
 
@@ -322,7 +330,13 @@ class Lab:
 
     @at_site
     def bundle(
-        self, plan: Plan, to: Path | None = None, *, origin: Origin | None = None, listener: Listener = ignore
+        self,
+        plan: Plan,
+        to: Path | None = None,
+        *,
+        origin: Origin | None = None,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Bundle:
         """Gather everything that the plan needs into one verified file.
 
@@ -336,7 +350,13 @@ class Lab:
 
     @at_site
     def build_golden(
-        self, plan: Plan, *, origin: Origin | None = None, accept_eula: bool = False, listener: Listener = ignore
+        self,
+        plan: Plan,
+        *,
+        origin: Origin | None = None,
+        accept_eula: bool = False,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Golden:
         """Make the golden image of the plan's Windows nodes, unless it is in the cache. The lab is not touched.
 
@@ -360,6 +380,7 @@ class Lab:
         file: Path | None = None,
         check: bool = False,
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Renewed:
         """Write or update the lock file: every input of the lab by its hash.
 
@@ -443,7 +464,12 @@ class Lab:
 
     @at_site
     def support(
-        self, to: Path | None = None, *, failed: BaseException | None = None, listener: Listener = ignore
+        self,
+        to: Path | None = None,
+        *,
+        failed: BaseException | None = None,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Path:
         """Write an archive with everything about the lab that helps to find out what went wrong; returns its path.
 
@@ -513,7 +539,9 @@ class Lab:
         return kubeconfig.publish(self.name, use=use)
 
     @at_site
-    def push(self, node: str, binary: str, *, restore: bool = False, listener: Listener = ignore) -> PushedProgram:
+    def push(
+        self, node: str, binary: str, *, restore: bool = False, listener: Listener = ignore, stop: Stop = None
+    ) -> PushedProgram:
         """Replace a program on a running node with your own build, or restore the original.
 
         :param binary: the file, whose name says what it replaces; with *restore*, only the name.
@@ -523,7 +551,9 @@ class Lab:
         return operations.push.to_node(self.name, self.site, node, binary, listener, restore=restore)
 
     @at_site
-    def load(self, image: str, *, name: str = "", listener: Listener = ignore) -> dict[str, list[str]]:
+    def load(
+        self, image: str, *, name: str = "", listener: Listener = ignore, stop: Stop = None
+    ) -> dict[str, list[str]]:
         """Load a container image onto every node of its operating system; returns the nodes, by the image's full name.
 
         :param image: an archive, or the name of an image in Docker or Podman.
@@ -534,7 +564,7 @@ class Lab:
 
     @at_site
     def test_readiness(
-        self, *, only: str | None = None, timeout: float | None = None, listener: Listener = ignore
+        self, *, only: str | None = None, timeout: float | None = None, listener: Listener = ignore, stop: Stop = None
     ) -> Report:
         """Wait until every part of the cluster is ready; the report says why one is not.
 
@@ -548,7 +578,9 @@ class Lab:
         return suites.readiness(self.name, self.site, listener, only=only, timeout=timeout)
 
     @at_site
-    def test_smoke(self, *, only: str | None = None, keep: bool = False, listener: Listener = ignore) -> Report:
+    def test_smoke(
+        self, *, only: str | None = None, keep: bool = False, listener: Listener = ignore, stop: Stop = None
+    ) -> Report:
         """Run pods on the lab's nodes and have them talk: to each other, to services, to the outside.
 
         :param only: identifiers of checks, with commas between; None: all.
@@ -564,7 +596,9 @@ class Lab:
     # -- off and on
 
     @at_site
-    def stop(self, nodes: Sequence[str] = (), *, force: bool = False, listener: Listener = ignore) -> list[Switched]:
+    def stop(
+        self, nodes: Sequence[str] = (), *, force: bool = False, listener: Listener = ignore, stop: Stop = None
+    ) -> list[Switched]:
         """Shut down nodes, workers before controllers; those that are off are skipped.
 
         :param nodes: their names; none: the whole lab.
@@ -575,7 +609,7 @@ class Lab:
         return operations.power.stop(self.name, self.site, nodes, listener, force=force)
 
     @at_site
-    def start(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+    def start(self, nodes: Sequence[str] = (), *, listener: Listener = ignore, stop: Stop = None) -> list[Switched]:
         """Start nodes that are off, and resume those that are suspended; wait until they answer and are Ready.
 
         Their clocks are set by the host's.
@@ -587,7 +621,7 @@ class Lab:
         return operations.power.start(self.name, self.site, nodes, listener)
 
     @at_site
-    def restart(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+    def restart(self, nodes: Sequence[str] = (), *, listener: Listener = ignore, stop: Stop = None) -> list[Switched]:
         """Shut nodes down, switch them off, and start them, as :meth:`stop` and :meth:`start` do.
 
         :param nodes: their names; none: the whole lab.
@@ -596,7 +630,7 @@ class Lab:
         return operations.power.restart(self.name, self.site, nodes, listener)
 
     @at_site
-    def suspend(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+    def suspend(self, nodes: Sequence[str] = (), *, listener: Listener = ignore, stop: Stop = None) -> list[Switched]:
         """Suspend running nodes in memory.
 
         :param nodes: their names; none: the whole lab, of which nodes that are off stay off.
@@ -606,7 +640,7 @@ class Lab:
         return operations.power.suspend(self.name, self.site, nodes, listener)
 
     @at_site
-    def resume(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+    def resume(self, nodes: Sequence[str] = (), *, listener: Listener = ignore, stop: Stop = None) -> list[Switched]:
         """Resume nodes that are suspended or paused, set their clocks, wait until they answer and are Ready.
 
         :param nodes: their names; none: the whole lab, of which nodes that are off stay off.
@@ -627,7 +661,13 @@ class Lab:
 
     @at_site
     def repair(
-        self, node: str = "", *, check: bool = False, digests: bool = False, listener: Listener = ignore
+        self,
+        node: str = "",
+        *,
+        check: bool = False,
+        digests: bool = False,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> list[Drift]:
         """See what of the lab is not as its recorded plan says, and mend it; empty if nothing differs.
 
@@ -643,7 +683,9 @@ class Lab:
     # -- faults on purpose
 
     @at_site
-    def add_fault(self, /, kind: str, *nodes: str, listener: Listener = ignore, **settings: object) -> Fault:
+    def add_fault(
+        self, /, kind: str, *nodes: str, listener: Listener = ignore, stop: Stop = None, **settings: object
+    ) -> Fault:
         """Do a fault to a node, or between two: ``lab.add_fault("loss", "node-1", percent=20)``.
 
         The same fault with other settings replaces the first one. docs/faults.md has all kinds.
@@ -663,7 +705,7 @@ class Lab:
         return operations.faults.active(self.name, self.site)
 
     @at_site
-    def clear_faults(self, which: str = "", *, listener: Listener = ignore) -> list[Fault]:
+    def clear_faults(self, which: str = "", *, listener: Listener = ignore, stop: Stop = None) -> list[Fault]:
         """Undo faults; safe to repeat.
 
         :param which: a fault's ``id``, or a node's name; by default all.
@@ -676,7 +718,7 @@ class Lab:
     # -- the end
 
     @at_site
-    def destroy(self, *, anyone: bool = False, listener: Listener = ignore) -> list[str]:
+    def destroy(self, *, anyone: bool = False, listener: Listener = ignore, stop: Stop = None) -> list[str]:
         """Remove every trace of the lab; safe to repeat. Images are kept.
 
         :param anyone: also if another user made the lab.

@@ -14,7 +14,7 @@ from checks_fakes import CONTROLLER, LINUX, Cluster, access
 from isos import make_server_medium
 
 import winlab
-from winlab import HostError, Lab, Site, Spec, Supplies, UsageError, settings
+from winlab import HostError, Lab, Site, Spec, Supplies, UsageError, settings, stopping
 from winlab.checks import access as ways
 from winlab.design import fault
 from winlab.design.plan.stock import Stock
@@ -61,6 +61,18 @@ def test_the_example_plans_creates_changes_and_destroys(
     assert (plan.lab, site, options["until"]) == ("ci", names["lab"].site, "cluster")
     assert asked[1][1] == ("ci", "node-1", "out/kubelet.exe", False)
     assert names["removed"] == ["all"]
+
+
+def test_the_example_stops_a_call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def create_until_stopped(*_: object, **__: object) -> None:
+        names["cancel"].set()
+        stopping.check()
+
+    monkeypatch.setattr(create, "create", create_until_stopped)
+    lab = Lab("ci", Site(facts=plans.TCG))
+    names: dict[str, Any] = {"lab": lab, "plan": lab.plan(Spec.load("1-1-1", rehearse=True))}
+    exec(example.code("Stop a call"), names)
+    assert capsys.readouterr().out == "stopped 130\n"
 
 
 def test_the_example_has_faults(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
