@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
     from winlab.operations.explain import Explained
+    from winlab.operations.planning import Proposal
     from winlab.operations.watch import View
     from winlab.site import Site
     from winlab.steps.payload import Origin
@@ -80,6 +81,7 @@ __all__ = [
     "Note",
     "Origin",
     "Plan",
+    "Proposal",
     "Report",
     "RunEnded",
     "RunStarted",
@@ -111,6 +113,7 @@ _HOMES = {
     "Node": "winlab.node",
     "Origin": "winlab.steps.payload",
     "Plan": "winlab.design.plan.model",
+    "Proposal": "winlab.operations.planning",
     "Report": "winlab.checks.report",
     "Site": "winlab.site",
     "Spec": "winlab.design.spec.model",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from winlab.checks.report import Report
     from winlab.design.fault import Fault
     from winlab.design.plan.facts import HostFacts
-    from winlab.design.plan.model import Plan
-    from winlab.design.plan.stock import HostFile
     from winlab.design.spec.model import Spec
     from winlab.history.timeline import Timeline, Which
     from winlab.operations.autostart import Autostart
@@ -55,7 +53,6 @@ class Lab:
     def __init__(self, name: str = settings.DEFAULT_LAB, site: Site | None = None) -> None:
         self.name = name
         self.site = site or Site()
-        self._proposals: dict[str, Proposal] = {}  # by their plans' digests
 
     @staticmethod
     def all(site: Site | None = None) -> list[Lab]:
@@ -89,55 +86,43 @@ class Lab:
     @at_site
     def plan(
         self, spec: Spec, *, facts: HostFacts | None = None, listener: Listener = ignore, stop: Stop = None
-    ) -> Plan:
+    ) -> Proposal:
         """Decide everything that would exist. Nothing is touched.
 
         :param facts: of the host; by default the site's.
         :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
         """
-        proposal = operations.planning.make(
+        return operations.planning.make(
             spec,
             self.name,
             facts or self.site.facts,
             Told(listener, "plan"),
             standing=operations.recorded.standing(self.site.folder(self.name)),
         )
-        self._proposals[proposal.plan.digest] = proposal
-        return proposal.plan
-
-    def host_files(self, plan: Plan) -> tuple[HostFile, ...]:
-        """Every file of this host that goes to nodes because the spec names it.
-
-        :param plan: what :meth:`plan` of this object returned.
-        """
-        return self._proposal(plan).stock.host_files
 
     @at_site
-    def render(self, plan: Plan, folder: Path) -> list[Path]:
+    def render(self, plan: Proposal, folder: Path) -> list[Path]:
         """Write every file that guests and libvirt would be given, with secrets masked; returns the paths.
 
         :raises UsageError: the folder can't be written.
         """
-        return operations.render.write(plan, folder)
+        return operations.render.write(plan.plan, folder)
 
     @at_site
-    def terms(self, plan: Plan) -> str | None:
+    def terms(self, plan: Proposal) -> str | None:
         """The terms of Microsoft's evaluations, if a person must accept them for :meth:`create` to download a medium.
 
         None: nothing is to be downloaded, or the terms were accepted before.
         """
-        return operations.consent.terms(plan, self.site)
+        return operations.consent.terms(plan.plan, self.site)
 
     @at_site
-    def notes(self, plan: Plan) -> list[str]:
-        """What whoever makes this plan should know: media that it assumes, an older Kubernetes, updates it could have.
-
-        :param plan: what :meth:`plan` of this object returned.
-        """
+    def notes(self, plan: Proposal) -> list[str]:
+        """What a user of this plan should know: media that it assumes, an older Kubernetes, updates it could have."""
         from winlab.design.plan import advice, cluster
 
-        told = (cluster.version_note(self._proposal(plan).spec, plan), operations.consent.assumed(plan))
-        return [*(note for note in told if note is not None), *advice.advice(plan)]
+        notes = (cluster.version_note(plan.spec, plan.plan), operations.consent.assumed(plan.plan))
+        return [*(note for note in notes if note is not None), *advice.advice(plan.plan)]
 
     @staticmethod
     def lock_file(spec: str) -> Path:
@@ -147,7 +132,7 @@ class Lab:
     @at_site
     def create(
         self,
-        plan: Plan,
+        plan: Proposal,
         *,
         until: Until = "cluster",
         origin: Origin | None = None,
@@ -158,7 +143,7 @@ class Lab:
     ) -> None:
         """Create the lab, or resume one that was interrupted; what already exists is not changed.
 
-        :param plan: what :meth:`plan` of this object returned; only this object knows where the plan's files are.
+        :param plan: what :meth:`plan` returned.
         :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
         :param origin: where Kubernetes and images come from; by default whatever is available.
         :param locked: a lock file; anything that differs from it is refused.
@@ -167,11 +152,8 @@ class Lab:
         :raises ConflictError: a lab of that name was made from another plan, or another winlab is working on it.
         :raises WinlabError: a step failed; the same call resumes.
         """
-        proposal = self._proposal(plan)
-        fetch = operations.consent.settle(plan, self.site, accepted=accept_eula)
-        operations.create.create(
-            proposal, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch
-        )
+        fetch = self._consent(plan, accept_eula)
+        operations.create.create(plan, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
 
     @at_site
     def spec(
@@ -219,19 +201,19 @@ class Lab:
         return operations.resize.shrunk(self.name, self.site, node)
 
     @at_site
-    def diff(self, plan: Plan) -> Difference:
+    def diff(self, plan: Proposal) -> Difference:
         """What :meth:`apply` would change, without asking the guests; false if that is nothing.
 
         :param plan: what :meth:`plan` returned.
         :raises NotFoundError: this account has no record of the lab.
         :raises ConflictError: the lab is not made from what is recorded, or joined a cluster made elsewhere.
         """
-        return operations.diff.difference(plan, self.site)
+        return operations.diff.difference(plan.plan, self.site)
 
     @at_site
     def apply(
         self,
-        plan: Plan,
+        plan: Proposal,
         *,
         until: Until = "cluster",
         origin: Origin | None = None,
@@ -244,7 +226,7 @@ class Lab:
     ) -> None:
         """Change the standing lab into that of the plan, or continue a change that was interrupted.
 
-        :param plan: what :meth:`plan` of this object returned.
+        :param plan: what :meth:`plan` returned.
         :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
         :param origin: where Kubernetes and images come from; by default whatever is available.
         :param accept_eula: the user has accepted Microsoft's terms for evaluations; this is remembered.
@@ -256,10 +238,9 @@ class Lab:
         :raises ConflictError: something can't be changed while the lab stands; nothing was touched.
         :raises WinlabError: a step failed; the same call continues.
         """
-        proposal = self._proposal(plan)
-        fetch = operations.consent.settle(plan, self.site, accepted=accept_eula)
+        fetch = self._consent(plan, accept_eula)
         operations.apply.apply(
-            proposal, self.site, listener,
+            plan, self.site, listener,
             until=until, origin=origin, consent=fetch, restart=restart, force=force, rebuild=rebuild,
         )  # fmt: skip
 
@@ -325,13 +306,13 @@ class Lab:
         :param joining: what :meth:`plan_join` returned.
         :raises WinlabError: as :meth:`create`.
         """
-        fetch = operations.consent.settle(joining.planned.plan, self.site, accepted=accept_eula)
+        fetch = self._consent(joining.planned, accept_eula)
         operations.join.join(joining, self.site, listener, until=until, origin=origin, consent=fetch)
 
     @at_site
     def bundle(
         self,
-        plan: Plan,
+        plan: Proposal,
         to: Path | None = None,
         *,
         origin: Origin | None = None,
@@ -340,18 +321,18 @@ class Lab:
     ) -> Bundle:
         """Gather everything that the plan needs into one verified file.
 
-        :param plan: what :meth:`plan` of this object returned.
+        :param plan: what :meth:`plan` returned.
         :param to: the file; by default in the cache, where :meth:`create` finds it without being told.
         :raises WinlabError: something can't be obtained, or the file can't be written.
         """
         from winlab.steps.payload import Origin
 
-        return operations.bundle.gather(plan, self._proposal(plan).stock, to, origin or Origin(), listener)
+        return operations.bundle.gather(plan.plan, plan.stock, to, origin or Origin(), listener)
 
     @at_site
     def build_golden(
         self,
-        plan: Plan,
+        plan: Proposal,
         *,
         origin: Origin | None = None,
         accept_eula: bool = False,
@@ -360,20 +341,18 @@ class Lab:
     ) -> Golden:
         """Make the golden image of the plan's Windows nodes, unless it is in the cache. The lab is not touched.
 
-        :param plan: what :meth:`plan` of this object returned.
+        :param plan: what :meth:`plan` returned.
         :raises WinlabError: as :meth:`create`.
         """
         from winlab.steps.payload import Origin
 
-        fetch = operations.consent.settle(plan, self.site, accepted=accept_eula)
-        return operations.golden.build(
-            plan, self._proposal(plan).stock, self.site, listener, origin or Origin(), consent=fetch
-        )
+        fetch = self._consent(plan, accept_eula)
+        return operations.golden.build(plan.plan, plan.stock, self.site, listener, origin or Origin(), consent=fetch)
 
     @at_site
     def lock(
         self,
-        plan: Plan,
+        plan: Proposal,
         *,
         spec: str,
         origin: Origin | None = None,
@@ -384,23 +363,25 @@ class Lab:
     ) -> Renewed:
         """Write or update the lock file: every input of the lab by its hash.
 
-        :param plan: what :meth:`plan` of this object returned.
+        :param plan: what :meth:`plan` returned.
         :param spec: the spec as the user named it; by default the file is beside it.
         :param check: write nothing.
         :raises ConflictError: with *check*, something differs; it is named.
         :raises WinlabError: something can't be obtained, or the file can't be read or written.
         """
-        stock = self._proposal(plan).stock
-        return operations.lock.renew(plan, stock, listener, spec=spec, origin=origin, path=file, check=check)
+        return operations.lock.renew(plan.plan, plan.stock, listener, spec=spec, origin=origin, path=file, check=check)
 
-    def _proposal(self, plan: Plan) -> Proposal:
-        if plan.lab != self.name or plan.digest not in self._proposals:
+    def _consent(self, plan: Proposal, accepted: bool) -> bool:
+        """Whether missing media may be downloaded for a plan of this lab.
+
+        :raises UsageError: it is another lab's plan.
+        """
+        if plan.plan.lab != self.name:
             raise UsageError(
-                f"The plan {plan.digest} was not made by this Lab object.",
-                why="A plan knows files by their content; where they are, only the object knows that made it.",
-                cure="Pass what its own plan() returned.",
+                f"The plan is for the lab '{plan.plan.lab}', and this is the lab '{self.name}'.",
+                cure="Pass what this lab's plan() returned.",
             )
-        return self._proposals[plan.digest]
+        return operations.consent.settle(plan.plan, self.site, accepted=accepted)
 
     # -- look
 

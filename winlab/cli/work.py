@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from winlab.cli.common import Output
 
 if TYPE_CHECKING:
-    from winlab import Lab, Plan, Spec
+    from winlab import Lab, Proposal, Spec
 
 
-def plan_of(lab: Lab, spec: Spec) -> Plan:
+def plan_of(lab: Lab, spec: Spec) -> Proposal:
     """The lab's plan. Progress in reading large files goes to standard error, whatever the output format.
 
     :raises UsageError: this host can't provide what the spec asks for.
