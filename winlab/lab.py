@@ -143,7 +143,6 @@ class Lab:
     ) -> None:
         """Create the lab, or resume one that was interrupted; what already exists is not changed.
 
-        :param plan: what :meth:`plan` returned.
         :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
         :param origin: where Kubernetes and images come from; by default whatever is available.
         :param locked: a lock file; anything that differs from it is refused.
@@ -204,7 +203,6 @@ class Lab:
     def diff(self, plan: Proposal) -> Difference:
         """What :meth:`apply` would change, without asking the guests; false if that is nothing.
 
-        :param plan: what :meth:`plan` returned.
         :raises NotFoundError: this account has no record of the lab.
         :raises ConflictError: the lab is not made from what is recorded, or joined a cluster made elsewhere.
         """
@@ -226,7 +224,6 @@ class Lab:
     ) -> None:
         """Change the standing lab into that of the plan, or continue a change that was interrupted.
 
-        :param plan: what :meth:`plan` returned.
         :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
         :param origin: where Kubernetes and images come from; by default whatever is available.
         :param accept_eula: the user has accepted Microsoft's terms for evaluations; this is remembered.
@@ -321,7 +318,6 @@ class Lab:
     ) -> Bundle:
         """Gather everything that the plan needs into one verified file.
 
-        :param plan: what :meth:`plan` returned.
         :param to: the file; by default in the cache, where :meth:`create` finds it without being told.
         :raises WinlabError: something can't be obtained, or the file can't be written.
         """
@@ -341,7 +337,6 @@ class Lab:
     ) -> Golden:
         """Make the golden image of the plan's Windows nodes, unless it is in the cache. The lab is not touched.
 
-        :param plan: what :meth:`plan` returned.
         :raises WinlabError: as :meth:`create`.
         """
         from winlab.steps.payload import Origin
@@ -363,7 +358,6 @@ class Lab:
     ) -> Renewed:
         """Write or update the lock file: every input of the lab by its hash.
 
-        :param plan: what :meth:`plan` returned.
         :param spec: the spec as the user named it; by default the file is beside it.
         :param check: write nothing.
         :raises ConflictError: with *check*, something differs; it is named.

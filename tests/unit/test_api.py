@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -186,6 +187,11 @@ def test_known_names_need_no_hypervisor(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_every_public_name_is_there() -> None:
     for name in winlab.__all__:
         assert getattr(winlab, name) is not None
+    tree = ast.walk(ast.parse(Path(winlab.__file__).read_text(encoding="utf-8")))
+    imports = {
+        one.name: node.module for node in tree if isinstance(node, ast.ImportFrom) for one in node.names if one.asname
+    }
+    assert imports == winlab._HOMES, "what type checkers see"
     assert set(winlab.__all__) <= set(dir(winlab))
     with pytest.raises(AttributeError):
         winlab.Nothing  # noqa: B018
