@@ -49,7 +49,7 @@ class ExitCode(IntEnum):
     PARTLY = 20  # status: some nodes answer, some don't
     STOPPED = 21  # status: no node answers
     DIFFERS = 22  # diff, repair --check: there is a difference; repair: one that it can't mend
-    INTERRUPTED = 130  # Ctrl-C, SIGTERM or SIGHUP
+    INTERRUPTED = 130  # Ctrl-C, SIGTERM or SIGHUP; from Python, the event that stops a call
 
 
 def logs(node: str, lab: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
 
+from winlab import stopping
 from winlab.errors import Failure
 from winlab.printable import printable, within
 
@@ -71,7 +72,7 @@ class RunStarted(Event):
 class RunEnded(Event):
     """A run has ended, successfully or not. It is a command's last event."""
 
-    exit_code: int = _field("0, that of the first failure, or 130 if interrupted; see docs/exit-codes.md", 0)
+    exit_code: int = _field("0, that of the first failure, or 130 if interrupted or stopped; see docs/exit-codes.md", 0)
     failures: tuple[Failure, ...] = _field("all failures, the earliest first; see below", ())
     support: str = _field(
         "the archive with everything about the failures (docs/support.md); empty if there is none", ""
@@ -126,13 +127,13 @@ class StepFailed(StepEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeWay(StepEvent):
-    """winlab goes on with a node by another way, or by none though the node is up."""
+class NodeTransport(StepEvent):
+    """winlab reaches a node by another transport than before, or by none although the node is up."""
 
     text: str = _field("the message", "")
-    way: str = _field("the way by which it goes on: `winrm` or `ssh`; empty if neither answers", "")
-    deaf: tuple[str, ...] = _field("the ways that don't answer", ())
-    sign: str = _field("what shows that the node is up: `ssh`, `agent` (QEMU's), or what its serial port tells", "")
+    transport: str = _field("the one that winlab uses from now on: `winrm` or `ssh`; empty if neither responds", "")
+    unresponsive: tuple[str, ...] = _field("the transports that don't respond", ())
+    sign: str = _field("what shows that the node is up: `ssh`, `agent` (QEMU's), or what its serial port reports", "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +141,7 @@ class NodeCrashed(StepEvent):
     """A node's kernel gave up: on Windows a bugcheck, a blue screen. The machine stays as it is."""
 
     text: str = _field("the message", "")
-    code: str = _field("the bugcheck's code, such as `0x0000007B`; empty if the machine could not tell it", "")
+    code: str = _field("the bugcheck's code, such as `0x0000007B`; empty if the machine did not report it", "")
     name: str = _field("the code's name, such as `INACCESSIBLE_BOOT_DEVICE`; empty if winlab does not know it", "")
     arguments: tuple[str, ...] = _field("the bugcheck's four arguments, hexadecimal", ())
 
@@ -235,7 +236,7 @@ class Teller(Protocol):
         """Report an event of the step."""
 
 
-def report(progress: Progress, event: NodeWay | NodeCrashed) -> None:
+def report(progress: Progress, event: NodeTransport | NodeCrashed) -> None:
     """Report an event of a step; to whom takes only texts, its text."""
     if isinstance(progress, Teller):
         progress.tell(event)
@@ -259,7 +260,11 @@ class Told:
         self._begun = time.monotonic()
 
     def say(self, text: str, fraction: float | None = None) -> None:
-        """Report it to the listener."""
+        """Report it to the listener.
+
+        :raises Stopped: the work was asked to stop.
+        """
+        stopping.check()
         self.tell(StepProgress(text=text, fraction=fraction))
 
     def tell(self, event: StepEvent) -> None:

@@ -1,7 +1,8 @@
 """The front door: a lab by its name, and everything that can be done with it. The command line uses it, too.
 
 Methods raise a :class:`winlab.errors.WinlabError`; each class has the command's exit code for it.
-To see progress, pass a *listener*, which receives events (:mod:`winlab.events`) from any thread.
+To see progress, pass a *listener*, which receives events (:mod:`winlab.events`) from any thread. To stop a method, set
+the event *stop* from another thread: it raises :class:`winlab.stopping.Stopped`, and the same call resumes.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from winlab.errors import UsageError
 from winlab.events import Event, Listener, Told, ignore
 from winlab.node import Node
 from winlab.site import Site, at_site
+from winlab.stopping import Stop
 
 if TYPE_CHECKING:
     from winlab.adapters.vm.domains import Machine
     from winlab.checks.report import Report
     from winlab.design.fault import Fault
     from winlab.design.plan.facts import HostFacts
-    from winlab.design.plan.model import Plan
-    from winlab.design.plan.stock import HostFile
     from winlab.design.spec.model import Spec
     from winlab.history.timeline import Timeline, Which
     from winlab.operations.autostart import Autostart
@@ -53,7 +53,6 @@ class Lab:
     def __init__(self, name: str = settings.DEFAULT_LAB, site: Site | None = None) -> None:
         self.name = name
         self.site = site or Site()
-        self._proposals: dict[str, Proposal] = {}  # by their plans' digests
 
     @staticmethod
     def all(site: Site | None = None) -> list[Lab]:
@@ -85,55 +84,45 @@ class Lab:
     # -- plan and make
 
     @at_site
-    def plan(self, spec: Spec, *, facts: HostFacts | None = None, listener: Listener = ignore) -> Plan:
+    def plan(
+        self, spec: Spec, *, facts: HostFacts | None = None, listener: Listener = ignore, stop: Stop = None
+    ) -> Proposal:
         """Decide everything that would exist. Nothing is touched.
 
         :param facts: of the host; by default the site's.
         :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
         """
-        proposal = operations.planning.make(
+        return operations.planning.make(
             spec,
             self.name,
             facts or self.site.facts,
             Told(listener, "plan"),
             standing=operations.recorded.standing(self.site.folder(self.name)),
         )
-        self._proposals[proposal.plan.digest] = proposal
-        return proposal.plan
-
-    def host_files(self, plan: Plan) -> tuple[HostFile, ...]:
-        """Every file of this host that goes to nodes because the spec names it.
-
-        :param plan: what :meth:`plan` of this object returned.
-        """
-        return self._proposal(plan).stock.host_files
 
     @at_site
-    def render(self, plan: Plan, folder: Path) -> list[Path]:
+    def render(self, plan: Proposal, folder: Path) -> list[Path]:
         """Write every file that guests and libvirt would be given, with secrets masked; returns the paths.
 
         :raises UsageError: the folder can't be written.
         """
-        return operations.render.write(plan, folder)
+        return operations.render.write(plan.plan, folder)
 
     @at_site
-    def terms(self, plan: Plan) -> str | None:
+    def terms(self, plan: Proposal) -> str | None:
         """The terms of Microsoft's evaluations, if a person must accept them for :meth:`create` to download a medium.
 
         None: nothing is to be downloaded, or the terms were accepted before.
         """
-        return operations.consent.terms(plan, self.site)
+        return operations.consent.terms(plan.plan, self.site)
 
     @at_site
-    def notes(self, plan: Plan) -> list[str]:
-        """What whoever makes this plan should know: media that it assumes, an older Kubernetes, updates it could have.
-
-        :param plan: what :meth:`plan` of this object returned.
-        """
+    def notes(self, plan: Proposal) -> list[str]:
+        """What a user of this plan should know: media that it assumes, an older Kubernetes, updates it could have."""
         from winlab.design.plan import advice, cluster
 
-        told = (cluster.version_note(self._proposal(plan).spec, plan), operations.consent.assumed(plan))
-        return [*(note for note in told if note is not None), *advice.advice(plan)]
+        notes = (cluster.version_note(plan.spec, plan.plan), operations.consent.assumed(plan.plan))
+        return [*(note for note in notes if note is not None), *advice.advice(plan.plan)]
 
     @staticmethod
     def lock_file(spec: str) -> Path:
@@ -143,17 +132,17 @@ class Lab:
     @at_site
     def create(
         self,
-        plan: Plan,
+        plan: Proposal,
         *,
         until: Until = "cluster",
         origin: Origin | None = None,
         locked: Path | None = None,
         accept_eula: bool = False,
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> None:
         """Create the lab, or resume one that was interrupted; what already exists is not changed.
 
-        :param plan: what :meth:`plan` of this object returned; only this object knows where the plan's files are.
         :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
         :param origin: where Kubernetes and images come from; by default whatever is available.
         :param locked: a lock file; anything that differs from it is refused.
@@ -162,11 +151,8 @@ class Lab:
         :raises ConflictError: a lab of that name was made from another plan, or another winlab is working on it.
         :raises WinlabError: a step failed; the same call resumes.
         """
-        proposal = self._proposal(plan)
-        fetch = operations.consent.settle(plan, self.site, accepted=accept_eula)
-        operations.create.create(
-            proposal, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch
-        )
+        fetch = self._consent(plan, accept_eula)
+        operations.create.create(plan, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
 
     @at_site
     def spec(
@@ -214,19 +200,18 @@ class Lab:
         return operations.resize.shrunk(self.name, self.site, node)
 
     @at_site
-    def diff(self, plan: Plan) -> Difference:
+    def diff(self, plan: Proposal) -> Difference:
         """What :meth:`apply` would change, without asking the guests; false if that is nothing.
 
-        :param plan: what :meth:`plan` returned.
         :raises NotFoundError: this account has no record of the lab.
         :raises ConflictError: the lab is not made from what is recorded, or joined a cluster made elsewhere.
         """
-        return operations.diff.difference(plan, self.site)
+        return operations.diff.difference(plan.plan, self.site)
 
     @at_site
     def apply(
         self,
-        plan: Plan,
+        plan: Proposal,
         *,
         until: Until = "cluster",
         origin: Origin | None = None,
@@ -235,10 +220,10 @@ class Lab:
         force: bool = False,
         rebuild: str = "",
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> None:
         """Change the standing lab into that of the plan, or continue a change that was interrupted.
 
-        :param plan: what :meth:`plan` of this object returned.
         :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
         :param origin: where Kubernetes and images come from; by default whatever is available.
         :param accept_eula: the user has accepted Microsoft's terms for evaluations; this is remembered.
@@ -250,10 +235,9 @@ class Lab:
         :raises ConflictError: something can't be changed while the lab stands; nothing was touched.
         :raises WinlabError: a step failed; the same call continues.
         """
-        proposal = self._proposal(plan)
-        fetch = operations.consent.settle(plan, self.site, accepted=accept_eula)
+        fetch = self._consent(plan, accept_eula)
         operations.apply.apply(
-            proposal, self.site, listener,
+            plan, self.site, listener,
             until=until, origin=origin, consent=fetch, restart=restart, force=force, rebuild=rebuild,
         )  # fmt: skip
 
@@ -285,6 +269,7 @@ class Lab:
         prefix: str = "node",
         origin: Origin | None = None,
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Joining:
         """Look at a cluster made elsewhere, and plan workers that can join it. Nothing is touched.
 
@@ -311,75 +296,86 @@ class Lab:
         origin: Origin | None = None,
         accept_eula: bool = False,
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> None:
         """Create the lab and have its workers join the cluster, or resume that.
 
         :param joining: what :meth:`plan_join` returned.
         :raises WinlabError: as :meth:`create`.
         """
-        fetch = operations.consent.settle(joining.planned.plan, self.site, accepted=accept_eula)
+        fetch = self._consent(joining.planned, accept_eula)
         operations.join.join(joining, self.site, listener, until=until, origin=origin, consent=fetch)
 
     @at_site
     def bundle(
-        self, plan: Plan, to: Path | None = None, *, origin: Origin | None = None, listener: Listener = ignore
+        self,
+        plan: Proposal,
+        to: Path | None = None,
+        *,
+        origin: Origin | None = None,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Bundle:
         """Gather everything that the plan needs into one verified file.
 
-        :param plan: what :meth:`plan` of this object returned.
         :param to: the file; by default in the cache, where :meth:`create` finds it without being told.
         :raises WinlabError: something can't be obtained, or the file can't be written.
         """
         from winlab.steps.payload import Origin
 
-        return operations.bundle.gather(plan, self._proposal(plan).stock, to, origin or Origin(), listener)
+        return operations.bundle.gather(plan.plan, plan.stock, to, origin or Origin(), listener)
 
     @at_site
     def build_golden(
-        self, plan: Plan, *, origin: Origin | None = None, accept_eula: bool = False, listener: Listener = ignore
+        self,
+        plan: Proposal,
+        *,
+        origin: Origin | None = None,
+        accept_eula: bool = False,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Golden:
         """Make the golden image of the plan's Windows nodes, unless it is in the cache. The lab is not touched.
 
-        :param plan: what :meth:`plan` of this object returned.
         :raises WinlabError: as :meth:`create`.
         """
         from winlab.steps.payload import Origin
 
-        fetch = operations.consent.settle(plan, self.site, accepted=accept_eula)
-        return operations.golden.build(
-            plan, self._proposal(plan).stock, self.site, listener, origin or Origin(), consent=fetch
-        )
+        fetch = self._consent(plan, accept_eula)
+        return operations.golden.build(plan.plan, plan.stock, self.site, listener, origin or Origin(), consent=fetch)
 
     @at_site
     def lock(
         self,
-        plan: Plan,
+        plan: Proposal,
         *,
         spec: str,
         origin: Origin | None = None,
         file: Path | None = None,
         check: bool = False,
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Renewed:
         """Write or update the lock file: every input of the lab by its hash.
 
-        :param plan: what :meth:`plan` of this object returned.
         :param spec: the spec as the user named it; by default the file is beside it.
         :param check: write nothing.
         :raises ConflictError: with *check*, something differs; it is named.
         :raises WinlabError: something can't be obtained, or the file can't be read or written.
         """
-        stock = self._proposal(plan).stock
-        return operations.lock.renew(plan, stock, listener, spec=spec, origin=origin, path=file, check=check)
+        return operations.lock.renew(plan.plan, plan.stock, listener, spec=spec, origin=origin, path=file, check=check)
 
-    def _proposal(self, plan: Plan) -> Proposal:
-        if plan.lab != self.name or plan.digest not in self._proposals:
+    def _consent(self, plan: Proposal, accepted: bool) -> bool:
+        """Whether missing media may be downloaded for a plan of this lab.
+
+        :raises UsageError: it is another lab's plan.
+        """
+        if plan.plan.lab != self.name:
             raise UsageError(
-                f"The plan {plan.digest} was not made by this Lab object.",
-                why="A plan knows files by their content; where they are, only the object knows that made it.",
-                cure="Pass what its own plan() returned.",
+                f"The plan is for the lab '{plan.plan.lab}', and this is the lab '{self.name}'.",
+                cure="Pass what this lab's plan() returned.",
             )
-        return self._proposals[plan.digest]
+        return operations.consent.settle(plan.plan, self.site, accepted=accepted)
 
     # -- look
 
@@ -443,7 +439,12 @@ class Lab:
 
     @at_site
     def support(
-        self, to: Path | None = None, *, failed: BaseException | None = None, listener: Listener = ignore
+        self,
+        to: Path | None = None,
+        *,
+        failed: BaseException | None = None,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Path:
         """Write an archive with everything about the lab that helps to find out what went wrong; returns its path.
 
@@ -513,7 +514,9 @@ class Lab:
         return kubeconfig.publish(self.name, use=use)
 
     @at_site
-    def push(self, node: str, binary: str, *, restore: bool = False, listener: Listener = ignore) -> PushedProgram:
+    def push(
+        self, node: str, binary: str, *, restore: bool = False, listener: Listener = ignore, stop: Stop = None
+    ) -> PushedProgram:
         """Replace a program on a running node with your own build, or restore the original.
 
         :param binary: the file, whose name says what it replaces; with *restore*, only the name.
@@ -523,7 +526,9 @@ class Lab:
         return operations.push.to_node(self.name, self.site, node, binary, listener, restore=restore)
 
     @at_site
-    def load(self, image: str, *, name: str = "", listener: Listener = ignore) -> dict[str, list[str]]:
+    def load(
+        self, image: str, *, name: str = "", listener: Listener = ignore, stop: Stop = None
+    ) -> dict[str, list[str]]:
         """Load a container image onto every node of its operating system; returns the nodes, by the image's full name.
 
         :param image: an archive, or the name of an image in Docker or Podman.
@@ -534,7 +539,7 @@ class Lab:
 
     @at_site
     def test_readiness(
-        self, *, only: str | None = None, timeout: float | None = None, listener: Listener = ignore
+        self, *, only: str | None = None, timeout: float | None = None, listener: Listener = ignore, stop: Stop = None
     ) -> Report:
         """Wait until every part of the cluster is ready; the report says why one is not.
 
@@ -548,7 +553,9 @@ class Lab:
         return suites.readiness(self.name, self.site, listener, only=only, timeout=timeout)
 
     @at_site
-    def test_smoke(self, *, only: str | None = None, keep: bool = False, listener: Listener = ignore) -> Report:
+    def test_smoke(
+        self, *, only: str | None = None, keep: bool = False, listener: Listener = ignore, stop: Stop = None
+    ) -> Report:
         """Run pods on the lab's nodes and have them talk: to each other, to services, to the outside.
 
         :param only: identifiers of checks, with commas between; None: all.
@@ -564,7 +571,9 @@ class Lab:
     # -- off and on
 
     @at_site
-    def stop(self, nodes: Sequence[str] = (), *, force: bool = False, listener: Listener = ignore) -> list[Switched]:
+    def stop(
+        self, nodes: Sequence[str] = (), *, force: bool = False, listener: Listener = ignore, stop: Stop = None
+    ) -> list[Switched]:
         """Shut down nodes, workers before controllers; those that are off are skipped.
 
         :param nodes: their names; none: the whole lab.
@@ -575,7 +584,7 @@ class Lab:
         return operations.power.stop(self.name, self.site, nodes, listener, force=force)
 
     @at_site
-    def start(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+    def start(self, nodes: Sequence[str] = (), *, listener: Listener = ignore, stop: Stop = None) -> list[Switched]:
         """Start nodes that are off, and resume those that are suspended; wait until they answer and are Ready.
 
         Their clocks are set by the host's.
@@ -587,7 +596,7 @@ class Lab:
         return operations.power.start(self.name, self.site, nodes, listener)
 
     @at_site
-    def restart(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+    def restart(self, nodes: Sequence[str] = (), *, listener: Listener = ignore, stop: Stop = None) -> list[Switched]:
         """Shut nodes down, switch them off, and start them, as :meth:`stop` and :meth:`start` do.
 
         :param nodes: their names; none: the whole lab.
@@ -596,7 +605,7 @@ class Lab:
         return operations.power.restart(self.name, self.site, nodes, listener)
 
     @at_site
-    def suspend(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+    def suspend(self, nodes: Sequence[str] = (), *, listener: Listener = ignore, stop: Stop = None) -> list[Switched]:
         """Suspend running nodes in memory.
 
         :param nodes: their names; none: the whole lab, of which nodes that are off stay off.
@@ -606,7 +615,7 @@ class Lab:
         return operations.power.suspend(self.name, self.site, nodes, listener)
 
     @at_site
-    def resume(self, nodes: Sequence[str] = (), *, listener: Listener = ignore) -> list[Switched]:
+    def resume(self, nodes: Sequence[str] = (), *, listener: Listener = ignore, stop: Stop = None) -> list[Switched]:
         """Resume nodes that are suspended or paused, set their clocks, wait until they answer and are Ready.
 
         :param nodes: their names; none: the whole lab, of which nodes that are off stay off.
@@ -627,7 +636,13 @@ class Lab:
 
     @at_site
     def repair(
-        self, node: str = "", *, check: bool = False, digests: bool = False, listener: Listener = ignore
+        self,
+        node: str = "",
+        *,
+        check: bool = False,
+        digests: bool = False,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> list[Drift]:
         """See what of the lab is not as its recorded plan says, and mend it; empty if nothing differs.
 
@@ -643,7 +658,9 @@ class Lab:
     # -- faults on purpose
 
     @at_site
-    def add_fault(self, /, kind: str, *nodes: str, listener: Listener = ignore, **settings: object) -> Fault:
+    def add_fault(
+        self, /, kind: str, *nodes: str, listener: Listener = ignore, stop: Stop = None, **settings: object
+    ) -> Fault:
         """Do a fault to a node, or between two: ``lab.add_fault("loss", "node-1", percent=20)``.
 
         The same fault with other settings replaces the first one. docs/faults.md has all kinds.
@@ -663,7 +680,7 @@ class Lab:
         return operations.faults.active(self.name, self.site)
 
     @at_site
-    def clear_faults(self, which: str = "", *, listener: Listener = ignore) -> list[Fault]:
+    def clear_faults(self, which: str = "", *, listener: Listener = ignore, stop: Stop = None) -> list[Fault]:
         """Undo faults; safe to repeat.
 
         :param which: a fault's ``id``, or a node's name; by default all.
@@ -676,7 +693,7 @@ class Lab:
     # -- the end
 
     @at_site
-    def destroy(self, *, anyone: bool = False, listener: Listener = ignore) -> list[str]:
+    def destroy(self, *, anyone: bool = False, listener: Listener = ignore, stop: Stop = None) -> list[str]:
         """Remove every trace of the lab; safe to repeat. Images are kept.
 
         :param anyone: also if another user made the lab.

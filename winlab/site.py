@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-from winlab import lab_folder, settings
+from winlab import lab_folder, settings, stopping
 from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import connection
@@ -17,6 +17,7 @@ from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.facts import HostFacts
 from winlab.host import facts as recorded
 from winlab.lab_folder import LabFolder
+from winlab.stopping import Stop
 
 
 class Site:
@@ -120,11 +121,12 @@ S = TypeVar("S", bound=_Sited)
 
 
 def at_site(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Wrap a method so that all layers below use the places of the object's site."""
+    """Wrap a method: all layers below use the places of the object's site, and the argument *stop* stops them."""
 
     @functools.wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.site.in_use():
+        stop = cast(Stop, kwargs.get("stop"))
+        with self.site.in_use(), stopping.by(stop):
             return method(self, *args, **kwargs)
 
     return call

@@ -1,6 +1,6 @@
-"""How work learns that it should stop: the user interrupted, or another step failed.
+"""How work learns that it should stop: the user interrupted, another step failed, or a caller's event is set.
 
-Whoever can stop work gives it an event (:func:`by`); threads of :class:`winlab.threads.Threads` inherit it. Calls that
+What can stop work gives it an event (:func:`by`); threads of :class:`winlab.threads.Threads` inherit it. Calls that
 may block for long, such as a command in a guest, look at it every moment.
 """
 
@@ -15,7 +15,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
+from winlab.errors import ExitCode
+
 T = TypeVar("T")
+Stop = threading.Event | None  # set from another thread, it stops the work
 LOOK = 0.25  # seconds between two looks
 CLEAN_UP = 4.0  # seconds for a call that begins after the stop: it cleans up. A command has five in all
 
@@ -23,13 +26,15 @@ _events: ContextVar[tuple[threading.Event, ...]] = ContextVar("winlab_stop", def
 
 
 class Stopped(Exception):
-    """Raised inside work that was asked to stop."""
+    """Work was asked to stop. It is not a WinlabError: what tries again or does without must not catch it."""
+
+    exit_code = ExitCode.INTERRUPTED
 
 
 @contextmanager
-def by(event: threading.Event) -> Iterator[None]:
-    """Make *event* stop the work inside the with-block, besides what stops it already."""
-    token = _events.set((*_events.get(), event))
+def by(event: Stop) -> Iterator[None]:
+    """Make *event*, if there is one, stop the work inside the with-block, besides what stops it already."""
+    token = _events.set((*_events.get(), *([] if event is None else [event])))
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
 """The front door to what labs are made of: images in the cache, Windows installation media, bundles.
 
-As in :mod:`winlab.lab`, methods raise a :class:`winlab.errors.WinlabError`, and a *listener* receives events.
+As in :mod:`winlab.lab`, methods raise a :class:`winlab.errors.WinlabError`, a *listener* receives events, and *stop*
+stops them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from winlab.events import Listener, Told, ignore
 from winlab.operations import consent, export_iso, images, one_step, prune
 from winlab.operations.export_iso import Alone, Export
 from winlab.site import Site, at_site
+from winlab.stopping import Stop
 from winlab.supply.artifacts.bundle import file as bundles
 from winlab.supply.artifacts.bundle.file import Bundle
 from winlab.supply.images import library
@@ -67,7 +69,13 @@ class Supplies:
 
     @at_site
     def build_image(
-        self, name: str, *, mirror: str | None = None, source: Path | None = None, listener: Listener = ignore
+        self,
+        name: str,
+        *,
+        mirror: str | None = None,
+        source: Path | None = None,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> CachedImage:
         """Build or download an image unless it is cached; for Windows, the installation medium.
 
@@ -78,7 +86,9 @@ class Supplies:
         return images.build(name, listener, mirror=mirror, source=source)
 
     @at_site
-    def add_image(self, name: str, iso: Path, *, sha256: str | None = None, listener: Listener = ignore) -> CachedImage:
+    def add_image(
+        self, name: str, iso: Path, *, sha256: str | None = None, listener: Listener = ignore, stop: Stop = None
+    ) -> CachedImage:
         """Copy your own ISO, of Windows or of the virtio drivers, into the cache.
 
         :param sha256: the expected digest.
@@ -103,6 +113,7 @@ class Supplies:
         mirror: str | None = None,
         source: Path | None = None,
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> CachedImage:
         """Download Microsoft's evaluation medium or the virtio drivers into the cache, or resume that.
 
@@ -116,7 +127,7 @@ class Supplies:
         return images.pull(name, self.site, listener, accept_eula=accept_eula, mirror=mirror, source=source)
 
     @at_site
-    def verify_images(self, which: str | None = None, *, listener: Listener = ignore) -> list[Item]:
+    def verify_images(self, which: str | None = None, *, listener: Listener = ignore, stop: Stop = None) -> list[Item]:
         """Read images in the cache whole, and compare them with the digests that they had when they came there.
 
         :param which: as for :meth:`image`; None: all.
@@ -136,7 +147,7 @@ class Supplies:
         return prune.remove(library.find(which), self.site)
 
     @at_site
-    def export_image(self, which: str, to: Path, *, listener: Listener = ignore) -> None:
+    def export_image(self, which: str, to: Path, *, listener: Listener = ignore, stop: Stop = None) -> None:
         """Write an image with its manifest to one file, for another machine's cache.
 
         :param which: as for :meth:`image`.
@@ -146,7 +157,7 @@ class Supplies:
         one_step.perform(f"export {item.name}", lambda progress: library.export(item, to, progress), listener, usual=60)
 
     @at_site
-    def import_image(self, path: Path, *, listener: Listener = ignore) -> Item:
+    def import_image(self, path: Path, *, listener: Listener = ignore, stop: Stop = None) -> Item:
         """Take an exported image into the cache; its digest is checked.
 
         :raises UsageError: the file is not such an image.
@@ -167,7 +178,9 @@ class Supplies:
     # -- Windows installation media
 
     @at_site
-    def inspect_iso(self, path: Path, *, sha256: bool = False, listener: Listener = ignore) -> Inspection:
+    def inspect_iso(
+        self, path: Path, *, sha256: bool = False, listener: Listener = ignore, stop: Stop = None
+    ) -> Inspection:
         """Identify an ISO, and say whether winlab can install from it. It is neither mounted nor changed.
 
         :param sha256: also compute the SHA-256, which takes as long as reading the file.
@@ -176,7 +189,7 @@ class Supplies:
         return inspection.inspect(path, Told(listener, "SHA-256") if sha256 else None)
 
     @at_site
-    def plan_iso(self, spec: Spec, name: str = "winlab", *, listener: Listener = ignore) -> Alone:
+    def plan_iso(self, spec: Spec, name: str = "winlab", *, listener: Listener = ignore, stop: Stop = None) -> Alone:
         """Decide everything about one Windows machine for use outside winlab.
 
         :param name: the computer's name.
@@ -198,6 +211,7 @@ class Supplies:
         mirror: str | None = None,
         accept_eula: bool = False,
         listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Export:
         """Write a self-contained ISO that installs Windows unattended, and the credentials into a folder beside it.
 
@@ -222,7 +236,7 @@ class Supplies:
         return bundles.open_bundle(path)
 
     @at_site
-    def verify_bundle(self, path: Path, *, listener: Listener = ignore) -> Bundle:
+    def verify_bundle(self, path: Path, *, listener: Listener = ignore, stop: Stop = None) -> Bundle:
         """Read a whole bundle and check everything in it.
 
         :raises TransferError: it is damaged.

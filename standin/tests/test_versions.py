@@ -1,4 +1,4 @@
-"""winlab and the stand-in have one version, winlab/__init__.py's; each asks for the other in that version."""
+"""winlab and the stand-in have one version, winlab/version.py's; each asks for the other in that version."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -235,6 +235,9 @@ class _Site:
     @contextmanager
     def overlay(self) -> Iterator[_Northbound]:
         yield _Northbound(self._world)
+
+    def in_use(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def pool(self, _conn: object) -> _Pool:
         return _Pool(self._world)

@@ -7,7 +7,7 @@ from typing import Any
 from winlab.errors import Failure
 from winlab.events import (
     Event,
-    NodeWay,
+    NodeTransport,
     Planned,
     RunEnded,
     RunStarted,
@@ -33,7 +33,7 @@ KINDS: dict[str, type[StepEvent]] = {
     "checking": StepChecking,
     "started": StepStarted,
     "progress": StepProgress,
-    "way": NodeWay,
+    "transport": NodeTransport,
     "skipped": StepSkipped,
     "done": StepDone,
 }

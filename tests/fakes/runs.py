@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,6 +86,25 @@ def titled(steps: list[Step], title: str) -> Step:
     """The one step of this title; see :func:`title_of`."""
     (found,) = [step for step in steps if title_of(step) == title]
     return found
+
+
+def error_of(call: Callable[[], object]) -> BaseException | None:
+    """The error that a call raises in a thread of its own, or None. The call must end."""
+    errors: list[BaseException | None] = []
+
+    def work() -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+        else:
+            errors.append(None)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "the call does not end"
+    return errors[0]
 
 
 class Clock:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import changing
 import checks_fakes
 import example
 import plans
@@ -14,11 +18,27 @@ from checks_fakes import CONTROLLER, LINUX, Cluster, access
 from isos import make_server_medium
 
 import winlab
-from winlab import HostError, Lab, Site, Spec, Supplies, UsageError, settings
+from winlab import HostError, Lab, Plan, Proposal, Site, Spec, Supplies, UsageError, settings, stopping
 from winlab.checks import access as ways
 from winlab.design import fault
 from winlab.design.plan.stock import Stock
-from winlab.operations import consent, create, destroy, faults, load, look, push, reach, repair
+from winlab.lab_folder import LabFolder
+from winlab.operations import (
+    bundle,
+    consent,
+    create,
+    destroy,
+    faults,
+    golden,
+    load,
+    lock,
+    look,
+    planning,
+    push,
+    reach,
+    recorded,
+    repair,
+)
 
 
 @pytest.fixture
@@ -61,6 +81,18 @@ def test_the_example_plans_creates_changes_and_destroys(
     assert (plan.lab, site, options["until"]) == ("ci", names["lab"].site, "cluster")
     assert asked[1][1] == ("ci", "node-1", "out/kubelet.exe", False)
     assert names["removed"] == ["all"]
+
+
+def test_the_example_stops_a_call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def create_until_stopped(*_: object, **__: object) -> None:
+        names["cancel"].set()
+        stopping.check()
+
+    monkeypatch.setattr(create, "create", create_until_stopped)
+    lab = Lab("ci", Site(facts=plans.TCG))
+    names: dict[str, Any] = {"lab": lab, "plan": lab.plan(Spec.load("1-1-1", rehearse=True))}
+    exec(example.code("Stop a call"), names)
+    assert capsys.readouterr().out == "stopped 130\n"
 
 
 def test_the_example_has_faults(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,6 +187,11 @@ def test_known_names_need_no_hypervisor(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_every_public_name_is_there() -> None:
     for name in winlab.__all__:
         assert getattr(winlab, name) is not None
+    tree = ast.walk(ast.parse(Path(winlab.__file__).read_text(encoding="utf-8")))
+    imports = {
+        one.name: node.module for node in tree if isinstance(node, ast.ImportFrom) for one in node.names if one.asname
+    }
+    assert imports == winlab._HOMES, "what type checkers see"
     assert set(winlab.__all__) <= set(dir(winlab))
     with pytest.raises(AttributeError):
         winlab.Nothing  # noqa: B018
@@ -171,13 +208,62 @@ def test_every_method_in_the_page_s_table_is_there() -> None:
     assert words == {name for name in dir(Supplies) if not name.startswith("_")}
 
 
-def test_a_plan_of_another_object_is_refused(asked: list[tuple[str, Any]]) -> None:
+def test_a_plan_of_another_lab_is_refused(asked: list[tuple[str, Any]]) -> None:
     site = Site(facts=plans.TCG)
     plan = Lab("ci", site).plan(Spec.load("1-0-1"))
-    for other in (Lab("ci", site), Lab("other", site)):
-        with pytest.raises(UsageError, match="not made by this Lab"):
-            other.create(plan)
+    other = Lab("other", site)
+    for call in (other.create, other.apply, other.build_golden):
+        with pytest.raises(UsageError, match="is for the lab 'ci', and this is the lab 'other'"):
+            call(plan)
     assert asked == []
+    Lab("ci", site).create(plan)
+    assert [name for name, _ in asked] == ["create"], "any object of the same lab takes it"
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> tuple[Proposal, Proposal]:
+    """Two proposals of the lab "lab" with the same digest: another medium is at hand."""
+    wanted = Spec.load("1-1-1", ["workers.os=windows-2022", "workers.golden=false"])
+    lab = Lab("lab", Site(facts=plans.TCG))
+
+    def planned(medium: str) -> Proposal:
+        at_hand = plans.stock(wanted, media={"windows-2022": plans.digest(medium)})
+        with monkeypatch.context() as patched:
+            patched.setattr(planning, "stock", SimpleNamespace(take=lambda *_: at_hand))
+            return lab.plan(wanted)
+
+    return planned("first"), planned("second")
+
+
+def test_create_and_apply_carry_out_the_proposal_that_they_are_given(
+    two: tuple[Proposal, Proposal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = two
+    assert first.plan.digest == second.plan.digest
+    assert first.plan != second.plan
+    monkeypatch.setattr(consent, "settle", lambda *_, **__: False)
+    world = changing.world(monkeypatch, LabFolder("lab"), plans.TCG, plans.stock)
+    lab = Lab("lab", world.site())
+    for call, given in ((lab.create, second), (lab.create, first), (lab.apply, second), (lab.apply, first)):
+        call(given, until="guests")
+        assert recorded.read(world.folder).plan == given.plan
+
+
+def test_other_methods_take_the_proposal_that_they_are_given(
+    two: tuple[Proposal, Proposal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Plan, Stock]] = []
+
+    def take(plan: Plan, stock: Stock, *_: object, **__: object) -> None:
+        seen.append((plan, stock))
+
+    for module, name in ((bundle, "gather"), (golden, "build"), (lock, "renew")):
+        monkeypatch.setattr(module, name, take)
+    lab = Lab("lab", Site())
+    for one in two:
+        for call in (lab.bundle, lab.build_golden, partial(lab.lock, spec="x")):
+            call(one)
+            assert seen.pop() == (one.plan, one.stock)
 
 
 def test_methods_take_the_places_of_their_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +294,7 @@ def test_all_labs_come_with_their_site(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_terms_are_accepted_once(asked: list[tuple[str, Any]]) -> None:
     lab = Lab("ci", Site(facts=plans.TCG))
     plan = lab.plan(Spec.load("1-1-1", os="windows-2022"))
-    assert consent.is_needed(plan)
+    assert consent.is_needed(plan.plan)
     lab.create(plan)
     lab.create(plan, accept_eula=True)
     lab.create(plan)

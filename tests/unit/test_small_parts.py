@@ -14,7 +14,7 @@ from winlab.design.render import domain
 from winlab.design.spec import sizes
 from winlab.design.system import LINUX, WINDOWS
 from winlab.errors import ClusterError, Failure, GuestError, HostError, LabError, UsageError
-from winlab.events import NodeWay, Note, StepDone, StepFailed, StepProgress, StepSkipped, StepStarted
+from winlab.events import NodeTransport, Note, StepDone, StepFailed, StepProgress, StepSkipped, StepStarted
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_live_view_shows_what_runs_and_what_is_done(monkeypatch: pytest.Monk
     with progress.view() as tell:
         tell(StepStarted(step="disk node-1", total=3))
         tell(StepProgress(step="boot node-1", text="waiting for node-1", seconds=5, usual=60, total=3))
-        tell(NodeWay(step="boot node-1", text="node-1 is deaf", deaf=("winrm",), total=3))
+        tell(NodeTransport(step="boot node-1", text="node-1 does not answer", unresponsive=("winrm",), total=3))
         tell(StepDone(step="disk node-1", seconds=2, done=1, total=3))
         tell(StepSkipped(step="network", done=2, total=3))
         tell(Note(text="a hint", done=2, total=3))
@@ -89,7 +89,7 @@ def test_the_live_view_shows_what_runs_and_what_is_done(monkeypatch: pytest.Monk
     for text in (
         "✓ disk node-1 (2 s)",
         "! a hint",
-        "! node-1 is deaf",
+        "! node-1 does not answer",
         "2 of 3 steps are done",
         "✗ boot node-1 (1 min 01 s)\n  no because\n",
         "waiting for node-1",

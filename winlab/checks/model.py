@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from winlab import stopping
 from winlab.design.catalog import recipes
 from winlab.design.plan.tags import Tag
 from winlab.design.render.runtime_classes import BUILDS
@@ -109,7 +110,11 @@ class Stage:
         return self._clock() - self._begun
 
     def say(self, text: str, fraction: float | None = None) -> None:
-        """Report the current work or wait."""
+        """Report the current work or wait.
+
+        :raises Stopped: the work was asked to stop.
+        """
+        stopping.check()
         self._tell(StepProgress(step=self._step, text=text, seconds=self.seconds, fraction=fraction))
 
     def note(self, text: str) -> None:

@@ -24,6 +24,7 @@ from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, Failure, WinlabError
 from winlab.events import Listener, Note, Progress
+from winlab.stopping import Stopped
 from winlab.threads import Threads
 
 WORKERS = 4  # kubectl itself uses half a core while it runs
@@ -73,7 +74,7 @@ def run(
             _clear(testpods, Stage(tell, "removing the pods of an earlier run", access.clock), end=True)
             _make(testpods, seats, Stage(tell, f"pods {', '.join(seat.pod for seat in seats)}", access.clock))
         results.update(_judge_all(runnable, testpods, tell))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stopped):
         if seats and not keep:
             keep = True  # a command has five seconds to end
             tell(Note(lab=lab, text=_begin_to_remove(testpods.access.kubectl)))

@@ -67,7 +67,7 @@ def join(
             spec, cluster.kubeconfig, context=cluster.context,
             server=cluster.server, prefix=cluster.prefix, origin=origin, listener=tell,
         )  # fmt: skip
-    accepted = consent.accepted(accept_eula, own.terms(joining.planned.plan))
+    accepted = consent.accepted(accept_eula, own.terms(joining.planned))
     with current().shown(output) as tell:
         own.join(joining, until=until.value, origin=origin, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:

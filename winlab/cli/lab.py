@@ -82,16 +82,13 @@ def plan(
         for path in own.render(made, render):
             say(path, error=True)
     if output is Output.JSON:
-        leaving = [one.model_dump(mode="json") for one in own.host_files(made)]
-        current().result = {
-            **made.without_secrets().model_dump(mode="json"),
-            "digest": made.digest,
-            "host_files": leaving,
-        }
+        files = [one.model_dump(mode="json") for one in made.stock.host_files]
+        whole = made.plan.without_secrets().model_dump(mode="json")
+        current().result = {**whole, "digest": made.plan.digest, "host_files": files}
         return
     from winlab.cli.plan_view import show
 
-    show(made, own.host_files(made))
+    show(made.plan, made.stock.host_files)
 
 
 def status(

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from winlab import __version__
 from winlab.cli import (
     bundle,
     cluster,
@@ -35,6 +34,7 @@ from winlab.cli import (
 from winlab.cli.common import say
 from winlab.cli.session import Session, begin, current
 from winlab.errors import ExitCode, LabError, WinlabError
+from winlab.version import __version__
 
 
 class _Interrupted(Exception):

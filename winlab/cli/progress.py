@@ -19,7 +19,7 @@ from winlab.events import (
     Event,
     Listener,
     NodeCrashed,
-    NodeWay,
+    NodeTransport,
     Note,
     StepChecking,
     StepDone,
@@ -75,7 +75,7 @@ def finished(event: Event) -> str | None:
         return f"= {event.step}: done already"
     if isinstance(event, StepFailed):
         return f"✗ {event.step} ({clock(event.seconds)})\n  {_reason(event.failure)}"
-    if isinstance(event, (Note, NodeWay, NodeCrashed)):
+    if isinstance(event, (Note, NodeTransport, NodeCrashed)):
         return f"! {event.text}"
     return None
 

@@ -17,7 +17,7 @@ from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
-    from winlab import Difference, Lab, Plan, Spec
+    from winlab import Difference, Lab, Spec
 
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
 app = typer.Typer(help="Add, remove or rebuild nodes of a standing lab.", no_args_is_help=True)
@@ -170,7 +170,7 @@ def _carry_out(
 ) -> None:
     from winlab.cli.progress import clock
 
-    made: Plan = plan_of(lab, spec)
+    made = plan_of(lab, spec)
     difference = lab.diff(made)
     if output is Output.TABLE and difference:
         _show(lab.name, difference)

@@ -8,10 +8,10 @@ from winlab.cli.common import Output
 from winlab.cli.session import current
 
 if TYPE_CHECKING:
-    from winlab import Lab, Plan, Spec
+    from winlab import Lab, Proposal, Spec
 
 
-def plan_of(lab: Lab, spec: Spec) -> Plan:
+def plan_of(lab: Lab, spec: Spec) -> Proposal:
     """The lab's plan. Progress in reading large files goes to standard error, whatever the output format.
 
     :raises UsageError: this host can't provide what the spec asks for.

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 
-from winlab import __version__, stopping
+from winlab import stopping
 from winlab.engine.state import State
 from winlab.engine.step import Load, Step, compose
 from winlab.errors import ExitCode, Failure, WinlabError, together
@@ -36,8 +36,9 @@ from winlab.events import (
 )
 from winlab.stopping import Stopped
 from winlab.threads import Threads
+from winlab.version import __version__
 
-REMIND = 1.0  # seconds between checks for an interrupt
+REMIND = 1.0  # seconds between checks for an interrupt or a stop
 
 
 class _Teller:
@@ -72,9 +73,9 @@ class _Voice:
     def check(self) -> None:
         """Check whether the step should go on.
 
-        :raises Stopped: the user interrupted, or another step failed.
+        :raises Stopped: the user interrupted, another step failed, or the run was asked to stop.
         """
-        if self._stop.is_set():
+        if self._stop.is_set() or stopping.asked():  # in a thread of the step's own only the former is known
             raise Stopped
 
     def say(self, text: str, fraction: float | None = None) -> None:
@@ -111,13 +112,15 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "", command: str = "")
     :raises WinlabError: a step failed. Running steps are asked to stop; those not started stay
         undone. If several failed, a :class:`winlab.errors.LabError` has all.
     :raises KeyboardInterrupt: the user interrupted.
+    :raises Stopped: the work was asked to stop, and no step had failed before.
     """
+    stopping.check()
     order = compose(steps)
     teller = _Teller(tell, lab, len(order))
     teller.tell(RunStarted(steps=_planned(order), command=command, pid=os.getpid(), user=_user(), version=__version__))
     try:
         failures = _Run(order, teller).all()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stopped):
         teller.tell(RunEnded(exit_code=int(ExitCode.INTERRUPTED)))
         raise
     except BaseException as unexpected:
@@ -175,6 +178,8 @@ class _Run:
                         self._waiting.remove(step)
                         self._running[pool.submit(self._perform, step)] = step
                     ended, _ = wait(self._running, timeout=REMIND, return_when=FIRST_COMPLETED)
+                    if not self._failures:  # before the ends are looked at: a stopped step may fail because of the stop
+                        stopping.check()
                     for future in ended:
                         self._take(future)
             except BaseException:

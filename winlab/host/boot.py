@@ -9,7 +9,6 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import winlab
 from winlab import account, files
 from winlab.events import Progress
 from winlab.host import daemons, units
@@ -26,7 +25,8 @@ def places() -> list[Path]:
     # the unit runs python -I: no PYTHONPATH, and not the folder of the script or the current one, which is the first
     elsewhere = {*os.environ.get("PYTHONPATH", "").split(os.pathsep), *([] if sys.flags.safe_path else sys.path[:1])}
     modules = [entry for entry in sys.path if entry not in elsewhere]
-    paths = dict.fromkeys(Path(entry) for entry in (sys.executable, *winlab.__path__, *library, *modules) if entry)
+    package = str(Path(__file__).parents[1])
+    paths = dict.fromkeys(Path(entry) for entry in (sys.executable, package, *library, *modules) if entry)
     return [path for path in paths if path.exists()]
 
 

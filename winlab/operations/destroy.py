@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from winlab import account
+from winlab import account, stopping
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.vm import domains
@@ -20,6 +20,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
     :param anyone: also if another user made it.
     :returns: what was removed, in words; empty if there was nothing.
     :raises ConflictError: another user made it; nothing was touched.
+    :raises Stopped: the work was asked to stop; the rest is still there.
     """
     removed: list[str] = []
     folder = site.folder(lab)
@@ -31,6 +32,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
     def gone(kind: Literal["node", "domain", "volume", "network", "context"], name: str) -> None:
         removed.append(f"{kind} {name}")
         record(StepDone(lab=lab, step=f"remove {kind} {name}"))
+        stopping.check()
 
     golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell, anyone=anyone)))
     with site.connected() as conn, folder.locked():

@@ -34,12 +34,13 @@ from typing import Any, Literal, TypeAlias
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from winlab import __version__, documents, files
+from winlab import documents, files
 from winlab.design.catalog.artifact import ContainerImage, Obtained, Program
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.model import Plan
 from winlab.design.system import SystemName
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
+from winlab.version import __version__
 
 FORMAT = 1
 NAME = "winlab.lock"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from winlab.design.plan import make as plans
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.facts import HostFacts
-from winlab.design.plan.model import Plan
+from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.model import Spec
 from winlab.events import Progress
@@ -17,11 +17,19 @@ from winlab.supply.images import stock
 
 @dataclass(frozen=True)
 class Proposal:
-    """A plan, what it was made from, and what was available then."""
+    """A plan, the spec that it was made from, and what was available then: all that carrying it out needs.
+
+    Two proposals may have plans with the same digest and still differ, such as in the media that they install from.
+    """
 
     spec: Spec
     plan: Plan
     stock: Stock
+
+    @property
+    def nodes(self) -> tuple[NodePlan, ...]:
+        """The plan's nodes."""
+        return self.plan.nodes
 
 
 def make(

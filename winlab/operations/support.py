@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from winlab import __version__, files, settings, stopping
+from winlab import files, settings, stopping
 from winlab.adapters.vm.domains import Machine
 from winlab.errors import AccessError, Failure, UsageError, WinlabError
 from winlab.events import Listener, Note, Progress, Told
@@ -31,6 +31,7 @@ from winlab.operations import look, support_secrets, support_sources
 from winlab.operations.support_sources import File, Source
 from winlab.printable import printable
 from winlab.site import Site
+from winlab.version import __version__
 
 LIMIT = 60.0  # seconds for collecting all parts
 LIST_LIMIT = 8.0  # seconds in which libvirt has to list the machines

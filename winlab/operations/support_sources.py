@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from winlab import __version__, events, journal, settings
+from winlab import events, journal, settings
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import connection, crash, domains
 from winlab.adapters.vm.domains import Machine
@@ -25,6 +25,7 @@ from winlab.steps import screens
 from winlab.steps.crashed import told
 from winlab.supply.images import windows_media
 from winlab.supply.media import inspection
+from winlab.version import __version__
 
 MOST = 4 << 20  # bytes of one file; of a longer log the end counts
 MOST_FILES = 200  # of one source

@@ -22,7 +22,7 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError
-from winlab.events import NodeWay, Progress, report
+from winlab.events import NodeTransport, Progress, report
 from winlab.printable import printable
 from winlab.steps import evidence, systems
 from winlab.steps.crashed import require_no_crash
@@ -73,8 +73,8 @@ class Login:
         self._tag = tags.of(run.plan, node)
         self.refusal: GuestError | None = None  # of the last attempt
 
-    def change(self) -> NodeWay | None:
-        """The way by which the node answers now, if it is another one than before."""
+    def change(self) -> NodeTransport | None:
+        """The transport by which the node answers now, if it is another one than before."""
         return change(self._tag)
 
     def answers(self) -> bool:

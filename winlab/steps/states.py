@@ -1,7 +1,7 @@
 """All kinds of states that winlab's own steps reach, with the titles of the steps.
 
 A state names its lab, unless labs share it: images, programs and drivers are in the pool or in the cache. Names never
-change: journals, events and recorded times contain them.
+change: journals, events and recorded times contain them. No two kinds have the same title.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def _image(state: State) -> str:
 CREDENTIALS = Kind("credentials", _lab("credentials"))
 NETWORK = Kind("network", _lab("network"))
 IMAGE = Kind("image", _image, learned=False)  # of=its base volume, in the pool
-DRIVERS = Kind("drivers", lambda _: "image virtio-win", learned=False)  # in the cache
+DRIVERS = Kind("drivers", lambda _: "virtio drivers", learned=False)  # in the cache
 
 # A machine
 DISK = Kind("disk", _node("disk"))
 SEED = Kind("seed", _node("seed"))
-ANSWER = Kind("answer", _node("answer"))
+ANSWER = Kind("answer", _node("answer ISO"))
 MEDIA = Kind("media", _node("media"))
 STARTED = Kind("started", _node("start"))
 BOOTED = Kind("booted", _node("boot"))
@@ -72,24 +72,24 @@ DNS = Kind("cluster-dns", _lab("cluster DNS"))
 # A standing lab that is switched off or on
 STOPPED = Kind("stopped", _node("stop"))
 SUSPENDED = Kind("suspended", _node("suspend"))
-ANSWERING = Kind("answering", _node("answer"))  # a verified login, and the host's time
-READY_AGAIN = Kind("ready-again", _node("ready"))  # by a report from after the start
+ANSWERING = Kind("answering", _node("log in to"))  # a verified login, and the host's time
+READY_AGAIN = Kind("ready-again", _node("ready again"))  # by a report from after the start
 
 # A golden image
 SEALED = Kind("sealed", _node("seal"))
 REMOVED = Kind("removed", _node("remove"))
 
 # Commands for a running cluster
-LOAD_READY = Kind("load-ready", _lab("image"))
+LOAD_READY = Kind("load-ready", _lab("container image"))
 LOAD_CD = Kind("load-cd", _thing("CD for"))  # of=the system
 LOADED = Kind("loaded", _node("load"))
 
-MENDED = Kind("mended", lambda state: f"mend {state.of}", learned=False)  # of=what differed, in words
+MENDED = Kind("mended", lambda state: f"repair {state.of}", learned=False)  # of=what differed, in words
 # A lab that is changed into another one
 DRAINED = Kind("drained", _node("drain"))
 LEFT = Kind("left", _node("leave"))  # its node is no longer in the cluster
 CLEARED = Kind("cleared", _node("clear"))  # nothing is left of a node that is made anew: its record says so
-ADAPTED = Kind("adapted", _node("update"))  # the machine's tag and sizes, from its next start on
+ADAPTED = Kind("adapted", _node("redefine"))  # the machine's tag and sizes, from its next start on
 SWITCHED_OFF = Kind("switched-off", _node("shut down"))
 REGISTERED = Kind("registered", _node("register"))  # the labels and taints of its node
 UNINSTALLED = Kind("uninstalled", lambda state: f"remove add-on {state.of}")

@@ -1,4 +1,4 @@
-"""A node that is up, and that nobody reaches by the network: winlab says so, and keeps what its guest agent tells."""
+"""A node that is up and can't be reached over the network: winlab reports it, and keeps what its guest agent says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.errors import WinlabError
-from winlab.events import NodeWay, Progress, report
+from winlab.events import NodeTransport, Progress, report
 from winlab.printable import printable
 from winlab.steps import evidence
 
@@ -52,10 +52,11 @@ class Unheard:
 
     def _tell(self, beacon: str, *, has_agent: bool) -> None:
         system, name = self._node.system, self._node.name
-        shows = "its guest agent answers" if has_agent else f"it tells on its serial port: {beacon}"
-        text = f"'{name}' is up, and nobody reaches it by the network: {shows}."
-        deaf = (system.login, *system.spare_logins)
-        report(self._progress, NodeWay(node=name, text=text, deaf=deaf, sign="agent" if has_agent else beacon))
+        shows = "its guest agent answers" if has_agent else f"its serial port reports: {beacon}"
+        text = f"'{name}' is up, but can't be reached over the network: {shows}."
+        tried = (system.login, *system.spare_logins)
+        sign = "agent" if has_agent else beacon
+        report(self._progress, NodeTransport(node=name, text=text, unresponsive=tried, sign=sign))
         if has_agent:
             try:
                 evidence.by_agent(self._run, self._node, self._progress)

@@ -26,6 +26,7 @@ from winlab.checks.report import Report
 from winlab.checks.rows import ROWS
 from winlab.errors import ClusterError, UsageError
 from winlab.events import Event, Note
+from winlab.stopping import Stopped
 
 REHEARSAL = (CONTROLLER, LINUX, STANDIN)
 
@@ -386,7 +387,10 @@ def test_a_namespace_that_empties_slowly_is_left_alone(clock: runs.Clock) -> Non
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_an_interrupt_does_not_wait_until_the_namespace_is_gone(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Stopped])
+def test_an_interrupt_does_not_wait_until_the_namespace_is_gone(
+    monkeypatch: pytest.MonkeyPatch, answers: bool, error: type[BaseException]
+) -> None:
     cluster = Cluster(*HYBRID)
     waited: list[str] = []
 
@@ -394,11 +398,11 @@ def test_an_interrupt_does_not_wait_until_the_namespace_is_gone(monkeypatch: pyt
         cluster.calls.clear()
         cluster._still_there = lambda: waited.append("asked") or ""  # type: ignore[method-assign, func-returns-value]
         cluster.down = "" if answers else "connection refused"
-        raise KeyboardInterrupt
+        raise error
 
     monkeypatch.setattr(smoke, "_judge_all", interrupted)
     told: list[Event] = []
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         smoke.run("lab", HYBRID, access(cluster), told.append, only="L7")
     assert [words[:2] for words in cluster.calls] == [("delete", "namespace")]
     assert waited == []

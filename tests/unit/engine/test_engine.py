@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 
 import pytest
+import runs
 
 import winlab
 from winlab import stopping
@@ -17,6 +18,7 @@ from winlab.engine.state import Kind, State
 from winlab.engine.step import Load, Step
 from winlab.errors import ExitCode, GuestError, HostError, LabError
 from winlab.events import Event, Progress, RunEnded, RunStarted, StepChecking, StepDone, StepEvent, StepFailed
+from winlab.stopping import Stopped
 
 KIND = Kind("made", lambda state: state.node)
 
@@ -249,3 +251,112 @@ def test_a_failure_ends_what_blocks_in_other_steps() -> None:
 
     with pytest.raises(HostError, match="no"):
         engine.run([make("a", block), make("b", fail)], Recorder())
+
+
+def stopped_run(steps: Iterable[Step], tell: Callable[[Event], None], stop: threading.Event) -> BaseException | None:
+    """The error of a run that *stop* stops; None if it raised none."""
+
+    def run() -> None:
+        with stopping.by(stop):
+            engine.run(steps, tell, "lab")
+
+    return runs.error_of(run)
+
+
+def until_stopped(progress: Progress) -> None:
+    while True:
+        progress.say("waiting")
+        time.sleep(0.01)
+
+
+def test_a_run_ends_when_it_is_stopped_while_a_step_runs_and_another_waits() -> None:
+    stop, tell = threading.Event(), Recorder()
+
+    def work(progress: Progress) -> None:
+        stop.set()
+        until_stopped(progress)
+
+    error = stopped_run([make("a", work), make("b", after="a")], tell, stop)
+    assert isinstance(error, Stopped)
+    assert tell.names("b") == []
+    assert "StepFailed" not in tell.names("a")
+    assert (tell.ended.exit_code, tell.ended.failures) == (ExitCode.INTERRUPTED, ())
+
+
+def test_a_run_whose_last_step_was_stopped_is_not_done() -> None:
+    stop, tell = threading.Event(), Recorder()
+
+    def work(progress: Progress) -> None:
+        stop.set()
+        until_stopped(progress)
+
+    assert isinstance(stopped_run([make("a", work)], tell, stop), Stopped)
+    assert tell.ended.exit_code == ExitCode.INTERRUPTED
+
+
+def test_nothing_starts_after_a_stop() -> None:
+    """The running step does not look whether it should stop; the next one must not start."""
+    stop, tell = threading.Event(), Recorder()
+    error = stopped_run([make("a", lambda _: stop.set()), make("b", after="a")], tell, stop)
+    assert isinstance(error, Stopped)
+    assert tell.names("a") == ["StepStarted", "StepDone"]
+    assert tell.names("b") == []
+    tell = Recorder()
+    assert isinstance(stopped_run([make("a")], tell, stop), Stopped)
+    assert tell.events == [], "it was stopped before it began"
+
+
+def test_a_stopped_run_asks_all_running_steps_to_stop() -> None:
+    """Also one that reports from a thread of its own, which knows nothing of the stop."""
+    stop, ended = threading.Event(), threading.Event()
+    both = threading.Barrier(2, timeout=60)
+
+    def first(progress: Progress) -> None:
+        both.wait()
+        stop.set()
+        until_stopped(progress)
+
+    def second(progress: Progress) -> None:
+        def report() -> None:
+            with pytest.raises(Stopped):
+                until_stopped(progress)
+            ended.set()
+
+        thread = threading.Thread(target=report, daemon=True)
+        thread.start()
+        both.wait()
+        thread.join(60)
+
+    assert isinstance(stopped_run([make("a", first), make("b", second)], Recorder(), stop), Stopped)
+    assert ended.is_set()
+
+
+def test_a_step_that_fails_because_it_is_stopped_is_no_failure_of_the_run() -> None:
+    stop, tell = threading.Event(), Recorder()
+
+    def cut_off(_: Progress) -> None:
+        stop.set()
+        raise GuestError("the connection is gone")
+
+    assert isinstance(stopped_run([make("a", cut_off)], tell, stop), Stopped)
+    assert (tell.ended.exit_code, tell.ended.failures) == (ExitCode.INTERRUPTED, ())
+
+
+def test_a_failure_before_the_stop_is_what_the_run_raises() -> None:
+    stop, tell = threading.Event(), Recorder()
+    blocks = threading.Event()
+
+    def block(progress: Progress) -> None:
+        blocks.set()
+        try:
+            until_stopped(progress)
+        finally:
+            stop.set()  # while the run waits for this step to end
+
+    def fail(_: Progress) -> None:
+        blocks.wait(60)
+        raise HostError("no")
+
+    error = stopped_run([make("a", block), make("b", fail), make("c", after="a")], tell, stop)
+    assert isinstance(error, HostError)
+    assert tell.ended.exit_code == ExitCode.HOST

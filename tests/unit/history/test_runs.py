@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import histories
 import pytest
 from histories import BEGAN, Script
 
-from winlab.events import Note, StepDone, parse, record
+from winlab import journal
+from winlab.events import Note, Planned, StepDone, parse, record
 from winlab.history.runs import History, RunState, StepState
 
 
@@ -27,11 +30,28 @@ def test_a_whole_run() -> None:
 
 
 def test_a_node_s_event_changes_nothing_of_its_step() -> None:
-    script = Script().step("started", 3, 3).step("progress", 3, 9, text="waiting").step("way", 3, 9, text="deaf")
+    script = Script().step("started", 3, 3).step("progress", 3, 9, text="waiting").step("transport", 3, 9, text="ssh")
     events = [event for row in map(record, script.events) if (event := parse(row)) is not None]
     assert events == script.events  # as a journal keeps them
     step = History(events).runs[0].steps[2]
     assert (step.state, step.text, step.seconds) == (StepState.RUNNING, "waiting", 6)
+
+
+def test_a_journal_of_a_winlab_with_other_events_and_titles_is_read(tmp_path: Path) -> None:
+    """NodeTransport was NodeWay once, and the step "answer ISO" was "answer"."""
+    planned = (Planned("answer node-1", "answer", "lab", "node-1"), Planned("boot node-1", "booted", "lab", "node-1"))
+    script = Script(planned=planned).did(1, 0, 2).step("started", 2, 3)
+    rows = [record(event) for event in script.events]
+    rows.append({**rows[-1], "event": "NodeWay", "way": "ssh", "deaf": ["winrm"], "sign": "ssh", "text": "deaf"})
+    rows += [record(event) for event in script.step("done", 2, 9).end(9).events[len(rows) - 1 :]]
+    path = tmp_path / "journal.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (run,) = History(journal.read(path)).runs
+    assert (run.state, run.elapsed) == (RunState.DONE, 9)
+    assert [(step.planned.step, step.state, step.seconds) for step in run.steps] == [
+        ("answer node-1", StepState.DONE, 2),
+        ("boot node-1", StepState.DONE, 6),
+    ]
 
 
 def test_a_killed_run_ends_where_it_was_last_heard_of() -> None:

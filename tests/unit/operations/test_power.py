@@ -153,7 +153,7 @@ def test_restart_of_a_node_is_a_new_boot(played: Played) -> None:
 def test_restart_of_a_lab_stops_all_before_it_starts_any(played: Played) -> None:
     ear = Ear()
     power.restart("lab", Site(), (), ear)
-    steps = [step for step in ear.done if not step.startswith("answer")]
+    steps = [step for step in ear.done if not step.startswith("log in to")]
     assert steps == ["stop node-1", "stop controller-1", "start controller-1", "start node-1"]
 
 
@@ -173,7 +173,7 @@ def test_suspend_and_resume(played: Played, monkeypatch: pytest.MonkeyPatch) -> 
     ear = Ear()
     switched = power.resume("lab", Site(), (), ear)
     assert [(one.before, one.state, one.clock) for one in switched] == [("suspended", "running", 7200.0)] * 2
-    assert {"ready controller-1", "ready node-1"}.isdisjoint(ear.done)  # they were when it looked
+    assert {"ready again controller-1", "ready again node-1"}.isdisjoint(ear.done)  # they were when it looked
     assert ear.notes == []
 
 

@@ -102,7 +102,7 @@ def test_titles_are_what_people_know() -> None:
     shared = "credentials,network,image debian-13,image windows-rehearsal-golden,payload linux,payload windows"
     cluster = "kubeconfig,cluster objects,pod routes,cluster DNS"
     linux = "disk,seed,start,boot,insert,prepare,init,cni,ready"
-    windows = "disk,answer,start,boot,detach,insert,features,containerd,binaries,kubelet,join,cni,proxy,ready"
+    windows = "disk,answer ISO,start,boot,detach,insert,features,containerd,binaries,kubelet,join,cni,proxy,ready"
     assert set(titles(created(plan))) == {
         *shared.split(","),
         *cluster.split(","),
@@ -149,7 +149,7 @@ def test_a_golden_image_is_made_beside_its_lab_or_alone(changes: list[str]) -> N
     found = titles(steps)
     assert found[-3:] == ["seal golden", f"image {plan.node('node-1').image}-golden", "remove golden"]
     assert {"payload windows", "credentials of golden", "network of golden"} <= set(found)
-    assert ("image virtio-win" in found) is (changes[0] != REHEARSAL and "workers.bus=sata" not in changes)
+    assert ("virtio drivers" in found) is (changes[0] != REHEARSAL and "workers.bus=sata" not in changes)
     assert ("updates golden" in found) is ("workers.updates=true" in changes)
     sealed = before(steps, states.SEALED(plan.builders[0].lab, "golden"))
     assert (states.UPDATES(plan.builders[0].lab, "golden") in sealed) is ("workers.updates=true" in changes)
@@ -191,7 +191,7 @@ def test_what_several_labs_want_is_brought_once() -> None:
 def test_clones_need_no_drivers_of_their_own(golden_image: str) -> None:
     """With the golden image at hand nothing is fetched; machines that are installed by themselves have them fetched."""
     plan = make("workers.os=windows-2022", f"workers.golden={golden_image}")
-    assert ("image virtio-win" in titles(recipe.guests(runs.run(plan)))) is (golden_image == "false")
+    assert ("virtio drivers" in titles(recipe.guests(runs.run(plan)))) is (golden_image == "false")
 
 
 def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from winlab.adapters.guests.ssh import SshGuest
 from winlab.adapters.guests.systems import ways
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError, WinlabError
-from winlab.events import NodeWay
+from winlab.events import NodeTransport
 from winlab.lab_folder import LabFolder
 
 NAMES = {"ssh": "ssh", "winrm": "WinRM"}
@@ -75,8 +75,8 @@ def connect(tag: Tag, folder: LabFolder, via: str | None = None, timeout: float 
     return guest
 
 
-def change(tag: Tag) -> NodeWay | None:
-    """The way by which winlab goes on with a node, if it has changed since somebody was last told."""
+def change(tag: Tag) -> NodeTransport | None:
+    """The transport by which winlab reaches a node now, if it has changed since it was last reported."""
     node = _of(tag)
     with _lock:
         if node.spare == node.told:
@@ -84,13 +84,13 @@ def change(tag: Tag) -> NodeWay | None:
         node.told = node.spare
     own = NAMES[tag.system.login]
     if not node.told:
-        return NodeWay(node=tag.node, way=tag.system.login, text=f"'{tag.node}' answers {own} again.")
-    return NodeWay(
+        return NodeTransport(node=tag.node, transport=tag.system.login, text=f"'{tag.node}' answers {own} again.")
+    return NodeTransport(
         node=tag.node,
-        way=node.told,
-        deaf=(tag.system.login,),
+        transport=node.told,
+        unresponsive=(tag.system.login,),
         sign=node.told,
-        text=f"'{tag.node}' is up, and deaf to {own}: winlab goes on by {NAMES[node.told]}.",
+        text=f"'{tag.node}' is up but does not answer {own}: winlab uses {NAMES[node.told]} instead.",
     )
 
 

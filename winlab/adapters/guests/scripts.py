@@ -24,7 +24,7 @@ from winlab.design.contract import WORK, Call, R
 from winlab.design.plan import facts
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestCommandError, GuestError, SilentError, UnreachableError, WinlabError, logs
-from winlab.events import NodeWay
+from winlab.events import NodeTransport
 from winlab.lab_folder import LabFolder
 
 TOLD = 12  # lines of a script's errors that an error message repeats
@@ -79,7 +79,7 @@ class NodeScripts:
     ) -> None:
         self.tag = tag
         self.scale = scale
-        self.tell: Callable[[NodeWay], None] | None = None  # hears that winlab goes on by another way
+        self.tell: Callable[[NodeTransport], None] | None = None  # hears that winlab uses another transport
         self._log_in = log_in
         self._folder = folder
         self._guest: base.Guest | None = None

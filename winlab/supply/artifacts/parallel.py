@@ -6,28 +6,24 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, wait
 
+from winlab import stopping
 from winlab.design.catalog.artifact import Artifact, Obtained
 from winlab.events import Progress
+from winlab.stopping import Stopped
 from winlab.threads import Threads
 
 AT_ONCE = 3
 
 
-class _StoppedError(Exception):
-    """Another one failed, or the user interrupted."""
-
-
 class _Voice:
-    """Reports what one of several jobs does, with the overall fraction; stops the job on request."""
+    """Reports what one of several jobs does, with the overall fraction."""
 
-    def __init__(self, progress: Progress, stop: threading.Event, done: Callable[[], float]) -> None:
+    def __init__(self, progress: Progress, done: Callable[[], float]) -> None:
         self._progress = progress
-        self._stop = stop
         self._done = done
 
     def say(self, text: str, fraction: float | None = None) -> None:  # noqa: ARG002 - of this one alone
-        if self._stop.is_set():
-            raise _StoppedError
+        stopping.check()
         self._progress.say(text, self._done())
 
 
@@ -47,13 +43,13 @@ def obtain(
         groups.setdefault(together(artifact), []).append(artifact)
     stop = threading.Event()
     obtained: dict[Artifact, Obtained] = {}
-    voice = _Voice(progress, stop, lambda: len(obtained) / len(artifacts))
+    voice = _Voice(progress, lambda: len(obtained) / len(artifacts))
 
     def job(group: list[Artifact]) -> None:
-        for artifact in group:
-            if stop.is_set():
-                raise _StoppedError
-            obtained[artifact] = one(artifact, voice)
+        with stopping.by(stop):
+            for artifact in group:
+                stopping.check()
+                obtained[artifact] = one(artifact, voice)
 
     with Threads(AT_ONCE) as pool:
         jobs = [pool.submit(job, group) for group in groups.values()]
@@ -65,5 +61,5 @@ def obtain(
                 waiting.cancel()
     failures = [error for job_done in done if (error := job_done.exception())]
     if failures:
-        raise next((error for error in failures if not isinstance(error, _StoppedError)), failures[0])
+        raise next((error for error in failures if not isinstance(error, Stopped)), failures[0])
     return [obtained[artifact] for artifact in artifacts]

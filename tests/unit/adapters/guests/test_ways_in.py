@@ -15,7 +15,7 @@ from winlab.design import contract
 from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
-from winlab.events import NodeWay
+from winlab.events import NodeTransport
 from winlab.lab_folder import LabFolder
 
 FOLDER = LabFolder("lab")
@@ -125,18 +125,18 @@ def test_each_change_is_told_once(windows: Windows, clock: runs.Clock) -> None:
     windows.deaf = {"winrm"}
     for _ in range(10):
         way_after(clock, 20)
-    told: list[NodeWay] = []
+    told: list[NodeTransport] = []
     for _ in range(2):
         with NodeScripts(tag(), FOLDER, 1.0) as there:
             there.tell = told.append
             there.run(contract.LoadImages())
-    assert [(one.way, one.deaf, one.sign) for one in told] == [("ssh", ("winrm",), "ssh")]
-    assert told[0].text == "'node-1' is up, and deaf to WinRM: winlab goes on by ssh."
+    assert [(one.transport, one.unresponsive, one.sign) for one in told] == [("ssh", ("winrm",), "ssh")]
+    assert told[0].text == "'node-1' is up but does not answer WinRM: winlab uses ssh instead."
     windows.deaf = set()
     with NodeScripts(tag(), FOLDER, 1.0) as there:
         there.tell = told.append
         there.run(contract.LoadImages())
-    assert [one.way for one in told] == ["ssh", "winrm"]
+    assert [one.transport for one in told] == ["ssh", "winrm"]
 
 
 # -- the guest agent

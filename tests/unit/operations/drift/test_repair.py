@@ -175,7 +175,7 @@ def test_the_steps_of_create_that_are_named_and_no_others() -> None:
     mended = finding("node-1", (STARTED, BOOTED, READY), (ROUTES,), mend=lambda _progress: None)
     steps = repair.assemble(own, [mended, finding("", (), (API,))], every)
     chosen = engine.compose(steps)
-    assert chosen[0].title == "mend node-1 x"
+    assert chosen[0].title == "repair node-1 x"
     assert {step.title for step in chosen[1:]} == {
         "start node-1", "boot node-1", "kubeconfig", "pod routes", "ready node-1",
     }  # fmt: skip

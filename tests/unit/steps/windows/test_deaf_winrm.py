@@ -17,7 +17,7 @@ from winlab.adapters.vm.crash import Crash
 from winlab.design.plan import tags
 from winlab.engine.run import Run
 from winlab.errors import GuestError, StalledError
-from winlab.events import Event, NodeCrashed, NodeWay, StepProgress, Told
+from winlab.events import Event, NodeCrashed, NodeTransport, StepProgress, Told
 from winlab.lab_folder import LabFolder
 from winlab.steps import boot, evidence, screens, serial, unheard
 from winlab.steps.windows import node as windows_node
@@ -61,7 +61,7 @@ class Lab:
 
     @property
     def ways(self) -> list[tuple[str, str]]:
-        return [(one.way, one.sign) for one in self.heard if isinstance(one, NodeWay)]
+        return [(one.transport, one.sign) for one in self.heard if isinstance(one, NodeTransport)]
 
     def ran(self, script: str) -> list[str]:
         return [way for way, one in self.windows.ran if one == script]
