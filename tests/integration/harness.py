@@ -115,6 +115,12 @@ class Labs:
     last_b: list[Any]  # those of the create after it, which saw it up
 
 
+def added(before: Traces, after: Traces, lab: str) -> list[str]:
+    """What a lab left on the host; other lanes' objects may go meanwhile."""
+    rows = left(before, after, lab)
+    return [row for row in rows if row.startswith("+") and (lab in row)]
+
+
 def text(done: subprocess.CompletedProcess[str]) -> str:
     """What a command printed; it must have ended well."""
     assert done.returncode == 0, f"{done.args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -123,10 +129,10 @@ def text(done: subprocess.CompletedProcess[str]) -> str:
 
 def ask(lab: On, node: str, **commands: str) -> dict[str, str]:
     """What a node prints for each command, all given in one login: a login alone takes an emulated guest seconds."""
-    mark, after = ("echo == {}& {}", "& ") if node.startswith("node-") else ("echo == {}; {}", "; ")
+    mark, after = ("echo.& echo == {}& {}", "& ") if node.startswith("node-") else ("echo; echo == {}; {}", "; ")
     line = after.join(mark.format(name, command) for name, command in commands.items())
-    parts = ("\n" + text(lab("exec", node, "--", f"{line}{after}echo == end"))).split("\n== ")
-    return {name.strip(): said for name, _, said in (part.partition("\n") for part in parts[1:])}
+    parts = ("\n" + text(lab("exec", node, "--", f"{line}{after}{mark.format('end', 'echo')}"))).split("\n== ")
+    return {name.strip(): said.strip() for name, _, said in (part.partition("\n") for part in parts[1:])}
 
 
 def evidence(labs: Labs, node: str) -> str:

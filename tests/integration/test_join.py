@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from control_plane import NAME, PODS, PORT, ControlPlane
-from harness import Golden, Traces, Winlab, left, traces, worked
+from harness import Golden, Traces, Winlab, added, traces, worked
 
 LAB = "it-j"
 
@@ -53,7 +53,7 @@ def test_without_the_server_s_address_nothing_is_touched(
     assert done.returncode == 2, done.stderr
     assert NAME in done.stderr
     assert f"--server ADDRESS:{PORT}" in done.stderr
-    assert left(before, traces(), LAB) == []
+    assert added(before, traces(), LAB) == []
 
 
 def test_the_node_is_ready(joined: str, elsewhere: ControlPlane) -> None:
@@ -123,4 +123,4 @@ def test_destroy_takes_the_node_out(joined: str, before: Traces, scripted: Winla
     printed = scripted.ok("destroy", "--lab", LAB, "--output", "json")
     assert "remove node node-1" in printed
     assert elsewhere.get("nodes")["items"] == []
-    assert left(before, traces(), LAB) == []
+    assert added(before, traces(), LAB) == []

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from harness import LAB_A, LAB_B, Golden, Labs, Winlab, ask, evidence, is_ready, left, nodes, text, traces, worked
+from harness import LAB_A, LAB_B, Golden, Labs, Winlab, added, ask, evidence, is_ready, nodes, text, traces, worked
 
 from winlab.adapters.vm import agent
 from winlab.host.facts import read_facts
@@ -53,7 +53,7 @@ def test_create_again_changes_nothing(labs: Labs, winlab: Winlab) -> None:
     done = winlab("create", *labs.spec_a, "--lab", LAB_A, "--output", "json")
     assert done.returncode == 0, done.stderr
     assert worked(done.stdout) == {}
-    assert left(before, traces(), LAB_A) == []
+    assert added(before, traces(), LAB_A) == []
 
 
 def test_another_spec_is_refused(labs: Labs, winlab: Winlab) -> None:
@@ -454,4 +454,4 @@ def test_destroy_leaves_the_host_as_it_was(labs: Labs, winlab: Winlab, member: W
     assert text(labs.b("exec", "controller-1", "--", "echo", "still here")).strip() == "still here"
     member.ok("destroy", "--lab", LAB_B)
     after = traces()
-    assert left(labs.before, after, LAB_A) == left(labs.before, after, LAB_B) == []
+    assert added(labs.before, after, LAB_A) == added(labs.before, after, LAB_B) == []
