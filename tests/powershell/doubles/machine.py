@@ -53,6 +53,7 @@ class Machine:
     wine: tuple[str, ...] = field(default=())
     ran: ClassVar[set[str]] = set()  # scripts, by any machine
     session: Session | None = None  # runs the scripts, where the engine need not start for each
+    haste: int = 50  # how many times shorter a script sleeps
 
     def __enter__(self) -> Machine:
         self.c, self.d, self.bin = self.folder / "c", self.folder / "d", self.folder / "bin"
@@ -215,7 +216,7 @@ class Machine:
             **os.environ,
             "WINLAB_MACHINE": str(self.folder),
             "WINLAB_PS": str(self.engine),
-            "WINLAB_PS_HASTE": "50",
+            "WINLAB_PS_HASTE": str(self.haste),
             "NO_COLOR": "1",
             "WINLAB_PS_PRELUDE": str(WINDOWS / "windows.ps1"),
             "WINLAB_DOUBLES": str(HERE),
