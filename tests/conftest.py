@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import durations
 import hypothesis
 import pytest
-
-TOOLS = Path(__file__).resolve().parent.parent / "tools"
 
 # how long an example takes says how busy the machine is
 hypothesis.settings.register_profile("winlab", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -36,10 +32,3 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     if isinstance(val, bytes) and not (val.isascii() and val.decode("ascii").isprintable()):
         return f"{len(val)} bytes"
     return None
-
-
-@pytest.fixture
-def checkers(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder with the checkers of answer files and PowerShell, for a test that imports them."""
-    monkeypatch.syspath_prepend(TOOLS)
-    return TOOLS

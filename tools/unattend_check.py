@@ -527,9 +527,8 @@ class Checker:
                     "E403",
                     f"{name} is {value}, allowed: " + (f"{low} to {high}" if high is not None else f"{low} or more"),
                 )
-        elif kind == "guid":
-            if not re.fullmatch(r"\{?[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\}?", value):
-                self.report(node, "E407", f"{name} is '{value}', expected a GUID")
+        elif kind == "guid" and not re.fullmatch(r"\{?[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\}?", value):
+            self.report(node, "E407", f"{name} is '{value}', expected a GUID")
         units = len(value.encode("utf-16-le")) // 2
         if units > facts.get("max_length", units):
             self.report(node, "E405", f"{name} has {units} characters, at most {facts['max_length']} are allowed")

@@ -124,7 +124,8 @@ def run(
     :raises Stopped: the work was asked to stop.
     """
     words, begun = _resolve(args, cure), time.monotonic()
-    code, out, err, _ = _watch(words, (stdin or "").encode(), timeout, env, sys.maxsize, cwd=cwd, cure=cure)
+    variables = _environment(env)
+    code, out, err, _ = _watch(words, (stdin or "").encode(), timeout, variables, sys.maxsize, cwd=cwd, cure=cure)
     result = Result(tuple(words), code, _text(out), _text(err), _since(begun))
     if check and result.returncode != 0:
         raise CommandError(result, cure)
@@ -138,19 +139,22 @@ def watched(
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,
     most: int = MOST,
+    inherit: bool = True,
 ) -> Result:
-    """Run a command that passes on what a cluster says; it is ended when the work is asked to stop.
+    """Run a command that passes on what a cluster or file says; it is ended when the work is asked to stop.
 
     :param timeout: seconds after which the command is ended.
     :param env: variables added to this process's own.
     :param most: bytes that it may print.
+    :param inherit: give it this process's variables; otherwise it gets only those in *env*.
     :raises CommandError: its exit code is not 0.
     :raises HostError: the program is not installed, took too long (:class:`OverdueError`), or printed too much
         (:class:`FloodError`).
     :raises Stopped: the work was asked to stop.
     """
     words, begun = _resolve(args, ""), time.monotonic()
-    code, out, err, flooded = _watch(words, (stdin or "").encode(), timeout, env, most)
+    variables = _environment(env) if inherit else (env or {})
+    code, out, err, flooded = _watch(words, (stdin or "").encode(), timeout, variables, most)
     if flooded:
         raise FloodError(f"'{shlex.join(words)[:LONG]}' printed more than {most >> 20} MiB.", why="It was ended.")
     result = Result(tuple(words), code, _text(out), _text(err), _since(begun))
@@ -166,7 +170,7 @@ def head(args: Sequence[str | Path], most: int, timeout: float) -> bytes | None:
     :raises HostError: the program is not installed, or took too long (:class:`OverdueError`).
     :raises Stopped: the work was asked to stop.
     """
-    code, out, _, flooded = _watch(_resolve(args, ""), b"", timeout, None, most)
+    code, out, _, flooded = _watch(_resolve(args, ""), b"", timeout, _environment(None), most)
     return out if flooded or code == 0 else None
 
 
@@ -188,7 +192,7 @@ def _watch(
     words: list[str],
     stdin: bytes,
     timeout: float | None,
-    env: Mapping[str, str] | None,
+    env: Mapping[str, str],
     most: int,
     *,
     cwd: Path | None = None,
@@ -204,7 +208,7 @@ def _watch(
 
     pipe = subprocess.PIPE
     with _startable(words, cure):
-        process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(env), cwd=cwd)
+        process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd)
     with process:
         try:
             out, err = _talk(process, stdin, most, check)

@@ -98,12 +98,12 @@ class Totals:
     unexpected: list[Unexpected] = field(default_factory=list)
 
 
-class _TooSlowError(BaseException):
+class TooSlowError(BaseException):
     """Not an Exception, so that nothing swallows it."""
 
 
 def _alarm(_number: int, _frame: FrameType | None) -> None:
-    raise _TooSlowError
+    raise TooSlowError
 
 
 def make(parser: Parser, seeds: Sequence[bytes], seed: str, number: int) -> bytes:
@@ -116,7 +116,7 @@ def make(parser: Parser, seeds: Sequence[bytes], seed: str, number: int) -> byte
         mutator = rng.choice(parser.mutators)
         try:
             content = mutator(rng, content)[:LONGEST]
-        except (Exception, _TooSlowError):  # it was spoilt too much before for this one
+        except (Exception, TooSlowError):  # it was spoilt too much before for this one
             content = mutation.flip(rng, content)
     return content
 
@@ -130,7 +130,7 @@ def judge(parser: Parser, content: bytes, folder: Path) -> tuple[str, str, bool]
     except WinlabError as error:
         signal.setitimer(signal.ITIMER_PROF, 0)
         return (*_documented(error), True)
-    except _TooSlowError:
+    except TooSlowError:
         return f"took more than {SECONDS:.0f} s", traceback.format_exc(limit=-8), False
     except (Exception, guard.TouchedTheWorld) as error:
         signal.setitimer(signal.ITIMER_PROF, 0)

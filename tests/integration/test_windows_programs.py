@@ -19,6 +19,7 @@ from winlab.design.catalog import versions
 from winlab.design.plan import make as plan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.render import answer as windows
+from winlab.design.render.templates import expand
 from winlab.supply.images import stock
 
 NS = {"u": "urn:schemas-microsoft-com:unattend"}
@@ -57,7 +58,7 @@ def test_the_answer_file_s_commands_are_windows_own(standin_root: Path, tmp_path
     wanted = spec.load("1-1-1", ["workers.os=windows-2022"])
     made = plan.make(wanted, "lab", HostFacts(), stock.take(wanted))
     assert made.builders
-    root = etree.fromstring(windows.answer_xml(made.builders[0].nodes[0], "x").encode())
+    root = etree.fromstring(windows.answer_xml(made.builders[0].nodes[0], "x", expand).encode())
     lines = [
         str(one.text) for one in root.iterfind(".//u:Path", NS) if str(one.text).startswith(("reg.exe", "cmd.exe"))
     ]

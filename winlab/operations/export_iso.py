@@ -20,7 +20,7 @@ from winlab.files import replacing
 from winlab.operations import consent, one_step, planning
 from winlab.site import Site
 from winlab.steps.windows import first_boot, media
-from winlab.supply.images import cache, requirements
+from winlab.supply.images import cache, expansion, requirements
 from winlab.supply.media import export as media_export
 
 COMPUTER = re.compile(r"[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?")  # what DNS and NetBIOS both take
@@ -106,7 +106,7 @@ def _export(alone: Alone, made: Export, progress: Progress, mirror: str | None, 
     media.fetch_drivers(alone.plan, progress, mirror=mirror)
     generated = credentials.generate(alone.plan)
     files: dict[str, bytes | Path] = {
-        **answer.answer_files(alone.plan, node, generated),
+        **answer.answer_files(alone.plan, node, generated, expansion.expand),
         **first_boot.additions(alone.node, medium, alone.stock, progress),
     }
     try:

@@ -8,6 +8,7 @@ from winlab import files
 from winlab.design.plan.model import Plan
 from winlab.design.render import folder as rendered
 from winlab.errors import UsageError
+from winlab.supply.images import expansion
 
 
 def write(plan: Plan, folder: Path) -> list[Path]:
@@ -17,7 +18,7 @@ def write(plan: Plan, folder: Path) -> list[Path]:
     """
     written = []
     try:
-        for name, content in rendered.files(plan).items():
+        for name, content in rendered.files(plan, expansion.expand).items():
             path = folder / name
             _make(path.parent, folder)
             files.write_named(path, content)

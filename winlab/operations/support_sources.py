@@ -23,7 +23,7 @@ from winlab.operations import logs, recorded, support_secrets
 from winlab.site import Site
 from winlab.steps import screens
 from winlab.steps.crashed import told
-from winlab.supply.images import windows_media
+from winlab.supply.images import expansion, windows_media
 from winlab.supply.media import inspection
 from winlab.version import __version__
 
@@ -165,7 +165,7 @@ def _design(folder: LabFolder, within: str) -> Iterator[File]:
         place = f"{within}{part}"
         yield _json(f"{place}spec.json", support_secrets.without(spec.model_dump(mode="json")))
         yield _json(f"{place}plan.json", plan.without_secrets().model_dump(mode="json"))
-        for path, content in rendered.files(plan.without_secrets()).items():
+        for path, content in rendered.files(plan.without_secrets(), expansion.expand).items():
             yield File(f"{place}rendered/{path}", content)
 
 

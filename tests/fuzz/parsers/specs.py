@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import mutation
 import plans
-from fuzzing import parser
-from jinja2 import TemplateError
+from fuzzing import TooSlowError, parser
 
 from winlab import data
 from winlab.design import spec
@@ -16,6 +17,7 @@ from winlab.design.plan import make as making
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Template
 from winlab.design.render import answer, templates
+from winlab.errors import UsageError
 from winlab.events import Quiet
 from winlab.operations import lock_file
 from winlab.supply.images import stock
@@ -99,10 +101,9 @@ TEMPLATES = (
     b"{% include 'own.j2' ignore missing %}{{ administrator_password | unattend_password('Password') }}",
     b"{% set ns = namespace(s='x') %}{% for n in range(9) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s | length }}",
 )
-PARTS = (
+PARTS = (  # none takes long: the kernel ends the child that renders templates, and nothing ends it here
     "{{ 'a' * 10 ** 9 }}",
     "{{ 10 ** 10 ** 8 }}",
-    "{{ 7 ** 9999999 }}",
     "{{ [0] * 10 ** 9 }}",
     "{{ 'a' | center(10 ** 9) }}",
     "{{ '%1000000000d' % 1 }}",
@@ -111,23 +112,17 @@ PARTS = (
     "{{ 'a'.ljust(10 ** 9) }}",
     "{{ ('a' * 999999).replace('a', 'b' * 999999) }}",
     "{{ ('a' * 999999) | replace('a', 'b' * 999999) }}",
-    "{{ lipsum(n=10 ** 7) }}",
     "{{ range(99999) | list | length }}",
     "{{ 'a' | indent(10 ** 9) }}",
-    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
     "{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}",
-    "{% macro g(n) %}{% if n %}{{ g(n - 1) ~ g(n - 1) }}{% endif %}{% endmacro %}{{ g(90) }}",
     "{% include 'own.j2' %}{% include 'own.j2' %}",
     "{% set s = 'x' * 9999 %}{% for n in range(40) %}{% set s = s ~ s %}{% endfor %}",
     "{% set ns = namespace(s='x') %}{% for n in range(40) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
     "{% set ns = namespace(s='x') %}{% for n in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
     "{% set ns = namespace(s=[1]) %}{% for n in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-    "{% set ns = namespace(s=[1]) %}{% for n in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
-    "{% set ns = namespace(s=2) %}{% for n in range(60) %}{% set ns.s = ns.s * ns.s %}{% endfor %}",
     "{% set ns = namespace(s='x') %}{% for n in range(40) %}{% set v %}{{ ns.s }}{{ ns.s }}{% endset %}{% set ns.s = v %}{% endfor %}",
     "{% filter center(10 ** 9) %}x{% endfilter %}",
     "{{ [1, 2] | batch(10 ** 9, 'x') | list }}",
-    "{{ range(9) | slice(10 ** 9) | list }}",
     "{{ 'a'.join('b' * 999999) }}",
     "{{ ('a' * 99999) | wordwrap(1) | length }}",
     "{{ ''.__class__.__mro__ }}",
@@ -171,15 +166,22 @@ VALUES = {
 }
 
 
+def expand(texts: Mapping[str, str], name: str, values: Mapping[str, object]) -> str:
+    """A template's text, made in this process, which has limits of its own; an input that takes too long is refused."""
+    try:
+        made = templates.expand(texts, name, values)
+    except (Exception, TooSlowError) as error:
+        raise answer.unusable(name, f"{type(error).__name__}: {error}") from error
+    assert len(made) <= templates.LONGEST
+    return made
+
+
 @parser("template", lambda: TEMPLATES, (parts, parts, parts, *mutation.TEXT), 2)
 def template(content: bytes, folder: Path) -> None:
     path = write(folder, "own.j2", content)
     own = stock.own_template(path)
-    try:
-        made = templates.render_own("windows", own, VALUES)
-    except TemplateError:
-        return  # answer.answer_xml tells it
-    assert len(made) <= templates.LONGEST
+    with suppress(UsageError):  # a seed includes itself
+        expand(templates.for_own("windows", own.texts), own.name, VALUES)
 
 
 def plan_of_template(folder: Path) -> Plan:
@@ -190,7 +192,9 @@ def plan_of_template(folder: Path) -> Plan:
 def answer_file(content: bytes, folder: Path) -> None:
     node = plans.make(plans.KVM, "1-1-1").node("node-1")
     own = Template(name="own.j2", texts={"own.j2": content.decode("utf-8", "replace")})
-    answer.answer_xml(node.model_copy(update={"windows": node.windows.model_copy(update={"template": own})}), "secret")
+    answer.answer_xml(
+        node.model_copy(update={"windows": node.windows.model_copy(update={"template": own})}), "secret", expand
+    )
 
 
 def lock() -> bytes:

@@ -17,6 +17,7 @@ from winlab.design import addon, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.plan import required
 from winlab.design.render import folder
+from winlab.design.render.templates import expand
 from winlab.errors import HostError, UsageError
 from winlab.supply.artifacts.build import images as build_images
 from winlab.supply.artifacts.build.go_programs import of_extension, part
@@ -185,7 +186,7 @@ def test_metrics_server_goes_with_the_versions_that_it_names() -> None:
 
 def objects(*changes: str, facts: Any = plans.KVM) -> dict[str, dict[str, Any]]:
     plan = plans.make(facts, "1-1-1", "workers.os=debian-13", *changes)
-    text = folder.files(plan)[f"cluster/addons/{plan.addons[0].name}.yaml"]
+    text = folder.files(plan, expand)[f"cluster/addons/{plan.addons[0].name}.yaml"]
     return {f"{one['kind']}/{one['metadata']['name']}": one for one in yaml.safe_load_all(text)}
 
 

@@ -15,6 +15,7 @@ from winlab.design import spec
 from winlab.design.plan import make as making
 from winlab.design.plan.model import POOL_LABEL, Plan
 from winlab.design.render import folder, nodes
+from winlab.design.render.templates import expand
 from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
 from winlab.operations import export_iso
@@ -159,7 +160,7 @@ def test_windows_machines_are_clones_of_a_golden_image() -> None:
 
 def test_they_are_rendered_like_other_nodes() -> None:
     plan = make(on(1))
-    files = folder.files(plan)
+    files = folder.files(plan, expand)
     assert "<memory unit='MiB'>1024</memory>" in files["motd-1/domain.xml"].decode().replace('"', "'")
     joined = files["motd-1/kubernetes/kubeadm.yaml"].decode()
     assert f"{POOL_LABEL}=motd" in joined
@@ -169,7 +170,7 @@ def test_they_are_rendered_like_other_nodes() -> None:
         objects["DaemonSet"]["spec"]["template"]["spec"]["nodeSelector"]
         == nodes.member(plan, plan.node("motd-1")).labels
     )
-    assert "DaemonSet" not in folder.files(make(on(0)))["cluster/addons/motd.yaml"].decode()
+    assert "DaemonSet" not in folder.files(make(on(0)), expand)["cluster/addons/motd.yaml"].decode()
 
 
 def test_an_iso_for_use_elsewhere_has_none() -> None:

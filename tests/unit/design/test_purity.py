@@ -23,6 +23,7 @@ from winlab.design.plan.changes import changes
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.facts import HostFacts
 from winlab.design.render import folder
+from winlab.design.render.templates import expand
 from winlab.supply.images import stock
 
 READS = {  # audit events; what opens, lists and connects by another way is seen, too
@@ -127,20 +128,20 @@ def test_plans_are_made_and_rendered_without_reading(name: str) -> None:
     facts, source, given = EVERY[name]
     wanted = spec.load(source, given)
     at_hand = plans.stock(wanted)
-    folder.files(make.make(wanted, "warm", facts, at_hand))  # imports open files
+    folder.files(make.make(wanted, "warm", facts, at_hand), expand)  # imports open files
     with nothing_is_read():
-        files = folder.files(make.make(wanted, "lab", facts, at_hand))
-    assert files == folder.files(plans.make(facts, source, *given))
+        files = folder.files(make.make(wanted, "lab", facts, at_hand), expand)
+    assert files == folder.files(plans.make(facts, source, *given), expand)
 
 
 def test_workers_for_a_cluster_made_elsewhere_are_planned_and_rendered_without_reading() -> None:
     wanted = spec.load("1-2-1", ["workers.os=windows-2022"])
     at_hand = plans.stock(wanted)
     made = make.make(wanted, "lab", plans.KVM, at_hand, FOREIGN)
-    files = folder.files(made)  # imports open files
+    files = folder.files(made, expand)  # imports open files
     with nothing_is_read():
         again = make.make(wanted, "lab", plans.KVM, at_hand, FOREIGN)
-        assert folder.files(again) == files
+        assert folder.files(again, expand) == files
     assert again.joins
     assert again.alias == ("api.their.domain", "192.0.2.10")
 
@@ -164,10 +165,10 @@ def test_machines_that_add_ons_wish_for_are_planned_without_reading(distribution
     wanted = spec.load("1-1-1", ["addons.motd={text: hello, machines: 2}"])
     at_hand = plans.stock(wanted)
     made = make.make(wanted, "lab", plans.KVM, at_hand)
-    folder.files(made)  # imports open files
+    folder.files(made, expand)  # imports open files
     with nothing_is_read():
         again = make.make(wanted, "lab", plans.KVM, at_hand)
-        folder.files(again)
+        folder.files(again, expand)
     assert again == made
     assert made.pools() == ("node", "motd")
 

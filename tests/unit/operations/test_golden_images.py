@@ -23,6 +23,7 @@ from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import domain, folder
+from winlab.design.render.templates import expand
 from winlab.design.render.topology import topology
 from winlab.design.system import WINDOWS
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
@@ -63,7 +64,7 @@ def test_clones_stand_on_one_image_and_have_no_installation_medium() -> None:
         assert [volume.role for volume in node.volumes] == ["base", "disk", "answer"]
         assert node.volume("disk").backing == golden.base_volume(clone(plan).image, str(clone(plan).windows.golden))
         assert "media" not in domain.domain_xml(plan, node, "x")
-    text = folder.files(plan)["node-1/answer/Autounattend.xml"].decode()
+    text = folder.files(plan, expand)["node-1/answer/Autounattend.xml"].decode()
     assert "windowsPE" not in text
     assert "offlineServicing" not in text
     assert "<ComputerName>NODE-1<" in text

@@ -9,14 +9,13 @@ from __future__ import annotations
 import itertools
 import json
 
-from jinja2 import TemplateError
 from lxml import etree
 
 from winlab import data
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.render import answer_limits
-from winlab.design.render.templates import for_xml, render_own
+from winlab.design.render.templates import Expand, for_own, for_xml
 from winlab.errors import UsageError
 
 ANSWER_LABEL = "WINLAB"
@@ -35,6 +34,7 @@ ACCOUNTS = {
 MOST_PROBLEMS = 10  # that are told of a template
 NAMESPACE = "urn:schemas-microsoft-com:unattend"
 OPENSSH = "winlab/OpenSSH-Win64.zip"
+CURE = "docs/windows.md shows how a template of one's own extends winlab's."
 
 
 def values(node: WindowsNode, administrator_password: str) -> dict[str, object]:
@@ -56,28 +56,30 @@ def values(node: WindowsNode, administrator_password: str) -> dict[str, object]:
     }
 
 
-def answer_xml(node: WindowsNode, administrator_password: str) -> str:
+def unusable(template: str, why: str) -> UsageError:
+    """The error for a user's own template from which no answer file can be made."""
+    return UsageError(f"The template '{template}' can't be used.", why=why, cure=CURE)
+
+
+def answer_xml(node: WindowsNode, administrator_password: str, expand: Expand) -> str:
     """The node's Autounattend.xml.
 
+    :param expand: makes the text of a user's own template.
     :raises UsageError: the user's own template can't be used.
     """
     windows, given = node.windows, values(node, administrator_password)
     if windows.template is None:
         return for_xml("windows").get_template(TEMPLATE).render(given)
+    made = expand(for_own("windows", windows.template.texts), windows.template.name, given)
     try:
-        made = render_own("windows", windows.template, given)
         root = etree.fromstring(made.encode(), etree.XMLParser(resolve_entities=False))  # they could name files
-    except (TemplateError, etree.XMLSyntaxError, UnicodeError) as error:
-        raise UsageError(
-            f"The template '{windows.template.name}' can't be used.",
-            why=f"{type(error).__name__}: {error}",
-            cure="docs/windows.md shows how a template of one's own extends winlab's.",
-        ) from error
+    except (etree.XMLSyntaxError, UnicodeError) as error:
+        raise unusable(windows.template.name, f"{type(error).__name__}: {error}") from error
     if root.tag != f"{{{NAMESPACE}}}unattend":
         raise UsageError(
             f"The template '{windows.template.name}' makes no answer file.",
             why=f"Its root is {root.tag}.",
-            cure="docs/windows.md shows how a template of one's own extends winlab's.",
+            cure=CURE,
         )
     names = [(element.text or "").strip() for element in root.iter(f"{{{NAMESPACE}}}ComputerName")]
     if names != [windows.computer_name]:
@@ -104,8 +106,8 @@ def _account(node: WindowsNode) -> str:
     return "Administrator" if node.windows.golden is not None else ACCOUNTS.get(language, "Administrator")
 
 
-def answer_files(plan: Plan, node: WindowsNode, credentials: Credentials) -> dict[str, bytes]:
-    """The files of the node's answer ISO, by path."""
+def answer_files(plan: Plan, node: WindowsNode, credentials: Credentials, expand: Expand) -> dict[str, bytes]:
+    """The files of the node's answer ISO, by path; see :func:`answer_xml`."""
     identity = credentials.nodes[node.name]
     facts = {
         "lab": plan.lab,
@@ -113,7 +115,7 @@ def answer_files(plan: Plan, node: WindowsNode, credentials: Credentials) -> dic
         "mtu": plan.network.mtu,
         "pfx_password": identity.pfx_password,
     }
-    answers = answer_xml(node, credentials.administrator_password).encode()
+    answers = answer_xml(node, credentials.administrator_password, expand).encode()
     # after sysprep the name Unattend.xml counts (Microsoft, Windows Setup Automation Overview); some take the other
     own = {"Unattend.xml": answers}
     if node.windows.golden is None:

@@ -14,6 +14,7 @@ from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import LinuxNode, Plan
 from winlab.design.render import cloud_init, containerd, kubeadm, kubelet
 from winlab.design.render.nodes import Marks, NodeFiles, cluster, member, routes
+from winlab.design.render.templates import Expand
 from winlab.design.system import LINUX
 
 
@@ -26,7 +27,7 @@ class LinuxFiles(NodeFiles):
         self._plan = plan
         self._node = node
 
-    def first_boot(self, credentials: Credentials) -> dict[str, bytes]:
+    def first_boot(self, credentials: Credentials, _expand: Expand) -> dict[str, bytes]:
         """The seed for cloud-init."""
         return cloud_init.seed_files(self._plan, self._node, credentials)
 

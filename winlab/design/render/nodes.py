@@ -16,6 +16,7 @@ from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import NodePlan, Plan, windows_releases
 from winlab.design.render import kubeadm, runtime_classes
+from winlab.design.render.templates import Expand
 
 MACHINE = "winlab.internal/machine"  # a label, by which destroy finds the lab's nodes in a cluster made elsewhere
 
@@ -65,8 +66,11 @@ class NodeFiles(ABC):
     folder: str  # of the files for the first boot, where ``winlab plan --render`` writes them
 
     @abstractmethod
-    def first_boot(self, credentials: Credentials) -> dict[str, bytes]:
-        """The files that the node reads at its first boot, by path."""
+    def first_boot(self, credentials: Credentials, expand: Expand) -> dict[str, bytes]:
+        """The files that the node reads at its first boot, by path.
+
+        :param expand: makes the text of a user's own template.
+        """
 
     @abstractmethod
     def cni(self, share: NodeNetwork) -> contract.Cni:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from jinja2 import (
-    ChoiceLoader,
-    DictLoader,
-    Environment,
-    PrefixLoader,
-    StrictUndefined,
-    TemplateError,
-    TemplateRuntimeError,
-    meta,
-)
+from jinja2 import DictLoader, Environment, StrictUndefined, TemplateError, TemplateRuntimeError, meta
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from winlab import data
-from winlab.design.plan.stock import Template
-from winlab.design.render.sandbox import Sandbox
 
 LONGEST = 1 << 20  # characters of an answer file; winlab's own has some 10,000
 SOURCE = 1 << 17  # bytes of a user's own template, with those in its folder that it refers to
+
+# Makes the text of a user's own template, as expand does: supply.images.expansion does so within limits
+Expand = Callable[[Mapping[str, str], str, Mapping[str, object]], str]
 
 
 def unattend_password(password: str, element: str) -> str:
@@ -51,35 +44,33 @@ def for_xml(folder: str) -> Environment:
     return made
 
 
-def render_own(folder: str, own: Template, values: Mapping[str, object]) -> str:
-    """The text that a user's own template for XML makes; it refers to winlab's in *folder* with the prefix ``winlab/``.
+def expand(texts: Mapping[str, str], name: str, values: Mapping[str, object]) -> str:
+    """The text that a user's own template for XML makes. It may be hostile: call it with limits on time and memory.
 
-    A spec may come from somebody else, so its template is rendered in a sandbox (:mod:`.sandbox`). It sees the values
-    and its own texts, and no Python objects behind them. Its time and memory are bounded.
+    Jinja's sandbox shows it the values and the texts, and no Python objects behind them.
 
-    :raises TemplateError: the template is wrong, leaves the sandbox, takes too much time or memory, or makes more than
-        ``LONGEST`` characters.
+    :param texts: the template, and all that it may refer to, by name.
+    :param name: the template's.
+    :raises TemplateError: the template is wrong, leaves the sandbox, or makes more than ``LONGEST`` characters.
+    :raises Exception: whatever the code that Jinja makes of the template raises.
     """
-    made = Sandbox(
-        loader=ChoiceLoader([PrefixLoader({"winlab": DictLoader(_texts(folder))}), DictLoader(own.texts)]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
+    made = ImmutableSandboxedEnvironment(
+        loader=DictLoader(texts), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
-    made.add_filter("unattend_password", unattend_password)
+    made.filters["unattend_password"] = unattend_password
     parts: list[str] = []
     length = 0
-    try:
-        for part in made.get_template(own.name).generate(values):
-            length += len(part)
-            if length > LONGEST:
-                raise TemplateRuntimeError(f"it makes more than {LONGEST} characters")
-            parts.append(part)
-    except TemplateError:
-        raise
-    except Exception as error:  # whatever the code that Jinja makes of a template raises, the template is to blame
-        raise TemplateRuntimeError(f"{type(error).__name__}: {error}") from error
+    for part in made.get_template(name).generate(values):
+        length += len(part)
+        if length > LONGEST:
+            raise TemplateRuntimeError(f"it makes more than {LONGEST} characters")
+        parts.append(part)
     return "".join(parts)
+
+
+def for_own(folder: str, own: Mapping[str, str]) -> dict[str, str]:
+    """What a user's *own* templates may refer to: themselves, and winlab's in *folder* as ``winlab/...``."""
+    return {**own, **{f"winlab/{name}": text for name, text in _texts(folder).items()}}
 
 
 def _texts(folder: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.render import answer, containerd, kube_proxy, kubeadm, kubelet
 from winlab.design.render.nodes import Marks, NodeFiles, cluster, member, routes
+from winlab.design.render.templates import Expand
 from winlab.design.system import WINDOWS
 
 
@@ -24,9 +25,9 @@ class WindowsFiles(NodeFiles):
         self._plan = plan
         self._node = node
 
-    def first_boot(self, credentials: Credentials) -> dict[str, bytes]:
+    def first_boot(self, credentials: Credentials, expand: Expand) -> dict[str, bytes]:
         """The answer file, and what it calls."""
-        return answer.answer_files(self._plan, self._node, credentials)
+        return answer.answer_files(self._plan, self._node, credentials, expand)
 
     def features(self) -> contract.Features:
         """The features that Windows must have."""

@@ -15,7 +15,7 @@ from winlab.events import Progress
 from winlab.steps import volumes
 from winlab.steps.states import ANSWER, BOOTED, CREDENTIALS, DRIVE_FREE, DRIVERS, IMAGE, MEDIA
 from winlab.steps.windows import media
-from winlab.supply.images import cache, requirements, windows_media
+from winlab.supply.images import cache, expansion, requirements, windows_media
 from winlab.supply.media import windows_iso
 
 
@@ -45,7 +45,7 @@ def _make_answer(run: Run, node: WindowsNode, progress: Progress) -> None:
         medium = media.of(run, node, progress)
         added = additions(node, medium, run.stock, progress)
         node = requirements.with_key(node, medium)
-    files = {**answer.answer_files(run.plan, node, made), **added}
+    files = {**answer.answer_files(run.plan, node, made, expansion.expand), **added}
     volumes.upload_iso(run, node.volume("answer").name, answer.ANSWER_LABEL, files)
 
 

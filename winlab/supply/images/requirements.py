@@ -12,7 +12,7 @@ from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.design.render import answer as windows_files
 from winlab.errors import NotFoundError, UsageError
-from winlab.supply.images import windows_media
+from winlab.supply.images import expansion, windows_media
 from winlab.supply.media import drivers, extras, inspection
 from winlab.supply.media.wim import WimImage
 
@@ -48,7 +48,7 @@ def check(plan: Plan, stock: Stock, *, consent: bool = False, joins: bool = True
                 cure="Give OpenSSH-Win64.zip as the Win32-OpenSSH project offers it.",
             )
         extras.stage(windows, stock)
-        windows_files.answer_xml(node, "")
+        windows_files.answer_xml(node, "", expansion.expand)
     if offline:
         _check_offline(plan)
 

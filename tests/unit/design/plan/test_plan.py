@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from winlab.design.plan import addresses
 from winlab.design.plan import make as plan
 from winlab.design.render import folder
+from winlab.design.render.templates import expand
 from winlab.errors import UsageError
 
 
@@ -93,7 +94,7 @@ def test_product_keys_are_not_shown() -> None:
     made = plans.make(plans.KVM, "1-1-1", f"workers.product_key={key}")
     assert key in made.model_dump_json()
     assert key not in made.without_secrets().model_dump_json()
-    assert all(key.encode() not in content for content in folder.files(made).values())
+    assert all(key.encode() not in content for content in folder.files(made, expand).values())
 
 
 @pytest.mark.parametrize("lab", ["host", "external", "base-x"])

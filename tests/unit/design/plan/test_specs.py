@@ -10,6 +10,7 @@ from winlab.design.catalog import recipes
 from winlab.design.plan import make as making
 from winlab.design.plan.model import Plan
 from winlab.design.render import folder
+from winlab.design.render.templates import expand
 from winlab.errors import UsageError
 
 CALICO = "first-run-golden"  # the one that asks for a network which nothing plays
@@ -28,7 +29,7 @@ def test_a_spec_is_planned_and_rendered(name: str, rehearse: bool) -> None:
     nodes = made.windows_nodes()
     assert nodes
     assert all(recipes.get(node.image).stand_in is rehearse for node in nodes)
-    files = folder.files(made)
+    files = folder.files(made, expand)
     for node in nodes:
         assert f"{node.name}/domain.xml" in files
     assert bool(made.builders) == any(node.windows.golden for node in nodes)

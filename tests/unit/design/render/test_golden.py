@@ -15,6 +15,7 @@ from cases import CASES
 from lxml import etree
 
 from winlab.design.render import folder
+from winlab.design.render.templates import expand
 
 GOLDEN = Path(__file__).parent / "golden"
 SCRIPTS = ("bootstrap.ps1", "beacon.ps1", "pe.cmd")  # the same for all nodes
@@ -25,7 +26,7 @@ def test_files_are_as_agreed(
     name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     facts, source, changes = CASES[name]
-    made = folder.files(plans.make(facts, source, *changes))
+    made = folder.files(plans.make(facts, source, *changes), expand)
     base = GOLDEN / name
     if request.config.getoption("--regenerate"):
         monkeypatch.undo()
@@ -50,7 +51,7 @@ def _write(base: Path, made: dict[str, bytes]) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_no_secret_is_rendered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     facts, source, changes = CASES[name]
-    for path, content in folder.files(plans.make(facts, source, *changes)).items():
+    for path, content in folder.files(plans.make(facts, source, *changes), expand).items():
         assert b"PRIVATE KEY" not in content, path
 
 
@@ -60,6 +61,6 @@ def test_domain_xml_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     assert schema.exists(), "libvirt's schemas are missing"
     relaxng = etree.RelaxNG(etree.parse(str(schema)))
     for facts, source, changes in CASES.values():
-        for path, content in folder.files(plans.make(facts, source, *changes)).items():
+        for path, content in folder.files(plans.make(facts, source, *changes), expand).items():
             if path.endswith("domain.xml"):
                 relaxng.assertValid(etree.fromstring(content))

@@ -1,4 +1,4 @@
-"""What guests are given, with values that try to break out; and by the checkers that know Windows."""
+"""What guests are given, with values that try to break out; and by the checker that knows Windows."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import base64
 import itertools
 import json
 import re
-import resource
-import signal
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 import plans
 import pytest
@@ -19,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
+import unattend_check
 from winlab import data
 from winlab.design.catalog import recipes
 from winlab.design.plan import credentials
 from winlab.design.plan.model import NodePlan
-from winlab.design.plan.stock import Template
 from winlab.design.render import answer, answer_limits, cloud_init
-from winlab.design.render.templates import SOURCE, render_own, unattend_password
+from winlab.design.render.templates import SOURCE, expand, unattend_password
 from winlab.errors import UsageError
 
 NASTY = """<&"'>;$(x)`y`%PATH%{{ z }}\u00e4\u4e2d"""
@@ -35,10 +31,8 @@ NS = {"u": "urn:schemas-microsoft-com:unattend"}
 
 @pytest.mark.parametrize("system", ["windows-2019", "windows-2022", "windows-2025", "windows-rehearsal"])
 @pytest.mark.parametrize("firmware", ["uefi", "bios"])
-def test_answer_files_pass_the_checker(system: str, firmware: str, checkers: Path, tmp_path: Path) -> None:
+def test_answer_files_pass_the_checker(system: str, firmware: str, tmp_path: Path) -> None:
     """Every edition, bus, and kind of medium."""
-    import unattend_check
-
     kubernetes = "1.34" if system == "windows-2019" else "1.36"
     keys = recipes.get(system).setup_keys
     path = tmp_path / "Autounattend.xml"
@@ -53,7 +47,7 @@ def test_answer_files_pass_the_checker(system: str, firmware: str, checkers: Pat
         installed, clone = (plan.builders[0].nodes[0], "windowsPE"), (plan.node("node-1"), "specialize")
         for node, first in (installed, clone) if bus == "sata" else (installed,):  # a clone's is the same on every bus
             assert node.windows is not None
-            path.write_text(answer.answer_xml(node, NASTY))
+            path.write_text(answer.answer_xml(node, NASTY, expand))
             settings = etree.parse(path).find("u:settings", NS)
             assert settings is not None
             assert settings.get("pass") == first
@@ -74,7 +68,7 @@ def test_a_template_of_one_s_own_extends_ours(tmp_path: Path) -> None:
         """{% extends "winlab/Autounattend.xml.j2" %}
         {% block specialize %}<component name="Mine"><Name>{{ computer_name }}</Name></component>{% endblock %}""",
     )
-    root = etree.fromstring(answer.answer_xml(node, NASTY).encode())
+    root = etree.fromstring(answer.answer_xml(node, NASTY, expand).encode())
     assert root.findtext("u:settings[@pass='specialize']/u:component[@name='Mine']/u:Name", namespaces=NS) == "NODE-1"
     assert root.findtext(".//u:ComputerName", namespaces=NS) == "NODE-1"
 
@@ -86,38 +80,11 @@ def test_the_document_lists_what_a_template_gets() -> None:
     assert set(re.findall(r"`([a-z_]+)`", listed)) == given.keys()
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("<unattend>{{ colour }}</unattend>", "'colour' is undefined"),
-        ("{% if %}", "TemplateSyntaxError"),
-        ("<unattend>", "XMLSyntaxError"),
-        ("<html/>", "Its root is html"),
-        ('{% extends "winlab/none.j2" %}', "TemplateNotFound"),
-    ],
-)
-def test_bad_templates_are_named(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        answer.answer_xml(own_template(tmp_path, text), NASTY)
+@pytest.mark.parametrize(("text", "says"), [("<unattend>", "XMLSyntaxError"), ("<html/>", "Its root is html")])
+def test_a_template_that_makes_no_answer_file(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=r"Autounattend\.xml\.j2") as caught:
+        answer.answer_xml(own_template(tmp_path, text), NASTY, expand)
     assert says in caught.value.why
-    assert "Autounattend.xml.j2" in caught.value.what
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{{ cycler.__init__.__globals__.os.popen('touch ' ~ marker).read() }}",
-        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "{{ ('' | unattend_password('x')).format.__self__.__class__ }}",
-        "{{ self.__init__.__globals__ }}",
-    ],
-)
-def test_a_template_reaches_no_python_objects(tmp_path: Path, text: str) -> None:
-    marker = tmp_path / "marker"
-    with pytest.raises(UsageError) as caught:
-        answer.answer_xml(own_template(tmp_path, f"{{% set marker = '{marker}' %}}{text}"), NASTY)
-    assert "SecurityError" in caught.value.why
-    assert not marker.exists()
 
 
 def test_a_template_reads_no_file_outside_its_folder(tmp_path: Path) -> None:
@@ -129,30 +96,19 @@ def test_a_template_reads_no_file_outside_its_folder(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="can't be used") as caught:
             own_template(folder, f"{{% include '{name}' %}}")
         assert "outside" in caught.value.why
-    node = own_template(folder, "{% set name = '../secret' %}{% include name %}")  # known only when it is rendered
-    with pytest.raises(UsageError) as caught:
-        answer.answer_xml(node, NASTY)
-    assert "TemplateNotFound" in caught.value.why
     entity = f'<!DOCTYPE u [<!ENTITY e SYSTEM "file://{tmp_path}/secret">]><u>&e;</u>'
     with pytest.raises(UsageError) as caught:
-        answer.answer_xml(own_template(folder, entity), NASTY)
+        answer.answer_xml(own_template(folder, entity), NASTY, expand)
     assert "hunter2" not in str(caught.value)
-
-
-def test_a_template_makes_no_endless_answer_file(tmp_path: Path) -> None:
-    loop = f"{{% for i in range(1100) %}}{'<!-- more -->' * 80}{{% endfor %}}"
-    with pytest.raises(UsageError) as caught:
-        answer.answer_xml(own_template(tmp_path, loop), NASTY)
-    assert "more than 1048576 characters" in caught.value.why
 
 
 @pytest.mark.parametrize("name", ["", "*", "A-NAME-THAT-IS-TOO-LONG"])
 def test_a_template_may_not_name_the_machine(tmp_path: Path, name: str) -> None:
     text = (data.folder("unattend") / "windows/Autounattend.xml.j2").read_text()
-    assert answer.answer_xml(own_template(tmp_path, text), NASTY)
+    assert answer.answer_xml(own_template(tmp_path, text), NASTY, expand)
     node = own_template(tmp_path, text.replace("{{ computer_name }}", name))
     with pytest.raises(UsageError, match=r"Autounattend\.xml\.j2.* not 'NODE-1'"):
-        answer.answer_xml(node, NASTY)
+        answer.answer_xml(node, NASTY, expand)
 
 
 COMMANDS = """{%% extends "winlab/Autounattend.xml.j2" %%}
@@ -197,10 +153,10 @@ def test_what_setup_refuses_of_a_template_is_refused_before(
 ) -> None:
     node = own_template(tmp_path, commands(text, rows))
     if not says:
-        assert answer.answer_xml(node, NASTY)
+        assert answer.answer_xml(node, NASTY, expand)
         return
     with pytest.raises(UsageError, match=r"Setup would refuse what the template 'Autounattend\.xml\.j2'") as caught:
-        answer.answer_xml(node, NASTY)
+        answer.answer_xml(node, NASTY, expand)
     assert says in caught.value.why
     place = "Mine in oobeSystem" if text is LOGON else "Microsoft-Windows-Mine in specialize"
     assert caught.value.why.startswith(f"{place}: ")
@@ -216,7 +172,7 @@ def test_the_numbers_of_partitions_count_too(tmp_path: Path) -> None:
     assert node.windows is not None
     installed = node.model_copy(update={"windows": node.windows.model_copy(update={"golden": None})})
     with pytest.raises(UsageError) as caught:
-        answer.answer_xml(installed, NASTY)
+        answer.answer_xml(installed, NASTY, expand)
     assert caught.value.why.startswith("Microsoft-Windows-Setup in windowsPE: Order of CreatePartition is 4, 2, 3;")
 
 
@@ -232,19 +188,11 @@ def test_the_lengths_are_those_of_microsoft_s_reference() -> None:
         assert lengths[key] == most
 
 
-def test_powershell_passes_the_checker(checkers: Path) -> None:
-    import pscheck
-
-    scripts = [str(path) for path in data.folder("unattend").rglob("*.ps1")]
-    assert scripts
-    assert pscheck.main(["--strict", "--os", "2019", "--os", "2022", "--os", "2025", *scripts]) == 0
-
-
 def test_nasty_values_survive_in_the_answer_file() -> None:
     node = plans.make(plans.KVM, "1-1-1").node("node-1")
     assert node.windows is not None
     node = node.model_copy(update={"windows": node.windows.model_copy(update={"time_zone": NASTY})})
-    root = etree.fromstring(answer.answer_xml(node, NASTY).encode())
+    root = etree.fromstring(answer.answer_xml(node, NASTY, expand).encode())
     assert root.findtext(".//u:TimeZone", namespaces=NS) == NASTY
     value = root.findtext(".//u:AdministratorPassword/u:Value", namespaces=NS)
     assert base64.b64decode(value).decode("utf-16-le") == NASTY + "AdministratorPassword"
@@ -283,122 +231,15 @@ def test_nasty_values_survive_in_user_data() -> None:
 def test_answer_iso_files() -> None:
     plan = plans.make(plans.KVM)
     made = credentials.generate(plan)
-    files = answer.answer_files(plan, plan.node("node-1"), made)
+    files = answer.answer_files(plan, plan.node("node-1"), made, expand)
     facts = json.loads(files["winlab/node.json"])
     assert (facts["lab"], facts["node"], facts["mtu"]) == ("lab", "node-1", 1500)
     assert made.administrator_password.encode() not in b"".join(files.values())
 
 
-MANY = "{% set l = range(60000) | list %}"
-GREEDY = (
-    "{{ 'a' * 10 ** 9 }}",
-    "{{ 10 ** 10 ** 8 }}",
-    "{{ [0] * 10 ** 9 }}",
-    "{{ 'a' | center(10 ** 9) }}",
-    "{{ '%1000000000d' % 1 }}",
-    "{{ '{:1000000000}'.format(1) }}",
-    "{{ 'a'.ljust(10 ** 9) }}",
-    "{{ ('a' * 60000) | replace('a', 'b' * 60000) }}",
-    "{{ ('b' * 60000) | join('a' * 60000) }}",
-    "{{ [[1]] | tojson(10 ** 9) }}",
-    "{{ [[1]] | tojson(indent=10 ** 9) }}",
-    "{{ 5 | round(10 ** 9, 'floor') }}",
-    "{{ 5 | round(-(10 ** 9)) }}",
-    '{% set v %}{% for n in range(60000) %}{{ "a" * 250 | replace("a", "b" * 250) }}{% endfor %}{% endset %}',
-    "{{ lipsum(n=10 ** 7) }}",
-    "{% for a in range(60000) %}{% for b in range(60000) %}{% endfor %}{% endfor %}",
-    "{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}",
-    "{% macro g(n) %}{% if n %}{{ g(n - 1) }}{{ g(n - 1) }}{% endif %}{% endmacro %}{{ g(50) }}",
-    "{% set ns = namespace(s='x') %}{% for n in range(40) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
-    "{% set ns = namespace(s='x') %}{% for n in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-    "{% set ns = namespace(s=[1]) %}{% for n in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
-    "{% set ns = namespace(s=3) %}{% for n in range(60) %}{% set ns.s = ns.s * ns.s %}{% endfor %}",
-    "{% set ns = namespace(s='x') %}{% for n in range(40) %}{% set v %}{{ ns.s }}{{ ns.s }}{% endset %}"
-    "{% set ns.s = v %}{% endfor %}",
-    "{% set v %}{% for n in range(60000) %}" + "more" * 100 + "{% endfor %}{% endset %}",
-    "{% for a in [[1]] recursive %}{{ loop([a, a]) }}{% endfor %}",
-    "{{ [1] | batch(10 ** 9, 'x') | list }}",
-    "{% include 'Autounattend.xml.j2' %}{% include 'Autounattend.xml.j2' %}",
-    "{{ " + "(" * 2000,
-    # what compares, copies or looks through much
-    MANY + "{% for n in range(1000) %}{% if " + "-1 in l or " * 100 + "0 %}{% endif %}{% endfor %}",
-    MANY + "{% for n in range(2000) %}{% if -1 in l %}{% endif %}{% endfor %}",
-    MANY + "{% set k = l[:] %}{% for n in range(2000) %}{% if l == k %}{% endif %}{% endfor %}",
-    MANY + "".join(f"{{% set a{n} = l[:] %}}" for n in range(1000)),
-    MANY + "{% for n in range(2000) %}{% if l.count(-1) %}{% endif %}{% endfor %}",
-    MANY + "{% for n in range(2000) %}{% if -1 is in l %}{% endif %}{% endfor %}",
-    "{% set l = range(10000) | list %}{{ l | select('in', l) | list | length }}" * 3,
-    "{% set m = ['a'] * 10000 | map(attribute='0" + ".0" * 1000 + "') | list %}",
-    "{% set m = ['a'] * 10000 | map(attribute='" + "0." * 1000 + "0') | list %}",
-    "{% set t = (1,) * 20000 %}{% set d = {1: 1} %}"
-    "{% for n in range(5000) %}{% if d[t] is defined %}{% endif %}{% endfor %}",
-    MANY + "{% for n in range(3000) %}{% if {1: 1}.keys() - l %}{% endif %}{% endfor %}",
-    "{% set l = ['x'] * 10000 %}{% for n in range(300) %}{% include l ignore missing %}{% endfor %}",
-    # what is done again and again
-    "{% for a in range(60000) %}" + "{% if a %}{% endif %}" * 100 + "{% endfor %}",
-    "{% for a in range(3000) %}{% for b in '" + "a" * 1000 + "' %}{% endfor %}{% endfor %}",
-    "{% for a in range(3000) %}{% set b = 'a'" + " | list | string" * 4 + " | list %}{% endfor %}",
-    "{% macro f() %}" + "{% if f %}{% endif %}" * 1000 + "{% endmacro %}"
-    "{% for n in range(5000) %}{% if f() %}{% endif %}{% endfor %}",
-    "{% block b %}" + "{% if install %}{% endif %}" * 1000 + "{% endblock %}"
-    "{% for n in range(5000) %}{% if self.b() %}{% endif %}{% endfor %}",
-    "{% macro f() %}{{ caller() }}{% endmacro %}{% call f() %}" + "{% if f %}{% endif %}" * 1000 + "{% endcall %}"
-    "{% macro g() %}{% for n in range(5000) %}{% if caller() %}{% endif %}{% endfor %}{% endmacro %}"
-    "{% call g() %}" + "{% if f %}{% endif %}" * 1000 + "{% endcall %}",
-    "".join(f"{{% set a{n} = 1 %}}" for n in range(2000))
-    + "{% for n in range(5000) %}{% block b scoped %}{% endblock %}{% endfor %}",
-    "{% if install %}{% endif %}" * 6000,
-    # numbers with one hash
-    "{% set m = range(0, 20000 * (2 ** 61 - 1), 2 ** 61 - 1) | unique | list %}",
-    f"{{% set m = range(0, {20000 * (2**61 - 1)}, {2**61 - 1}) | unique | list %}}",
-    # the budget is no template's
-    "{% set m = [1] | _turns(-(10 ** 9)) %}",
-    "{% set m = [[1]] | map('_turns', -(10 ** 9)) | list %}",
-    "{% set m = -(10 ** 9) | spend %}",
-)
-TOO_SLOW, TOO_LARGE = 30.0, 192 << 20
-
-
-class TooSlowError(BaseException):
-    """Not an Exception, so that nothing swallows it."""
-
-
-def too_slow(_number: int, _frame: FrameType | None) -> None:
-    raise TooSlowError
-
-
-@pytest.fixture
-def bounded() -> Iterator[None]:
-    """What takes over 30 s of a processor is ended, and what takes over 192 MiB gets a MemoryError."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    before = signal.signal(signal.SIGPROF, too_slow)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + TOO_LARGE, hard))
-    signal.setitimer(signal.ITIMER_PROF, TOO_SLOW)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        signal.signal(signal.SIGPROF, before)
-
-
-@pytest.mark.parametrize("text", GREEDY)
-def test_a_template_takes_little_time_and_memory(tmp_path: Path, text: str, bounded: None) -> None:
-    """Each of these would take gigabytes, or seconds to hours; none is refused for what it makes in the end."""
-    with pytest.raises(UsageError, match="can't be used") as caught:
-        answer.answer_xml(own_template(tmp_path, text), NASTY)
-    assert not re.match("XMLSyntaxError|TemplateRuntimeError: MemoryError", caught.value.why)
-
-
-def test_a_namespace_in_others_is_not_shown(bounded: None) -> None:
-    text = "{% set ns = namespace(a=1) %}" + "{% set ns = namespace(a=ns, b=ns) %}" * 40 + "{{ ns }}"
-    assert render_own("windows", Template(name="a", texts={"a": text}), {}) == "&lt;Namespace&gt;"
-
-
 def test_templates_have_a_size(tmp_path: Path) -> None:
     text = '{% extends "winlab/Autounattend.xml.j2" %}' + f"{{#{'a' * (SOURCE // 2)}#}}"
-    answer.answer_xml(own_template(tmp_path, text), NASTY)
+    answer.answer_xml(own_template(tmp_path, text), NASTY, expand)
     (tmp_path / "more.j2").write_text(text)
     with pytest.raises(UsageError, match=r"more\.j2' can't be used") as caught:
         own_template(tmp_path, text + "{% import 'more.j2' as more %}")
@@ -412,7 +253,7 @@ def test_what_templates_need_is_there(tmp_path: Path) -> None:
     {% set all = ["x", 5 * 3 + 1, {"k": "v"}.k] %}{{ all | join(",") | upper }} {{ computer_name.lower() }}
     {%- set t %}text{% endset %} {{ t | trim | length }} {{ 7 % 4 }} {{ "a" * 3 }} {{ 2 ** 10 }}
     </component>{% endblock %}"""
-    root = etree.fromstring(answer.answer_xml(own_template(tmp_path, text), NASTY).encode())
+    root = etree.fromstring(answer.answer_xml(own_template(tmp_path, text), NASTY, expand).encode())
     (mine,) = root.findall(".//u:component[@name='Mine']", namespaces=NS)
     assert [row.text for row in mine] == ["0-2", "2-2"]
     assert " ".join("".join(mine.itertext()).split()) == "0-22-2 X,16,V node-1 4 3 aaa 1024"
