@@ -91,9 +91,7 @@ def test_untouched_media_ask_for_a_key_and_give_up(medium: Path, tmp_path: Path)
 
 def test_untouched_media_start_by_a_key(medium: Path, tmp_path: Path) -> None:
     with machine(tmp_path, medium, uefi=True) as booted:
-        booted.wait_for(PROMPT)
-        booted.key("ret")
-        booted.wait_for(SETUP)
+        booted.wait_for(SETUP, key="ret", at=PROMPT)
 
 
 def test_the_overlay_needs_no_key(medium: Path, tmp_path: Path) -> None:
