@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess  # noqa: TID251 - runs the tests
 import sys
@@ -134,6 +135,13 @@ def traces() -> dict[str, list[str]]:
     return dict(json.loads(done.stdout))
 
 
+def remove_interrupted() -> None:
+    """Destroy the tests' labs that an interrupted run left, before the host is looked at."""
+    labs = {lab for row in traces()["rows"] for lab in re.findall(r'"winlab", "(it-[a-z0-9-]+)"', row)}
+    for lab in sorted(labs):
+        subprocess.run([*WINLAB, "destroy", "--lab", lab, "--anyone"], cwd=ROOT, stdin=subprocess.DEVNULL, check=True)
+
+
 def main() -> int:
     """The exit code of all."""
     parser = argparse.ArgumentParser(prog="python -m lanes", description=__doc__.partition("\n")[0])
@@ -146,6 +154,8 @@ def main() -> int:
     durations.clear()
     was_set_up = HOST_FILE.exists()
     subprocess.run([*WINLAB, "host", "setup", "--install"], cwd=ROOT, stdin=subprocess.DEVNULL, check=True)
+    if not options.keep_labs:
+        remove_interrupted()
     before = traces()
     every = lanes(options)
     try:
