@@ -28,6 +28,8 @@ COUNT ?= 20
 LEAST ?= $(shell echo $$(($(COUNT) * 4 / 5)))
 SURVIVE ?= --spec 1-1-1 --rehearse
 LIVES ?= all
+# seconds until a test counts as hanging
+TIMEOUT ?= 600
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
@@ -53,20 +55,20 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=standin $(BIN)/lint-imports
-	$(BIN)/pytest -q --timeout 600 tests/powershell/test_syntax.py
+	$(BIN)/pytest -q --timeout "$(TIMEOUT)" tests/powershell/test_syntax.py
 
 test-unit: $(VENV)/.installed
-	$(BIN)/pytest -n auto --timeout 600 tests/unit standin/tests
+	$(BIN)/pytest -n auto --timeout "$(TIMEOUT)" tests/unit standin/tests
 
 test-powershell: $(VENV)/.installed
-	$(BIN)/pytest -n auto --dist loadfile --timeout 600 tests/powershell
+	$(BIN)/pytest -n auto --dist loadfile --timeout "$(TIMEOUT)" tests/powershell
 
 mutants: $(VENV)/.installed
 	$(SUDO) $(BIN)/python tests/powershell/mutants.py --count "$(COUNT)" --seed "$(SEED)" --only "$(ONLY)" \
 		--least "$(LEAST)"
 
 test-fuzz: $(VENV)/.installed
-	$(BIN)/pytest -n auto --timeout 600 tests/fuzz
+	$(BIN)/pytest -n auto --timeout "$(TIMEOUT)" tests/fuzz
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python tests/fuzz/run.py --seconds "$(FUZZ_SECONDS)" --seed "$(SEED)" --parser "$(PARSER)" $(if $(REPLAY),--replay "$(REPLAY)")

@@ -1,10 +1,11 @@
 """Run all tests in lanes side by side, and show what took longest: ``python -m lanes [--all] [--keep-labs]``.
 
 labs      the shared labs, and everything that is done to them
-machines  other machines, and what needs a host that is set up
-quiet     the rest, at low priority: style, types, unit tests, fuzzing, PowerShell, tests without guests
+machines  other machines, and what needs a host that is set up, at low priority
+quiet     the rest, when nothing else wants a CPU: style, types, unit tests, fuzzing, PowerShell, tests without guests
 
-Two cores are rarely both busy in one lane: guests boot on one, tests wait for logins. Each line of output begins with
+Two cores are rarely both busy in one lane: guests boot on one, tests wait for logins. The priority of a lane is not that
+of its guests, which libvirt starts: the lane "machines" starts its own first, before the labs are created. Each line of output begins with
 the name of its lane. Durations, with set-up, go to build/durations/ (tests/durations.py).
 """
 
@@ -30,6 +31,8 @@ BIN = Path(sys.executable).parent
 SUDO = [] if os.geteuid() == 0 else ["sudo", "--preserve-env=CI,WINLAB_TEST_MINORS,WINLAB_SURVIVE_SEED"]
 HOST_FILE = Path("/etc/winlab/host.yaml")
 WINLAB = [*SUDO, sys.executable, "-m", "winlab"]
+IDLE = 19  # the lowest "nice": such a lane runs when nothing else wants a CPU
+LIMIT = 3000  # seconds for one test of such a lane, which may wait for a CPU most of the time
 TRACES = [*SUDO, "env", "PYTHONPATH=tests", sys.executable, "-m", "survive.traces"]
 
 
@@ -72,7 +75,8 @@ class Lane:
     def _run_one(self, command: Sequence[str]) -> int:
         env = {**os.environ, durations.LANE: self.name}
         pipe, out = subprocess.PIPE, subprocess.STDOUT
-        words = ["nice", "-n", str(self._nice), *command]
+        idle = ["chrt", "--idle", "0"] if self._nice == IDLE else []
+        words = ["nice", "-n", str(self._nice), *idle, *command]
         with subprocess.Popen(
             words, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=out, text=True, errors="replace",
             start_new_session=True,
@@ -99,17 +103,19 @@ def lanes(options: argparse.Namespace) -> list[Lane]:
     def integration(which: str, *words: str) -> list[str]:
         return [*SUDO, pytest, "-q", "tests/integration", "-m", " ".join([which, *more]), *words]
 
+    unhurried = f"TIMEOUT={LIMIT}"
+
     return [
         Lane("labs", 0, integration("labs", *kept)),
-        Lane("machines", 5, integration("machines")),
+        Lane("machines", 10, integration("machines")),
         Lane(
             "quiet",
-            10,
-            [*make, "check"],
-            [*make, "test-unit"],
-            [*make, "test-fuzz"],
-            [*make, "test-powershell"],
-            integration("not labs and not machines"),
+            IDLE,
+            [*make, "check", unhurried],
+            [*make, "test-unit", unhurried],
+            [*make, "test-fuzz", unhurried],
+            [*make, "test-powershell", unhurried],
+            integration("not labs and not machines", f"--timeout={LIMIT}"),
         ),
     ]
 

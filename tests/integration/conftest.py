@@ -1,5 +1,8 @@
 """A real host, a golden image and real labs, made once for all integration tests by the commands that people use.
 
+The bundle is built while the golden image is sealed, and the lab ``it-j`` joins a control plane on the host
+(joining.py) while the tests of the other labs run: each leaves a core idle.
+
 Two labs stand side by side: ``it-a`` (1-1-1, rehearsal, its worker a clone of the golden image, made by root from a
 bundle alone; a PowerShell engine, if there is one, runs winlab's scripts in it) and ``it-b`` (1-0-1, made by a member
 of the group ``libvirt`` who is not root). They have the same inner addresses; the first is a whole cluster, the second
@@ -8,6 +11,7 @@ ends where the guests answer.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -22,6 +26,7 @@ from typing import Any
 import pycdlib
 import pytest
 from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, On, Winlab, stand_in_medium, text, traces
+from joining import Joined, Joining
 from kept import Kept
 from powershell import engine as engines
 from secrets_scan import Watch
@@ -39,7 +44,9 @@ from winlab.supply.images import cache
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
 SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
 POOL = Path("/var/lib/winlab/pool")
-SHARED = {"golden": "", "labs": "", "elsewhere": ""}  # what the lane "labs" is made of; why it could not be made
+SHARED = {"golden": "", "labs": "", "joined": ""}  # what the lane "labs" is made of; why it could not be made
+SHARED_SECONDS = 3000  # for a test that may be the first that needs it: a bound for a hang, on a slow machine, too
+PACKAGES_LOCK = Path("/run/winlab-it-packages.lock")
 MEMBER = "winlab-it"  # a user of the tests' own
 BEFORE_START = (
     "credentials",
@@ -55,20 +62,29 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test with its lane (tests/lanes.py). The labs' own tests come last: a cluster takes much CPU."""
+    """Mark each test with its lane (tests/lanes.py), and put them in order.
+
+    First the machines that Setup refuses: their guests have the same share of the CPUs as the labs, whose golden image is
+    made meanwhile, but whose clusters would not come up beside them. The labs' own tests come last.
+    """
     if config.getoption("--keep-labs"):
         items[:] = [item for item in items if not item.get_closest_marker("ends_labs")]
 
     def place(item: pytest.Item) -> int:
-        if item.get_closest_marker("ends_labs"):
-            return 2
-        return int("labs" in item.fixturenames)  # type: ignore[attr-defined]
+        for number, marker in ((5, "ends_labs"), (4, "changes_host")):
+            if item.get_closest_marker(marker):
+                return number
+        for number, fixture in ((3, "joined"), (2, "labs"), (0, "refused")):
+            if fixture in item.fixturenames:  # type: ignore[attr-defined]
+                return number
+        return 1
 
     for item in items:
         item.add_marker("integration")
         uses = set(item.fixturenames)  # type: ignore[attr-defined]
         if uses & SHARED.keys():
             item.add_marker("labs")
+            item.add_marker(pytest.mark.timeout(SHARED_SECONDS))
         elif "host" in uses:
             item.add_marker("machines")
     items.sort(key=place)
@@ -97,10 +113,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _packages() -> None:
-    """The distribution's packages: whichever test comes first finds them."""
+    """The distribution's packages: whichever test comes first finds them. Lanes install one after another."""
     assert os.geteuid() == 0, "integration tests need root: they install packages and set up the host"
     os.environ.setdefault("WINLAB_SUPPORT_SECONDS", "0")  # many commands fail on purpose
-    packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO, SEVENZIP), Quiet())
+    with PACKAGES_LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO, SEVENZIP), Quiet())
 
 
 @pytest.fixture(scope="session")
@@ -186,8 +204,47 @@ def member(host: None, kept: Kept) -> Iterator[Winlab]:
 
 
 @pytest.fixture(scope="session")
-def golden(host: None, scripted: Winlab, kept: Kept) -> Iterator[Golden]:
-    """Made by its command, again in each run: a file that no image had before is in it."""
+def own_files(kept: Kept) -> Path:
+    """A folder for workers, again in each run: a file that no image had before is in it."""
+    files = kept.folder("files")
+    if not (kept.keeps and kept.recall(Golden)):
+        (files / "winlab-it").mkdir(exist_ok=True)
+        (files / "winlab-it/own.txt").write_text(secrets.token_hex())
+    return files
+
+
+@pytest.fixture(scope="session")
+def bundling(
+    host: None, scripted: Winlab, own_files: Path, kept: Kept, request: pytest.FixtureRequest
+) -> Iterator[Future[Path] | None]:
+    """Images, programs and the first lab's bundle are built while the golden image is sealed, if a test needs them."""
+    if not any("bundle" in item.fixturenames for item in request.session.items):  # type: ignore[attr-defined]
+        yield None
+        return
+    path = kept.folder("bundle") / "it-a.bundle"
+    aside = Winlab((*scripted.prefix, "nice", "-n", "10"), scripted.env)
+
+    def build() -> Path:
+        if not path.exists():
+            for image in ("debian-13", "windows-rehearsal"):
+                aside.ok("image", "build", image, "--medium")
+            aside.ok("bundle", "create", *SPEC_A, *_files_flags(own_files), "--to", str(path))
+        return path
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(build)
+
+
+def _files_flags(files: Path) -> tuple[str, ...]:
+    """The flags of everything that is made of the golden image."""
+    return ("--set", f"workers.files={files}")
+
+
+@pytest.fixture(scope="session")
+def golden(
+    host: None, scripted: Winlab, own_files: Path, bundling: Future[Path] | None, kept: Kept
+) -> Iterator[Golden]:
+    """Made by its command."""
     made = kept.recall(Golden)
     if made and kept.keeps:
         yield made
@@ -195,13 +252,10 @@ def golden(host: None, scripted: Winlab, kept: Kept) -> Iterator[Golden]:
     if made:
         _remove(scripted, made)
         kept.forget()
-    files = kept.folder("files")
-    own = secrets.token_hex()
-    (files / "winlab-it").mkdir(exist_ok=True)
-    (files / "winlab-it/own.txt").write_text(own)
-    flags = ("--set", f"workers.files={files}")
+    flags = _files_flags(own_files)
     path = scripted.ok("image", "build", "windows-rehearsal", *flags).strip()
     rows = json.loads(scripted.ok("image", "list", "--output", "json"))["images"]
+    own = (own_files / "winlab-it/own.txt").read_text()
     made = Golden(next(row for row in rows if row["key"] == Path(path).parent.name), flags, own)
     kept.note(made)
     yield made
@@ -236,15 +290,10 @@ def standin_root(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def bundle(scripted: Winlab, golden: Golden, kept: Kept) -> Path:
+def bundle(golden: Golden, bundling: Future[Path] | None) -> Path:
     """All that the first lab needs, in one file, from what this machine has or builds."""
-    path = kept.folder("bundle") / "it-a.bundle"
-    if path.exists():
-        return path
-    for image in ("debian-13", "windows-rehearsal"):
-        scripted.ok("image", "build", image, "--medium")
-    scripted.ok("bundle", "create", *SPEC_A, *golden.flags, "--to", str(path))
-    return path
+    assert bundling is not None
+    return bundling.result()
 
 
 @pytest.fixture(scope="session")
@@ -288,6 +337,33 @@ def labs(scripted: Winlab, member: Winlab, golden: Golden, bundle: Path, kept: K
         if not kept.keeps:
             for user, lab in ((scripted, LAB_A), (member, LAB_B)):
                 user("destroy", "--lab", lab, "--anyone")
+
+
+@pytest.fixture(scope="session")
+def joining(
+    host: None, scripted: Winlab, golden: Golden, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Joining]:
+    """A lab that joins a control plane on this host, being made."""
+    made = Joining(tmp_path_factory.mktemp("elsewhere"), scripted, golden)
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture(autouse=True)
+def _joins_beside(request: pytest.FixtureRequest) -> None:
+    """The join begins when the shared labs are Ready; a test that needs it later waits for its end, and its outcome."""
+    wanted = any("joined" in item.fixturenames for item in request.session.items)  # type: ignore[attr-defined]
+    if wanted and "labs" in request.fixturenames:
+        request.getfixturevalue("labs")
+        request.getfixturevalue("joining")
+
+
+@pytest.fixture(scope="session")
+def joined(joining: Joining) -> Joined:
+    """The lab that has joined."""
+    return joining.wait()
 
 
 def _journal(user: Winlab, lab: str) -> list[Any]:

@@ -3,70 +3,37 @@
 from __future__ import annotations
 
 import subprocess  # noqa: TID251 - reads what winlab wrote with tools of others
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import yaml
-from control_plane import NAME, PODS, PORT, ControlPlane
-from harness import Golden, Traces, Winlab, added, traces, worked
+from control_plane import NAME, PODS, PORT
+from harness import On, Winlab, added, ask, traces, worked
+from joining import LAB, Joined
 
-LAB = "it-j"
-
-
-@pytest.fixture(scope="module")
-def elsewhere(host: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    from winlab.host.facts import read_facts
-
-    made = ControlPlane(tmp_path_factory.mktemp("elsewhere"), read_facts().external_gateway)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.stop()
+OTHER = "it-k"  # a lab that is not made
 
 
-@pytest.fixture(scope="module")
-def command(elsewhere: ControlPlane, golden: Golden) -> list[str]:
-    server = f"{elsewhere.address}:{PORT}"
-    words = ["join", "--kubeconfig", str(elsewhere.admin), "--server", server, "--rehearse"]
-    # the cluster is on this host, which labs reach only if they say so
-    return [*words, *golden.flags, "--set", "network.reach=all", "--lab", LAB]
-
-
-@pytest.fixture(scope="module")
-def before(scripted: Winlab, elsewhere: ControlPlane) -> Traces:
-    scripted.ok("destroy", "--lab", LAB, "--anyone")
-    return traces()
-
-
-@pytest.fixture(scope="module")
-def joined(before: Traces, scripted: Winlab, command: list[str]) -> Iterator[str]:
-    yield scripted.ok(*command)
-    scripted("destroy", "--lab", LAB)
-
-
-def test_without_the_server_s_address_nothing_is_touched(
-    before: Traces, scripted: Winlab, elsewhere: ControlPlane
-) -> None:
-    done = scripted("join", "--kubeconfig", str(elsewhere.admin), "--rehearse", "--lab", LAB)
+def test_without_the_server_s_address_nothing_is_touched(joined: Joined, scripted: Winlab) -> None:
+    before = traces()
+    done = scripted("join", "--kubeconfig", str(joined.elsewhere.admin), "--rehearse", "--lab", OTHER)
     assert done.returncode == 2, done.stderr
     assert NAME in done.stderr
     assert f"--server ADDRESS:{PORT}" in done.stderr
-    assert added(before, traces(), LAB) == []
+    assert added(before, traces(), OTHER) == []
 
 
-def test_the_node_is_ready(joined: str, elsewhere: ControlPlane) -> None:
-    (node,) = elsewhere.get("nodes")["items"]
+def test_the_node_is_ready(joined: Joined) -> None:
+    (node,) = joined.elsewhere.get("nodes")["items"]
     assert node["metadata"]["name"] == "node-1"
     assert {row["type"]: row["status"] for row in node["status"]["conditions"]}["Ready"] == "True"
     assert node["metadata"]["labels"]["kubernetes.io/os"] == "windows"
     assert node["spec"]["podCIDR"].startswith(PODS.removesuffix(".0.0/16"))
     assert {"type": "InternalIP", "address": "10.77.0.101"} in node["status"]["addresses"]
-    assert "node-1" in joined
+    assert "node-1" in joined.printed
 
 
-def test_the_cluster_got_a_runtime_class_and_nothing_else(joined: str, elsewhere: ControlPlane) -> None:
+def test_the_cluster_got_a_runtime_class_and_nothing_else(joined: Joined) -> None:
+    elsewhere = joined.elsewhere
     assert [row["metadata"]["name"] for row in elsewhere.get("runtimeclasses")["items"]] == ["windows-2022"]
     assert [row["metadata"]["name"] for row in elsewhere.get("daemonsets", "-A")["items"]] == ["kube-proxy"]
     # kubeadm's own phase made one token; winlab's are gone
@@ -75,17 +42,25 @@ def test_the_cluster_got_a_runtime_class_and_nothing_else(joined: str, elsewhere
 
 
 def test_the_worker_knows_the_server_by_its_name_and_no_administrator(
-    joined: str, scripted: Winlab, elsewhere: ControlPlane
+    joined: Joined, scripted: Winlab
 ) -> None:
-    kubeconfig = scripted.ok("exec", "node-1", "--lab", LAB, "--", "type C:\\etc\\kubernetes\\kubelet.conf")
-    assert f"https://{NAME}:{PORT}" in kubeconfig
-    listed = scripted.ok("exec", "node-1", "--lab", LAB, "--", "dir /b C:\\etc\\kubernetes & dir /b C:\\k")
-    assert "admin" not in listed.lower().replace("administrator", "")
-    assert "join.yaml" not in listed
+    there = ask(
+        On(scripted, LAB),
+        "node-1",
+        kubeconfig="type C:\\etc\\kubernetes\\kubelet.conf",
+        credentials="dir /b C:\\etc\\kubernetes",
+        programs="dir /b C:\\k",
+    )
+    assert f"https://{NAME}:{PORT}" in there["kubeconfig"]
+    assert "kubelet.conf" in there["credentials"]
+    assert "kubelet.exe" in there["programs"]
+    for listed in (there["credentials"], there["programs"]):
+        assert "admin" not in listed.lower().replace("administrator", "")
+        assert "join.yaml" not in listed
 
 
-def test_the_lab_s_router_has_the_route(joined: str, elsewhere: ControlPlane) -> None:
-    share = elsewhere.get("node", "node-1")["spec"]["podCIDR"]
+def test_the_lab_s_router_has_the_route(joined: Joined) -> None:
+    share = joined.elsewhere.get("node", "node-1")["spec"]["podCIDR"]
     routes = subprocess.run(
         ["ovn-nbctl", "--db=unix:/run/winlab/ovnnb.sock", "lr-route-list", f"winlab-{LAB}-router"],
         capture_output=True, text=True, check=True,
@@ -93,34 +68,32 @@ def test_the_lab_s_router_has_the_route(joined: str, elsewhere: ControlPlane) ->
     assert [line.split()[1] for line in routes.splitlines() if share in line] == ["10.77.0.101"]
 
 
-def test_the_kubeconfig_is_a_copy_for_its_owner_alone(
-    joined: str, scripted: Winlab, elsewhere: ControlPlane, state: Path
-) -> None:
+def test_the_kubeconfig_is_a_copy_for_its_owner_alone(joined: Joined, scripted: Winlab, state: Path) -> None:
     path = state / "labs" / LAB / "kubeconfig"
     assert path.stat().st_mode & 0o777 == 0o600
     printed = yaml.safe_load(scripted.ok("kubeconfig", "--lab", LAB))
-    original = yaml.safe_load(elsewhere.admin.read_text())
+    original = yaml.safe_load(joined.elsewhere.admin.read_text())
     assert printed["users"][0]["user"] == original["users"][0]["user"]
     assert printed["current-context"] == f"winlab-{LAB}"
     assert "node-1" in scripted.ok("kubectl", "--lab", LAB, "--", "get", "nodes")
 
 
-def test_again_changes_nothing(joined: str, scripted: Winlab, command: list[str]) -> None:
-    done = scripted.ok(*command, "--output", "json")
+def test_again_changes_nothing(joined: Joined, scripted: Winlab) -> None:
+    done = scripted.ok(*joined.command, "--output", "json")
     found = worked(done)
     found.pop("look at the cluster")
     assert found == {}
 
 
-def test_another_lab_can_t_have_the_name(joined: str, scripted: Winlab, command: list[str]) -> None:
-    done = scripted(*command[:-1], "it-m")
+def test_another_lab_can_t_have_the_name(joined: Joined, scripted: Winlab) -> None:
+    done = scripted(*joined.command[:-1], "it-m")
     assert done.returncode == 2, done.stderr
     assert "already has nodes of the same names: node-1" in done.stderr
     assert "it-m" not in scripted.ok("list")
 
 
-def test_destroy_takes_the_node_out(joined: str, before: Traces, scripted: Winlab, elsewhere: ControlPlane) -> None:
+def test_destroy_takes_the_node_out(joined: Joined, scripted: Winlab) -> None:
     printed = scripted.ok("destroy", "--lab", LAB, "--output", "json")
     assert "remove node node-1" in printed
-    assert elsewhere.get("nodes")["items"] == []
-    assert added(before, traces(), LAB) == []
+    assert joined.elsewhere.get("nodes")["items"] == []
+    assert added(joined.before, traces(), LAB) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness import Labs, get, is_ready, nodes, text
+from harness import Labs, ask, get, is_ready, nodes, text
 
 from winlab.design.catalog import versions
 
@@ -32,12 +32,19 @@ def test_the_windows_node_is_labelled_and_tainted(labs: Labs) -> None:
 
 def test_no_admin_credential_is_on_the_worker(labs: Labs) -> None:
     """What it holds was signed for the node itself; the token is gone."""
-    there = text(labs.a("exec", "node-1", "--", "dir /b C:\\etc\\kubernetes & dir /b C:\\k"))
+    there = ask(
+        labs.a,
+        "node-1",
+        credentials="dir /b C:\\etc\\kubernetes",
+        programs="dir /b C:\\k",
+        kubeconfig="type C:\\etc\\kubernetes\\kubelet.conf",
+    )
+    assert "kubelet.conf" in there["credentials"]
+    assert "kubelet.exe" in there["programs"]
     for name in ("admin", "bootstrap-kubelet.conf", "join.yaml"):
-        assert name not in there
-    kubeconfig = text(labs.a("exec", "node-1", "--", "type C:\\etc\\kubernetes\\kubelet.conf"))
-    assert "kubelet-client-current.pem" in kubeconfig
-    assert "token:" not in kubeconfig
+        assert name not in there["credentials"] + there["programs"]
+    assert "kubelet-client-current.pem" in there["kubeconfig"]
+    assert "token:" not in there["kubeconfig"]
 
 
 def test_logs_of_both_systems(labs: Labs) -> None:

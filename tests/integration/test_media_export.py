@@ -102,9 +102,8 @@ def test_it_boots_and_finds_its_own_answers(exported: Path, tmp_path: Path, uefi
         assert "Press any key" not in booted.text()
 
 
-@pytest.mark.parametrize(
-    ("firmware", "bus"), [("bios", "virtio-blk"), pytest.param("uefi", "sata", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("firmware", "bus"), [("bios", "virtio-blk"), ("uefi", "sata")])
 def test_it_installs_by_itself(host: None, winlab: Winlab, tmp_path: Path, firmware: str, bus: str) -> None:
     """From an empty disk to a bootstrap that is done. Golden images are installed with UEFI on virtio-scsi."""
     stand_in_medium(winlab)

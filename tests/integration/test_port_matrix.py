@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from subprocess import CompletedProcess  # noqa: TID251 - a type
 
 import pytest
-from harness import LAB_A, LAB_B, Labs, text
+from harness import LAB_A, LAB_B, Labs, On, ask
 
 from winlab.host.facts import read_facts
 from winlab.operations.look import find_node
@@ -19,11 +18,17 @@ DNS = 53
 LIMIT = 10  # seconds for a connection: emulated nodes are slow, and what is dropped is never refused
 
 
-def opened(lab: Callable[..., CompletedProcess[str]], *places: Place) -> list[str]:
-    """The places that a lab's controller can open a connection to."""
+def asked(lab: On, *places: Place) -> tuple[list[str], str]:
+    """The places that a lab's controller can open a connection to, and what it knows of its own name."""
     every = " ".join(f"{address}/{port}" for address, port in places)
     attempt = f'timeout {LIMIT} bash -c "exec 3<>/dev/tcp/$at" 2>/dev/null && echo $at'
-    return text(lab("exec", "controller-1", "--", f"for at in {every}; do {attempt}; done; true")).split()
+    said = ask(
+        lab,
+        "controller-1",
+        opened=f"for at in {every}; do {attempt}; done",
+        itself=f"getent ahostsv4 controller-1.{lab.lab}.winlab.internal",
+    )
+    return said["opened"].split(), said["itself"]
 
 
 def names(*places: Place) -> list[str]:
@@ -52,10 +57,9 @@ def test_labs_open_no_port_to_each_other_and_the_host_only_dns(labs: Labs, servi
     of_b = [(controller_b, 22)]
     for place in (*of_a, *of_b, careless, dns):
         socket.create_connection(place, 60).close()  # there is something to reach: the host does
-    assert opened(labs.a, *of_b, careless, dns, (worker, 22), (worker, 5986)) == names(
-        dns, (worker, 22), (worker, 5986)
-    )
-    assert opened(labs.b, *of_a, careless, dns) == names(dns)
-    for lab, domain in ((labs.a, LAB_A), (labs.b, LAB_B)):
-        said = text(lab("exec", "controller-1", "--", "getent", "ahostsv4", f"controller-1.{domain}.winlab.internal"))
-        assert said.startswith("10.77.0.11 ")
+    opened, itself = asked(labs.a, *of_b, careless, dns, (worker, 22), (worker, 5986))
+    assert opened == names(dns, (worker, 22), (worker, 5986))
+    assert itself.startswith("10.77.0.11 ")
+    opened, itself = asked(labs.b, *of_a, careless, dns)
+    assert opened == names(dns)
+    assert itself.startswith("10.77.0.11 ")

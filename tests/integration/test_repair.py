@@ -7,6 +7,7 @@ import subprocess  # noqa: TID251 - damages the lab by hand
 from pathlib import Path
 from typing import Any
 
+import pytest
 from harness import LAB_A, Labs, text
 
 NB = "--db=unix:/run/winlab/ovnnb.sock"
@@ -24,6 +25,7 @@ def drifts(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, {f"{one['node']} {one['what']}".strip(): one for one in json.loads(done.stdout)["drifts"]}
 
 
+@pytest.mark.changes_host
 def test_drift_is_named_and_mended(labs: Labs, state: Path) -> None:
     assert drifts(labs, "--check") == (0, {})
     folder = state / "labs" / LAB_A

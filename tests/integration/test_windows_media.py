@@ -94,6 +94,7 @@ def test_untouched_media_start_by_a_key(medium: Path, tmp_path: Path) -> None:
         booted.wait_for(SETUP, key="ret", at=PROMPT)
 
 
+@pytest.mark.slow  # golden images are installed by it
 def test_the_overlay_needs_no_key(medium: Path, tmp_path: Path) -> None:
     overlay = tmp_path / "media.qcow2"
     noprompt.make(medium, overlay, medium)
@@ -103,6 +104,7 @@ def test_the_overlay_needs_no_key(medium: Path, tmp_path: Path) -> None:
         assert PROMPT not in booted.text()
 
 
+@pytest.mark.slow  # test_media_export.py boots the loaders of the other release
 def test_bios_reaches_setup(other: Path, tmp_path: Path) -> None:
     with machine(tmp_path, other, uefi=False) as booted:
         booted.wait_for(SETUP)
