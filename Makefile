@@ -1,6 +1,6 @@
 # make lab               a whole lab on this machine, from nothing: packages, host services, images, cluster
-# make test              the tests, with their own set-up, in three lanes side by side; half an hour with warm caches
-# make test-all          the same with slow variants: every minor of Kubernetes, more machines that Setup refuses
+# make test              the tests, with their own set-up, in three lanes side by side; an hour with warm caches
+# make test-all          the same with slow variants: every minor of Kubernetes, more machines and installations
 # make check             formatting, linting, types, import layers; every line of PowerShell read by a real parser
 # make test-unit         a minute; no root, no network
 # make test-powershell   the scripts for Windows in a real PowerShell engine; two minutes

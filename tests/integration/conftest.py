@@ -44,7 +44,12 @@ from winlab.supply.images import cache
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
 SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
 POOL = Path("/var/lib/winlab/pool")
-SHARED = {"golden": "", "labs": "", "joined": ""}  # what the lane "labs" is made of; why it could not be made
+SHARED = {
+    "golden": "",
+    "bundle": "",
+    "labs": "",
+    "joined": "",
+}  # what the lane "labs" is made of; why it could not be made
 SHARED_SECONDS = 3000  # for a test that may be the first that needs it: a bound for a hang, on a slow machine, too
 PACKAGES_LOCK = Path("/run/winlab-it-packages.lock")
 MEMBER = "winlab-it"  # a user of the tests' own
@@ -64,8 +69,8 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its lane (tests/lanes.py), and put them in order.
 
-    First the machines that Setup refuses: their guests have the same share of the CPUs as the labs, whose golden image is
-    made meanwhile, but whose clusters would not come up beside them. The labs' own tests come last.
+    First the machines that Setup refuses. libvirt gives them as much of the CPUs as the labs, whatever the lane: that
+    does not hurt the golden image, which is made meanwhile, but it would the clusters. The labs' own tests come last.
     """
     if config.getoption("--keep-labs"):
         items[:] = [item for item in items if not item.get_closest_marker("ends_labs")]

@@ -73,11 +73,11 @@ def test_a_clock_is_wrong_on_purpose_and_right_again(labs: Labs, winlab: Winlab)
         "controller-1": "date +%s%3N",
         "node-1": "powershell.exe -Command [DateTimeOffset]::UtcNow.ToUnixTimeMilliseconds()",
     }
-    for node, ask in asks.items():
+    for node, line in asks.items():
         text(winlab("fault", "add", "clock", node, "--skew", "-2h", *LAB))
-        assert -3.0 < int(text(labs.a("exec", node, "--", ask))) / 3.6e6 - time.time() / 3600 < -1.5
+        assert -3.0 < int(text(labs.a("exec", node, "--", line))) / 3.6e6 - time.time() / 3600 < -1.5
         text(winlab("fault", "clear", node, *LAB))
-        assert -0.5 < int(text(labs.a("exec", node, "--", ask))) / 3.6e6 - time.time() / 3600 < 0.5
+        assert -0.5 < int(text(labs.a("exec", node, "--", line))) / 3.6e6 - time.time() / 3600 < 0.5
     # no certificate was valid yet in that time, so nodes stopped to report: they come back by themselves
     text(labs.a("kubectl", "--", "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=900s"))
 

@@ -41,9 +41,7 @@ def test_the_cluster_got_a_runtime_class_and_nothing_else(joined: Joined) -> Non
     assert len(tokens["items"]) == 1
 
 
-def test_the_worker_knows_the_server_by_its_name_and_no_administrator(
-    joined: Joined, scripted: Winlab
-) -> None:
+def test_the_worker_knows_the_server_by_its_name_and_no_administrator(joined: Joined, scripted: Winlab) -> None:
     there = ask(
         On(scripted, LAB),
         "node-1",
