@@ -4,8 +4,8 @@ labs      the shared labs, and everything that is done to them
 machines  other machines, and what needs a host that is set up, at low priority
 quiet     the rest, when nothing else wants a CPU: style, types, unit tests, fuzzing, PowerShell, tests without guests
 
-Two cores are rarely both busy in one lane: guests boot on one, tests wait for logins. A lane's priority is not that of its
-guests, which libvirt starts: the lane "machines" starts its own first, before the labs are created.
+Two cores are rarely both busy in one lane: guests boot on one, tests wait for logins. A lane's priority is not that
+of its guests, which libvirt starts: the lane "machines" starts its own first, before the labs are created.
 
 Each line of output begins with the name of its lane. Durations, with set-up, go to build/durations/ (durations.py).
 """
