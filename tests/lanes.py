@@ -105,7 +105,6 @@ def lanes(options: argparse.Namespace) -> list[Lane]:
         return [*SUDO, pytest, "-q", "tests/integration", "-m", " ".join([which, *more]), *words]
 
     unhurried = f"TIMEOUT={LIMIT}"
-
     return [
         Lane("labs", 0, integration("labs", *kept)),
         Lane("machines", 10, integration("machines")),

@@ -44,12 +44,8 @@ from winlab.supply.images import cache
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
 SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
 POOL = Path("/var/lib/winlab/pool")
-SHARED = {
-    "golden": "",
-    "bundle": "",
-    "labs": "",
-    "joined": "",
-}  # what the lane "labs" is made of; why it could not be made
+# What the lane "labs" is made of; why it could not be made
+SHARED = {"golden": "", "bundle": "", "labs": "", "joined": ""}
 SHARED_SECONDS = 3000  # for a test that may be the first that needs it: a bound for a hang, on a slow machine, too
 PACKAGES_LOCK = Path("/run/winlab-it-packages.lock")
 MEMBER = "winlab-it"  # a user of the tests' own
@@ -241,7 +237,7 @@ def bundling(
 
 
 def _files_flags(files: Path) -> tuple[str, ...]:
-    """The flags of everything that is made of the golden image."""
+    """The flags of the golden image, and of all that is made from it."""
     return ("--set", f"workers.files={files}")
 
 
