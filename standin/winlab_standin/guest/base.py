@@ -185,7 +185,7 @@ def converse(
         for pipe, write in ((process.stdout, out), (process.stderr, err)):
             assert pipe is not None
             threading.Thread(target=_hear, args=(pipe, write, lines), daemon=True).start()
-        threading.Thread(target=_feed, args=(process.stdin, read), daemon=True).start()
+        threading.Thread(target=feed, args=(process.stdin, read), daemon=True).start()
         try:
             still = 2
             while still:
@@ -205,7 +205,8 @@ def converse(
             raise
 
 
-def _feed(pipe: IO[str], read: Callable[[], str]) -> None:
+def feed(pipe: IO[str], read: Callable[[], str]) -> None:
+    """Give a program its input, as far as it takes it."""
     with contextlib.suppress(OSError, ValueError), pipe:
         pipe.write(read())
 
