@@ -85,7 +85,7 @@ FILES = {
     "lasts.ps1": "/bin/sh -c 'exit 5'\n$LASTEXITCODE\n",
     "error.ps1": "Write-Error 'no end'\n$PSScriptRoot | Split-Path -Leaf\n",
     "input.ps1": "$text = @($input); $text.Count; $text[-1].Length\n",
-    "all.ps1": "[Console]::InputEncoding = New-Object System.Text.UTF8Encoding $false\n[Console]::In.ReadToEnd().Length\n",
+    "all.ps1": "[Console]::InputEncoding = [System.Text.Encoding]::UTF8\n[Console]::In.ReadToEnd().Length\n",
 }
 CASES: dict[str, tuple[tuple[str, ...], str]] = {
     "exit": (("-Command", "1; exit 3; 2"), ""),
@@ -106,9 +106,15 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
     "large input": (("-File", "input.ps1"), f"{'x' * 70}\n" * 9000 + UNICODE),
     "large text": (("-File", "all.ps1"), UNICODE * 90000),
     "input that is not read": (("-Command", "1"), "x" * 900000),
-    "streams": (("-Command", "/bin/cat; /bin/sh -c 'printf a; printf b >&2'; Write-Warning 'w'; $host.UI.Write('c')"), "i\r\nj"),
-    "much": (("-Command", "1..9000 | ForEach-Object { \"line $_\" }; [Console]::Out.Write(\"a`rb`r`nc\")"), ""),
-    "environment": (("-Command", "Get-ChildItem env: | Sort-Object Name | ForEach-Object { \"$($_.Name)=$($_.Value)\" }"), ""),
+    "streams": (
+        ("-Command", "/bin/cat; /bin/sh -c 'printf a; printf b >&2'; Write-Warning 'w'; $host.UI.Write('c')"),
+        "i\r\nj",
+    ),
+    "much": (("-Command", '1..9000 | ForEach-Object { "line $_" }; [Console]::Out.Write("a`rb`r`nc")'), ""),
+    "environment": (
+        ("-Command", 'Get-ChildItem env: | Sort-Object Name | ForEach-Object { "$($_.Name)=$($_.Value)" }'),
+        "",
+    ),
     "place": (("-Command", "(Get-Location).Path; [Environment]::CurrentDirectory; $args.Count; $Error.Count"), ""),
 }
 
@@ -132,23 +138,28 @@ def test_it_answers_as_a_process_of_its_own(
 
 
 def test_nothing_of_an_earlier_script_is_there(shared: Caller) -> None:
-    seen = (
-        "[bool](Get-Variable -Name mine -Scope Global -ErrorAction Ignore); [bool](Get-Command -Name Get-Mine -ErrorAction Ignore); "
-        "[bool](Get-Alias -Name mine -ErrorAction Ignore); [bool](Get-PSDrive -Name mine -ErrorAction Ignore); [bool]('Mine' -as [type]); "
-        "$ErrorActionPreference; $LASTEXITCODE; $Error.Count; $env:MINE; $env:PATH; (Get-Location).Path; [Environment]::CurrentDirectory; "
-        "[Console]::OutputEncoding.WebName; [Console]::InputEncoding.WebName; try { Read-Host } catch { 'silent' }"
+    seen = "\n".join(
+        [
+            "Get-Variable -Name mine -Scope Global -ErrorAction Ignore; Get-PSDrive -Name mine -ErrorAction Ignore",
+            "Get-Command -Name Get-Mine -ErrorAction Ignore; Get-Alias -Name mine -ErrorAction Ignore",
+            "[bool]('Mine' -as [type]); $ErrorActionPreference; $LASTEXITCODE; $Error.Count; $env:MINE; $env:PATH",
+            "(Get-Location).Path; [Environment]::CurrentDirectory; [Console]::OutputEncoding.WebName",
+            "[Console]::InputEncoding.WebName; try { Read-Host } catch { 'silent' }",
+        ]
     )
     wanted = shared.ask("-Command", seen, own=True)
     process = shared.process()
-    code, _, _ = shared.ask(
-        "-Command",
-        "$global:mine = 1; function global:Get-Mine { 2 }; Set-Alias -Name mine -Value Get-Item -Scope Global; "
-        "New-PSDrive -Name mine -PSProvider FileSystem -Root /usr -Scope Global; class Mine { }; $global:ErrorActionPreference = 'Stop'; "
-        "/bin/sh -c 'exit 3'; $env:MINE = 1; $env:PATH = '/nosuch'; Set-Location /usr; [Environment]::CurrentDirectory = '/usr'; "
-        "[Console]::OutputEncoding = [Console]::InputEncoding = [System.Text.Encoding]::Unicode; "
-        "[Console]::SetOut((New-Object System.IO.StringWriter)); [Console]::SetIn((New-Object System.IO.StringReader 'x')); "
-        "Start-Transcript -Path /dev/null; throw 'and ends badly'",
-    )
+    leaves = [
+        "$global:mine = 1; function global:Get-Mine { 2 }; Set-Alias -Name mine -Value Get-Item -Scope Global",
+        "New-PSDrive -Name mine -PSProvider FileSystem -Root /usr -Scope Global; class Mine { }",
+        "$global:ErrorActionPreference = 'Stop'; /bin/sh -c 'exit 3'; $env:MINE = 1; $env:PATH = '/nosuch'",
+        "Set-Location /usr; [Environment]::CurrentDirectory = '/usr'",
+        "[Console]::OutputEncoding = [Console]::InputEncoding = [System.Text.Encoding]::Unicode",
+        "[Console]::SetOut((New-Object System.IO.StringWriter))",
+        "[Console]::SetIn((New-Object System.IO.StringReader 'x')); Start-Transcript -Path /dev/null",
+        "throw 'and ends badly'",
+    ]
+    code, _, _ = shared.ask("-Command", "\n".join(leaves))
     assert code == 1
     assert shared.ask("-Command", seen) == wanted
     assert shared.process() == process
@@ -156,10 +167,15 @@ def test_nothing_of_an_earlier_script_is_there(shared: Caller) -> None:
 
 def test_what_a_script_left_open_is_closed(shared: Caller, tmp_path: Path) -> None:
     """Its files, and the mutex that it holds: the next one finds that its owner has ended."""
-    take = "$m = New-Object System.Threading.Mutex $false, 'Global\\winlab-test'; try { $m.WaitOne(0) } catch { 'abandoned' }"
+    take = (
+        "$m = New-Object System.Threading.Mutex $false, 'Global\\winlab-test'\ntry { $m.WaitOne(0) } catch { 'left' }"
+    )
     shared.run(f"$f = [System.IO.File]::Create('{tmp_path}/open'); {take}")
-    assert shared.ask("-Command", take)[1].strip() in ("abandoned", "True")
-    assert shared.run(f"@(Get-ChildItem /proc/$PID/fd | Where-Object {{ $_.Target -like '*{tmp_path.name}/open' }}).Count") == "0"
+    assert shared.ask("-Command", take)[1].strip() in ("left", "True")
+    assert (
+        shared.run(f"@(Get-ChildItem /proc/$PID/fd | Where-Object {{ $_.Target -like '*{tmp_path.name}/open' }}).Count")
+        == "0"
+    )
 
 
 def test_what_a_script_left_at_work_ends(caller: Caller) -> None:
@@ -210,7 +226,8 @@ def test_a_caller_that_is_killed(caller: Caller) -> None:
     process = caller.process()
     program = (
         "import sys; from pathlib import Path; from winlab_standin.guest.resident import Resident; "
-        "Resident(Path(sys.argv[1])).converse(sys.argv[2:], str, lambda _: print('begun', flush=True), print, lambda: 0, env={})"
+        "told = lambda _: print('begun', flush=True); "
+        "Resident(Path(sys.argv[1])).converse(sys.argv[2:], str, told, print, lambda: 0, env={})"
     )
     words = [caller.engine, "-Command", "'begun'; Start-Sleep -Seconds 600"]
     with subprocess.Popen(

@@ -358,13 +358,16 @@ def test_scripts_share_an_engine_but_those_that_are_alone(scripted: Scripted) ->
     code, other, _ = scripted.shell(f"cmd.exe /c {line}", alone=True)
     assert (code, other == first) == (0, False)
     arguments = '-Command "Set-Content C:\\pid.txt $PID"'
-    engine._run_task(COMMANDS, {"execute": "powershell", "arguments": arguments, "trigger": "", "who": "", "settings": ""})
+    engine._run_task(
+        COMMANDS, {"execute": "powershell", "arguments": arguments, "trigger": "", "who": "", "settings": ""}
+    )
     assert scripted.machine.c("pid.txt").read_text().strip() not in (first.strip(), other.strip())
     assert scripted.shell(line) == (0, first, "")
 
 
 def test_two_scripts_at_once(scripted: Scripted) -> None:
-    line = 'powershell.exe -NoProfile -Command "Set-Content C:\\begun.txt 1; while (-not (Test-Path C:\\go.txt)) { Start-Sleep 1 }; $PID"'
+    first = "Set-Content C:\\begun.txt 1; while (-not (Test-Path C:\\go.txt)) { Start-Sleep 1 }; $PID"
+    line = f'powershell.exe -NoProfile -Command "{first}"'
     told: list[tuple[int, str, str]] = []
     work = threading.Thread(target=lambda: told.append(scripted.shell(line)))
     work.start()

@@ -138,15 +138,23 @@ def stream(
     return process.returncode
 
 
-def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:
-    """Start a program that goes on by itself; its process id.
+def start(args: Sequence[str | Path], *, log: Path | None = None, env: Mapping[str, str] | None = None) -> int:
+    """Start a program that goes on by itself, in a group of its own; its process id.
 
+    :param env: all of its variables; else this process's.
     :raises StandinError: the program is not installed.
     """
     words = _words(args)
     sink = log.open("ab") if log else subprocess.DEVNULL
     try:
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True).pid
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        ).pid
     finally:
         if not isinstance(sink, int):
             sink.close()

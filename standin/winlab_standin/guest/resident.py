@@ -1,9 +1,9 @@
-"""One process of the PowerShell engine that runs script after script, since to start one takes an emulated CPU seconds.
+"""One process of the PowerShell engine that runs script after script: an emulated CPU takes seconds to start one.
 
-doubles/resident.ps1 is what it runs. It is started by the first script that asks for it, and runs one script at a time:
-another one meanwhile gets a process of its own, as gets any script if the resident engine can't be had. Who asks holds a
-lock, which goes with its owner. The engine is killed, with all that it has started, if who asked for a script wants that,
-or goes away. It ends by itself after some idle minutes.
+doubles/resident.ps1 is what it runs. The first script that asks for it starts it. It runs one script at a time: another
+one meanwhile gets a process of its own. So does any script if the resident engine can't be had. Who asks holds a lock,
+which goes with its owner. If who asked for a script ends it, or goes away, the engine is killed with all that it has
+started. It ends by itself after some idle minutes.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ import io
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from winlab_standin.guest.base import feed
+from winlab_standin.guest.base import feed, start
 from winlab_standin.guest.report import write_port
 
 SCRIPT = Path(__file__).parent / "doubles/resident.ps1"
@@ -34,7 +32,7 @@ BREAK = 0.1  # seconds between two looks whether it has started
 LEAVING = 5.0  # seconds for it to end after it has closed the connection
 PART = 1 << 16
 # Leaves the exit code of what it runs in a file: who started the engine may be gone
-WITH_CODE = '"$@"; echo $? >"$0.new"; mv "$0.new" "$0"'
+WITH_CODE = 'cd /; "$@"; echo $? >"$0"'
 Writer = Callable[[str], None]
 Check = Callable[[], None]
 
@@ -44,7 +42,8 @@ class Resident:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._socket, self._group, self._code = (folder / name for name in ("socket", "group", "code"))
+        self._socket, self._group = folder / "socket", folder / "group"
+        self._code, self._log = folder / "code", folder / "log"
 
     def converse(
         self,
@@ -56,7 +55,7 @@ class Resident:
         *,
         env: Mapping[str, str],
     ) -> int | None:
-        """What :func:`base.converse` does, without a new process; None if the script needs one: nothing has run then."""
+        """What :func:`base.converse` does, without a new process; None if nothing has run: the script needs one."""
         self.folder.mkdir(exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             try:
@@ -103,22 +102,14 @@ class Resident:
         self.end()
         self._socket.unlink(missing_ok=True)
         self._code.unlink(missing_ok=True)
-        words = [str(engine), "-NoProfile", "-NonInteractive", "-File", str(SCRIPT), str(self._socket), str(IDLE)]
-        with (self.folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [shutil.which("sh") or "/bin/sh", "-c", WITH_CODE, str(self._code), *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={name: value for name, value in env.items() if not name.startswith("WINLAB_")},
-                cwd="/",
-                start_new_session=True,
-            )
-        self._group.write_text(str(process.pid))
-        threading.Thread(target=process.wait, daemon=True).start()
+        self._log.unlink(missing_ok=True)
+        words = [engine, "-NoProfile", "-NonInteractive", "-File", SCRIPT, self._socket, str(IDLE)]
+        plain = {name: value for name, value in env.items() if not name.startswith("WINLAB_")}
+        group = start(["/bin/sh", "-c", WITH_CODE, self._code, *words], log=self._log, env=plain)
+        self._group.write_text(str(group))
         while not (caller := self._connect()):
             if self._code.exists():
-                said = " ".join((self.folder / "log").read_text(errors="replace").split())
+                said = " ".join(self._log.read_text(errors="replace").split())
                 write_port(f"setup: bug: the resident PowerShell engine does not start: {said}\r\n")
                 return None
             check()
@@ -128,12 +119,12 @@ class Resident:
     def _own_code(self) -> int:
         """The exit code of the engine, which has ended with the script; as of a process: negative after a signal."""
         until = time.monotonic() + LEAVING
-        while not self._code.exists():
+        while not (self._code.exists() and (said := self._code.read_text())):
             if time.monotonic() > until:
                 self.end()
                 return -signal.SIGKILL
             time.sleep(BREAK)
-        code = int(self._code.read_text())
+        code = int(said)
         return 128 - code if code > 128 else code
 
 
@@ -235,7 +226,7 @@ def _begin(
     request = {
         "words": [str(word) for word in words],
         "environment": dict(env),
-        "folder": os.getcwd(),
+        "folder": str(Path.cwd()),
         "streams": pipes.files,
     }
     caller.settimeout(1)

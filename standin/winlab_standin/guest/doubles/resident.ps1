@@ -6,7 +6,7 @@
 param([string]$Socket, [int]$Idle)
 $ErrorActionPreference = 'Stop'
 $hidden = [System.Reflection.BindingFlags]'NonPublic, Static'
-$full = 350MB # of memory: with more it makes room for a fresh process
+$full = 250MB # of memory: with more it makes room for a fresh process
 
 # what .NET does not have: to put others in the place of the standard streams, which programs inherit
 $module = [System.Reflection.Emit.AssemblyBuilder]::DefineDynamicAssembly('libc', 'Run').DefineDynamicModule('libc')
