@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from winlab_standin.guest.base import feed, start
 from winlab_standin.guest.report import write_port
@@ -136,13 +137,15 @@ class _Lines:
         self._write = write
         self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
         self._rest = ""
+        self.closed = False  # nobody writes any more
 
     def more(self) -> bool:
-        """Take what is there; False if there is nothing, and nothing comes."""
+        """Take what is there; whether there was something."""
         try:
             part = os.read(self.pipe, PART)
         except BlockingIOError:
             return False
+        self.closed = not part
         *lines, self._rest = (self._rest + self._decoder.decode(part)).split("\n")
         for line in lines:
             self._write(f"{line}\r\n")
@@ -177,9 +180,9 @@ class _Pipes:
             os.close(number)
         self._theirs = self._out = self._err = -1
 
-    def feed(self) -> io.TextIOWrapper:
+    def feed(self) -> IO[str]:
         """The input, for who writes and closes it."""
-        return io.TextIOWrapper(io.FileIO(self._ours.pop("in"), "w"), encoding="utf-8", errors="replace")
+        return os.fdopen(self._ours.pop("in"), "w", encoding="utf-8", errors="replace")
 
     def hear(self, caller: socket.socket, out: Writer, err: Writer, check: Check) -> bytes:
         """Hand on what the script writes until the engine answers; the answer, empty if the engine has ended."""
@@ -193,8 +196,10 @@ class _Pipes:
                 if not ready:
                     check()
                 for key, _ in ready:
-                    if key.data and not key.data.more():
-                        selector.unregister(key.fileobj)
+                    if key.data:
+                        key.data.more()
+                        if key.data.closed:
+                            selector.unregister(key.fileobj)
                 if any(key.fileobj is caller for key, _ in ready):
                     break
         for lines in streams:  # all that the script has written is there by now
