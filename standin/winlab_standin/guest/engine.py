@@ -121,7 +121,8 @@ def powershell(shell: Shell, rest: str, streams: Streams) -> int:
             return scripts.NO_FILE
         server = bridge.serve(made, folder / "bridge")
         try:
-            conversation = ([engine, *words], streams.read, streams.out, streams.err, shell.check)
+            line: list[str | Path] = [engine, *words]
+            conversation = (line, streams.read, streams.out, streams.err, shell.check)
             env = _environment(folder, shell)
             code = None if shell.alone else resident().converse(*conversation, env=env)
             if code is None:
