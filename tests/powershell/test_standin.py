@@ -7,7 +7,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from winlab_standin.guest import (
 )
 from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.releases import NO_OPENSSH, PORT_TAKEN, USER_APP, Windows
+from winlab_standin.guest.resident import Resident
 from winlab_standin.guest.shell import Cancelled, Shell, Streams
 from winlab_standin.guest.world import World
 
@@ -92,11 +93,11 @@ class Scripted(Worker):
         code = shell.run(line, streams)
         return code, "".join(said).splitlines(), "".join(told)
 
-    def shell(self, line: str) -> tuple[int, str, str]:
-        """Run a line as WinRM does, without input."""
+    def shell(self, line: str, alone: bool = False) -> tuple[int, str, str]:
+        """Run a line as WinRM does, without input; *alone*: as the answer file does."""
         said: list[str] = []
         told: list[str] = []
-        code = Shell(self.machine.world, COMMANDS).run(line, Streams(said.append, told.append))
+        code = Shell(self.machine.world, COMMANDS, alone=alone).run(line, Streams(said.append, told.append))
         return code, "".join(said), "".join(told)
 
     def play(self, script: str, **settings: Any) -> dict[str, Any]:
@@ -106,8 +107,10 @@ class Scripted(Worker):
 
 
 @pytest.fixture
-def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Path) -> Scripted:
-    return Scripted(tmp_path, monkeypatch, engine)
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Path) -> Iterator[Scripted]:
+    made = Scripted(tmp_path, monkeypatch, engine)
+    yield made
+    Resident(made.state / "resident").end()
 
 
 def test_the_whole_way(scripted: Scripted) -> None:
@@ -159,7 +162,7 @@ class FirstLogon:
     def run(self) -> str:
         """By the very command of the answer file; all that the serial port has told."""
         assert BOOTSTRAP is not None
-        code, out, err = self.scripted.shell(html.unescape(BOOTSTRAP[1]))
+        code, out, err = self.scripted.shell(html.unescape(BOOTSTRAP[1]), alone=True)
         assert code == 0, (self.serial, out, err)
         return "".join(self.serial)
 
@@ -346,6 +349,35 @@ def test_a_file_that_is_not_there(scripted: Scripted) -> None:
 def test_commands(scripted: Scripted, command: str, says: str) -> None:
     code, said, told = scripted.shell(f'powershell.exe -NoProfile -Command "{command}"')
     assert (code, said.splitlines()[-1:]) == (0, [says]), told
+
+
+def test_scripts_share_an_engine_but_those_that_are_alone(scripted: Scripted) -> None:
+    line = 'powershell.exe -NoProfile -Command "$PID"'
+    _, first, _ = scripted.shell(line)
+    assert scripted.shell(line) == (0, first, "")
+    code, other, _ = scripted.shell(f"cmd.exe /c {line}", alone=True)
+    assert (code, other == first) == (0, False)
+    arguments = '-Command "Set-Content C:\\pid.txt $PID"'
+    engine._run_task(
+        COMMANDS, {"execute": "powershell", "arguments": arguments, "trigger": "", "who": "", "settings": ""}
+    )
+    assert scripted.machine.c("pid.txt").read_text().strip() not in (first.strip(), other.strip())
+    assert scripted.shell(line) == (0, first, "")
+
+
+def test_two_scripts_at_once(scripted: Scripted) -> None:
+    first = "Set-Content C:\\begun.txt 1; while (-not (Test-Path C:\\go.txt)) { Start-Sleep 1 }; $PID"
+    line = f'powershell.exe -NoProfile -Command "{first}"'
+    told: list[tuple[int, str, str]] = []
+    work = threading.Thread(target=lambda: told.append(scripted.shell(line)))
+    work.start()
+    while not scripted.machine.c("begun.txt").exists():
+        assert work.is_alive()
+        time.sleep(0.1)
+    code, other, _ = scripted.shell('powershell.exe -NoProfile -Command "Set-Content C:\\go.txt 1; $PID"')
+    work.join()
+    assert (code, told[0][0]) == (0, 0)
+    assert other != told[0][1]
 
 
 def test_who_started_it_ends_it(scripted: Scripted) -> None:

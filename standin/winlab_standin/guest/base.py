@@ -138,15 +138,23 @@ def stream(
     return process.returncode
 
 
-def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:
-    """Start a program that goes on by itself; its process id.
+def start(args: Sequence[str | Path], *, log: Path | None = None, env: Mapping[str, str] | None = None) -> int:
+    """Start a program that goes on by itself, in a group of its own; its process id.
 
+    :param env: all of its variables; else this process's.
     :raises StandinError: the program is not installed.
     """
     words = _words(args)
     sink = log.open("ab") if log else subprocess.DEVNULL
     try:
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True).pid
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        ).pid
     finally:
         if not isinstance(sink, int):
             sink.close()
@@ -185,7 +193,7 @@ def converse(
         for pipe, write in ((process.stdout, out), (process.stderr, err)):
             assert pipe is not None
             threading.Thread(target=_hear, args=(pipe, write, lines), daemon=True).start()
-        threading.Thread(target=_feed, args=(process.stdin, read), daemon=True).start()
+        threading.Thread(target=feed, args=(process.stdin, read), daemon=True).start()
         try:
             still = 2
             while still:
@@ -205,7 +213,8 @@ def converse(
             raise
 
 
-def _feed(pipe: IO[str], read: Callable[[], str]) -> None:
+def feed(pipe: IO[str], read: Callable[[], str]) -> None:
+    """Give a program its input, as far as it takes it."""
     with contextlib.suppress(OSError, ValueError), pipe:
         pipe.write(read())
 

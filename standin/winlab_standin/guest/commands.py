@@ -259,7 +259,7 @@ def cmd(shell: Shell, rest: str, streams: Streams) -> int:
     line = text[2:].strip()
     if line.startswith('"') and line.endswith('"'):
         line = line[1:-1]
-    inner = Shell(shell.world, shell.commands, dict(shell.variables), shell.cwd, 0, shell.cancelled)
+    inner = Shell(shell.world, shell.commands, dict(shell.variables), shell.cwd, 0, shell.cancelled, shell.alone)
     return inner.run(line, streams)
 
 
@@ -267,7 +267,7 @@ def start(shell: Shell, rest: str, streams: Streams) -> int:
     """``start ["TITLE"] [/min] COMMAND``: here it is waited for, though nobody hears it."""
     del streams
     line = re.sub(r'(?i)^\s*("[^"]*"\s*)?(/min\b\s*)?', "", rest)
-    Shell(shell.world, shell.commands, dict(shell.variables), shell.cwd, 0, shell.cancelled).run(
+    Shell(shell.world, shell.commands, dict(shell.variables), shell.cwd, 0, shell.cancelled, shell.alone).run(
         line, Streams(_unheard, _unheard)
     )
     return 0

@@ -22,6 +22,7 @@ from winlab_standin.guest.node import AT_START, Node
 from winlab_standin.guest.nodestate import Task
 from winlab_standin.guest.place import STATE, C
 from winlab_standin.guest.report import write_port
+from winlab_standin.guest.resident import Resident
 from winlab_standin.guest.shell import Commands, Shell, Streams
 from winlab_standin.guest.winservices import Manager
 from winlab_standin.guest.world import World
@@ -50,6 +51,11 @@ def program() -> Path | None:
     return path if path.is_file() else None
 
 
+def resident() -> Resident:
+    """The engine that stays; it may not run yet."""
+    return Resident(STATE / "resident")
+
+
 def _unheard(text: str) -> None:
     del text
 
@@ -57,7 +63,8 @@ def _unheard(text: str) -> None:
 def _run_task(commands: Commands, row: Task) -> None:
     """Do what a scheduled task does; nobody hears it."""
     if row["execute"].lower() in ("powershell", "powershell.exe"):
-        powershell(Shell(World.real(), commands), row["arguments"], Streams(_unheard, _unheard))
+        # it may run for ever
+        powershell(Shell(World.real(), commands, alone=True), row["arguments"], Streams(_unheard, _unheard))
 
 
 TASKS = Tasks()
@@ -114,14 +121,12 @@ def powershell(shell: Shell, rest: str, streams: Streams) -> int:
             return scripts.NO_FILE
         server = bridge.serve(made, folder / "bridge")
         try:
-            code = converse(
-                [engine, *words],
-                streams.read,
-                streams.out,
-                streams.err,
-                shell.check,
-                env=_environment(folder, shell),
-            )
+            line: list[str | Path] = [engine, *words]
+            conversation = (line, streams.read, streams.out, streams.err, shell.check)
+            env = _environment(folder, shell)
+            code = None if shell.alone else resident().converse(*conversation, env=env)
+            if code is None:
+                code = converse(*conversation, env=env)
         finally:
             server.shutdown()
             server.server_close()

@@ -140,6 +140,7 @@ def _supervise(services: Services, drives: devices.Drives, windows: Windows) -> 
             wish.unlink()
             time.sleep(float(delay or 0))
             draw(f"Windows Server {windows.release.name}", ["Restarting" if action == "reboot" else "Shutting down"])
+            engine.resident().end()
             wine.stop()
             run(["busybox", action])
             time.sleep(FORCED)  # the first program has ended this one long before, unless something hangs

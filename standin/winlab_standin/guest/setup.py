@@ -159,7 +159,8 @@ def execute(log: Log, world: World, command: str) -> int:
     """Run a command of the answer file; its output goes to the log."""
     kept: list[str] = []
     folder = "C:\\" if "C" in world.drives.letters else "X:\\"
-    code = Shell(world, COMMANDS, cwd=folder).spawn(command, Streams(kept.append, kept.append))
+    # alone: so that a script in a process of its own, as Windows starts it, is seen to work in each machine
+    code = Shell(world, COMMANDS, cwd=folder, alone=True).spawn(command, Streams(kept.append, kept.append))
     log.write("Info" if code == 0 else "Error", f"command: {command}\nexit code: {code}\n{''.join(kept)}")
     if code != 0:
         log.say(f"command ended with {code}: {command[:120]}: {' '.join(''.join(kept).split())[:200]}")

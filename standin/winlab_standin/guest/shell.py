@@ -69,7 +69,10 @@ class Commands:
 
 @dataclass
 class Shell:
-    """One cmd.exe: the commands it knows, variables, the current folder, the last exit code."""
+    """One cmd.exe: the commands it knows, variables, the current folder, the last exit code.
+
+    *alone*: its PowerShell scripts get processes of their own, as on Windows.
+    """
 
     world: World
     commands: Commands
@@ -77,6 +80,7 @@ class Shell:
     cwd: str = "C:\\Users\\Administrator"
     code: int = 0
     cancelled: Callable[[], bool] = lambda: False
+    alone: bool = False
 
     def run(self, line: str, streams: Streams) -> int:
         """What ``cmd.exe /c LINE`` does; the exit code it ends with."""
