@@ -6,12 +6,7 @@ external addresses are its own. Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import BaseModel, ConfigDict
-
-if TYPE_CHECKING:
-    from winlab.design.plan.model import Plan
 
 
 class KeptNode(BaseModel):
@@ -33,8 +28,8 @@ class KeptNode(BaseModel):
 class Kept(BaseModel):
     """What a lab keeps from its origin: its inner network, its DNS zone, and the names in its certificates.
 
-    ``names`` are those in the API server's certificate. Nodes that the origin does not have get an identity of the
-    lab's own.
+    The origin's plan makes it (:meth:`winlab.design.plan.model.Plan.as_kept`). ``names`` are those in the API server's
+    certificate. Nodes that the origin does not have get an identity of the lab's own.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -44,26 +39,6 @@ class Kept(BaseModel):
     gateway_mac: str
     names: tuple[str, ...]
     nodes: tuple[KeptNode, ...]
-
-    @classmethod
-    def of(cls, origin: Plan) -> Kept:
-        """What a copy of a lab keeps. A copy of a copy keeps what the first one kept."""
-        return cls(
-            zone=origin.network.domain,
-            cidr=origin.network.cidr,
-            gateway_mac=origin.network.gateway_mac,
-            names=origin.cluster.names,
-            nodes=tuple(
-                KeptNode(
-                    name=node.name,
-                    mac=node.mac,
-                    address=node.address,
-                    floating=origin.certified(node),
-                    instance=origin.instance(node),
-                )
-                for node in origin.nodes
-            ),
-        )
 
     def node(self, name: str) -> KeptNode | None:
         """What the node *name* keeps; None if the origin does not have it."""

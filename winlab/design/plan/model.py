@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.addons import AddonPlan
 from winlab.design.plan.facts import HostFacts
-from winlab.design.plan.kept import Kept
+from winlab.design.plan.kept import Kept, KeptNode
 from winlab.design.plan.stock import Material, Template
 from winlab.design.system import LINUX, SYSTEMS, WINDOWS, System
 
@@ -353,6 +353,25 @@ class Plan(_Model):
         """The id by which cloud-init knows that it has set a node up: the machine's own, unless it keeps another."""
         kept = None if self.kept is None else self.kept.node(node.name)
         return node.uuid if kept is None else kept.instance
+
+    def as_kept(self) -> Kept:
+        """What a copy of the lab keeps. A copy of a copy keeps what the first one kept."""
+        return Kept(
+            zone=self.network.domain,
+            cidr=self.network.cidr,
+            gateway_mac=self.network.gateway_mac,
+            names=self.cluster.names,
+            nodes=tuple(
+                KeptNode(
+                    name=node.name,
+                    mac=node.mac,
+                    address=node.address,
+                    floating=self.certified(node),
+                    instance=self.instance(node),
+                )
+                for node in self.nodes
+            ),
+        )
 
     def windows_nodes(self) -> tuple[WindowsNode, ...]:
         """The nodes that run Windows."""
