@@ -143,6 +143,18 @@ def test_ssh_command_uses_the_planned_host_keys(labs: Labs) -> None:
     assert "Permanently added" not in done.stderr
 
 
+def test_a_node_is_known_by_its_name(labs: Labs, state: Path) -> None:
+    hosts = state / "labs" / LAB_A / "known_hosts"
+    kept = hosts.read_text()
+    hosts.write_text("".join(f"{line.split(',', 1)[1]}\n" for line in kept.splitlines()))
+    try:
+        for words in (["ssh", "controller-1"], ["exec", "controller-1", "--", "true"]):
+            done = labs.a(*words)
+            assert done.returncode == 0, done.stderr
+    finally:
+        hosts.write_text(kept)
+
+
 def test_wrong_host_key_is_refused(labs: Labs, winlab: Winlab, state: Path) -> None:
     hosts = state / "labs" / LAB_A / "known_hosts"
     kept = hosts.read_text()

@@ -146,6 +146,16 @@ def test_workers_for_a_cluster_made_elsewhere_are_planned_and_rendered_without_r
     assert again.alias == ("api.their.domain", "192.0.2.10")
 
 
+def test_plans_that_keep_an_identity_are_made_and_rendered_without_reading() -> None:
+    wanted = spec.load("1-1-1")
+    at_hand = plans.stock(wanted)
+    origin = make.make(wanted, "one", plans.KVM, at_hand)
+    files = folder.files(make.make(wanted, "lab", plans.KVM, at_hand, kept=origin.as_kept()), expand)
+    with nothing_is_read():
+        made = make.make(wanted, "lab", plans.KVM, at_hand, kept=origin.as_kept())
+        assert folder.files(made, expand) == files
+
+
 def test_plans_are_compared_without_reading() -> None:
     old = plans.make(plans.KVM, "1-1-1")
     wanted = spec.load(

@@ -49,7 +49,7 @@ class SshGuest:
 
         def log_in() -> None:
             self._client.connect(
-                tag.floating,
+                tag.full_name,  # whose host key it must have; the connection itself is made below
                 PORT,
                 tag.user,
                 key_filename=str(folder.ssh_key),
@@ -179,6 +179,8 @@ def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
         "IdentitiesOnly=yes",
         "-o",
         f'UserKnownHostsFile="{folder.known_hosts}"',  # quoted: ssh splits it at spaces
+        "-o",
+        f"HostKeyAlias={tag.full_name}",  # whose key it must have, whatever the address
         "-o",
         "StrictHostKeyChecking=yes",
         "-o",

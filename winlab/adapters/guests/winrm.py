@@ -1,11 +1,13 @@
-"""Windows guests by WinRM over HTTPS (port 5986), with NTLM. Only a certificate of the lab's own CA is accepted."""
+"""Windows guests by WinRM over HTTPS (port 5986), with NTLM. Only a certificate of the lab's own CA for the node's name
+is accepted, whatever its address.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import requests
 from spnego.exceptions import SpnegoError
@@ -16,7 +18,7 @@ from winrm.exceptions import (
     WinRMTransportError,
     WSManFaultError,
 )
-from winrm.protocol import Protocol
+from winrm.protocol import Protocol as _Protocol
 
 from winlab import stopping
 from winlab.adapters.guests.base import Sink, discard, patient
@@ -44,12 +46,32 @@ IDLE = "PT600S"  # a shell that nobody asks anything ends, and what runs in it: 
 GRACE = 3.5  # seconds that a request still has when the work was asked to stop: a guest that is there answers in time
 
 
+class Protocol(_Protocol):
+    """pywinrm's protocol with a server that has a certificate for *name*, whatever its address."""
+
+    def __init__(self, *, name: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.transport.build_session().mount("https://", _Named(name))
+
+
+class _Named(requests.adapters.HTTPAdapter):
+    """Connections to a server that has a certificate for this name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, **options, assert_hostname=self._name)
+
+
 class WinRmGuest:
     """A Windows guest that is reached by WinRM. Each command gets a shell of its own."""
 
     def __init__(self, tag: Tag, folder: LabFolder, timeout: float) -> None:
         self._tag = tag
         self._protocol = Protocol(
+            name=tag.full_name,
             endpoint=f"https://{tag.floating}:{PORT}/wsman",
             transport="ntlm",
             username=tag.user,

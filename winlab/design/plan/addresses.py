@@ -11,6 +11,7 @@ from winlab.errors import UsageError
 
 NAMESPACE = uuid.UUID("6f1f6e0c-7a0e-5d0b-9c1e-3b0d6c1a57ab")  # winlab's own; any constant would do
 BLOCK = 16  # external addresses are handed out in blocks of this size; a lab's router takes the first
+DNS_ZONE = "winlab.internal"  # ICANN reserved .internal for private use
 MAC = "52:54:00"  # QEMU's range, locally administered
 OPEN_MAC = "52:54:01"  # routers of labs that may reach the host's own services: the host's firewall knows them by it
 PROBER = 9  # OVN's source address for health checks of API servers
@@ -27,6 +28,11 @@ def make_mac(*names: str) -> str:
     """A locally administered unicast MAC in QEMU's range that depends on the names alone."""
     digest = hashlib.sha256("/".join(("mac", *names)).encode()).digest()
     return ":".join((MAC, *(f"{byte:02x}" for byte in digest[:3])))
+
+
+def zone(lab: str) -> str:
+    """The DNS zone of a lab's nodes."""
+    return f"{lab}.{DNS_ZONE}"
 
 
 def router_mac(lab: str, reach: str) -> str:

@@ -78,7 +78,7 @@ def password(length: int = 20) -> str:
 
 def identity(plan: Plan) -> str:
     """A digest of what the nodes' credentials depend on: their names, systems and addresses."""
-    rows = [f"{node.name} {node.os} {node.address} {node.floating}" for node in plan.nodes]
+    rows = [f"{node.name} {node.os} {node.address} {plan.certified(node)}" for node in plan.nodes]
     return hashlib.sha256("\n".join([plan.network.domain, *rows]).encode()).hexdigest()[:16]
 
 
@@ -141,7 +141,7 @@ def _names(plan: Plan, node: NodePlan) -> list[x509.GeneralName]:
         x509.DNSName(node.name),
         x509.DNSName(f"{node.name}.{plan.network.domain}"),
         x509.IPAddress(ipaddress.ip_address(node.address)),
-        x509.IPAddress(ipaddress.ip_address(node.floating)),
+        x509.IPAddress(ipaddress.ip_address(plan.certified(node))),
     ]
 
 

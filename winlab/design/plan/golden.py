@@ -188,7 +188,7 @@ def _builder(plan: Plan, first: WindowsNode, lab: str, outside: list[str], key_:
             "switch": f"winlab-{lab}",
             "router": f"winlab-{lab}-router",
             "gateway_mac": addresses.make_mac(lab, "router", "inner"),
-            "domain": plan.network.domain.replace(plan.lab, lab, 1),
+            "domain": addresses.zone(lab),
             "router_external": outside[0],
             "router_external_mac": addresses.router_mac(lab, plan.network.reach),
         }

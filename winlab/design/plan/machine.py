@@ -6,17 +6,22 @@ from dataclasses import dataclass
 
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.plan import addresses
+from winlab.design.plan.kept import KeptNode
 from winlab.design.plan.stock import Stock
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node is: its lab, its name, its inner address, and the one by which the host reaches it."""
+    """Where a node is: its lab, its name, its inner address, and the one by which the host reaches it.
+
+    ``kept`` is what the node keeps from another lab's, if it does; ``address`` is the same then.
+    """
 
     lab: str
     name: str
     address: str
     floating: str
+    kept: KeptNode | None = None
 
     def fields(self) -> dict[str, str]:
         """The fields of a node that follow from it."""
@@ -24,7 +29,7 @@ class Place:
             "name": self.name,
             "domain": f"winlab-{self.lab}-{self.name}",
             "uuid": addresses.make_uuid(self.lab, self.name),
-            "mac": addresses.make_mac(self.lab, self.name),
+            "mac": addresses.make_mac(self.lab, self.name) if self.kept is None else self.kept.mac,
             "port": addresses.make_uuid(self.lab, self.name, "port"),
             "address": self.address,
             "floating": self.floating,

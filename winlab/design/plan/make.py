@@ -12,6 +12,7 @@ from winlab.design.catalog import recipes
 from winlab.design.plan import addons, addresses, golden, linux, windows
 from winlab.design.plan import cluster as clusters
 from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.kept import Kept
 from winlab.design.plan.machine import Place
 from winlab.design.plan.model import NetworkPlan, NodePlan, Plan
 from winlab.design.plan.stock import Stock
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 WORKERS: Mapping[System, Callable[..., NodePlan]] = {LINUX: linux.worker, WINDOWS: windows.worker}
 LAB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?")  # a domain's name stays under 64 characters
 RESERVED = {"host", "external"}  # the host's own rows and switch; base volumes begin with "base-"
-DNS_ZONE = "winlab.internal"  # ICANN reserved .internal for private use
 
 
 def check_lab_name(lab: str, *, own: bool = False) -> str:
@@ -72,15 +72,18 @@ def make(
     stock: Stock,
     foreign: ForeignCluster | None = None,
     standing: Sequence[Plan] = (),
+    kept: Kept | None = None,
 ) -> Plan:
     """Decide every name, address and size of the lab. Reads nothing: the same arguments give the same plan.
 
     :param stock: what is available for this spec (:func:`winlab.supply.images.stock.take`).
     :param foreign: a cluster made elsewhere that the workers are to join; the lab has no controllers then.
     :param standing: the plans that the lab was made from, the oldest first: its nodes keep their external addresses.
+    :param kept: the identity that it keeps from another lab; by default what the standing one keeps.
     :raises UsageError: the spec is impossible on this host (networks overlap, external network too small).
     """
     check_lab_name(lab)
+    kept = kept or (standing[0].kept if standing else None)
     if foreign is not None:
         addons.require_none(spec.addons)
     if spec.network.mtu > 1500:
@@ -93,20 +96,24 @@ def make(
     controllers = range(1, spec.controllers.count + 1) if foreign is None else range(0)
     outside = _outside(spec, lab, facts, len(controllers), standing)
     cidr, floating = spec.network.cidr, iter(outside[1:])
+
+    def place(name: str, offset: int) -> Place:
+        same = None if kept is None else kept.node(name)
+        return Place(lab, name, addresses.inner(cidr, offset) if same is None else same.address, next(floating), same)
+
     nodes: list[NodePlan] = []
     for number in controllers:
-        inner = addresses.inner(cidr, addresses.FIRST_CONTROLLER + number - 1)
-        nodes.append(
-            linux.controller(spec.controllers, Place(lab, f"controller-{number}", inner, next(floating)), stock)
-        )
+        where = place(f"controller-{number}", addresses.FIRST_CONTROLLER + number - 1)
+        nodes.append(linux.controller(spec.controllers, where, stock))
     installed: list[NodePlan] = []
     places = pools.places(spec.pools)
     for pool in spec.pools:
-        for number, place in enumerate(places[pool.name][: pool.count], 1):
-            where = Place(lab, f"{pool.name}-{number}", addresses.inner(cidr, place), next(floating))
-            node = _worker(pool, where, stock)
+        for number, offset in enumerate(places[pool.name][: pool.count], 1):
+            node = _worker(pool, place(f"{pool.name}-{number}", offset), stock)
             installed.append(node)
             nodes.append(golden.clone(node, stock) if pool.golden else node)
+    if kept is not None:
+        _check_kept(kept, cidr, nodes)
     planned = Plan(
         lab=lab,
         host=facts,
@@ -115,8 +122,8 @@ def make(
             router=f"winlab-{lab}-router",
             cidr=spec.network.cidr,
             gateway=addresses.inner(spec.network.cidr, 1),
-            gateway_mac=addresses.make_mac(lab, "router", "inner"),
-            domain=f"{lab}.{DNS_ZONE}",
+            gateway_mac=addresses.make_mac(lab, "router", "inner") if kept is None else kept.gateway_mac,
+            domain=addresses.zone(lab) if kept is None else kept.zone,
             resolvers=spec.network.dns or tuple(facts.resolvers),
             mtu=spec.network.mtu,
             external_switch=settings.EXTERNAL_SWITCH,
@@ -130,7 +137,11 @@ def make(
         if foreign is None
         else clusters.decide_joined(spec, nodes, facts.external_cidr, foreign),
         nodes=tuple(nodes),
+        kept=kept,
     )
+    if kept is not None:
+        cluster = planned.cluster.model_copy(update={"names": kept.names})
+        planned = planned.model_copy(update={"cluster": cluster})
     chosen = addons.decide(spec.addons, planned, planned.cluster.versions.minor)
     return planned.model_copy(update={"builders": golden.builders(planned, installed), "addons": chosen})
 
@@ -146,6 +157,27 @@ def _outside(spec: Spec, lab: str, facts: HostFacts, controllers: int, standing:
         if kept is not None:
             return kept
     return addresses.external_block(external, lab, len(names) + 1, chosen)
+
+
+def _check_kept(kept: Kept, cidr: str, nodes: Sequence[NodePlan]) -> None:
+    """Check that the addresses that nodes keep fit this lab.
+
+    :raises UsageError: it has another inner network, or other pools, so that two nodes would have one address.
+    """
+    if cidr != kept.cidr:
+        raise UsageError(
+            f"The inner network can't be {cidr}.",
+            why=f"The nodes keep the addresses and certificates of {kept.zone}, which are in {kept.cidr}.",
+            cure=f"Say --set network.cidr={kept.cidr}.",
+        )
+    taken: dict[str, str] = {}
+    for node in nodes:
+        if (other := taken.setdefault(node.address, node.name)) != node.name:
+            raise UsageError(
+                f"'{other}' and '{node.name}' would have the same address, {node.address}.",
+                why=f"The nodes keep the addresses of {kept.zone}, and its pools were others.",
+                cure="Keep the pools in their order, and add others after them.",
+            )
 
 
 def _check_reach(spec: Spec, foreign: ForeignCluster, facts: HostFacts) -> None:

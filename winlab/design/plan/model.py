@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.addons import AddonPlan
 from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.kept import Kept, KeptNode
 from winlab.design.plan.stock import Material, Template
 from winlab.design.system import LINUX, SYSTEMS, WINDOWS, System
 
@@ -279,7 +280,7 @@ class Plan(_Model):
     """A whole lab.
 
     ``builders`` are the labs that make the golden images of the Windows nodes, one each. For such a lab, ``golden`` is
-    the key of its image.
+    the key of its image. ``kept`` is the identity that the lab keeps from another one.
     """
 
     lab: str
@@ -290,6 +291,7 @@ class Plan(_Model):
     addons: tuple[AddonPlan, ...] = ()
     builders: tuple[Plan, ...] = ()
     golden: str | None = None
+    kept: Kept | None = None
 
     @property
     def digest(self) -> str:
@@ -306,6 +308,8 @@ class Plan(_Model):
             # the nodes of their pools are among the nodes above
             "addons": [row.model_dump(mode="json", exclude={"artifacts", "pools"}) for row in self.addons],
         }
+        if self.kept is not None:
+            lasting["kept"] = self.kept.model_dump(mode="json")
         return sha256_of(lasting)[:16]
 
     @property
@@ -338,6 +342,35 @@ class Plan(_Model):
                 "nodes": tuple(node.without_secrets() for node in self.nodes),
                 "builders": tuple(builder.without_secrets() for builder in self.builders),
             }
+        )
+
+    def certified(self, node: NodePlan) -> str:
+        """The external address in a node's certificate: its own, unless it keeps its certificate from another lab."""
+        kept = None if self.kept is None else self.kept.node(node.name)
+        return node.floating if kept is None else kept.floating
+
+    def instance(self, node: NodePlan) -> str:
+        """The id by which cloud-init knows that it has set a node up: the machine's own, unless it keeps another."""
+        kept = None if self.kept is None else self.kept.node(node.name)
+        return node.uuid if kept is None else kept.instance
+
+    def as_kept(self) -> Kept:
+        """What a copy of the lab keeps. A copy of a copy keeps what the first one kept."""
+        return Kept(
+            zone=self.network.domain,
+            cidr=self.network.cidr,
+            gateway_mac=self.network.gateway_mac,
+            names=self.cluster.names,
+            nodes=tuple(
+                KeptNode(
+                    name=node.name,
+                    mac=node.mac,
+                    address=node.address,
+                    floating=self.certified(node),
+                    instance=self.instance(node),
+                )
+                for node in self.nodes
+            ),
         )
 
     def windows_nodes(self) -> tuple[WindowsNode, ...]:

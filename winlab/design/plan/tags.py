@@ -12,6 +12,7 @@ from lxml import etree
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from winlab.design import system
+from winlab.design.plan import addresses
 from winlab.design.system import System, SystemName
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Tag(BaseModel):
     """What a domain says about itself.
 
     ``uid`` is the user who made it; None: unknown, because an earlier version made it. No plan decides it.
+    ``zone`` is the DNS zone that the lab keeps from another one; None: its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -50,12 +52,18 @@ class Tag(BaseModel):
     address: str
     floating: str
     plan: str
+    zone: str | None = None
     uid: int | None = Field(None, ge=0)
 
     @property
     def attributes(self) -> dict[str, str]:
         """The attributes of the element in the domain's metadata."""
         return {name: str(value) for name, value in self.model_dump(exclude_none=True).items()}
+
+    @property
+    def full_name(self) -> str:
+        """The node's name with its lab's zone. Its ssh host key and its certificate are verified by it."""
+        return f"{self.node}.{self.zone or addresses.zone(self.lab)}"
 
     def says_as(self, other: Tag) -> bool:
         """Whether it says the same, whoever made the domain."""
@@ -84,6 +92,7 @@ def of(plan: Plan, node: NodePlan) -> Tag:
         address=node.address,
         floating=node.floating,
         plan=plan.digest,
+        zone=None if plan.kept is None else plan.network.domain,
     )
 
 

@@ -28,7 +28,7 @@ def seed_files(plan: Plan, node: NodePlan, credentials: Credentials) -> dict[str
             emulated=plan.host.accelerator != "kvm",
         )
     )
-    meta_data = {"instance-id": node.uuid, "local-hostname": node.name}
+    meta_data = {"instance-id": plan.instance(node), "local-hostname": node.name}
     network = {
         "version": 2,
         "ethernets": {

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import paramiko
 import plans
@@ -262,6 +262,39 @@ def test_the_users_configuration_of_ssh_is_not_read() -> None:
     assert {"ForwardAgent=no", "ForwardX11=no"} <= set(options)
     # a node that falls silent ends the session after a minute
     assert {"ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=4"} <= set(options)
+
+
+def test_a_node_is_known_by_its_name_whatever_its_address(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest, server = login(ends(0))
+    folder, tag = LabFolder("lab"), guest._tag
+    known = folder.known_hosts.read_text()
+    name, key = "controller-1.lab.winlab.internal", " ".join(known.split()[1:])
+    assert known == f"{tag.floating},{name} {key}\n"
+    words = [str(word) for word in ssh.arguments(tag, folder)]
+    assert words[words.index(f"HostKeyAlias={name}") - 1] == "-o"
+    assert words[-1] == f"winlab@{tag.floating}"
+
+    def log_in(hosts: str, address: str) -> int:
+        folder.known_hosts.write_text(hosts)
+        again = Sshd(server.transport.get_server_key(), ends(0))
+        dialled: list[str] = []
+        monkeypatch.setattr(ssh, "dial", lambda where, _timeout: dialled.append(where) or again.here)
+        try:
+            other = SshGuest(tag.model_copy(update={"floating": address}), folder, 10)
+            assert dialled == [address]
+            with closing(other):
+                return other.execute(["true"])
+        finally:
+            again.transport.close()
+
+    assert log_in(known, "172.31.249.9") == 0  # as an earlier winlab wrote it
+    assert log_in(f"{name} {key}\n", tag.floating) == 0
+    wrong = paramiko.ECDSAKey.generate().get_base64()
+    with pytest.raises(GuestError, match="is not 'controller-1'"):  # the address has that key, the name another one
+        log_in(f"{tag.floating} {key}\n{name} ecdsa-sha2-nistp256 {wrong}\n", tag.floating)
+    with pytest.raises(GuestError, match="does not answer ssh") as caught:
+        log_in(f"{tag.floating} {key}\n", tag.floating)
+    assert name in caught.value.why
 
 
 def test_host_keys_that_are_gone_are_told(login: Login) -> None:

@@ -71,6 +71,7 @@ def test_for_lab_names_everything_after_the_lab() -> None:
         "name": "winlab-lab",
         "cluster": {
             "server": "https://192.0.2.1:6443",
+            "tls-server-name": "kubernetes.default.svc",
             "certificate-authority-data": IDENTITY.authority,
             "extensions": [{"name": "winlab.internal/direct", "extension": [NETWORK, "192.0.2.1"]}],
         },
