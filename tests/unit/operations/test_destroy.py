@@ -31,7 +31,7 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> list[WinlabError]:
     def connected(_uri: str) -> Iterator[None]:
         yield None
 
-    def remove(lab: str, _conn: object, _overlay: object, _pool: object, gone: Callable[[str, str], None]) -> object:
+    def remove(lab: str, _hosts: object, _overlay: object, gone: Callable[[str, str], None]) -> object:
         gone("network", lab)
         return list(found)
 

@@ -188,14 +188,15 @@ def test_a_golden_image_in_the_pool_is_compared_too() -> None:
             pass
 
     run = runs.run(plan, pool=Full(), sources=Sources(check_images=lambda: checked.append("lock")))
-    step = golden.upload_step(run, "base-x-golden-0.qcow2", made.key)
+    step = golden.upload_step(run, "base-x-golden-0.qcow2", made.key, run.on(plan.nodes[0]))
     assert not step.done()
     step.run(Quiet())
     assert checked == ["lock"]
     same[0] = False
     with pytest.raises(ConflictError, match="is not the image that is locked"):
         step.run(Quiet())
-    assert golden.upload_step(runs.run(plan, pool=Full()), "base-x-golden-0.qcow2", made.key).done()
+    run = runs.run(plan, pool=Full())
+    assert golden.upload_step(run, "base-x-golden-0.qcow2", made.key, run.on(plan.nodes[0])).done()
 
 
 def test_a_golden_image_that_has_changed_does_not_go_into_the_pool() -> None:
@@ -210,4 +211,4 @@ def test_a_golden_image_that_has_changed_does_not_go_into_the_pool() -> None:
 
     run = runs.run(plan, pool=Empty())
     with pytest.raises(TransferError, match="has changed since it came there"):
-        golden.upload_step(run, "base-x-golden-0.qcow2", made.key).run(Quiet())
+        golden.upload_step(run, "base-x-golden-0.qcow2", made.key, run.on(plan.nodes[0])).run(Quiet())

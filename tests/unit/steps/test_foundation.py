@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
 
 import plans
 import pytest
 import runs
 
 from winlab import account
-from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.design.plan import tags
 from winlab.design.render.topology import Topology, topology
@@ -52,11 +48,6 @@ class Overlay:
 def overlay(monkeypatch: pytest.MonkeyPatch) -> Overlay:
     made = Overlay()
 
-    @contextmanager
-    def connect() -> Iterator[Any]:
-        yield made
-
-    monkeypatch.setattr(ovn, "connect", connect)
     monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: "")
     monkeypatch.setattr(firewall, "trouble", lambda: "")
     return made
