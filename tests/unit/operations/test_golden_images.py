@@ -141,7 +141,11 @@ def test_labs_can_t_have_the_names_of_builders() -> None:
 
 def lacking(plan: Plan, pool: Pool, held: ExitStack) -> Plan | None:
     found = goldens.lacking(
-        plan, Site(), lambda one: goldens.is_there(plan, one, cast(Any, pool), cast(Any, None)), held, lambda _: None
+        plan,
+        Site(),
+        lambda one: goldens.is_there(plan, one, runs.run(plan, pool=pool).hypervisors),
+        held,
+        lambda _: None,
     )
     return found[0] if found else None
 
@@ -211,11 +215,9 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
     first, second = plan.builders
 
     def lacks(*volumes: str) -> tuple[Plan, ...]:
-        pool = cast(Any, Pool(*volumes))
+        hosts = runs.run(plan, pool=Pool(*volumes)).hypervisors
         with ExitStack() as held:
-            return goldens.lacking(
-                plan, Site(), lambda one: goldens.is_there(plan, one, pool, cast(Any, None)), held, lambda _: None
-            )
+            return goldens.lacking(plan, Site(), lambda one: goldens.is_there(plan, one, hosts), held, lambda _: None)
 
     assert lacks() == (first, second)
     assert LabFolder(second.lab).path.joinpath("wanted-by").read_text() == "lab"

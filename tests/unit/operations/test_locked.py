@@ -10,9 +10,11 @@ import clones
 import plans
 import pytest
 import runs
+import sites
 
 from winlab import files
 from winlab.adapters.vm import domains
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.catalog.artifact import Artifact, Obtained, Program
 from winlab.engine.run import Run, Sources
 from winlab.engine.step import Step
@@ -50,7 +52,7 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     kubectl = tmp_path / "kubectl"
     kubectl.touch()
-    folder = cast(Any, type("Folder", (), {"kubectl": kubectl, "make": lambda self: None})())
+    folder = cast(Any, type("Folder", (), {"lab": "lab", "kubectl": kubectl, "make": lambda self: None})())
     return runs.run(plan, folder=folder, pool=Pool())
 
 
@@ -63,6 +65,10 @@ def have(run: Run, source: Supply) -> None:
     payload = next(one for one in supply.required.payloads(run.plan) if one.os == "windows")
     made = PayloadCd("windows", source.obtain(list(payload.artifacts), Quiet()), payload.plugins)
     IN_DRIVE[run.plan.node("node-1").domain] = made.volume
+
+
+def of(pool: object) -> Hypervisors:
+    return Hypervisors((sites.hypervisor(pool=pool),))
 
 
 def test_without_a_lock_what_is_there_is_not_obtained_again(there: Run, tmp_path: Path) -> None:
@@ -95,7 +101,7 @@ def test_an_image_is_compared_when_it_has_come(there: Run, monkeypatch: pytest.M
             return False
 
     monkeypatch.setattr(LinuxSteps, "image", lambda *_: Path("/image"))
-    run = replace(there, sources=Sources(check_images=check), pool=cast(Any, Empty()))
+    run = replace(there, sources=Sources(check_images=check), hypervisors=of(Empty()))
     debian = runs.titled(images.steps(run), "image debian-13")
     with pytest.raises(ConflictError, match="drifted"):
         debian.run(Quiet())
@@ -117,7 +123,7 @@ def test_the_base_volume_is_compared_with_the_image(there: Run, monkeypatch: pyt
             pass
 
     monkeypatch.setattr(LinuxSteps, "image", lambda *_: Path("/image"))
-    run = replace(there, sources=Sources(check_images=lambda: None), pool=cast(Any, Full()))
+    run = replace(there, sources=Sources(check_images=lambda: None), hypervisors=of(Full()))
     debian = runs.titled(images.steps(run), "image debian-13")
     assert not debian.done()
     debian.run(Quiet())
