@@ -53,7 +53,7 @@ class Site:
         self._facts = facts
 
     @property
-    def host(self) -> HostFacts:
+    def host_facts(self) -> HostFacts:
         """What is known of the site and of its hypervisor, in one value: what a plan is made for.
 
         :raises UsageError: the recorded facts can't be read.
@@ -68,7 +68,7 @@ class Site:
 
         :raises UsageError: the recorded facts can't be read.
         """
-        return self.host.site
+        return self.host_facts.site
 
     def in_use(self) -> AbstractContextManager[None]:
         """Make the cache and everything else below use this site's places, for the length of a with-block."""
@@ -83,7 +83,7 @@ class Site:
         """
         with connection.connected(self.places.libvirt) as conn:
             pool = partial(StoragePool, conn, self.pool_name)
-            yield Hypervisors((Hypervisor(HYPERVISOR, conn, pool, lambda: self.host.machine),))
+            yield Hypervisors((Hypervisor(HYPERVISOR, conn, pool, lambda: self.host_facts.machine),))
 
     @contextmanager
     def storage(self) -> Iterator[Hypervisors]:

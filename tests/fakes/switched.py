@@ -77,7 +77,7 @@ class Played:
         return Subject(self.lab, there[node])
 
     def domain(self, node: str) -> libvirt.virDomain:
-        return self.conn.lookupByName(f"winlab-{self.lab.lab}-{node}")
+        return self.conn.lookupByName(f"winlab-{self.lab.name}-{node}")
 
     def connect(self, tag: Tag, _folder: LabFolder, via: str | None = None, timeout: float = 30) -> Guest:
         if (problem := self.problem()) is not None:

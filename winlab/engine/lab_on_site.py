@@ -62,7 +62,7 @@ class LabOnSite:
         return cls(site.folder(lab), site, hypervisors, Pace.of(one.facts for one in hypervisors))
 
     @property
-    def lab(self) -> str:
+    def name(self) -> str:
         """The lab's name."""
         return self.folder.lab
 
@@ -80,7 +80,7 @@ class LabOnSite:
 
     def machines(self) -> list[Machine]:
         """The lab's machines, sorted."""
-        return self.hypervisors.machines(self.lab)
+        return self.hypervisors.machines(self.name)
 
     def scripts(self, machine: Machine, log_in: Callable[[], Guest] | None = None) -> NodeScripts:
         """A machine, to run scripts in; a context manager that logs out.

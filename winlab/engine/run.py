@@ -76,6 +76,11 @@ class Run(LabOnSite):
         )
         return cls(site.folder(plan.lab), site, planned, Pace.of(known.values()), plan, stock, sources or Sources())
 
+    @property
+    def lab(self) -> str:
+        """The lab's name."""
+        return self.plan.lab
+
     def beside(self, plan: Plan) -> Run:
         """A run of another plan at the same time, such as a golden image's; both share their outputs."""
         return replace(self, plan=plan, folder=self.site.folder(plan.lab))

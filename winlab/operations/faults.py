@@ -156,9 +156,9 @@ class _Work:
     lab: LabOnSite
 
     def __post_init__(self) -> None:
-        self.machines = {machine.tag.node: machine for machine in look.find(self.lab.lab, self.lab.hypervisors)}
+        self.machines = {machine.tag.node: machine for machine in look.find(self.lab.name, self.lab.hypervisors)}
         with self.lab.overlay() as northbound:
-            routes = northbound.pod_routes(self.lab.lab)
+            routes = northbound.pod_routes(self.lab.name)
         self.places: dict[str, Place] = {}
         for name, machine in self.machines.items():
             mac, port = faults.card(self._conn(machine), machine.domain)
@@ -177,7 +177,7 @@ class _Work:
         for name in wanted.nodes:
             if name not in self.machines:
                 raise NotFoundError(
-                    f"The lab '{self.lab.lab}' has no node '{name}'.", cure=f"It has: {', '.join(self.machines)}."
+                    f"The lab '{self.lab.name}' has no node '{name}'.", cure=f"It has: {', '.join(self.machines)}."
                 )
         wanted.check(self.places)
         if isinstance(wanted, MachineFault):
@@ -249,14 +249,15 @@ class _Work:
         ]
 
     def _record(self, machine: Machine, values: list[Fault]) -> None:
-        faults.write_records(self._conn(machine), machine.domain, self.lab.lab, [one.record() for one in values])
+        faults.write_records(self._conn(machine), machine.domain, self.lab.name, [one.record() for one in values])
 
     def _put(self, one: SwitchFault, *, remove: bool) -> None:
         rules = () if remove else one.rules(self.places)
         with self.lab.overlay() as northbound:
-            if not northbound.put_fault(self.lab.lab, one.id, json.dumps(one.record(), sort_keys=True), rules):
+            if not northbound.put_fault(self.lab.name, one.id, json.dumps(one.record(), sort_keys=True), rules):
                 raise NotFoundError(
-                    f"The lab '{self.lab.lab}' has no network.", cure="Run the lab's create command again: it makes it."
+                    f"The lab '{self.lab.name}' has no network.",
+                    cure="Run the lab's create command again: it makes it.",
                 )
             for host in self.lab.hosts(self.machines.values()):
                 northbound.await_followers(FOLLOW, host.facts.chassis)

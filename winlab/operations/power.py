@@ -181,20 +181,22 @@ def _go_on(subjects: Sequence[Subject], tell: Listener, run: Runs, before: Seque
         steps += [switch.start(one, [*stopped, *first]), answer.step(one)]
     kubectl = _kubectl(lab.folder)
     if kubectl is None and lab.folder.has(lab.folder.kubeconfig):
-        text = f"Not waiting until the nodes are Ready: kubectl is missing. 'winlab repair --lab {lab.lab}' obtains it."
-        tell(Note(lab=lab.lab, text=text))
+        text = (
+            f"Not waiting until the nodes are Ready: kubectl is missing. 'winlab repair --lab {lab.name}' obtains it."
+        )
+        tell(Note(lab=lab.name, text=text))
     expires = expiry.of(kubeconfig.read(lab.folder)) if kubectl else None
     expired = expires is not None and expires.timestamp() <= time.time()
     if kubectl is not None and not expired:
         if idle := _idle_controllers(subjects, lab):
             text = f"Not waiting until the nodes are Ready: {', '.join(idle)} must run for that."
-            tell(Note(lab=lab.lab, text=text))
+            tell(Note(lab=lab.name, text=text))
         else:
             answering = [other.at(ANSWERING) for other in controllers]
             steps += [ready.step(one, kubectl, answering) for one in subjects]
     run(steps)
     if expires is not None:
-        _tell_expiry(lab.lab, expires, max(abs(one.stepped) for one in subjects), tell)
+        _tell_expiry(lab.name, expires, max(abs(one.stepped) for one in subjects), tell)
 
 
 def _kubectl(folder: LabFolder) -> Kubectl | None:
@@ -237,7 +239,7 @@ def _active(subjects: list[Subject], nodes: Sequence[str], tell: Listener, what:
     """
     off = [one for one in subjects if one.machine.state in (*domains.OFF, domains.CRASHED)]
     if off:
-        lab, names = off[0].lab.lab, ", ".join(one.name for one in off)
+        lab, names = off[0].lab.name, ", ".join(one.name for one in off)
         states = " or ".join(sorted({one.machine.state for one in off}))
         if nodes:
             raise GuestError(

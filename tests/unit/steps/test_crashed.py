@@ -154,7 +154,7 @@ def test_a_crash_between_two_commands_is_told_when_the_machine_is_started(monkey
     domain = Domain()
     monkeypatch.setattr(domains, "get", lambda *_: domain)
     heard: list[Event] = []
-    lab = SimpleNamespace(lab="lab")
+    lab = SimpleNamespace(name="lab")
     subject = SimpleNamespace(
         name="node-1",
         domain="x",

@@ -69,7 +69,7 @@ class _Wait:
         self._lab = subject.lab
         self._progress = progress
         self._limit = self._lab.pace.silence(settings.stall_seconds())
-        self._serial = SerialLog(self._subject.host.pool, serial_log(self._lab.lab, subject.name))
+        self._serial = SerialLog(self._subject.host.pool, serial_log(self._lab.name, subject.name))
         self._begun = self._answered = time.monotonic()
         self._resets = 0
 
@@ -107,13 +107,13 @@ class _Wait:
         state = self._subject.state
         if state == "running":
             return
-        require_no_crash(self._subject.host.conn, self._lab.lab, self._subject, self._progress)
+        require_no_crash(self._subject.host.conn, self._lab.name, self._subject, self._progress)
         if state in domains.PAUSED:
             require_writable_disk(self._subject.host, self._subject)
         raise GuestError(
             f"'{self._subject.name}' is {state}, but winlab is waiting for it to answer.",
             cure="Run the same command again.",
-            evidence=f"winlab serial {self._subject.name} --log --lab {self._lab.lab}",
+            evidence=f"winlab serial {self._subject.name} --log --lab {self._lab.name}",
         )
 
     def _revive(self, panic: str) -> None:
@@ -126,9 +126,9 @@ class _Wait:
             raise GuestError(
                 f"The kernel of '{node}' panicked.",
                 why=panic,
-                cure=f"Look at 'winlab serial {node} --log --lab {self._lab.lab}'. "
-                f"'winlab stop {node} --lab {self._lab.lab} --force' and 'winlab start' try again.",
-                evidence=f"winlab serial {node} --log --lab {self._lab.lab}",
+                cure=f"Look at 'winlab serial {node} --log --lab {self._lab.name}'. "
+                f"'winlab stop {node} --lab {self._lab.name} --force' and 'winlab start' try again.",
+                evidence=f"winlab serial {node} --log --lab {self._lab.name}",
             )
         self._resets += 1
         self._progress.say(f"the emulated kernel of {node} panicked ({panic}): restarting the machine")
@@ -136,7 +136,7 @@ class _Wait:
         self._begun = time.monotonic()
 
     def _stalled(self) -> StalledError:
-        node, lab = self._subject.name, self._lab.lab
+        node, lab = self._subject.name, self._lab.name
         return StalledError(
             f"'{node}' runs, but has not answered for {self._limit:.0f} s.",
             why="There was nothing new on its serial port, and nothing was written to its disk.",

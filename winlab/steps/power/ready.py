@@ -101,7 +101,7 @@ def _seconds(text: object) -> float:
 
 
 def _not_ready(subject: Subject, kubectl: Kubectl) -> ClusterError:
-    node, lab = subject.name, subject.lab.lab
+    node, lab = subject.name, subject.lab.name
     with subject.lab.scripts(subject.machine) as there:
         facts = diagnose.explain(kubectl, there, node)
     return ClusterError(

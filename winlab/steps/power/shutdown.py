@@ -70,7 +70,7 @@ class _Shutdown:
         self._subject = subject
         self._lab = subject.lab
         self._progress = progress
-        self._serial = SerialLog(self._subject.host.pool, serial_log(self._lab.lab, subject.name))
+        self._serial = SerialLog(self._subject.host.pool, serial_log(self._lab.name, subject.name))
         self._asked: float | None = None  # when the guest was last asked
 
     def run(self) -> None:
@@ -103,7 +103,7 @@ class _Shutdown:
         return "by its power button"
 
     def _stalled(self, seconds: float) -> StalledError:
-        node, lab = self._subject.name, self._lab.lab
+        node, lab = self._subject.name, self._lab.name
         return StalledError(
             f"'{node}' does not shut down.",
             why=f"For {seconds:.0f} s there was nothing new on its serial port, and nothing was written to its disk.",

@@ -60,4 +60,4 @@ class Subject:
 
     def at(self, kind: Kind) -> State:
         """The state of this kind of this node."""
-        return kind(self.lab.lab, self.name)
+        return kind(self.lab.name, self.name)
