@@ -171,7 +171,7 @@ class _Build:
         self.node = node
         self.target = target
         self.key = key
-        self.host = host  # of the clones, not of this machine
+        self.host, self.goal = run.on(node), host  # of this machine, of its clones
         self.note = run.folder.path / NOTE
         self._ended: float | None = None  # since when sysprep has been seen not to run
         self._disk_logs = partial(setup_logs.read, run, node)
@@ -179,24 +179,22 @@ class _Build:
 
     def is_off(self) -> bool:
         """Whether sysprep has shut the machine down. This is recorded: libvirt forgets why a machine is off."""
-        if not self.note.exists() or domains.state(self.run.on(self.node).conn, self.node.domain) != "off":
+        if not self.note.exists() or domains.state(self.host.conn, self.node.domain) != "off":
             return False
         facts = _read(self.note)
         if facts is None:
             return False
         if not facts.finished:
-            if not domains.was_shut_down(self.run.on(self.node).conn, self.node.domain):
+            if not domains.was_shut_down(self.host.conn, self.node.domain):
                 return False
             self.run.folder.write(self.note, facts.model_copy(update={"finished": True}).model_dump_json())
         return True
 
     def seal(self, progress: Progress) -> None:
         """Have sysprep generalize the machine, and wait until it is off."""
-        if (
-            domains.state(self.run.on(self.node).conn, self.node.domain) in domains.PAUSED
-        ):  # winlab was killed while it read evidence
-            require_writable_disk(self.run.on(self.node), self.node)
-            domains.resume(self.run.on(self.node).conn, self.node.domain)
+        if domains.state(self.host.conn, self.node.domain) in domains.PAUSED:  # winlab was killed while it read evidence
+            require_writable_disk(self.host, self.node)
+            domains.resume(self.host.conn, self.node.domain)
         with self.run.node(self.node) as there:
             if self.note.exists():
                 self._resume(there, progress)
@@ -255,7 +253,7 @@ class _Build:
         A machine that does not answer, or is off, is past that.
         """
         for _ in range(2):  # sysprep may just have ended, and the machine still be on for a moment
-            if domains.state(self.run.on(self.node).conn, self.node.domain) != "running":
+            if domains.state(self.host.conn, self.node.domain) != "running":
                 return
             try:
                 sysprep = there.run(contract.Sealed())
@@ -275,7 +273,7 @@ class _Build:
 
         def look() -> Met[None] | Waiting:
             nonlocal asked
-            state = domains.state(self.run.on(self.node).conn, self.node.domain)
+            state = domains.state(self.host.conn, self.node.domain)
             if state == "off":
                 return Met(None)
             if state not in ("running", "shutting down"):
@@ -283,7 +281,7 @@ class _Build:
             if time.monotonic() - asked > ASK:
                 asked = time.monotonic()
                 self._ask(progress)
-            written = domains.written_bytes(self.run.on(self.node).conn, self.node.domain)
+            written = domains.written_bytes(self.host.conn, self.node.domain)
             return Waiting("waiting for sysprep to generalize Windows and shut it down", written)
 
         limit = self.run.pace.silence(SILENT_SECONDS)
@@ -351,7 +349,7 @@ class _Build:
         return now - self._ended
 
     def is_there(self) -> bool:
-        return golden_cache.find(self.key) is not None and self.host.pool.is_complete(self.target)
+        return golden_cache.find(self.key) is not None and self.goal.pool.is_complete(self.target)
 
     def fetch(self, progress: Progress) -> None:
         """Copy the disk into the cache, compressed, and from there into the pool as a base volume."""
@@ -362,7 +360,7 @@ class _Build:
         def fill(output: Path) -> dict[str, Any]:
             with tempfile.TemporaryDirectory(prefix="winlab-", dir=output.parent) as folder:
                 disk = Path(folder) / "disk.qcow2"
-                self.run.on(self.node).pool.download_to(
+                self.host.pool.download_to(
                     self.node.volume("disk").name, disk, lambda part: progress.say("fetching the disk", part)
                 )
                 progress.say("compressing it")
@@ -371,7 +369,7 @@ class _Build:
             return self._manifest(facts)
 
         image = golden_cache.keep(self.node, self.key, fill, progress)
-        self.host.pool.upload_base(self.target, image.path, progress.say)
+        self.goal.pool.upload_base(self.target, image.path, progress.say)
 
     def _manifest(self, facts: _Facts) -> dict[str, Any]:
         windows = self.node.windows
