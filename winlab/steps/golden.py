@@ -192,7 +192,7 @@ class _Build:
 
     def seal(self, progress: Progress) -> None:
         """Have sysprep generalize the machine, and wait until it is off."""
-        if domains.state(self.host.conn, self.node.domain) in domains.PAUSED:  # winlab was killed while it read evidence
+        if domains.state(self.host.conn, self.node.domain) in domains.PAUSED:  # winlab was killed as it read evidence
             require_writable_disk(self.host, self.node)
             domains.resume(self.host.conn, self.node.domain)
         with self.run.node(self.node) as there:
