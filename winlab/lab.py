@@ -95,7 +95,7 @@ class Lab:
         return operations.planning.make(
             spec,
             self.name,
-            facts or self.site.facts,
+            facts or self.site.host_facts,
             Told(listener, "plan"),
             standing=operations.recorded.standing(self.site.folder(self.name)),
         )

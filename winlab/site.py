@@ -1,10 +1,11 @@
-"""A site: the hypervisor, its overlay, storage pool and host facts, and the local folders that labs share."""
+"""A site: its hypervisors, their overlay, its facts, and the local folders that labs share."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
@@ -12,16 +13,16 @@ from winlab import lab_folder, settings, stopping
 from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import connection
-from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.adapters.vm.volumes import StoragePool
-from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.facts import HYPERVISOR, HostFacts, SiteFacts
 from winlab.host import facts as recorded
 from winlab.lab_folder import LabFolder
 from winlab.stopping import Stop
 
 
 class Site:
-    """Where labs live. A site has one hypervisor.
+    """Where labs live. A site has one hypervisor in this version; only :meth:`hypervisors` knows that.
 
     :param libvirt: the hypervisor's URI; by default ``WINLAB_LIBVIRT_URI``, else ``qemu:///system``.
     :param northbound: OVN's northbound database, in OVSDB's notation; by default ``WINLAB_OVN_NB``, else the socket
@@ -52,8 +53,8 @@ class Site:
         self._facts = facts
 
     @property
-    def facts(self) -> HostFacts:
-        """What is known of the host.
+    def host_facts(self) -> HostFacts:
+        """What is known of the site and of its hypervisor, in one value: what a plan is made for.
 
         :raises UsageError: the recorded facts can't be read.
         """
@@ -61,17 +62,39 @@ class Site:
             self._facts = recorded.read_facts()
         return self._facts
 
+    @property
+    def facts(self) -> SiteFacts:
+        """What all hypervisors of the site have in common.
+
+        :raises UsageError: the recorded facts can't be read.
+        """
+        return self.host_facts.site
+
     def in_use(self) -> AbstractContextManager[None]:
         """Make the cache and everything else below use this site's places, for the length of a with-block."""
         return settings.use(self.places)
 
-    def connected(self) -> AbstractContextManager[Connection]:
-        """A connection to the hypervisor, for the length of a with-block.
+    @contextmanager
+    def hypervisors(self) -> Iterator[Hypervisors]:
+        """The hypervisors, connected for the length of a with-block.
 
         :raises AccessError: this user may not use libvirt.
         :raises HostError: libvirt does not answer.
         """
-        return connection.connected(self.places.libvirt)
+        with connection.connected(self.places.libvirt) as conn:
+            pool = partial(StoragePool, conn, self.pool_name)
+            yield Hypervisors((Hypervisor(HYPERVISOR, conn, pool, lambda: self.host_facts.machine),))
+
+    @contextmanager
+    def storage(self) -> Iterator[Hypervisors]:
+        """The hypervisors, after a check that each has its storage pool.
+
+        :raises HostError: libvirt does not answer, or has no such pool.
+        """
+        with self.hypervisors() as hosts:
+            for one in hosts:
+                _ = one.pool
+            yield hosts
 
     def overlay(self) -> AbstractContextManager[Northbound]:
         """A connection to OVN's northbound database, for the length of a with-block.
@@ -80,22 +103,6 @@ class Site:
         :raises HostError: there is no database.
         """
         return ovn.connect(self.places.northbound)
-
-    def pool(self, conn: Connection) -> StoragePool:
-        """The storage pool.
-
-        :raises HostError: there is none.
-        """
-        return StoragePool(conn, self.pool_name)
-
-    @contextmanager
-    def storage(self) -> Iterator[tuple[Connection, StoragePool]]:
-        """A connection to the hypervisor and its storage pool, for the length of a with-block.
-
-        :raises HostError: libvirt does not answer, or has no such pool.
-        """
-        with self.connected() as conn:
-            yield conn, self.pool(conn)
 
     def folder(self, lab: str) -> LabFolder:
         """A lab's local folder."""

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+import sites
 
 from winlab import lab_folder
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.plan import make as plans
 from winlab.design.plan import tags
 from winlab.design.plan.facts import HostFacts
@@ -225,12 +227,10 @@ class _Site:
         self._world = world
 
     @contextmanager
-    def storage(self) -> Iterator[tuple[object, _Pool]]:
-        yield None, _Pool(self._world)
+    def hypervisors(self) -> Iterator[Hypervisors]:
+        yield Hypervisors((sites.hypervisor(pool=_Pool(self._world)),))
 
-    @contextmanager
-    def connected(self) -> Iterator[None]:
-        yield None
+    storage = hypervisors
 
     @contextmanager
     def overlay(self) -> Iterator[_Northbound]:
@@ -238,9 +238,6 @@ class _Site:
 
     def in_use(self) -> AbstractContextManager[None]:
         return nullcontext()
-
-    def pool(self, _conn: object) -> _Pool:
-        return _Pool(self._world)
 
     def folder(self, lab: str) -> LabFolder:
         return LabFolder(lab) if lab.startswith(golden.GOLDEN) else self._world.folder

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
+from types import TracebackType
 from typing import Any
 
 import answers
 import pycdlib
 import pytest
+import sites
 
 from winlab.adapters.guests import systems
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
 from winlab.design.contract import Call, R
-from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
+from winlab.engine import lab_on_site
 from winlab.errors import ClusterError
 from winlab.lab_folder import LabFolder
-from winlab.operations import drives, logs, push
+from winlab.operations import drives, push
 
 PAYLOAD = {"linux": "base-kubernetes-linux-1.iso", "windows": "base-kubernetes-windows-1.iso"}
 
@@ -32,7 +33,7 @@ def machine(node: str, os: str = "windows", state: str = "running") -> Machine:
     tag = Tag(
         lab="lab", node=node, role=role, os=os, image="x", user="u", address="10.77.0.2", floating="1.2.3.4", plan="p"
     )
-    return Machine(f"winlab-lab-{node}", state, tag)
+    return Machine(f"winlab-lab-{node}", state, tag, hypervisor=HYPERVISOR)
 
 
 class Pool:
@@ -65,10 +66,9 @@ class FakeLab:
         self.runs = True  # whether its machines do
         self.script: Callable[[Tag, str, Mapping[str, Any]], dict[str, Any]] = lambda tag, name, settings: {}
         self.folder = LabFolder("lab")
-        self.site: Any = SimpleNamespace(
-            folder=lambda _: self.folder, connected=lambda: nullcontext(None), facts=HostFacts()
-        )
-        self.drives = drives.Drives(None, self.pool, self.folder)  # type: ignore[arg-type]
+        self.standing = sites.lab("lab", sites.hypervisor(pool=self.pool))
+        self.site: Any = self.standing.site
+        self.drives = drives.Drives(self.standing)
 
     def add(self, one: Machine) -> Machine:
         self.inside[one.domain] = PAYLOAD[one.tag.os]
@@ -120,8 +120,7 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
     monkeypatch.setattr(domains, "insert", insert)
     monkeypatch.setattr(domains, "medium", medium)
     monkeypatch.setattr(domains, "is_running", lambda *_: made.runs)
-    for module in (drives, logs):
-        monkeypatch.setattr(module, "NodeScripts", NodeScripts)
+    monkeypatch.setattr(lab_on_site, "NodeScripts", NodeScripts)
     monkeypatch.setattr(drives, "POLL", 0.0)
     monkeypatch.setattr(push, "POLL", 0.0)
     return made

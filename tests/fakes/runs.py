@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from sites import FakeSite, hypervisor
 
 from winlab import stopping
+from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.plan import golden
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.engine import wait
@@ -56,21 +58,26 @@ def run(
     conn: object = None,
     pool: object = None,
     folder: object = None,
+    overlay: object = None,
+    hypervisors: Sequence[Hypervisor] = (),
     sources: Sources | None = None,
     guest: object = None,
     guests: Callable[[NodePlan], Any] | None = None,
 ) -> Run:
     """A run on hardware's pace.
 
+    :param conn: to the only hypervisor, and its pool, unless several are given.
     :param guest: what plays every node.
     :param guests: who plays which node.
     """
+    usual = hypervisor(conn, Empty() if pool is None else pool, facts=plan.host.machine)
+    site = FakeSite(*(hypervisors or [usual]), overlay=overlay)
     return Played(
-        plan,
         cast(LabFolder, folder) or LabFolder(plan.lab),
-        cast(Any, conn),
-        cast(Any, pool if pool is not None else Empty()),
+        site,
+        site.each,
         Pace(1.0, Durations("tcg")),
+        plan,
         sources=sources or Sources(),
         guests=guests or (None if guest is None else lambda _: guest),
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +12,6 @@ import pytest
 import runs
 
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.vm import definitions, domains, first_boot
 from winlab.design.plan import tags
@@ -192,7 +190,7 @@ class Standing:
 
     def run(self) -> Run:
         """A run of its plan."""
-        return runs.run(self.plan, conn="conn", pool=self.pool, folder=self.folder)
+        return runs.run(self.plan, conn="conn", pool=self.pool, folder=self.folder, overlay=self.overlay)
 
     def subject(self, node: str = "", **changes: Any) -> Subject:
         """What is inspected."""
@@ -221,10 +219,6 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     made = Standing(LabFolder("lab"), plans.make(plans.TCG, source, *changes))
     by_domain = {node.domain: node for node in made.plan.nodes}
 
-    @contextmanager
-    def connect() -> Iterator[Any]:
-        yield made.overlay
-
     def nodes_of(_kubectl: object, what: str) -> dict[str, Any]:
         assert what == "nodes"
         if made.api is not None:
@@ -250,7 +244,6 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
 
     monkeypatch.setattr("winlab.operations.faults.sentence", lambda *_: "")
     monkeypatch.setattr("winlab.operations.faults.forget_over", lambda *_: None)
-    monkeypatch.setattr(ovn, "connect", connect)
     monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: made.bridge)
     monkeypatch.setattr(firewall, "trouble", lambda: made.firewall)
     monkeypatch.setattr(firewall, "restore", lambda _progress: setattr(made, "firewall", ""))

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import libvirt
 import plans
 import pytest
 import runs
+import sites
 from lxml import etree
 
 from winlab.adapters.guests.base import Sink, discard
@@ -19,10 +20,11 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import connected
 from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.errors import UnreachableError, WinlabError
 from winlab.lab_folder import LabFolder
 from winlab.steps.power import answer, clock, ready, shutdown, switch
-from winlab.steps.power.subject import StandingLab, Subject
+from winlab.steps.power.subject import Subject
 
 LINUX_OFF, WINDOWS_OFF = "sudo systemctl --no-block poweroff", "shutdown.exe /s /f /t 0"
 NOW = 1_800_000_000.0
@@ -53,19 +55,29 @@ class Pool:
 class Played:
     """What the guests of a lab do. ``log`` has all that was asked of them and of their machines."""
 
-    lab: StandingLab
+    lab: LabOnSite
     log: list[str] = field(default_factory=list)
     behind: dict[str, float] = field(default_factory=dict)  # seconds, by node
     obeys: bool = True  # a shutdown
     stuck: bool = False  # a clock
     problem: Callable[[], WinlabError | None] = lambda: None
 
+    @property
+    def conn(self) -> libvirt.virConnect:
+        (host,) = self.lab.hypervisors
+        return host.conn
+
+    @property
+    def pool(self) -> Pool:
+        (host,) = self.lab.hypervisors
+        return cast(Pool, host.pool)
+
     def subject(self, node: str) -> Subject:
-        there = {one.tag.node: one for one in domains.machines(self.lab.conn, self.lab.name)}
+        there = {one.tag.node: one for one in self.lab.machines()}
         return Subject(self.lab, there[node])
 
     def domain(self, node: str) -> libvirt.virDomain:
-        return self.lab.conn.lookupByName(f"winlab-{self.lab.name}-{node}")
+        return self.conn.lookupByName(f"winlab-{self.lab.name}-{node}")
 
     def connect(self, tag: Tag, _folder: LabFolder, via: str | None = None, timeout: float = 30) -> Guest:
         if (problem := self.problem()) is not None:
@@ -77,7 +89,7 @@ class Played:
     def press(self, _conn: object, name: str) -> None:
         self.log.append(f"{name.removeprefix('winlab-lab-')}: power button")
         if self.obeys:
-            self.lab.conn.lookupByName(name).destroy()
+            self.conn.lookupByName(name).destroy()
 
 
 @dataclass
@@ -128,7 +140,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, spec: str = "1-1-1") -> Iterator[Played
             )
             made.append(conn.defineXML(xml))
             made[-1].create()
-        played = Played(StandingLab(LabFolder(plan.lab), conn, cast(Any, Pool()), plans.KVM))
+        played = Played(sites.lab(plan.lab, sites.hypervisor(conn, Pool())))
         for module in (answer, shutdown):
             monkeypatch.setattr(module, "connect", played.connect)
         monkeypatch.setattr(domains, "press_power", played.press)

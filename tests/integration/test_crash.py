@@ -30,8 +30,8 @@ LIMIT = 120.0  # seconds; a bound, no expectation
 @pytest.fixture
 def conn(host: None, tmp_path: Path) -> Iterator[Connection]:
     """libvirt, and a machine as winlab renders it, but for what it would stand on; it crashes as soon as it runs."""
-    with Site().connected() as connection, Site().storage() as (_, pool):
-        folder = pool.folder
+    with Site().storage() as hosts:
+        connection, folder = hosts.on(NODE).conn, hosts.on(NODE).pool.folder
         sector = folder / "it-crash.img"
         domains.remove(connection, NODE.domain)
         sector.write_bytes(DISK)

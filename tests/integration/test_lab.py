@@ -131,8 +131,9 @@ def test_a_deaf_winrm_and_the_agent(labs: Labs) -> None:
 
 
 def _by_agent(node: str, line: str) -> tuple[int, bytes]:
-    with Site().connected() as conn:
-        code, out, _ = agent.execute(conn, find_node(LAB_A, node, conn).domain, ["cmd.exe", "/c", line])
+    with Site().hypervisors() as hosts:
+        machine = find_node(LAB_A, node, hosts)
+        code, out, _ = agent.execute(hosts.on(machine).conn, machine.domain, ["cmd.exe", "/c", line])
     return code, out
 
 

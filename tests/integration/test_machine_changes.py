@@ -28,7 +28,8 @@ DOMAIN = """<domain type='qemu'><name>{name}</name><memory unit='MiB'>64</memory
 @pytest.fixture
 def conn(host: None) -> Iterator[Connection]:
     """libvirt, with the machine, which is paused from its start on."""
-    with Site().connected() as connection:
+    with Site().hypervisors() as hosts:
+        connection = hosts.on(NODE).conn
         domains.remove(connection, NODE.domain)
         tag = etree.tostring(tags.element(PLAN, NODE), encoding="unicode")
         domain = connection.defineXML(DOMAIN.format(name=NODE.domain, tag=tag))

@@ -47,9 +47,9 @@ def services() -> Iterator[list[Place]]:
 
 
 def test_labs_open_no_port_to_each_other_and_the_host_only_dns(labs: Labs, services: list[Place]) -> None:
-    with Site().connected() as conn:
+    with Site().hypervisors() as hosts:
         worker, controller_a, controller_b = (
-            find_node(lab, node, conn).tag.floating
+            find_node(lab, node, hosts).tag.floating
             for lab, node in ((LAB_A, "node-1"), (LAB_A, "controller-1"), (LAB_B, "controller-1"))
         )
     careless, dns = services

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import plans
@@ -10,6 +12,7 @@ import pytest
 from winlab import settings
 from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import connection
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.errors import HostError
 from winlab.site import Site
 from winlab.threads import Threads
@@ -26,13 +29,21 @@ def test_the_environment_says_where_everything_is(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_given_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str | None] = []
-    monkeypatch.setattr(connection, "connected", lambda uri: asked.append(uri))
+
+    @contextmanager
+    def connected(uri: str) -> Iterator[str]:
+        asked.append(uri)
+        yield "connection"
+
+    monkeypatch.setattr(connection, "connected", connected)
     monkeypatch.setattr(ovn, "connect", lambda remote: asked.append(remote))
     site = Site(libvirt="test:///other", northbound="unix:/x", state=tmp_path, facts=plans.KVM)
-    site.connected()
+    with site.hypervisors() as hosts:
+        (host,) = hosts
+    assert (host.name, host.conn, host.facts) == (HYPERVISOR, "connection", plans.KVM.machine)
     site.overlay()
     assert asked == ["test:///other", "unix:/x"]
-    assert site.facts is plans.KVM
+    assert (site.host_facts, site.facts) == (plans.KVM, plans.KVM.site)
     assert site.folder("a").path == tmp_path / "labs/a"
     assert site.folders() == []
     site.folder("a").make()

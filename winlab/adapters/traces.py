@@ -1,4 +1,4 @@
-"""What a lab has on the hypervisor and in the overlay, found by tags and names alone, and its removal."""
+"""What a lab has on its hypervisors and in the overlay, found by tags and names alone, and its removal."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from typing import Literal
 from winlab import account
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import StoragePool
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.errors import WinlabError
 
 Overlay = Callable[[], AbstractContextManager[Northbound]]
 Kind = Literal["domain", "network", "volume"]
 
 
-def labs(conn: Connection, overlay: Overlay, pool: StoragePool) -> dict[str, list[domains.Machine]]:
+def labs(hypervisors: Hypervisors, overlay: Overlay) -> dict[str, list[domains.Machine]]:
     """Every lab with its machines, sorted; including labs of which only network rows or volumes are left.
 
     :raises HostError: libvirt or OVN does not answer.
     """
-    machines_by_lab: dict[str, list[domains.Machine]] = {lab: [] for lab in pool.labs()}
-    for machine in domains.machines(conn):
+    machines_by_lab: dict[str, list[domains.Machine]] = {lab: [] for one in hypervisors for lab in one.pool.labs()}
+    for machine in hypervisors.machines():
         machines_by_lab.setdefault(machine.tag.lab, []).append(machine)
     with overlay() as northbound:
         for lab in northbound.labs():
@@ -31,12 +30,12 @@ def labs(conn: Connection, overlay: Overlay, pool: StoragePool) -> dict[str, lis
     return dict(sorted(machines_by_lab.items()))
 
 
-def others(lab: str, conn: Connection, overlay: Overlay) -> str:
+def others(lab: str, hypervisors: Hypervisors, overlay: Overlay) -> str:
     """The names of the users who made the lab; empty if this one did, or what there is of it does not say.
 
     :raises HostError: libvirt does not answer.
     """
-    if machines := domains.machines(conn, lab):
+    if machines := hypervisors.machines(lab):
         return account.others([machine.tag.uid for machine in machines])
     try:
         with overlay() as northbound:
@@ -46,7 +45,7 @@ def others(lab: str, conn: Connection, overlay: Overlay) -> str:
 
 
 def remove(
-    lab: str, conn: Connection, overlay: Overlay, pool: Callable[[], StoragePool], gone: Callable[[Kind, str], None]
+    lab: str, hypervisors: Hypervisors, overlay: Overlay, gone: Callable[[Kind, str], None]
 ) -> list[WinlabError]:
     """Remove the lab's machines, then its network, then its volumes. Base volumes stay. Safe to repeat.
 
@@ -55,8 +54,8 @@ def remove(
     :raises WinlabError: a machine can't be removed; then its network and disks stay.
     """
     problems: list[WinlabError] = []
-    for machine in domains.machines(conn, lab):
-        if domains.remove(conn, machine.domain):
+    for machine in hypervisors.machines(lab):
+        if domains.remove(hypervisors.on(machine).conn, machine.domain):
             gone("domain", machine.domain)
     try:
         with overlay() as northbound:
@@ -64,12 +63,12 @@ def remove(
                 gone("network", f"winlab-{lab}")
     except WinlabError as error:
         problems.append(error)
-    try:
-        volumes = pool()
-        volumes.refresh()
-        for volume in volumes.names(f"{lab}."):
-            if volumes.delete(volume):
-                gone("volume", volume)
-    except WinlabError as error:
-        problems.append(error)
+    for one in hypervisors:
+        try:
+            one.pool.refresh()
+            for volume in one.pool.names(f"{lab}."):
+                if one.pool.delete(volume):
+                    gone("volume", volume)
+        except WinlabError as error:
+            problems.append(error)
     return problems

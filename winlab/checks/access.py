@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +16,12 @@ import httpx
 from winlab import run
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm.domains import Machine
 from winlab.checks.model import CheckFailed, said
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.errors import HostError, WinlabError
-from winlab.lab_folder import LabFolder
 from winlab.operations import look
 from winlab.site import Site
 
@@ -58,9 +59,9 @@ class Access:
 class Logins:
     """Logins to nodes, one each, which are kept until :meth:`end`."""
 
-    def __init__(self, folder: LabFolder, scale: float) -> None:
-        self._folder = folder
-        self._scale = scale
+    def __init__(self, lab: LabOnSite, machines: Iterable[Machine]) -> None:
+        self._lab = lab
+        self._machines = {machine.tag.node: machine for machine in machines}
         self._lock = threading.Lock()
         self._nodes: dict[str, tuple[threading.Lock, NodeScripts]] = {}
 
@@ -92,7 +93,7 @@ class Logins:
     def _login(self, tag: Tag) -> Iterator[NodeScripts]:
         with self._lock:
             lock, node = self._nodes.setdefault(
-                tag.node, (threading.Lock(), NodeScripts(tag, self._folder, self._scale))
+                tag.node, (threading.Lock(), self._lab.scripts(self._machines[tag.node]))
             )
         with lock:
             try:
@@ -107,17 +108,16 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
 
     :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
     """
-    with site.connected() as conn:
-        tags = [machine.tag for machine in look.find(lab, conn)]
-    folder = site.folder(lab)
-    logins = Logins(folder, site.facts.scale)
+    with site.hypervisors() as hosts:
+        machines, standing = look.find(lab, hosts), LabOnSite.find(lab, site, hosts)
+    logins = Logins(standing, machines)
 
     def routes() -> dict[str, str]:
-        with site.overlay() as northbound:
+        with standing.overlay() as northbound:
             return northbound.pod_routes(lab)
 
-    kubectl = Kubectl.of(folder)
-    return tags, Access(
+    kubectl = Kubectl.of(standing.folder)
+    return [machine.tag for machine in machines], Access(
         kubectl=kubectl,
         fetch=fetch,
         reaches=reaches,
@@ -126,7 +126,7 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
         script=logins.script,
         logout=logins.end,
         routes=routes,
-        scale=site.facts.scale,
+        scale=standing.pace.scale,
     )
 
 

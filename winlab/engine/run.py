@@ -5,46 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import StoragePool
-from winlab.design.plan import facts, tags
+from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
-from winlab.engine.durations import Durations
+from winlab.engine.lab_on_site import LabOnSite, Pace
 from winlab.engine.state import State
 from winlab.errors import WinlabError
-from winlab.lab_folder import LabFolder
 from winlab.site import Site
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How fast guests run on this host.
-
-    :param scale: how much slower than on hardware a guest runs here, roughly.
-    :param known: how long things took before.
-    """
-
-    scale: float
-    known: Durations
-
-    @classmethod
-    def of(cls, plan: Plan) -> Pace:
-        """The pace of the plan's host."""
-        return cls(plan.host.scale, Durations(plan.host.accelerator))
-
-    def usual(self, seconds: float) -> float:
-        """How long something usually takes here if it takes *seconds* on hardware."""
-        return seconds * self.scale
-
-    def silence(self, seconds: float) -> float:
-        """How long a guest may be silent here if it may be for *seconds* on hardware; grows less than times."""
-        return facts.silence(seconds, self.scale)
 
 
 @dataclass(frozen=True)
@@ -82,23 +56,25 @@ class Outputs:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(LabOnSite):
     """A plan in progress: everything that its steps use."""
 
     plan: Plan
-    folder: LabFolder
-    conn: Connection
-    pool: StoragePool
-    pace: Pace
     stock: Stock = field(default_factory=Stock)  # where to find the files that the plan knows by their contents
     sources: Sources = Sources()
     outputs: Outputs = field(default_factory=Outputs)
     keeps_disks: bool = False  # no machine gets a new disk, not even one that nobody has used yet
 
     @classmethod
-    def start(cls, plan: Plan, stock: Stock, site: Site, conn: Connection, sources: Sources | None = None) -> Run:
-        """A run of the plan on a hypervisor."""
-        return cls(plan, site.folder(plan.lab), conn, site.pool(conn), Pace.of(plan), stock, sources or Sources())
+    def start(
+        cls, plan: Plan, stock: Stock, site: Site, hypervisors: Hypervisors, sources: Sources | None = None
+    ) -> Run:
+        """A run of the plan on a site, by the facts that the plan was made from."""
+        known = plan.hypervisors
+        planned = Hypervisors(
+            tuple(replace(one, read_facts=partial(known.__getitem__, one.name)) for one in hypervisors)
+        )
+        return cls(site.folder(plan.lab), site, planned, Pace.of(known.values()), plan, stock, sources or Sources())
 
     @property
     def lab(self) -> str:
@@ -107,11 +83,11 @@ class Run:
 
     def beside(self, plan: Plan) -> Run:
         """A run of another plan at the same time, such as a golden image's; both share their outputs."""
-        return replace(self, plan=plan, folder=LabFolder(plan.lab))
+        return replace(self, plan=plan, folder=self.site.folder(plan.lab))
 
     def node(self, node: NodePlan) -> NodeScripts:
         """A node, to run scripts in; a context manager that logs out."""
-        return NodeScripts(tags.of(self.plan, node), self.folder, self.pace.scale)
+        return NodeScripts(tags.of(self.plan, node), self.folder, self.on(node).facts.scale)
 
     def asks(self, node: NodePlan, question: Callable[[NodeScripts], bool]) -> Callable[[], bool]:
         """A step's ``done`` that asks the node; a node that does not answer counts as not done."""

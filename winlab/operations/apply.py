@@ -12,6 +12,7 @@ from functools import partial
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.hypervisor import Hypervisors, Placed
 from winlab.addons import record
 from winlab.design import addon
 from winlab.design.addon import Object
@@ -59,19 +60,19 @@ def apply(
     """
     plan = proposal.plan
 
-    def amend(conn: Connection) -> Amendment:
-        compared = diff.compare(plan, site, conn)
+    def amend(hosts: Hypervisors) -> Amendment:
+        compared = diff.compare(plan, site, hosts)
         require_possible(compared)
         with site.overlay() as northbound:
             northbound.require_free(topology(plan))
         folder = site.folder(plan.lab)
-        made = amendment(plan, compared, conn, folder, restart=restart, force=force, rebuild=rebuild)
+        made = amendment(plan, compared, hosts, folder, restart=restart, force=force, rebuild=rebuild)
         if until == "guests" and folder.has(folder.kubeconfig) and not made.reachable:
             _require_cluster_untouched(plan.lab, made)
         return made
 
-    with site.connected() as conn:  # before anything else is looked for
-        require_possible(diff.compare(plan, site, conn))
+    with site.hypervisors() as hosts:  # before anything else is looked for
+        require_possible(diff.compare(plan, site, hosts))
     _abandon_others(plan, site, tell)
     create.create(proposal, site, tell, until=until, origin=origin, consent=consent, amend=amend)
 
@@ -117,7 +118,7 @@ def require_possible(compared: Compared) -> None:
 def amendment(
     plan: Plan,
     compared: Compared,
-    conn: Connection,
+    hosts: Hypervisors,
     folder: LabFolder,
     *,
     restart: bool,
@@ -131,22 +132,22 @@ def amendment(
     """
     changed, there = compared.changes, {machine.tag.node: machine for machine in compared.machines}
     wanted = {node.name for node in plan.nodes}
-    removed = {node.name: node.domain for node in changed.removed}
-    removed |= {name: machine.domain for name, machine in there.items() if name not in wanted}
+    removed: dict[str, Placed] = {node.name: node for node in changed.removed}
+    removed |= {name: machine for name, machine in there.items() if name not in wanted}
     begun = compared.held.applying
     rebuilt = {name for name in (begun.rebuilt if begun is not None else ()) if name in wanted}
     if rebuild and (begun is None or rebuild not in begun.cleared):  # else the same command goes on with the new one
         rebuilt.add(rebuild)
-    removed |= {name: _worker(plan, name).domain for name in rebuilt}
+    removed |= {name: _worker(plan, name) for name in rebuilt}
     if there:
         folder.credentials()  # without them nothing can be made anew, nor asked
     kept = tuple(node for node in plan.nodes if node.name not in removed)
     asked = sorted(name for name in removed if name in there and there[name].state == "running")
     reachable = folder.has(folder.kubeconfig) and folder.has(folder.kubectl) and Kubectl.of(folder).answers()
     if asked and not reachable and not force:
-        _require_drained(plan.lab, asked, compared, conn, folder)
+        _require_drained(plan.lab, asked, compared, hosts, folder)
     on = {name for name, machine in there.items() if machine.state not in (*domains.OFF, domains.CRASHED)}
-    restarted = tuple(node for node in kept if restart and node.name in on and _outgrown(conn, node))
+    restarted = tuple(node for node in kept if restart and node.name in on and _outgrown(hosts.on(node).conn, node))
     systems = _with_new_images(compared.held.plans, plan)
     back = {node.name for node in kept if any(_lacks(one, node.name) for one in compared.held.plans[1:])}
     return Amendment(
@@ -165,7 +166,7 @@ def amendment(
     )
 
 
-def _require_drained(lab: str, asked: Sequence[str], compared: Compared, conn: Connection, folder: LabFolder) -> None:
+def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: Hypervisors, folder: LabFolder) -> None:
     """Check that nodes need no drain, since the API server can't be asked for one.
 
     :raises ClusterError: they do: the lab has a cluster.
@@ -178,7 +179,11 @@ def _require_drained(lab: str, asked: Sequence[str], compared: Compared, conn: C
             cure="Start the controllers: 'winlab status' shows them. With --force the nodes are removed all the same.",
             evidence=f"winlab kubectl --lab {lab} -- get --raw=/readyz",
         )
-    drives = [path.name for machine in compared.machines for path in domains.inserted(conn, machine.domain).values()]
+    drives = [
+        path.name
+        for machine in compared.machines
+        for path in domains.inserted(hosts.on(machine).conn, machine.domain).values()
+    ]
     if folder.has(folder.kubeconfig) or any(name.startswith(PREFIX) for name in drives):
         raise ClusterError(
             f"Nodes can't be drained: {', '.join(asked)}.",

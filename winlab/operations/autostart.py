@@ -30,14 +30,14 @@ def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
     :raises ConflictError: another winlab is changing the lab.
     """
     folder = site.folder(lab)
-    with site.connected() as conn:
-        look.find(lab, conn)
+    with site.hypervisors() as hosts:
+        look.find(lab, hosts)
         new = not folder.path.exists()  # another account made the lab
         with folder.locked():
-            machines = look.find(lab, conn)
+            machines = look.find(lab, hosts)
             try:
                 for machine in machines:
-                    domains.set_autostart(conn, machine.domain, wanted=wanted)
+                    domains.set_autostart(hosts.on(machine).conn, machine.domain, wanted=wanted)
                 if not new:
                     text = f"The lab {'starts' if wanted else 'does not start'} with the host now."
                     folder.journaled(ignore)(Note(lab=lab, text=text))

@@ -9,7 +9,7 @@ from typing import Literal
 
 from winlab import account
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.addons import recipe as addons
 from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Obtained
@@ -46,7 +46,7 @@ def create(
     locked: Path | None = None,
     admin: str = "",
     consent: bool = False,
-    amend: Callable[[Connection], Amendment] | None = None,
+    amend: Callable[[Hypervisors], Amendment] | None = None,
 ) -> None:
     """Create the lab, or resume it; what already exists is not changed, unless *amend* says how.
 
@@ -80,24 +80,24 @@ def create(
     check, check_images = (
         _check_lock(plan, stock, locked, lock_inputs.bundle(origin.bundle)) if locked is not None else (None, None)
     )
-    with site.storage() as (conn, pool), folder.locked(), ExitStack() as held:
+    with site.storage() as hosts, folder.locked(), ExitStack() as held:
         tell = folder.journaled(tell)
-        amendment = amend(conn) if amend is not None else None
+        amendment = amend(hosts) if amend is not None else None
         if amendment is None:
             recorded.refuse_unfinished(folder)
-        refuse_other_plan(plan, conn, amendment.digests if amendment is not None else frozenset())
+        refuse_other_plan(plan, hosts, amendment.digests if amendment is not None else frozenset())
         again = amendment.rebuilt if amendment is not None else frozenset[str]()
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
-        if not all_made(plan, conn, but=again):
+        if not all_made(plan, hosts, but=again):
             golden.check_evaluation(plan, tell)
-        built = golden.lacking(plan, site, lambda one: golden.is_there(plan, one, pool, conn, again), held, tell)
+        built = golden.lacking(plan, site, lambda one: golden.is_there(plan, one, hosts, again), held, tell)
         for sentence in advice(plan) if built else ():
             tell(Note(lab=plan.lab, text=sentence))
-        check_memory(plan, conn, amendment or Amendment())
-        if said := faults.sentence(plan.lab, site, conn):
+        check_memory(plan, hosts, amendment or Amendment())
+        if said := faults.sentence(plan.lab, site, hosts):
             tell(Note(lab=plan.lab, text=said))
-        run = Run.start(plan, stock, site, conn, Sources(origin.mirror, consent, check_images))
+        run = Run.start(plan, stock, site, hosts, Sources(origin.mirror, consent, check_images))
         steps = recipe.guests(run)
         if until == "cluster" or built:
             whole = not built and not again and (amendment is None or not amendment.reloaded)
@@ -116,14 +116,14 @@ def create(
             steps += recipe.golden_build(run, built, source, alone=until != "cluster")
 
         if amendment is None:
-            if folder.credentials_fit(plan) or not domains.machines(conn, plan.lab):  # else it is another account's
+            if folder.credentials_fit(plan) or not hosts.machines(plan.lab):  # else it is another account's
                 recorded.write(folder, proposal)
         else:
             recorded.begin(folder, proposal, sorted(amendment.rebuilt))
         forecast = Forecast(run.pace.known, [plan, *built])
         verb = "apply" if amendment is not None else "join" if admin else "create"
         engine.run(forecast.steps(recipe.once(steps)), tell, plan.lab, verb)
-        faults.forget_over(plan.lab, conn)
+        faults.forget_over(plan.lab, hosts)
         if amendment is not None:
             if until != "cluster" and amendment.reloaded and folder.has(folder.kubeconfig):
                 # prepared nodes import no images by themselves: the record must say that this is still to be done
@@ -173,13 +173,13 @@ def _check_lock(
     return check, check_images
 
 
-def refuse_other_plan(plan: Plan, conn: Connection, others: Collection[str] = ()) -> None:
+def refuse_other_plan(plan: Plan, hosts: Hypervisors, others: Collection[str] = ()) -> None:
     """Check that the lab's machines, if there are any, were made from this plan.
 
     :param others: the digests of plans that it may be made from, too.
     :raises ConflictError: they were made from another one.
     """
-    there = domains.machines(conn, plan.lab)
+    there = hosts.machines(plan.lab)
     if any(machine.tag.plan not in (plan.digest, *others) for machine in there):
         if owner := account.others([machine.tag.uid for machine in there]):
             raise ConflictError(
@@ -195,19 +195,29 @@ def refuse_other_plan(plan: Plan, conn: Connection, others: Collection[str] = ()
         )
 
 
-def check_memory(plan: Plan, conn: Connection, amendment: Amendment = Amendment()) -> None:  # noqa: B008 - frozen
-    """Check that guests not yet started fit into the hypervisor's memory; otherwise it kills one without warning.
+def check_memory(
+    plan: Plan,
+    hosts: Hypervisors,
+    amendment: Amendment = Amendment(),  # noqa: B008 - frozen
+) -> None:
+    """Check that guests not yet started fit into their hypervisors' memory; otherwise one is killed without warning.
 
     :raises HostError: they don't.
     """
-    started = {machine.domain for machine in domains.machines(conn, plan.lab) if machine.state not in domains.OFF}
+    for host in hosts:
+        _check_memory(plan, host, amendment)
+
+
+def _check_memory(plan: Plan, host: Hypervisor, amendment: Amendment) -> None:
+    conn, nodes = host.conn, [node for node in plan.nodes if node.hypervisor == host.name]
+    started = {machine.domain for machine in host.machines(plan.lab) if machine.state not in domains.OFF}
 
     def has(domain: str) -> int:
         return domains.sizes(conn, domain, now=True)[1] if domain in started else 0
 
-    needed = sum(node.memory_mib for node in plan.nodes if node.domain not in started)
-    needed += sum(node.memory_mib - has(node.domain) for node in amendment.restarted)
-    freed = [domain for name, domain in amendment.removed.items() if name not in amendment.rebuilt]
+    needed = sum(node.memory_mib for node in nodes if node.domain not in started)
+    needed += sum(node.memory_mib - has(node.domain) for node in amendment.restarted if node in nodes)
+    freed = [machine.domain for name, machine in amendment.removed.items() if name not in amendment.rebuilt]
     free = domains.free_memory_mib(conn) + sum(map(has, freed))
     if needed > free:
         raise HostError(

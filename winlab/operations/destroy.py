@@ -7,7 +7,6 @@ from typing import Literal
 from winlab import account, stopping
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
-from winlab.adapters.vm import domains
 from winlab.errors import ConflictError, WinlabError, together
 from winlab.events import Listener, Note, StepDone
 from winlab.operations import golden, join
@@ -35,15 +34,15 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
         stopping.check()
 
     golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell, anyone=anyone)))
-    with site.connected() as conn, folder.locked():
-        there = domains.machines(conn, lab)
+    with site.hypervisors() as hosts, folder.locked():
+        there = hosts.machines(lab)
         # first, since only the machines show which nodes are the lab's
         removed_nodes, left = join.leave(folder, [machine.tag for machine in there])
         for name in removed_nodes:
             gone("node", name)
         if left:
             record(Note(lab=lab, text=left))
-        problems = traces.remove(lab, conn, site.overlay, lambda: site.pool(conn), gone)
+        problems = traces.remove(lab, hosts, site.overlay, gone)
         try:
             if kubeconfig.forget(lab):
                 gone("context", kubeconfig.name(lab))
@@ -64,8 +63,8 @@ def _refuse_others(lab: str, site: Site) -> None:
 
     :raises ConflictError: one did.
     """
-    with site.connected() as conn:
-        if others := traces.others(lab, conn, site.overlay):
+    with site.hypervisors() as hosts:
+        if others := traces.others(lab, hosts, site.overlay):
             raise ConflictError(
                 f"The lab '{lab}' belongs to {others}.",
                 why=f"This is {account.name(account.uid())}; labs of all users are on the same hypervisor.",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.plan.changes import Change, Changes, changes
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render.topology import topology
@@ -53,7 +54,7 @@ class Compared:
         return frozenset(plan.digest for plan in self.held.plans)
 
 
-def compare(plan: Plan, site: Site, conn: Connection) -> Compared:
+def compare(plan: Plan, site: Site, hosts: Hypervisors) -> Compared:
     """Compare a lab with a plan, by its record and its machines.
 
     :raises NotFoundError: this account has no record of the lab.
@@ -67,7 +68,7 @@ def compare(plan: Plan, site: Site, conn: Connection) -> Compared:
             cure=f"Destroy the lab, which takes its nodes out of that cluster, and join again with another --workers; "
             f"or join more nodes as another lab: winlab join --lab {plan.lab}-2.",
         )
-    compared = Compared(held, changes(held.plans, plan), tuple(domains.machines(conn, plan.lab)))
+    compared = Compared(held, changes(held.plans, plan), tuple(hosts.machines(plan.lab)))
     strange = [m.tag.node for m in compared.machines if m.tag.plan not in (plan.digest, *compared.digests)]
     if strange:
         raise ConflictError(
@@ -83,12 +84,12 @@ def difference(plan: Plan, site: Site) -> Difference:
 
     :raises WinlabError: as :func:`compare`; or libvirt or OVN does not answer.
     """
-    with site.connected() as conn:
-        compared = compare(plan, site, conn)
+    with site.hypervisors() as hosts:
+        compared = compare(plan, site, hosts)
         there = {machine.tag.node for machine in compared.machines}
         standing = [node for node in plan.nodes if node.name in there and node not in compared.changes.resized]
-        strayed = [row for node in standing for row in _strayed(node, conn)]
-        pending = tuple(one for node in standing if (one := _pending(node, conn)) is not None)
+        strayed = [row for node in standing for row in _strayed(node, hosts.on(node).conn)]
+        pending = tuple(one for node in standing if (one := _pending(node, hosts.on(node).conn)) is not None)
     rows = [*compared.changes.every, *_missing(plan, compared, there), *strayed]
     if not rows:
         rows += _network(plan, site)

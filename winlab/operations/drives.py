@@ -14,11 +14,11 @@ from pathlib import Path
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
-from winlab.adapters.vm.volumes import StoragePool
+from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.system import SYSTEMS
 from winlab.engine import wait
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, NotFoundError
 from winlab.events import Progress
@@ -36,26 +36,25 @@ class _UnnoticedError(Exception):
 
 @dataclass(frozen=True)
 class Drives:
-    """The payload drives of a lab's nodes.
+    """The payload drives of a lab's nodes."""
 
-    :param scale: how much slower than on hardware the nodes run.
-    """
+    lab: LabOnSite
 
-    conn: Connection
-    pool: StoragePool
-    folder: LabFolder
-    scale: float = 1.0
+    @property
+    def folder(self) -> LabFolder:
+        """The lab's folder."""
+        return self.lab.folder
 
     def login(self, machine: Machine) -> NodeScripts:
         """A node, to run scripts in; a context manager that logs out."""
-        return NodeScripts(machine.tag, self.folder, self.scale)
+        return self.lab.scripts(machine)
 
     def is_on(self, machine: Machine) -> Callable[[], bool]:
         """Whether the node's machine runs, each time that it is asked."""
-        return partial(domains.is_running, self.conn, machine.domain)
+        return partial(domains.is_running, self.lab.on(machine).conn, machine.domain)
 
-    def upload(self, what: str, files: Mapping[str, bytes | Path], progress: Progress) -> str:
-        """Make a CD and upload it to the pool as a volume of the lab; returns the volume's name.
+    def upload(self, host: Hypervisor, what: str, files: Mapping[str, bytes | Path], progress: Progress) -> str:
+        """Make a CD and upload it to a hypervisor's pool as a volume of the lab; returns the volume's name.
 
         :param what: what the CD is for: ``node-1.push``.
         :param files: by their paths on the CD; winlab's own scripts are added.
@@ -66,7 +65,7 @@ class Drives:
             progress.say("writing a CD")
             small_iso.write(path, payload.LABEL, {**scripts(), **files})
             progress.say("uploading it to the pool")
-            self.pool.upload(name, path)
+            host.pool.upload(name, path)
         return name
 
     @contextmanager
@@ -94,7 +93,7 @@ class Drives:
             return now
         note = self._note(machine)
         volume = note.read_text(encoding="utf-8").strip() if note.exists() else ""
-        if not volume or not self.pool.exists(volume):
+        if not volume or not self.lab.on(machine).pool.exists(volume):
             raise NotFoundError(
                 f"'{machine.tag.node}' has no payload CD in its drive.",
                 why="It has not been given Kubernetes yet.",
@@ -113,12 +112,13 @@ class Drives:
     def inside(self, machine: Machine) -> str:
         """The volume that is in a node's drive now; empty if there is none."""
         target, _ = machine.tag.system.payload_drive
-        path = domains.medium(self.conn, machine.domain, target)
+        path = domains.medium(self.lab.on(machine).conn, machine.domain, target)
         return path.name if path is not None else ""
 
     def _insert(self, machine: Machine, volume: str) -> None:
         target, bus = machine.tag.system.payload_drive
-        domains.insert(self.conn, machine.domain, target, bus, self.pool.path(volume))
+        host = self.lab.on(machine)
+        domains.insert(host.conn, machine.domain, target, bus, host.pool.path(volume))
 
     def _note(self, machine: Machine) -> Path:
         return self.folder.path / f"drive-{machine.tag.node}"

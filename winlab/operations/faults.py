@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import domains, faults
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design import contract, fault
 from winlab.design.fault.base import Fault, InnerFault, MachineFault, Place, SwitchFault
 from winlab.engine import wait
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, NotFoundError, UnreachableError, WinlabError, together
 from winlab.events import Listener, Progress, Told
@@ -42,8 +43,8 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
     :raises GuestError: a node does not run, can't be asked, or refuses.
     """
     folder = site.folder(lab)
-    with site.connected() as conn, _locked(folder, conn):
-        work = _Work(lab, site, conn, folder)
+    with site.hypervisors() as hosts, _locked(folder, hosts):
+        work = _Work(LabOnSite.find(lab, site, hosts))
         work.check(wanted)
         one_step.perform(
             f"fault {wanted.id}", lambda progress: work.add(wanted, progress), folder.journaled(tell), usual=5, lab=lab
@@ -52,12 +53,12 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
 
 
 @contextmanager
-def _locked(folder: LabFolder, conn: Connection) -> Iterator[None]:
+def _locked(folder: LabFolder, hosts: Hypervisors) -> Iterator[None]:
     """Lock a lab that is there; the folder of another account's lab does not stay.
 
     :raises NotFoundError: there is no such lab.
     """
-    look.find(folder.lab, conn)
+    look.find(folder.lab, hosts)
     new = not folder.path.exists()
     with folder.locked():
         try:
@@ -69,8 +70,8 @@ def _locked(folder: LabFolder, conn: Connection) -> Iterator[None]:
 
 def active(lab: str, site: Site) -> list[Fault]:
     """The faults of a lab now, by their identifiers; none if there is no such lab."""
-    with site.connected() as conn, site.overlay() as northbound:
-        return _active(lab, conn, northbound)
+    with site.hypervisors() as hosts, site.overlay() as northbound:
+        return _active(lab, hosts, northbound)
 
 
 def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
@@ -82,10 +83,10 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
     :raises GuestError: a node can't be asked, or refuses; faults of others are undone.
     """
     folder = site.folder(lab)
-    with site.connected() as conn, _locked(folder, conn):
-        work = _Work(lab, site, conn, folder)
+    with site.hypervisors() as hosts, _locked(folder, hosts):
+        work = _Work(LabOnSite.find(lab, site, hosts))
         with site.overlay() as northbound:
-            known = _active(lab, conn, northbound)
+            known = _active(lab, hosts, northbound)
         chosen = [one for one in known if which in ("", one.id) or which in one.nodes]
         if which and not chosen and which not in work.places:
             raise NotFoundError(
@@ -94,7 +95,7 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
             )
         if switched := [work.machines[one.nodes[0]] for one in chosen if isinstance(one, MachineFault)]:
             firewall.require(Told(tell, "firewall"))
-            room.require(conn, switched)
+            room.require(hosts, switched)
         if chosen:
             one_step.perform(
                 f"clear {', '.join(one.id for one in chosen)}",
@@ -106,36 +107,37 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
     return chosen
 
 
-def sentence(lab: str, site: Site, conn: Connection) -> str:
+def sentence(lab: str, site: Site, hosts: Hypervisors) -> str:
     """What other commands say while a lab that already has machines has faults; else empty. It never fails."""
     what = ""
     with suppress(WinlabError):
-        if domains.machines(conn, lab):
+        if hosts.machines(lab):
             with site.overlay() as northbound:
-                what = ", ".join(one.id for one in _active(lab, conn, northbound))
+                what = ", ".join(one.id for one in _active(lab, hosts, northbound))
     if not what:
         return ""
     return f"Faults on purpose are active: {what}. 'winlab fault clear --lab {lab}' ends them."
 
 
-def forget_over(lab: str, conn: Connection) -> None:
+def forget_over(lab: str, hosts: Hypervisors) -> None:
     """Forget faults of machines that another command has started or resumed; else they would come back one day."""
-    for machine in domains.machines(conn, lab):
+    for machine in hosts.machines(lab):
+        conn = hosts.on(machine).conn
         there = _recorded(conn, machine)
         left = [one for one in there if not isinstance(one, MachineFault) or machine.state == one.state]
         if len(left) < len(there):
             faults.write_records(conn, machine.domain, lab, [one.record() for one in left])
 
 
-def _active(lab: str, conn: Connection, northbound: Northbound) -> list[Fault]:
+def _active(lab: str, hosts: Hypervisors, northbound: Northbound) -> list[Fault]:
     known: dict[str, Fault] = {}
     for text in northbound.fault_records(lab):
         with suppress(ValueError):
             one = fault.read(json.loads(text))
             if isinstance(one, SwitchFault):
                 known[one.id] = one
-    for machine in domains.machines(conn, lab):
-        for inner in _recorded(conn, machine):
+    for machine in hosts.machines(lab):
+        for inner in _recorded(hosts.on(machine).conn, machine):
             # a machine that another command started or resumed has this fault no longer
             if not isinstance(inner, MachineFault) or machine.state == inner.state:
                 known[inner.id] = inner
@@ -151,21 +153,21 @@ def _recorded(conn: Connection, machine: Machine) -> list[Fault]:
 class _Work:
     """Faults of one lab, under its lock."""
 
-    lab: str
-    site: Site
-    conn: Connection
-    folder: LabFolder
+    lab: LabOnSite
 
     def __post_init__(self) -> None:
-        self.machines = {machine.tag.node: machine for machine in look.find(self.lab, self.conn)}
-        with self.site.overlay() as northbound:
-            routes = northbound.pod_routes(self.lab)
+        self.machines = {machine.tag.node: machine for machine in look.find(self.lab.name, self.lab.hypervisors)}
+        with self.lab.overlay() as northbound:
+            routes = northbound.pod_routes(self.lab.name)
         self.places: dict[str, Place] = {}
         for name, machine in self.machines.items():
-            mac, port = faults.card(self.conn, machine.domain)
+            mac, port = faults.card(self._conn(machine), machine.domain)
             tag = machine.tag
             pods = tuple(sorted(network for network, hop in routes.items() if hop == tag.address))
             self.places[name] = Place(name, tag.system, mac, port, tag.address, tag.floating, pods)
+
+    def _conn(self, machine: Machine) -> Connection:
+        return self.lab.on(machine).conn
 
     def check(self, wanted: Fault) -> None:
         """Check everything before anything is touched.
@@ -175,7 +177,7 @@ class _Work:
         for name in wanted.nodes:
             if name not in self.machines:
                 raise NotFoundError(
-                    f"The lab '{self.lab}' has no node '{name}'.", cure=f"It has: {', '.join(self.machines)}."
+                    f"The lab '{self.lab.name}' has no node '{name}'.", cure=f"It has: {', '.join(self.machines)}."
                 )
         wanted.check(self.places)
         if isinstance(wanted, MachineFault):
@@ -194,7 +196,7 @@ class _Work:
         elif isinstance(wanted, MachineFault):
             machine = self.machines[wanted.nodes[0]]
             self._record(machine, [*self._others(machine, wanted), wanted])
-            BEGIN[wanted.state](self.conn, machine.domain)
+            BEGIN[wanted.state](self._conn(machine), machine.domain)
         elif isinstance(wanted, InnerFault):
             for name in wanted.inside(self.places):
                 self._add_inside(self.machines[name], wanted, progress)
@@ -221,7 +223,7 @@ class _Work:
             return
         problems: list[Exception] = []
         for machine in self.machines.values():
-            if one.id in {other.id for other in _recorded(self.conn, machine)}:
+            if one.id in {other.id for other in _recorded(self._conn(machine), machine)}:
                 try:
                     self._clear_in(machine, one, progress)
                 except WinlabError as error:
@@ -232,7 +234,7 @@ class _Work:
     def _clear_in(self, machine: Machine, one: Fault, progress: Progress) -> None:
         left = self._others(machine, one)
         if isinstance(one, MachineFault):
-            END[one.state](self.conn, machine.domain)
+            END[one.state](self._conn(machine), machine.domain)
         else:
             self._await_answer(machine, progress)
             self._apply(machine.tag.node, left, progress)
@@ -242,24 +244,26 @@ class _Work:
         """The records of a machine without a fault, and without those of its state: only one of these can be true."""
         return [
             other
-            for other in _recorded(self.conn, machine)
+            for other in _recorded(self._conn(machine), machine)
             if other.id != one.id and not isinstance(other, MachineFault)
         ]
 
     def _record(self, machine: Machine, values: list[Fault]) -> None:
-        faults.write_records(self.conn, machine.domain, self.lab, [one.record() for one in values])
+        faults.write_records(self._conn(machine), machine.domain, self.lab.name, [one.record() for one in values])
 
     def _put(self, one: SwitchFault, *, remove: bool) -> None:
         rules = () if remove else one.rules(self.places)
-        with self.site.overlay() as northbound:
-            if not northbound.put_fault(self.lab, one.id, json.dumps(one.record(), sort_keys=True), rules):
+        with self.lab.overlay() as northbound:
+            if not northbound.put_fault(self.lab.name, one.id, json.dumps(one.record(), sort_keys=True), rules):
                 raise NotFoundError(
-                    f"The lab '{self.lab}' has no network.", cure="Run the lab's create command again: it makes it."
+                    f"The lab '{self.lab.name}' has no network.",
+                    cure="Run the lab's create command again: it makes it.",
                 )
-            northbound.await_followers(FOLLOW, self.site.facts.chassis)
+            for host in self.lab.hosts(self.machines.values()):
+                northbound.await_followers(FOLLOW, host.facts.chassis)
 
     def _add_inside(self, machine: Machine, wanted: InnerFault, progress: Progress) -> None:
-        before = _recorded(self.conn, machine)
+        before = _recorded(self._conn(machine), machine)
         after = [*self._others(machine, wanted), wanted]
         self._record(machine, after)
         try:
@@ -279,7 +283,7 @@ class _Work:
             if isinstance(one, InnerFault) and set(one.nodes) <= self.places.keys():
                 call = one.done_by(name, self.places, call)
         progress.say(f"changing {name}")
-        with NodeScripts(self.machines[name].tag, self.folder, self.site.facts.scale) as node:
+        with self.lab.scripts(self.machines[name]) as node:
             node.run(replace(call, now=int(time.time())), progress.say)  # logging in has taken a while
 
     def _await_answer(self, machine: Machine, progress: Progress) -> None:
@@ -288,7 +292,7 @@ class _Work:
         :raises GuestError: it does not run, or does not answer in time.
         """
         name = machine.tag.node
-        if (state := domains.state(self.conn, machine.domain)) != "running":
+        if (state := domains.state(self._conn(machine), machine.domain)) != "running":
             raise GuestError(
                 f"'{name}' is {state}: nothing can be undone inside of it.",
                 cure="Run the lab's create command again, which starts it; then the same command.",
@@ -296,7 +300,7 @@ class _Work:
 
         def ask() -> Met[None] | Waiting:
             try:
-                with NodeScripts(machine.tag, self.folder, self.site.facts.scale) as node:
+                with self.lab.scripts(machine) as node:
                     node.execute(["hostname"])
             except UnreachableError as error:
                 return Waiting(f"waiting for {name}: {error.what}")
@@ -309,7 +313,8 @@ class _Work:
                 cure="Run the same command again once it answers.",
             )
 
-        wait.until(ask, progress, give_up, stall=machine.tag.system.usual_boot * BOOT * self.site.facts.scale)
+        scale = self.lab.on(machine).facts.scale
+        wait.until(ask, progress, give_up, stall=machine.tag.system.usual_boot * BOOT * scale)
 
 
 def _require_running(machine: Machine) -> None:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 
 from winlab.adapters import traces
-from winlab.adapters.overlay import ovn
-from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import StoragePool
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.cni import compatible
 from winlab.design.plan import golden as golden_plan
 from winlab.design.plan.golden import LAB as GOLDEN
@@ -33,15 +31,16 @@ WANTED_BY = "wanted-by"  # in a builder's folder: the lab whose create began it
 SOON = 14  # days: an evaluation that ends within them is reported
 
 
-def is_there(plan: Plan, builder: Plan, pool: StoragePool, conn: Connection, but: Collection[str] = ()) -> bool:
-    """Whether *builder* need not run: its golden image is in the pool or the cache, or all of its clones in *plan*
+def is_there(plan: Plan, builder: Plan, hosts: Hypervisors, but: Collection[str] = ()) -> bool:
+    """Whether *builder* need not run: its golden image is in the pools or the cache, or all of its clones in *plan*
     already exist, from whichever image was current then.
 
     :param but: nodes that are made anew, though they exist now.
     """
-    if pool.is_complete(_volume(plan, builder)) or golden_cache.find(_key(builder)) is not None:
+    volume, clones = _volume(plan, builder), plan.clones(builder.golden)
+    if all(hosts.on(node).pool.is_complete(volume) for node in clones) or golden_cache.find(_key(builder)) is not None:
         return True
-    return all_made(plan, conn, builder.golden, but)
+    return all_made(plan, hosts, builder.golden, but)
 
 
 def _key(builder: Plan) -> str:
@@ -102,8 +101,8 @@ def check_evaluation(plan: Plan, tell: Listener) -> None:
 
 def _is_settled(plan: Plan, builder: Plan, site: Site) -> bool:
     try:
-        with site.storage() as (conn, pool):
-            return is_there(plan, builder, pool, conn)
+        with site.storage() as hosts:
+            return is_there(plan, builder, hosts)
     except HostError:
         return False
 
@@ -129,7 +128,7 @@ def lacking(
             continue
         _remove_spoiled(builder, folder, site, tell)
         folder.write(folder.path / WANTED_BY, plan.lab)
-        placed[builder.lab] = _placed(plan, builder)
+        placed[builder.lab] = _placed(plan, builder, site)
     return tuple(placed[builder.lab] for builder in plan.builders if builder.lab in placed)
 
 
@@ -142,21 +141,21 @@ def _remove_spoiled(builder: Plan, folder: LabFolder, site: Site, tell: Listener
     if not note.exists():  # as nearly always: the hypervisor need not be asked
         return
     (machine,) = builder.windows_nodes()
-    with site.connected() as conn:
-        if not is_spoiled(folder, conn, machine.domain):
+    with site.hypervisors() as hosts:
+        if not is_spoiled(folder, hosts.on(machine).conn, machine.domain):
             return
         text = (
             f"The machine of {builder.lab} ended while sysprep ran in it. It may be half generalized: it is made anew."
         )
         tell(Note(lab=builder.lab, text=text))
-        if problems := traces.remove(builder.lab, conn, site.overlay, lambda: site.pool(conn), lambda *_: None):
+        if problems := traces.remove(builder.lab, hosts, site.overlay, lambda *_: None):
             raise together(problems)
     note.unlink(missing_ok=True)
 
 
-def _placed(plan: Plan, builder: Plan) -> Plan:
+def _placed(plan: Plan, builder: Plan, site: Site) -> Plan:
     """The builder with external addresses that no other lab has: those of an interrupted build, else free ones."""
-    with ovn.connect() as northbound:
+    with site.overlay() as northbound:
         standing = northbound.lab_plan(builder.lab)
         places = list(golden_plan.elsewhere(plan, builder))
         if standing is not None and (same := next((one for one in places if one.digest == standing), None)):
@@ -183,7 +182,7 @@ def build(
         bundle.restore_images(builder, origin.bundle, origin.bundle_digest, Told(tell, "images of the bundle"))
     check_media(plan, stock, site, consent=consent, offline=offline)
     check_evaluation(plan, tell)
-    with site.connected() as conn, ExitStack() as held:
+    with site.hypervisors() as hosts, ExitStack() as held:
         missing = lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, tell)
         if missing:
             (builder,) = missing  # perhaps elsewhere
@@ -192,7 +191,7 @@ def build(
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
             tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
             fetch = consent and not offline
-            run = Run.start(plan, stock, site, conn, Sources(origin.mirror, fetch))
+            run = Run.start(plan, stock, site, hosts, Sources(origin.mirror, fetch))
             forecast = Forecast(run.pace.known, [builder])
             steps = recipe.once(recipe.golden_build(run, [builder], source, alone=True))
             folder = site.folder(builder.lab)

@@ -90,7 +90,7 @@ def plan(
         tell,
         usual=10,
     )
-    planned = planning.make(spec.called(prefix), lab, site.facts, Told(tell, "plan"), existing=cluster)
+    planned = planning.make(spec.called(prefix), lab, site.host_facts, Told(tell, "plan"), existing=cluster)
     check(planned.plan, cluster, [machine.tag.node for machine in look.machines(lab, site)])
     return Joining(planned, cluster, admin)
 

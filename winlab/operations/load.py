@@ -9,9 +9,11 @@ from pathlib import Path
 
 from winlab import account, files, run
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import engine
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Listener, Progress
@@ -54,8 +56,8 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
     :raises WinlabError: a node refused.
     """
     lab_folder = site.folder(lab)
-    with site.connected() as conn, store.workspace() as folder:
-        machines = look.find(lab, conn)
+    with site.hypervisors() as hosts, store.workspace() as folder:
+        machines = look.find(lab, hosts)
         prepared: list[Ready] = []
 
         def work(progress: Progress) -> None:
@@ -64,7 +66,7 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
         engine.run([Step(LOAD_READY(lab), work, lambda: False, usual=5)], tell, lab, "load")
         nodes = nodes_for(prepared, machines)
         with lab_folder.locked():
-            drives = Drives(conn, site.pool(conn), lab_folder, site.facts.scale)
+            drives = Drives(LabOnSite.find(lab, site, hosts))
             for machine in machines:
                 drives.restore(machine)
             try:
@@ -179,35 +181,36 @@ def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[Syst
 
 
 def steps(images: Sequence[Ready], nodes: dict[SystemName, list[Machine]], drives: Drives) -> list[Step]:
-    """One step for each system's CD, and one for each node. :func:`clean` removes the CDs."""
+    """One step for each system's CD on each hypervisor, and one for each node. :func:`clean` removes the CDs."""
     load_steps = []
     for image in images:
         if image.os in nodes:
-            load_steps.append(_cd(image, drives))
+            load_steps += [_cd(image, drives, host) for host in drives.lab.hosts(nodes[image.os])]
             load_steps += [_load(image, machine, drives) for machine in nodes[image.os]]
     return load_steps
 
 
 def clean(lab: str, drives: Drives, machines: Sequence[Machine]) -> None:
     """Remove the CDs that are in no drive of these machines, all of the lab: without its CD a machine can't start."""
-    used = {drives.inside(machine) for machine in machines}
-    for one in SYSTEMS:
-        if (volume := _volume(lab, one.name)) not in used:
-            drives.pool.delete(volume)
+    for host in drives.lab.hosts(machines):
+        used = {drives.inside(machine) for machine in machines if machine.hypervisor == host.name}
+        for one in SYSTEMS:
+            if (volume := _volume(lab, one.name)) not in used:
+                host.pool.delete(volume)
 
 
 def _volume(lab: str, os: SystemName) -> str:
     return f"{lab}.load-{os}.iso"
 
 
-def _cd(image: Ready, drives: Drives) -> Step:
+def _cd(image: Ready, drives: Drives, host: Hypervisor) -> Step:
     def write(progress: Progress) -> None:
         row = {"reference": image.reference, "sha256": image.sha256}
         listed = {"programs": {}, "cni": {}, "images": {image.file.removeprefix("images/"): row}}
         text = (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode()
-        drives.upload(f"load-{image.os}", {image.file: image.path, "payload.json": text}, progress)
+        drives.upload(host, f"load-{image.os}", {image.file: image.path, "payload.json": text}, progress)
 
-    return Step(LOAD_CD(drives.folder.lab, of=image.os), write, lambda: False, usual=10)
+    return Step(LOAD_CD(drives.folder.lab, of=image.os, host=host.name), write, lambda: False, usual=10)
 
 
 def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
@@ -219,4 +222,5 @@ def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
             drive.await_gone(node, image.file, progress)
 
     lab = drives.folder.lab
-    return Step(LOADED(lab, machine.tag.node), load, lambda: False, [LOAD_CD(lab, of=image.os)], usual=30)
+    disc = LOAD_CD(lab, of=image.os, host=machine.hypervisor)
+    return Step(LOADED(lab, machine.tag.node), load, lambda: False, [disc], usual=30)

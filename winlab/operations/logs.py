@@ -9,11 +9,11 @@ from typing import Any
 
 from winlab.adapters.guests import agent
 from winlab.adapters.guests.connect import connect
-from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.errors import NotFoundError, UnreachableError, UsageError, WinlabError
 from winlab.operations import look
 from winlab.site import Site
@@ -55,16 +55,18 @@ def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics
     if not 1 <= lines <= MOST_LINES:
         raise UsageError(f"--lines {lines} is not between 1 and {MOST_LINES}.")
     folder = site.folder(lab)
-    with site.connected() as conn:
-        machines = [look.find_node(lab, node, conn)] if node else look.find(lab, conn)
-    try:
-        kubectl = Kubectl.of(folder)
-    except NotFoundError:  # no cluster yet, but the nodes still have logs
-        kubectl = None
-    return gather(machines, site, kubectl, contract.Logs(lines=lines))
+    with site.hypervisors() as hosts:
+        machines = [look.find_node(lab, node, hosts)] if node else look.find(lab, hosts)
+        try:
+            kubectl = Kubectl.of(folder)
+        except NotFoundError:  # no cluster yet, but the nodes still have logs
+            kubectl = None
+        return gather(machines, LabOnSite.find(lab, site, hosts), kubectl, contract.Logs(lines=lines))
 
 
-def gather(machines: list[Machine], site: Site, kubectl: Kubectl | None, call: contract.Logs) -> list[NodeDiagnostics]:
+def gather(
+    machines: list[Machine], lab: LabOnSite, kubectl: Kubectl | None, call: contract.Logs
+) -> list[NodeDiagnostics]:
     """Ask all nodes at once, and the API server about them. A missing answer is reported, not raised.
 
     A node that does not answer is asked by its spare ways, then by its guest agent.
@@ -73,10 +75,10 @@ def gather(machines: list[Machine], site: Site, kubectl: Kubectl | None, call: c
     :param call: how many lines of which logs.
     """
     with Threads(max_workers=8) as pool:
-        return list(pool.map(lambda machine: _report(machine, site, kubectl, call), machines))
+        return list(pool.map(lambda machine: _report(machine, lab, kubectl, call), machines))
 
 
-def _report(machine: Machine, site: Site, kubectl: Kubectl | None, call: contract.Logs) -> NodeDiagnostics:
+def _report(machine: Machine, lab: LabOnSite, kubectl: Kubectl | None, call: contract.Logs) -> NodeDiagnostics:
     report = NodeDiagnostics(machine.tag.node)
     if kubectl is not None:
         try:
@@ -87,14 +89,13 @@ def _report(machine: Machine, site: Site, kubectl: Kubectl | None, call: contrac
     if machine.state != "running":
         report.problems.append(f"The node is {machine.state}.")
         return report
-    folder = site.folder(machine.tag.lab)
     logs: dict[str, str] = {}
     try:
-        with NodeScripts(machine.tag, folder, site.facts.scale) as node:
+        with lab.scripts(machine) as node:
             logs = node.run(call).logs
     except UnreachableError as error:
         report.problems.append(f"The node: {_words(error)}")
-        logs, how = _instead(machine, site, call)
+        logs, how = _instead(machine, lab, call)
         if logs:
             report.problems.append(f"What is above came {how}.")
     except WinlabError as error:
@@ -103,14 +104,14 @@ def _report(machine: Machine, site: Site, kubectl: Kubectl | None, call: contrac
     return report
 
 
-def _instead(machine: Machine, site: Site, call: contract.Logs) -> tuple[dict[str, str], str]:
+def _instead(machine: Machine, lab: LabOnSite, call: contract.Logs) -> tuple[dict[str, str], str]:
     """The logs of a node that is deaf to its system's own way, and how they came; none if nothing answers."""
-    tag, folder, scale = machine.tag, site.folder(machine.tag.lab), site.facts.scale
+    tag, folder = machine.tag, lab.folder
     for way in tag.system.spare_logins:
-        with suppress(WinlabError), NodeScripts(tag, folder, scale, partial(connect, tag, folder, way, LOGIN)) as node:
+        with suppress(WinlabError), lab.scripts(machine, partial(connect, tag, folder, way, LOGIN)) as node:
             return node.run(call).logs, f"by {way}"
-    with suppress(WinlabError), site.connected() as conn:
-        return agent.texts(conn, machine.domain, tag, folder, call), "from its guest agent"
+    with suppress(WinlabError):
+        return agent.texts(lab.on(machine).conn, machine.domain, tag, folder, call), "from its guest agent"
     return {}, ""
 
 

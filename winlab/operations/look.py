@@ -10,8 +10,8 @@ from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.systems import ways
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, NotFoundError, WinlabError
 from winlab.lab_folder import LabFolder
@@ -33,8 +33,8 @@ class NodeStatus:
 
 def all_labs(site: Site) -> dict[str, list[Machine]]:
     """Every lab of the host with its machines, including labs of which only network rows or volumes are left."""
-    with site.storage() as (conn, pool):
-        return traces.labs(conn, site.overlay, pool)
+    with site.storage() as hosts:
+        return traces.labs(hosts, site.overlay)
 
 
 def known_names(site: Site) -> list[str]:
@@ -45,14 +45,14 @@ def known_names(site: Site) -> list[str]:
     return sorted(names)
 
 
-def find(lab: str, conn: Connection) -> list[Machine]:
+def find(lab: str, hosts: Hypervisors) -> list[Machine]:
     """The lab's machines.
 
     :raises NotFoundError: it has none.
     """
-    lab_machines = domains.machines(conn, lab)
+    lab_machines = hosts.machines(lab)
     if not lab_machines:
-        others = sorted({machine.tag.lab for machine in domains.machines(conn)})
+        others = sorted({machine.tag.lab for machine in hosts.machines()})
         raise NotFoundError(
             f"There is no lab '{lab}'.",
             cure=f"There are: {', '.join(others)}." if others else "Create one with 'winlab create --spec 1-1-1'.",
@@ -60,12 +60,12 @@ def find(lab: str, conn: Connection) -> list[Machine]:
     return lab_machines
 
 
-def find_node(lab: str, node: str, conn: Connection) -> Machine:
+def find_node(lab: str, node: str, hosts: Hypervisors) -> Machine:
     """One machine of a lab.
 
     :raises NotFoundError: there is no such lab, or no such node in it.
     """
-    lab_machines = find(lab, conn)
+    lab_machines = find(lab, hosts)
     for machine in lab_machines:
         if machine.tag.node == node:
             return machine
@@ -91,8 +91,8 @@ def require_running(machine: Machine) -> None:
 
 def machines(lab: str, site: Site) -> list[Machine]:
     """A lab's machines; empty if there are none."""
-    with site.connected() as conn:
-        return domains.machines(conn, lab)
+    with site.hypervisors() as hosts:
+        return hosts.machines(lab)
 
 
 def status(lab: str, site: Site) -> list[NodeStatus]:
@@ -102,9 +102,9 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
 
     :raises NotFoundError: there is no such lab.
     """
-    with site.connected() as conn:
-        lab_machines = find(lab, conn)
-        skews = [clock.skew(conn, machine.domain) for machine in lab_machines]
+    with site.hypervisors() as hosts:
+        lab_machines = find(lab, hosts)
+        skews = [clock.skew(hosts.on(machine).conn, machine.domain) for machine in lab_machines]
     folder = site.folder(lab)
     with Threads(max_workers=8) as pool:
         return list(pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews))

@@ -13,6 +13,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.engine import engine
 from winlab.engine.durations import Forecast
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.step import Step
 from winlab.errors import ClusterError, GuestError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Told
@@ -21,7 +22,7 @@ from winlab.lab_folder import LabFolder
 from winlab.operations import faults, look, recorded, room
 from winlab.site import Site
 from winlab.steps.power import answer, ready, shutdown, switch
-from winlab.steps.power.subject import StandingLab, Subject
+from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, STARTED, STOPPED
 
 DAY = 86400.0
@@ -121,35 +122,35 @@ def _standing(
     :raises HostError: the host's firewall is gone, and the verb has guests go on.
     """
     folder = site.folder(lab)
-    with site.storage() as (conn, pool):
-        look.find(lab, conn)
+    with site.storage() as hosts:
+        look.find(lab, hosts)
         for node in nodes:
-            look.find_node(lab, node, conn)
+            look.find_node(lab, node, hosts)
         if verb in LOGS_IN:
             folder.credentials()
             firewall.require(Told(tell, "firewall"))
         new = not folder.path.exists()  # another account made the lab
         with folder.locked():
-            faults.forget_over(lab, conn)
-            standing = StandingLab(folder, conn, pool, site.facts)
-            there = [one for one in look.find(lab, conn) if not nodes or one.tag.node in nodes]
+            faults.forget_over(lab, hosts)
+            standing = LabOnSite.find(lab, site, hosts)
+            there = [one for one in look.find(lab, hosts) if not nodes or one.tag.node in nodes]
 
             listen = tell if new else folder.journaled(tell)
 
             def run(steps: Sequence[Step]) -> None:
                 engine.run(_forecast(standing).steps(steps), listen, lab, verb)
 
-            if said := faults.sentence(lab, site, conn):
+            if said := faults.sentence(lab, site, hosts):
                 listen(Note(lab=lab, text=said))
             try:
                 yield [Subject(standing, one) for one in there], run
-                faults.forget_over(lab, conn)
+                faults.forget_over(lab, hosts)
             finally:
                 if new:
                     folder.remove()
 
 
-def _forecast(standing: StandingLab) -> Forecast:
+def _forecast(standing: LabOnSite) -> Forecast:
     """How long the steps usually take; without a record of the lab's plan, for any machine."""
     try:
         plans = [recorded.read(standing.folder).plan]
@@ -206,9 +207,9 @@ def _kubectl(folder: LabFolder) -> Kubectl | None:
         return None
 
 
-def _idle_controllers(subjects: Sequence[Subject], lab: StandingLab) -> list[str]:
+def _idle_controllers(subjects: Sequence[Subject], lab: LabOnSite) -> list[str]:
     """The lab's controllers, if none of them runs or is about to; a cluster made elsewhere has none here."""
-    controllers = [one for one in domains.machines(lab.conn, lab.name) if one.tag.role == "controller"]
+    controllers = [one for one in lab.machines() if one.tag.role == "controller"]
     switched = {one.domain for one in subjects}
     idle = [one.tag.node for one in controllers if one.state != "running" and one.domain not in switched]
     return idle if len(idle) == len(controllers) else []
@@ -251,7 +252,7 @@ def _active(subjects: list[Subject], nodes: Sequence[str], tell: Listener, what:
 
 
 def _check_memory(subjects: Sequence[Subject]) -> None:
-    room.require(subjects[0].lab.conn, [one.machine for one in subjects])
+    room.require(subjects[0].lab.hypervisors, [one.machine for one in subjects])
 
 
 def _result(subjects: Sequence[Subject]) -> list[Switched]:

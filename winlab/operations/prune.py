@@ -47,10 +47,11 @@ def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
     freed = cache.prune(kept)
     with ExitStack() as opened:
         try:
-            conn, pool = opened.enter_context(site.storage())
+            hosts = opened.enter_context(site.storage())
         except HostError:  # a host without libvirt has no volumes to prune
             return freed
-        _prune_pool(pool, partial(domains.files, conn), waiting=_one_waits(conn))
+        for host in hosts:
+            _prune_pool(host.pool, partial(domains.files, host.conn), waiting=_one_waits(host.conn))
     return freed
 
 
@@ -63,8 +64,9 @@ def remove(item: Item, site: Site) -> tuple[int, str]:
     left = ""
     if item.golden is not None:
         try:
-            with site.storage() as (_, pool):
-                _remove_base(pool, golden.base_volume(item.name, item.golden.key))
+            with site.storage() as hosts:
+                for host in hosts:
+                    _remove_base(host.pool, golden.base_volume(item.name, item.golden.key))
         except HostError as error:
             left = error.what
     return cache.remove(item.image.key), left

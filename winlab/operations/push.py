@@ -14,6 +14,7 @@ from winlab.adapters.vm.domains import Machine
 from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError, logs
 from winlab.events import Listener, Progress
@@ -89,11 +90,11 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
     :raises WinlabError: the node or the cluster refused.
     """
     folder = site.folder(lab)
-    with site.connected() as conn:
-        machine = look.find_node(lab, node, conn)
+    with site.hypervisors() as hosts:
+        machine = look.find_node(lab, node, hosts)
         kubectl = Kubectl.of(folder)
         with folder.locked():
-            drives = Drives(conn, site.pool(conn), folder, site.facts.scale)
+            drives = Drives(LabOnSite.find(lab, site, hosts))
             work = bring_back if restore else push
             return one_step.perform(
                 f"push {node}",
@@ -119,14 +120,15 @@ def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progre
     drives.mended(machine)
     place = f"push/{name}"
     listed = {"programs": {}, "cni": {}, "images": {}, "push": {name: {"sha256": digest}}}
-    volume = drives.upload(f"{machine.tag.node}.push", {place: path, "payload.json": _json(listed)}, progress)
+    host = drives.lab.on(machine)
+    volume = drives.upload(host, f"{machine.tag.node}.push", {place: path, "payload.json": _json(listed)}, progress)
     try:
         with drives.inserted(machine, volume):
             pushed = _swap(machine, drives, name, kubectl, progress, place)
         with drives.login(machine) as node:
             drive.await_gone(node, place, progress)
     finally:
-        drives.pool.delete(volume)
+        host.pool.delete(volume)
     if pushed.sha256 != digest:
         raise GuestError(
             f"'{machine.tag.node}' has a different {name} now than the one that was pushed.",
@@ -165,7 +167,7 @@ def _swap(
     changed = result.changed or runs > 1  # what a run did that was cut off, the next one finds done
     kubelet = ""
     if name.removesuffix(machine.tag.system.program_suffix) in RESTARTS:
-        kubelet = _back(machine, kubectl, progress, SILENCE * drives.scale, restarted=changed)
+        kubelet = _back(machine, kubectl, progress, SILENCE * drives.lab.on(machine).facts.scale, restarted=changed)
     return PushedProgram(name, result.sha256, changed, kubelet)
 
 

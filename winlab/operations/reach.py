@@ -71,8 +71,9 @@ def screen(lab: str, node: str, site: Site) -> Screen:
     :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
     :raises WinlabError: the node does not run.
     """
-    with site.connected() as conn:
-        address, port = domains.vnc(conn, look.find_node(lab, node, conn).domain)
+    with site.hypervisors() as hosts:
+        machine = look.find_node(lab, node, hosts)
+        address, port = domains.vnc(hosts.on(machine).conn, machine.domain)
     return Screen(address, port, site.folder(lab).credentials().nodes[node].vnc_password)
 
 
@@ -82,8 +83,9 @@ def screenshot(lab: str, node: str, site: Site) -> bytes:
     :raises NotFoundError: there is no such lab or node.
     :raises WinlabError: the node does not run.
     """
-    with site.connected() as conn:
-        return domains.screenshot(conn, look.find_node(lab, node, conn).domain)
+    with site.hypervisors() as hosts:
+        machine = look.find_node(lab, node, hosts)
+        return domains.screenshot(hosts.on(machine).conn, machine.domain)
 
 
 def serial_log(lab: str, node: str, site: Site) -> bytes:
@@ -91,8 +93,8 @@ def serial_log(lab: str, node: str, site: Site) -> bytes:
 
     :raises NotFoundError: there is no such lab or node.
     """
-    with site.storage() as (conn, pool):
-        look.find_node(lab, node, conn)
+    with site.storage() as hosts:
+        pool = hosts.on(look.find_node(lab, node, hosts)).pool
         pool.refresh()
         return pool.download(log_volume(lab, node))
 
@@ -103,10 +105,11 @@ def console(lab: str, node: str, site: Site) -> None:
     :raises NotFoundError: there is no such lab or node.
     :raises UsageError: there is no terminal.
     """
-    with site.connected() as conn:
-        consoles.join(conn, look.find_node(lab, node, conn).domain)
+    with site.hypervisors() as hosts:
+        machine = look.find_node(lab, node, hosts)
+        consoles.join(hosts.on(machine).conn, machine.domain)
 
 
 def _machine(lab: str, node: str, site: Site) -> Machine:
-    with site.connected() as conn:
-        return look.find_node(lab, node, conn)
+    with site.hypervisors() as hosts:
+        return look.find_node(lab, node, hosts)

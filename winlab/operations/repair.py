@@ -48,22 +48,22 @@ def repair(
     """
     folder = site.folder(lab)
     recorded.read(folder)  # before the lock, which makes a folder
-    with site.storage() as (conn, _), nullcontext() if check else folder.locked():
+    with site.storage() as hosts, nullcontext() if check else folder.locked():
         plan = recorded.read(folder).plan
         nodes = tuple(one for one in plan.nodes if node in ("", one.name))
         if not nodes:
             names = ", ".join(one.name for one in plan.nodes)
             raise NotFoundError(f"The lab '{lab}' has no node '{node}'.", cure=f"It has: {names}.")
         recorded.refuse_unfinished(folder)
-        refuse_other_plan(plan, conn)
-        if said := faults.sentence(lab, site, conn):
+        refuse_other_plan(plan, hosts)
+        if said := faults.sentence(lab, site, hosts):
             tell(Note(lab=lab, text=said))
-        run = replace(Run.start(plan, Stock(), site, conn), keeps_disks=True)
+        run = replace(Run.start(plan, Stock(), site, hosts), keeps_disks=True)
         subject = Subject(run, nodes, _is_cluster(run), digests)
         if check:
             return [one.drift for one in _inspect(subject, tell)]
         drifts = _repair(subject, tell, folder.journaled(tell))
-        faults.forget_over(lab, conn)
+        faults.forget_over(lab, hosts)
         return drifts
 
 
@@ -102,7 +102,7 @@ def _inspect(subject: Subject, tell: Listener) -> list[Finding]:
 def _mend(subject: Subject, todo: list[Finding], tell: Listener) -> None:
     run = subject.run
     if starting := {one.drift.node for one in todo if STARTED in one.steps}:
-        check_memory(_only(run.plan, starting), run.conn)
+        check_memory(_only(run.plan, starting), run.hypervisors)
     steps = assemble(run, todo, _recipe(subject, todo))
     engine.run(Forecast(run.pace.known, [run.plan]).steps(steps), tell, run.lab, "repair")
 
@@ -162,5 +162,5 @@ def _is_cluster(run: Run) -> bool:
 
 
 def _has_payload(run: Run, node: NodePlan) -> bool:
-    inserted = domains.inserted(run.conn, node.domain).values()
+    inserted = domains.inserted(run.on(node).conn, node.domain).values()
     return any(path.name.startswith(PREFIX) for path in inserted)

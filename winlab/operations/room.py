@@ -1,24 +1,25 @@
-"""Whether machines that are off fit into the hypervisor's memory; else it kills one without warning."""
+"""Whether machines that are off fit into their hypervisors' memory; else it kills one without warning."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.errors import HostError
 
 
-def require(conn: Connection, machines: Sequence[Machine]) -> None:
+def require(hosts: Hypervisors, machines: Sequence[Machine]) -> None:
     """Check that those of the machines that are off can be started.
 
     :raises HostError: there is not enough memory.
     """
-    off = [one for one in machines if one.state in domains.OFF]
-    needed = sum(domains.memory_mib(conn, one.domain) for one in off)
-    if off and needed > (free := domains.free_memory_mib(conn)):
-        raise HostError(
-            f"The nodes need {needed} MiB of memory, but the hypervisor has only {free} MiB free.",
-            cure="Stop another lab with 'winlab stop --lab NAME', or start fewer nodes.",
-        )
+    for host in hosts:
+        off = [one for one in machines if one.state in domains.OFF and one.hypervisor == host.name]
+        needed = sum(domains.memory_mib(host.conn, one.domain) for one in off)
+        if off and needed > (free := domains.free_memory_mib(host.conn)):
+            raise HostError(
+                f"The nodes need {needed} MiB of memory, but the hypervisor has only {free} MiB free.",
+                cure="Stop another lab with 'winlab stop --lab NAME', or start fewer nodes.",
+            )

@@ -16,6 +16,7 @@ from winlab.design import contract
 from winlab.design.plan.stock import Stock
 from winlab.design.render import folder as rendered
 from winlab.design.render.domain import serial_log
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.errors import GuestError, UsageError, WinlabError
 from winlab.host import doctor, state
 from winlab.lab_folder import LabFolder
@@ -99,16 +100,16 @@ def of_machine(machine: Machine, site: Site, within: str = "") -> list[Source]:
     pictures = screens.folder(site.folder(machine.tag.lab), node)
 
     def xml() -> list[File]:
-        with site.connected() as conn:
-            return [_text(f"{place}/domain.xml", domains.described(conn, machine.domain))]
+        with site.hypervisors() as hosts:
+            return [_text(f"{place}/domain.xml", domains.described(hosts.on(machine).conn, machine.domain))]
 
     def screen() -> list[File]:
-        with site.connected() as conn:
-            return [File(f"{place}/screen.png", domains.screenshot(conn, machine.domain))]
+        with site.hypervisors() as hosts:
+            return [File(f"{place}/screen.png", domains.screenshot(hosts.on(machine).conn, machine.domain))]
 
     def crashed() -> list[File]:
-        with site.connected() as conn:
-            read = crash.read(conn, machine.domain)
+        with site.hypervisors() as hosts:
+            read = crash.read(hosts.on(machine).conn, machine.domain)
         return [] if read is None else [_json(f"{place}/crash.json", events.record(told(node, read)))]
 
     made = [
@@ -149,8 +150,9 @@ def end_of(content: bytes, *, cut: bool) -> tuple[bytes, bool]:
 def _versions(site: Site) -> dict[str, str]:
     made = {"winlab": __version__, **state.versions()}
     try:
-        with site.connected() as conn:
-            made |= connection.versions(conn)
+        with site.hypervisors() as hosts:
+            for one in hosts:
+                made |= connection.versions(one.conn)
     except Exception as error:
         made["libvirt"] = f"not known: {error}"
     return made
@@ -216,7 +218,8 @@ def _qemu_log(machine: Machine) -> Path:
 
 
 def _serial(machine: Machine, site: Site, place: str) -> Iterator[File]:
-    with site.storage() as (_, pool):
+    with site.storage() as hosts:
+        pool = hosts.on(machine).pool
         volume = serial_log(machine.tag.lab, machine.tag.node)
         content = pool.download(volume)
         if not content:
@@ -229,7 +232,9 @@ def _serial(machine: Machine, site: Site, place: str) -> Iterator[File]:
 
 
 def _guest(machine: Machine, site: Site, place: str) -> Iterator[File]:
-    (report,) = logs.gather([machine], site, None, contract.Logs(lines=LINES, everything=True))
+    with site.hypervisors() as hosts:
+        lab = LabOnSite.find(machine.tag.lab, site, hosts)
+        (report,) = logs.gather([machine], lab, None, contract.Logs(lines=LINES, everything=True))
     for name, text in report.logs.items():
         yield _text(f"{place}/logs/{_safe(name)}.log", text)
     if report.problems:

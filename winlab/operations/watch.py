@@ -147,8 +147,8 @@ def watch(lab: str, site: Site) -> Generator[View, None, None]:
     with timeline.reading(folder):
         is_known = folder.path.exists()
     if not is_known and not look.machines(lab, site):
-        with site.connected() as conn:
-            look.find(lab, conn)  # raises, and names those that exist
+        with site.hypervisors() as hosts:
+            look.find(lab, hosts)  # raises, and names those that exist
     return _watch(lab, site, folder)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
+from winlab.adapters.vm.hypervisor import Placed
 from winlab.design import contract
 from winlab.design.addon import Object
 from winlab.design.plan import required, tags
@@ -26,7 +27,7 @@ from winlab.errors import ClusterError
 from winlab.events import Progress
 from winlab.steps import again
 from winlab.steps.power import shutdown
-from winlab.steps.power.subject import StandingLab, Subject
+from winlab.steps.power.subject import Subject
 from winlab.steps.states import (
     ADAPTED,
     API,
@@ -56,7 +57,7 @@ class Amendment:
     """What happens to a standing lab besides making what it lacks.
 
     :param digests: of the plans that its machines may say they were made from.
-    :param removed: the nodes that go, by name, and their domains.
+    :param removed: the nodes that go, by name.
     :param rebuilt: those of them that are made anew.
     :param is_rebuilt: whether the lab's record says so of a node.
     :param clear: takes that out of the record, once the old node is gone: a change that is continued keeps the new one.
@@ -71,7 +72,7 @@ class Amendment:
     """
 
     digests: frozenset[str] = frozenset()
-    removed: Mapping[str, str] = field(default_factory=dict)
+    removed: Mapping[str, Placed] = field(default_factory=dict)
     rebuilt: frozenset[str] = frozenset()
     is_rebuilt: Callable[[str], bool] = lambda _: False
     clear: Callable[[str], None] = lambda _: None
@@ -92,13 +93,13 @@ def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: 
     """
     early = [_register(run, node, []) for node in amendment.registered if amendment.reachable]
     before = [step.reaches for step in early]
-    drained = [_drain(run, name, domain, before, amendment) for name, domain in amendment.removed.items()]
+    drained = [_drain(run, name, machine, before, amendment) for name, machine in amendment.removed.items()]
     making = [_for_rebuilt(run, step, amendment) for step in making]
     shared = [step.reaches for step in making if not step.reaches.lab]
     removed = [
         # what a node is made anew from is there before the old one goes
-        _remove(run, name, domain, shared if name in amendment.rebuilt else [])
-        for name, domain in amendment.removed.items()
+        _remove(run, name, machine, shared if name in amendment.rebuilt else [])
+        for name, machine in amendment.removed.items()
     ]
     adapted = [_adapt(run, node, amendment) for node in amendment.kept]
     leaving: list[Step] = []
@@ -122,12 +123,13 @@ def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: 
 
 def _for_rebuilt(run: Run, step: Step, amendment: Amendment) -> Step:
     """A step that makes what labs share: machines that are made anew need it, though they are there now."""
-    bases = {node.volume("base").name for node in run.plan.nodes if node.name in amendment.rebuilt}
-    systems = {node.os for node in run.plan.nodes if node.name in amendment.rebuilt}
-    if step.reaches.kind is IMAGE and step.reaches.of in bases:
-        return replace(step, done=partial(run.pool.is_complete, step.reaches.of))
-    if step.reaches.kind is PAYLOAD and step.reaches.of in systems:
-        return replace(step, done=lambda: False)
+    for node in run.plan.nodes:
+        if node.name not in amendment.rebuilt:
+            continue
+        if step.reaches == IMAGE(of=node.volume("base").name, host=node.hypervisor):
+            return replace(step, done=partial(run.on(node).pool.is_complete, step.reaches.of))
+        if step.reaches == PAYLOAD(of=node.os, host=node.hypervisor):
+            return replace(step, done=lambda: False)
     return step
 
 
@@ -152,7 +154,7 @@ def _node_object(run: Run, name: str) -> dict[str, Any] | None:
     return rows[0] if rows else None
 
 
-def _drain(run: Run, name: str, domain: str, after: Sequence[State], amendment: Amendment) -> Step:
+def _drain(run: Run, name: str, machine: Placed, after: Sequence[State], amendment: Amendment) -> Step:
     seconds = round(run.pace.usual(DRAIN))
 
     def work(progress: Progress) -> None:
@@ -176,7 +178,7 @@ def _drain(run: Run, name: str, domain: str, after: Sequence[State], amendment: 
             ) from error
 
     def done() -> bool:
-        if not domains.is_running(run.conn, domain) or not run.folder.has(run.folder.kubeconfig):
+        if not domains.is_running(run.on(machine).conn, machine.domain) or not run.folder.has(run.folder.kubeconfig):
             return True  # its pods end when it leaves the cluster
         if amendment.force and not amendment.reachable:
             return True
@@ -185,19 +187,21 @@ def _drain(run: Run, name: str, domain: str, after: Sequence[State], amendment: 
     return Step(DRAINED(run.lab, name), work, done, after, usual=run.pace.usual(15))
 
 
-def _remove(run: Run, name: str, domain: str, after: Sequence[State]) -> Step:
+def _remove(run: Run, name: str, machine: Placed, after: Sequence[State]) -> Step:
+    host = run.on(machine)
+
     def work(progress: Progress) -> None:
         progress.say("its machine and its disks")
-        domains.remove(run.conn, domain)
-        run.pool.refresh()
-        for volume in run.pool.names(f"{run.lab}.{name}."):
-            run.pool.delete(volume)
+        domains.remove(host.conn, machine.domain)
+        host.pool.refresh()
+        for volume in host.pool.names(f"{run.lab}.{name}."):
+            host.pool.delete(volume)
 
     def done() -> bool:
-        if domains.find(run.conn, domain) is not None:
+        if domains.find(host.conn, machine.domain) is not None:
             return False
-        run.pool.refresh()
-        return not run.pool.names(f"{run.lab}.{name}.")
+        host.pool.refresh()
+        return not host.pool.names(f"{run.lab}.{name}.")
 
     return Step(REMOVED(run.lab, name), work, done, [DRAINED(run.lab, name), *after], usual=2)
 
@@ -225,38 +229,37 @@ def _clear(run: Run, name: str, left: Sequence[State], amendment: Amendment) -> 
 
 
 def _adapt(run: Run, node: NodePlan, amendment: Amendment) -> Step:
-    target, bus = node.system.payload_drive
+    conn, (target, bus) = run.on(node).conn, node.system.payload_drive
     reloaded = node in amendment.reloaded
     sizes = (node.cpus, node.memory_mib)
 
     def work(progress: Progress) -> None:
-        if domains.sizes(run.conn, node.domain) != sizes:
+        if domains.sizes(conn, node.domain) != sizes:
             progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB at its next start")
-            domains.resize(run.conn, node.domain, *sizes)
+            domains.resize(conn, node.domain, *sizes)
         if reloaded:
-            domains.eject(run.conn, node.domain, target, bus)  # the next payload CD has more images
-        domains.set_tag(run.conn, node.domain, tags.of(run.plan, node))
+            domains.eject(conn, node.domain, target, bus)  # the next payload CD has more images
+        domains.set_tag(conn, node.domain, tags.of(run.plan, node))
 
     def done() -> bool:
-        if domains.find(run.conn, node.domain) is None:
+        if domains.find(conn, node.domain) is None:
             return True  # it is made with its new sizes
-        fits = domains.sizes(run.conn, node.domain) == sizes
-        return fits and not reloaded and domains.carries(run.conn, node.domain, tags.of(run.plan, node))
+        fits = domains.sizes(conn, node.domain) == sizes
+        return fits and not reloaded and domains.carries(conn, node.domain, tags.of(run.plan, node))
 
     return Step(ADAPTED(run.lab, node.name), work, done, usual=0.2)
 
 
 def _switch_off(run: Run, node: NodePlan, after: Sequence[State]) -> Step:
     def work(progress: Progress) -> None:
-        standing = StandingLab(run.folder, run.conn, run.pool, run.plan.host)
-        for machine in domains.machines(run.conn, run.lab):
+        for machine in run.machines():
             if machine.domain == node.domain:
-                shutdown.shut_down(Subject(standing, machine), progress)
+                shutdown.shut_down(Subject(run, machine), progress)
 
     def done() -> bool:
-        if domains.state(run.conn, node.domain) in (*domains.OFF, domains.CRASHED, "gone"):
+        if domains.state(run.on(node).conn, node.domain) in (*domains.OFF, domains.CRASHED, "gone"):
             return True
-        return domains.sizes(run.conn, node.domain, now=True) == (node.cpus, node.memory_mib)
+        return domains.sizes(run.on(node).conn, node.domain, now=True) == (node.cpus, node.memory_mib)
 
     needs = [ADAPTED(run.lab, node.name), *after]
     return Step(SWITCHED_OFF(run.lab, node.name), work, done, needs, usual=run.pace.usual(15))
@@ -309,7 +312,7 @@ def _uninstall(run: Run, name: str, objects: Sequence[Object], after: Sequence[S
 def _load(run: Run, node: NodePlan) -> Step:
     """The step that imports the images of the new payload CD: nodes that are prepared look at it no more."""
     wanted = required.node_images(run.plan, controller=node.role == "controller")
-    is_on = partial(domains.is_running, run.conn, node.domain)
+    is_on = partial(domains.is_running, run.on(node).conn, node.domain)
 
     def work(progress: Progress) -> None:
         with run.node(node) as there:

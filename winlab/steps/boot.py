@@ -58,7 +58,7 @@ def step(run: Run, node: NodePlan, usual: float | None) -> Step:
     return Step(
         BOOTED(run.lab, node.name),
         lambda progress: _Wait(run, node, own, login, progress).run(),
-        lambda: not first_boot.is_marked(run.conn, node.domain) and login.answers(),
+        lambda: not first_boot.is_marked(run.on(node).conn, node.domain) and login.answers(),
         after=[STARTED(run.lab, node.name)],
         usual=usual or run.pace.usual(node.system.usual_boot),
     )
@@ -114,7 +114,8 @@ class _Wait:
         login.refusal = None  # a refusal before this wait does not count for how long refusals last
         self._progress = progress
         self._limit = run.pace.silence(settings.stall_seconds())
-        self._serial = SerialLog(run.pool, serial_log(run.lab, node.name))
+        self._host = run.on(node)
+        self._serial = SerialLog(self._host.pool, serial_log(run.lab, node.name))
         self._clock = PhaseClock(run.pace.known, node.time_class)
         self._needs_key = own.needs_key()
         self._refused_since = time.monotonic()
@@ -137,7 +138,7 @@ class _Wait:
         except GuestError as error:
             evidence.keep(self._run, self._node, self._own.disk_logs, error, self._progress)
             raise
-        first_boot.unmark(self._run.conn, self._node.domain)
+        first_boot.unmark(self._host.conn, self._node.domain)
 
     @property
     def _phase(self) -> str:
@@ -145,7 +146,7 @@ class _Wait:
 
     @property
     def _is_marked(self) -> bool:
-        return first_boot.is_marked(self._run.conn, self._node.domain)
+        return first_boot.is_marked(self._host.conn, self._node.domain)
 
     @property
     def _is_in_last_phase(self) -> bool:
@@ -174,7 +175,7 @@ class _Wait:
         self._require_no_lasting_refusal()
         if self._needs_key and not self._serial.phase and self._serial.starts_cd:
             self._press()
-        written = domains.written_bytes(self._run.conn, self._node.domain)
+        written = domains.written_bytes(self._host.conn, self._node.domain)
         return Waiting(self._says(), (self._serial.size, written), alive=self._screen_moved())
 
     def _answers(self) -> bool:
@@ -197,10 +198,10 @@ class _Wait:
         return f"waiting for {self._node.name} to answer at {self._node.floating}: {self._phase}{about}{refusal}"
 
     def _require_running(self) -> None:
-        state = domains.state(self._run.conn, self._node.domain)
+        state = domains.state(self._host.conn, self._node.domain)
         if state != "running":
-            require_no_crash(self._run.conn, self._run.lab, self._node, self._progress)
-            require_writable_disk(self._run, self._node)
+            require_no_crash(self._host.conn, self._run.lab, self._node, self._progress)
+            require_writable_disk(self._host, self._node)
             raise GuestError(
                 f"'{self._node.name}' is {state}, but winlab is waiting for it to boot.",
                 cure="Run the same command again: it starts or resumes the node. "
@@ -245,7 +246,7 @@ class _Wait:
         """Whether the screen changed since the last look. A look takes time, so most calls do not look."""
         if time.monotonic() - self._looked < LOOK:
             return False
-        ppm = domains.look(self._run.conn, self._node.domain)
+        ppm = domains.look(self._host.conn, self._node.domain)
         self._series.add(ppm)
         before, self._screen = self._screen, screen.signature(ppm)
         self._looked = time.monotonic()
@@ -280,7 +281,7 @@ class _Wait:
         :raises GuestError: the machine is not emulated, or was reset too often.
         """
         node = self._node.name
-        if self._run.plan.host.accelerator == "kvm" or self._resets == RESETS:
+        if self._host.facts.accelerator == "kvm" or self._resets == RESETS:
             oops = self._serial.oops
             raise GuestError(
                 f"The kernel of '{node}' panicked.",
@@ -294,12 +295,12 @@ class _Wait:
         if self._serial.phases and READY not in self._serial.phases and self._is_marked:
             self._start_over()
         else:
-            domains.reset(self._run.conn, self._node.domain)
+            domains.reset(self._host.conn, self._node.domain)
         stopping.sleep(POLL * 5)  # until the firmware writes something
 
     def _start_over(self) -> None:
         start_over(self._run, self._node, self._progress)
-        self._serial = SerialLog(self._run.pool, serial_log(self._run.lab, self._node.name))
+        self._serial = SerialLog(self._host.pool, serial_log(self._run.lab, self._node.name))
         self._is_broken, self._told = False, 0
 
     def _leave_no_broken_start(self) -> None:
@@ -315,7 +316,7 @@ class _Wait:
 
     def _press(self) -> None:
         for _ in range(PRESSES):
-            domains.press_enter(self._run.conn, self._node.domain)
+            domains.press_enter(self._host.conn, self._node.domain)
             stopping.sleep(PAUSE)
 
 

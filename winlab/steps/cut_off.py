@@ -22,15 +22,16 @@ ENDED = re.compile(rb"winlab: (phase=ready|error=)")
 
 def is_cut_off(run: Run, node: NodePlan) -> bool:
     """Whether a node's machine ended in its first boot, and not in order. One that never started counts as new."""
-    if domains.state(run.conn, node.domain) not in (*domains.OFF, domains.CRASHED):
+    host = run.on(node)
+    if domains.state(host.conn, node.domain) not in (*domains.OFF, domains.CRASHED):
         return False
-    if not first_boot.is_marked(run.conn, node.domain) or domains.ended_in_order(run.conn, node.domain):
+    if not first_boot.is_marked(host.conn, node.domain) or domains.ended_in_order(host.conn, node.domain):
         return False
-    run.pool.refresh()
-    if not run.pool.exists(node.volume("disk").name):  # winlab was killed when it made a new one
+    host.pool.refresh()
+    if not host.pool.exists(node.volume("disk").name):  # winlab was killed when it made a new one
         return True
     # also logs that were rotated (virtlogd.conf(5), max_backups)
-    said = b"".join(run.pool.download(name) for name in run.pool.names(serial_log(run.lab, node.name)))
+    said = b"".join(host.pool.download(name) for name in host.pool.names(serial_log(run.lab, node.name)))
     if ENDED.search(said) is not None:
         return False
     return bool(said) or not has_disk(run, node)  # a new disk may not have been on the host's own yet
@@ -38,7 +39,5 @@ def is_cut_off(run: Run, node: NodePlan) -> bool:
 
 def has_disk(run: Run, node: NodePlan) -> bool:
     """Whether a machine's disk is there and has the header of its format."""
-    disk = node.volume("disk")
-    return run.pool.exists(disk.name) and (
-        disk.format != "qcow2" or run.pool.download(disk.name, most=len(QCOW2)) == QCOW2
-    )
+    pool, disk = run.on(node).pool, node.volume("disk")
+    return pool.exists(disk.name) and (disk.format != "qcow2" or pool.download(disk.name, most=len(QCOW2)) == QCOW2)

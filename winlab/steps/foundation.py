@@ -5,9 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from winlab import account, settings
-from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.ovn import Northbound
-from winlab.adapters.vm import domains
 from winlab.design.render.topology import topology
 from winlab.engine.run import Run
 from winlab.engine.step import Step
@@ -25,7 +23,7 @@ def steps(run: Run) -> list[Step]:
 
     def make_credentials(progress: Progress) -> None:
         progress.say("making keys, passwords and certificates")
-        machines = domains.machines(run.conn, run.lab)
+        machines = run.machines()
         if not folder.credentials_fit(plan) and not folder.has_credentials_of([one.tag.node for one in machines]):
             if owner := account.others([one.tag.uid for one in machines]):
                 raise ConflictError(
@@ -41,14 +39,14 @@ def steps(run: Run) -> list[Step]:
 
     def make_network(progress: Progress) -> None:
         progress.say(f"switch, router, DHCP, DNS and NAT for {plan.network.cidr}")
-        with ovn.connect() as northbound:
+        with run.overlay() as northbound:
             if not northbound.has(topology(plan)):
                 northbound.apply(topology(plan))
             _require_host_network(run, northbound)
         firewall.require(progress)
 
     def network_is_made() -> bool:
-        with ovn.connect() as northbound:
+        with run.overlay() as northbound:
             if not northbound.has(topology(plan)):
                 return False
             _require_host_network(run, northbound)
@@ -74,4 +72,5 @@ def _require_host_network(run: Run, northbound: Northbound) -> None:
                 why="Open vSwitch was restarted, or something removed the address.",
                 cure="Run 'sudo winlab host setup', then the same command again.",
             )
-    northbound.await_followers(run.pace.silence(FOLLOW_SECONDS), run.plan.host.chassis)
+    for host in run.plan.hypervisors.values():
+        northbound.await_followers(run.pace.silence(FOLLOW_SECONDS), host.chassis)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -21,14 +21,15 @@ from winlab import data, documents, stopping
 from winlab import run as commands
 from winlab.adapters import traces
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design import contract
 from winlab.design.plan import golden
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.engine import wait
 from winlab.engine.run import Run
+from winlab.engine.state import State
 from winlab.engine.step import Load, Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, StalledError, UnreachableError, WinlabError, together
@@ -97,27 +98,35 @@ def clone(plan: Plan) -> WindowsNode | None:
     return next((node for node in plan.windows_nodes() if node.windows.golden), None)
 
 
-def all_made(plan: Plan, conn: Connection, key: str | None = None, but: Collection[str] = ()) -> bool:
+def all_made(
+    plan: Plan, hypervisors: Hypervisors, key: str | None = None, but: Collection[str] = (), host: str = ""
+) -> bool:
     """Whether all of the plan's Windows machines exist, so that no golden image will be cloned any more.
 
     :param key: of a golden image: only its clones count.
+    :param host: only the machines on this hypervisor count; empty: all.
     :param but: nodes that are made anew, though they exist now.
     """
     nodes = plan.windows_nodes() if key is None else plan.clones(key)
-    return all(node.name not in but and domains.find(conn, node.domain) is not None for node in nodes)
+    return all(
+        node.name not in but and domains.find(hypervisors.on(node).conn, node.domain) is not None
+        for node in nodes
+        if host in ("", node.hypervisor)
+    )
 
 
-def steps(run: Run, target: str, key: str) -> list[Step]:
+def steps(run: Run, target: str, key: str, host: Hypervisor) -> list[Step]:
     """From a machine with the programs on it to the golden image in the pool.
 
     :param run: the builder's.
     :param target: the base volume of the clones.
     :param key: of the golden image.
+    :param host: the hypervisor whose pool gets it first.
     """
     (node,) = run.plan.windows_nodes()
-    build = _Build(run, node, target, key)
+    build = _Build(run, node, target, key, host)
     last = UPDATES if node.windows.updates else BINARIES
-    sealed, image = SEALED(run.lab, node.name), IMAGE(of=target)
+    sealed, image = SEALED(run.lab, node.name), IMAGE(of=target, host=host.name)
     return [
         Step(
             sealed,
@@ -131,8 +140,8 @@ def steps(run: Run, target: str, key: str) -> list[Step]:
     ]
 
 
-def upload_step(run: Run, target: str, key: str) -> Step:
-    """The step that uploads a golden image from the cache to the pool."""
+def upload_step(run: Run, target: str, key: str, host: Hypervisor, after: Iterable[State] = ()) -> Step:
+    """The step that uploads a golden image from the cache to a hypervisor's pool."""
 
     def work(progress: Progress) -> None:
         image = golden_cache.find(key)
@@ -143,48 +152,49 @@ def upload_step(run: Run, target: str, key: str) -> Step:
             )
         if run.sources.check_images is not None:
             run.sources.check_images()
-            refuse_other_content(run, target, image.path)
-        if not run.pool.is_complete(target):
+            refuse_other_content(host.pool, target, image.path)
+        if not host.pool.is_complete(target):
             cache.verify(image.image, progress)
-        run.pool.upload_base(target, image.path, progress.say)
+        host.pool.upload_base(target, image.path, progress.say)
 
     def done() -> bool:
         if run.sources.check_images is not None and golden_cache.find(key) is not None:
             return False  # the locked image must be compared with the one that the nodes are clones of
-        return run.pool.is_complete(target) or all_made(run.plan, run.conn, key)
+        return host.pool.is_complete(target) or all_made(run.plan, run.hypervisors, key, host=host.name)
 
-    return Step(IMAGE(of=target), work, done, usual=60)
+    return Step(IMAGE(of=target, host=host.name), work, done, after, usual=60)
 
 
 class _Build:
-    def __init__(self, run: Run, node: WindowsNode, target: str, key: str) -> None:
+    def __init__(self, run: Run, node: WindowsNode, target: str, key: str, host: Hypervisor) -> None:
         self.run = run
         self.node = node
         self.target = target
         self.key = key
+        self.host, self.goal = run.on(node), host  # of this machine, of its clones
         self.note = run.folder.path / NOTE
         self._ended: float | None = None  # since when sysprep has been seen not to run
         self._disk_logs = partial(setup_logs.read, run, node)
-        self._is_on = partial(domains.is_running, run.conn, node.domain)
+        self._is_on = partial(domains.is_running, run.on(node).conn, node.domain)
 
     def is_off(self) -> bool:
         """Whether sysprep has shut the machine down. This is recorded: libvirt forgets why a machine is off."""
-        if not self.note.exists() or domains.state(self.run.conn, self.node.domain) != "off":
+        if not self.note.exists() or domains.state(self.host.conn, self.node.domain) != "off":
             return False
         facts = _read(self.note)
         if facts is None:
             return False
         if not facts.finished:
-            if not domains.was_shut_down(self.run.conn, self.node.domain):
+            if not domains.was_shut_down(self.host.conn, self.node.domain):
                 return False
             self.run.folder.write(self.note, facts.model_copy(update={"finished": True}).model_dump_json())
         return True
 
     def seal(self, progress: Progress) -> None:
         """Have sysprep generalize the machine, and wait until it is off."""
-        if domains.state(self.run.conn, self.node.domain) in domains.PAUSED:  # winlab was killed while it read evidence
-            require_writable_disk(self.run, self.node)
-            domains.resume(self.run.conn, self.node.domain)
+        if domains.state(self.host.conn, self.node.domain) in domains.PAUSED:  # winlab was killed as it read evidence
+            require_writable_disk(self.host, self.node)
+            domains.resume(self.host.conn, self.node.domain)
         with self.run.node(self.node) as there:
             if self.note.exists():
                 self._resume(there, progress)
@@ -243,7 +253,7 @@ class _Build:
         A machine that does not answer, or is off, is past that.
         """
         for _ in range(2):  # sysprep may just have ended, and the machine still be on for a moment
-            if domains.state(self.run.conn, self.node.domain) != "running":
+            if domains.state(self.host.conn, self.node.domain) != "running":
                 return
             try:
                 sysprep = there.run(contract.Sealed())
@@ -263,7 +273,7 @@ class _Build:
 
         def look() -> Met[None] | Waiting:
             nonlocal asked
-            state = domains.state(self.run.conn, self.node.domain)
+            state = domains.state(self.host.conn, self.node.domain)
             if state == "off":
                 return Met(None)
             if state not in ("running", "shutting down"):
@@ -271,7 +281,7 @@ class _Build:
             if time.monotonic() - asked > ASK:
                 asked = time.monotonic()
                 self._ask(progress)
-            written = domains.written_bytes(self.run.conn, self.node.domain)
+            written = domains.written_bytes(self.host.conn, self.node.domain)
             return Waiting("waiting for sysprep to generalize Windows and shut it down", written)
 
         limit = self.run.pace.silence(SILENT_SECONDS)
@@ -339,7 +349,7 @@ class _Build:
         return now - self._ended
 
     def is_there(self) -> bool:
-        return golden_cache.find(self.key) is not None and self.run.pool.is_complete(self.target)
+        return golden_cache.find(self.key) is not None and self.goal.pool.is_complete(self.target)
 
     def fetch(self, progress: Progress) -> None:
         """Copy the disk into the cache, compressed, and from there into the pool as a base volume."""
@@ -350,7 +360,7 @@ class _Build:
         def fill(output: Path) -> dict[str, Any]:
             with tempfile.TemporaryDirectory(prefix="winlab-", dir=output.parent) as folder:
                 disk = Path(folder) / "disk.qcow2"
-                self.run.pool.download_to(
+                self.host.pool.download_to(
                     self.node.volume("disk").name, disk, lambda part: progress.say("fetching the disk", part)
                 )
                 progress.say("compressing it")
@@ -359,7 +369,7 @@ class _Build:
             return self._manifest(facts)
 
         image = golden_cache.keep(self.node, self.key, fill, progress)
-        self.run.pool.upload_base(self.target, image.path, progress.say)
+        self.goal.pool.upload_base(self.target, image.path, progress.say)
 
     def _manifest(self, facts: _Facts) -> dict[str, Any]:
         windows = self.node.windows
@@ -382,12 +392,12 @@ class _Build:
         }
 
     def is_gone(self) -> bool:
-        return not domains.machines(self.run.conn, self.run.plan.lab)
+        return not self.run.machines()
 
     def remove(self, progress: Progress) -> None:
         """Remove the machine and the rest of its lab except the folder, which is locked."""
         progress.say("its disk is in the cache now")
-        problems = traces.remove(self.run.plan.lab, self.run.conn, ovn.connect, lambda: self.run.pool, lambda *_: None)
+        problems = traces.remove(self.run.lab, self.run.hypervisors, self.run.overlay, lambda *_: None)
         if problems:
             raise together(problems)
         self.note.unlink(missing_ok=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from winlab.adapters.vm import domains
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
+from winlab.engine.state import State
 from winlab.engine.step import Load, Step
 from winlab.errors import ConflictError
 from winlab.events import Progress
@@ -18,48 +20,48 @@ from winlab.supply.images import cache
 
 
 def steps(run: Run) -> list[Step]:
-    """One step for each base volume, except golden images (golden.py)."""
+    """One step for each base volume on each hypervisor, except golden images (golden.py)."""
     clones = run.plan.clones()
-    first: dict[str, NodePlan] = {}
+    first: dict[State, NodePlan] = {}
     for node in run.plan.nodes:
         if node not in clones:
-            first.setdefault(node.volume("base").name, node)
-    return [_step(run, volume, node) for volume, node in first.items()]
+            first.setdefault(IMAGE(of=node.volume("base").name, host=node.hypervisor), node)
+    return [_step(run, state, node) for state, node in first.items()]
 
 
-def _step(run: Run, volume: str, node: NodePlan) -> Step:
-    own = systems.of(run, node)
+def _step(run: Run, state: State, node: NodePlan) -> Step:
+    own, host, volume = systems.of(run, node), run.on(node), state.of
 
     def work(progress: Progress) -> None:
         local = own.image(progress)
         if run.sources.check_images is not None:
             run.sources.check_images()
-            refuse_other_content(run, volume, local)
+            refuse_other_content(host.pool, volume, local)
         own.check_image(local)
-        if not run.pool.is_complete(volume):
+        if not host.pool.is_complete(volume):
             cache.verify_file(local, progress)
-        run.pool.upload_base(volume, local, progress.say)
+        host.pool.upload_base(volume, local, progress.say)
 
     def done() -> bool:
         if run.sources.check_images is not None:
             return False  # the locked images must be compared with those that the nodes are based on
-        return run.pool.is_complete(volume) or all(
-            domains.find(run.conn, node.domain) is not None and not is_cut_off(run, node)
-            for node in run.plan.nodes
-            if node.volume("base").name == volume
+        return host.pool.is_complete(volume) or all(
+            domains.find(host.conn, other.domain) is not None and not is_cut_off(run, other)
+            for other in run.plan.nodes
+            if other.volume("base").name == volume and other.hypervisor == host.name
         )
 
     # a build computes; a download waits for the network, perhaps for long
     load = Load.WAITS if recipes.get(node.image).build is None else Load.CORE
-    return Step(IMAGE(of=volume), work, done, usual=own.image_seconds(), load=load)
+    return Step(state, work, done, usual=own.image_seconds(), load=load)
 
 
-def refuse_other_content(run: Run, volume: str, local: Path) -> None:
+def refuse_other_content(pool: StoragePool, volume: str, local: Path) -> None:
     """Check that a base volume in the pool is the image that was compared with the lock file.
 
     :raises ConflictError: it was made from another build of the image.
     """
-    if run.pool.is_complete(volume) and not run.pool.holds(volume, local):
+    if pool.is_complete(volume) and not pool.holds(volume, local):
         raise ConflictError(
             f"The base volume '{volume}' in the pool is not the image that is locked.",
             why="It was uploaded from another build of the same recipe.",

@@ -26,9 +26,10 @@ def steps(run: Run, node: NodePlan) -> list[Step]:
     def make_disk(progress: Progress) -> None:
         volume = node.volume("disk")
         progress.say(f"{node.disk_mib >> 10} GiB, thin")
-        run.pool.create_disk(volume.name, volume.capacity_mib, volume.backing)
+        run.on(node).pool.create_disk(volume.name, volume.capacity_mib, volume.backing)
 
-    disk = volumes.step(run, node, DISK, make_disk, [IMAGE(of=node.volume("base").name)], usual=1)
+    image = IMAGE(of=node.volume("base").name, host=node.hypervisor)
+    disk = volumes.step(run, node, DISK, make_disk, [image], usual=1)
     parts = [disk, *own.first_boot()]
     start = Step(
         STARTED(run.lab, node.name),
@@ -44,29 +45,32 @@ def steps(run: Run, node: NodePlan) -> list[Step]:
 def _runs(run: Run, node: NodePlan) -> Callable[[], bool]:
     def done() -> bool:
         # tag_of raises an error if another domain, not winlab's, has the name
-        return domains.tag_of(run.conn, node.domain) is not None and domains.is_running(run.conn, node.domain)
+        conn = run.on(node).conn
+        return domains.tag_of(conn, node.domain) is not None and domains.is_running(conn, node.domain)
 
     return done
 
 
 def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
+    host = run.on(node)
+
     def work(progress: Progress) -> None:
         vnc = run.folder.credentials().nodes[node.name].vnc_password
-        require_writable_disk(run, node)
-        if domains.find(run.conn, node.domain) is None:
+        require_writable_disk(host, node)
+        if domains.find(host.conn, node.domain) is None:
             _forget_serial_log(run, node)
             if node == next((one for one in run.plan.nodes if one.role == "controller"), None):
                 # its CA will be another one. No answer of a guest may end in this: its CA is then the one that counts
                 run.folder.kubeconfig.unlink(missing_ok=True)
             screens.forget(run.folder, node.name)
             flush()  # what its first boot reads, and nothing makes anew after a power cut
-        tell_crash(run.conn, node, progress)
+        tell_crash(host.conn, node, progress)
         if is_cut_off(run, node):
             start_over(run, node, progress)
         else:
             progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
-            xml = domain_file.domain_xml(run.plan, node, vnc, run.pool.folder)
-            domains.define_and_start(run.conn, node.domain, xml)
+            xml = domain_file.domain_xml(run.plan, node, vnc, host.pool.folder)
+            domains.define_and_start(host.conn, node.domain, xml)
         run.outputs.put(STARTED(run.lab, node.name), True)
 
     return work
@@ -86,25 +90,26 @@ def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
             evidence=logs(node.name, run.lab),
         )
     progress.say("its first boot was cut off, and may have left files half written: it starts over with a new disk")
-    disk = node.volume("disk")
+    host, disk = run.on(node), node.volume("disk")
     backing = disk.backing
-    if has_disk(run, node) and (own := run.pool.backing(disk.name)) is not None and run.pool.is_complete(own.name):
+    if has_disk(run, node) and (own := host.pool.backing(disk.name)) is not None and host.pool.is_complete(own.name):
         backing = own.name  # the base that it was made from: the plan's may be a newer one, which is not in the pool
-    if backing is not None and not run.pool.is_complete(backing):
+    if backing is not None and not host.pool.is_complete(backing):
         raise NotFoundError(
             f"'{node.name}' can't get a new disk: its base volume '{backing}' is not whole in the pool.",
             why="Its first boot was cut off, and so was the base, or somebody removed it.",
             cure=f"Run 'winlab destroy --lab {run.lab}', then the same command again.",
         )
-    domains.cut_power(run.conn, node.domain)
-    run.pool.delete(disk.name)  # whoever is killed from here on leaves a machine that starts over
+    domains.cut_power(host.conn, node.domain)
+    host.pool.delete(disk.name)  # whoever is killed from here on leaves a machine that starts over
     _forget_serial_log(run, node)
-    run.pool.create_disk(disk.name, disk.capacity_mib, backing)
-    domains.start(run.conn, node.domain)
+    host.pool.create_disk(disk.name, disk.capacity_mib, backing)
+    domains.start(host.conn, node.domain)
 
 
 def _forget_serial_log(run: Run, node: NodePlan) -> None:
     """Delete what an earlier machine of this name wrote, also what was rotated: an old error would end the new boot."""
-    run.pool.refresh()
-    for name in run.pool.names(domain_file.serial_log(run.lab, node.name)):
-        run.pool.delete(name)
+    pool = run.on(node).pool
+    pool.refresh()
+    for name in pool.names(domain_file.serial_log(run.lab, node.name)):
+        pool.delete(name)

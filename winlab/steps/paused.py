@@ -5,23 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.volumes import StoragePool
+from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.errors import HostError
 
 ROOM = 1 << 30  # bytes that must be free: with less, a resumed machine would be paused again at once
-
-
-class Hypervisor(Protocol):
-    """A run, or anything else that has a hypervisor and its storage pool."""
-
-    @property
-    def conn(self) -> Connection:
-        """The connection to the hypervisor."""
-
-    @property
-    def pool(self) -> StoragePool:
-        """The storage pool."""
 
 
 class Named(Protocol):
@@ -36,28 +23,28 @@ class Named(Protocol):
         """Its domain's name."""
 
 
-def require_writable_disk(run: Hypervisor, node: Named) -> None:
+def require_writable_disk(host: Hypervisor, node: Named) -> None:
     """Check that a machine was not paused by a disk that can't be written; else resuming it would do no good.
 
     :raises HostError: it was. A full pool is no obstacle any more once it has room.
     """
-    trouble = domains.disk_trouble(run.conn, node.domain)
+    trouble = domains.disk_trouble(host.conn, node.domain)
     if trouble is None:
         return
     evidence = f"/var/log/libvirt/qemu/{node.domain}.log"
-    free = run.pool.free()
+    free = host.pool.free()
     if trouble != "full":
         raise HostError(
             f"'{node.name}' is paused, because its disk can't be read or written.",
             why="QEMU reports an input/output error of a file in the storage pool.",
-            cure=f"Check the disk under '{run.pool.folder}'. "
+            cure=f"Check the disk under '{host.pool.folder}'. "
             f"Then run 'virsh resume {node.domain}' and the same command.",
             evidence=evidence,
         )
     if free < ROOM:
         raise HostError(
             f"'{node.name}' is paused, because the storage pool is full.",
-            why=f"'{run.pool.folder}' has {free} bytes free, and the machine needs more for its disk.",
+            why=f"'{host.pool.folder}' has {free} bytes free, and the machine needs more for its disk.",
             cure="Make room: 'winlab image prune', or 'winlab destroy' for labs that nobody needs. "
             f"Once {ROOM >> 30} GiB is free, the same command resumes the machine.",
             evidence=evidence,

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from winlab import files
 from winlab.adapters.vm import domains
+from winlab.adapters.vm.hypervisor import Hypervisor
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design import system
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source
@@ -213,7 +215,7 @@ def _left_out(missing: frozenset[Artifact]) -> str:
 
 
 def steps(run: Run, supply: Supply) -> list[Step]:
-    """One step for each system that the nodes run, the controllers' first, and one for each node's drive.
+    """One step for each system that the nodes run on a hypervisor, the controllers' first; one for each node's drive.
 
     Without controllers, the host's kubectl gets a step of its own.
     """
@@ -221,8 +223,10 @@ def steps(run: Run, supply: Supply) -> list[Step]:
     payload_steps: list[Step] = []
     before: list[State] = []
     for payload in payloads:
-        payload_steps.append(_system_step(run, supply, payload, before))
-        before = [PAYLOAD(of=payload.os)]  # builds use the whole machine: the controllers' payload first
+        hosts = run.hosts(node for node in run.plan.nodes if node.os == payload.os)
+        made = [_system_step(run, supply, payload, host, before, first=host is hosts[0]) for host in hosts]
+        payload_steps += made
+        before = [step.reaches for step in made]  # builds use the whole machine: the controllers' payload first
     if run.plan.joins:
         payload_steps.append(_kubectl_step(run, supply))
     return payload_steps + [insert_step(run, node) for node in run.plan.nodes]
@@ -233,11 +237,11 @@ def has_all(run: Run) -> bool:
     return all(_inserted(run, node) is not None for node in run.plan.nodes)
 
 
-def payload_step(run: Run, supply: Supply, of: System) -> Step:
-    """The step that brings one system's payload into the pool, whatever the plan's nodes have: another machine
+def payload_step(run: Run, supply: Supply, of: System, host: Hypervisor) -> Step:
+    """The step that brings one system's payload into a pool, whatever the plan's nodes have: another machine
     needs it."""
     payload = next(one for one in required.payloads(run.plan) if system.get(one.os) is of)
-    return replace(_system_step(run, supply, payload, []), done=lambda: False)
+    return replace(_system_step(run, supply, payload, host, [], first=True), done=lambda: False)
 
 
 def _link_kubectl(run: Run, supply: Supply, obtained: list[Obtained], progress: Progress) -> None:
@@ -300,10 +304,18 @@ def _kubectl_source(versions_: versions.Versions, origin: Origin) -> tuple[Sourc
     return source, _may_run(source, alternatives)
 
 
-def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, after: Iterable[State]) -> Step:
-    reaches, runs = PAYLOAD(of=payload.os), system.get(payload.os)
-    nodes = [node for node in run.plan.nodes if node.system is runs]
-    links = runs.control_plane and not run.plan.joins
+def _system_step(
+    run: Run,
+    supply: Supply,
+    payload: required.RequiredPayload,
+    host: Hypervisor,
+    after: Iterable[State],
+    *,
+    first: bool,
+) -> Step:
+    reaches, runs = PAYLOAD(of=payload.os, host=host.name), system.get(payload.os)
+    nodes = [node for node in run.plan.nodes if node.system is runs and node.hypervisor == host.name]
+    links = first and runs.control_plane and not run.plan.joins
     # Artifacts that are locked or given by flags are compared with those of the nodes, even if the lab has everything
     compared = supply.check is not None or supply.own
 
@@ -316,13 +328,13 @@ def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, af
         made = PayloadCd(payload.os, obtained, payload.plugins)
         if compared:
             _refuse_other_payload(run, nodes, made.volume, supply)
-        if not run.pool.is_complete(made.volume):
+        if not host.pool.is_complete(made.volume):
             progress.say(f"writing the payload CD, {made.size >> 20} MiB")
             with store.workspace() as folder:
                 path = folder / "payload.iso"
                 made.write(path)
-                run.pool.upload_base(made.volume, path, progress.say)
-        preloaded = _preloaded(run, supply, obtained, progress) if runs.store_disk else None
+                host.pool.upload_base(made.volume, path, progress.say)
+        preloaded = _preloaded(host.pool, supply, obtained, progress) if runs.store_disk else None
         run.outputs.put(reaches, Disks(made.volume, preloaded))
 
     def done() -> bool:
@@ -352,12 +364,12 @@ def _refuse_other_payload(run: Run, nodes: list[NodePlan], volume: str, supply: 
         )
 
 
-def _preloaded(run: Run, supply: Supply, obtained: list[Obtained], progress: Progress) -> str | None:
+def _preloaded(pool: StoragePool, supply: Supply, obtained: list[Obtained], progress: Progress) -> str | None:
     """The disk with containerd's store; None if this host can't or may not: nodes are only slower then."""
     images = [item for item in obtained if isinstance(item.artifact, ContainerImage)]
     programs = {item.artifact.name: item for item in obtained if isinstance(item.artifact, Program)}
     volume = preload.volume(images, programs["containerd"])
-    if run.pool.is_complete(volume):
+    if pool.is_complete(volume):
         return volume
     if not all(map(supply.host_may_run, _importers(item.artifact for item in obtained))):
         progress.say(UNVOUCHED)
@@ -370,31 +382,34 @@ def _preloaded(run: Run, supply: Supply, obtained: list[Obtained], progress: Pro
         except (CommandError, HostError) as error:
             progress.say(f"nodes will import the images themselves: {error.what}")
             return None
-        run.pool.upload_base(volume, disk, progress.say)
+        pool.upload_base(volume, disk, progress.say)
     return volume
 
 
 def _inserted(run: Run, node: NodePlan) -> str | None:
     """The payload CD in a node's drive; None if there is none or its upload did not finish."""
-    path = domains.medium(run.conn, node.domain, node.system.payload_drive[0])
-    if path is None or not path.name.startswith(PREFIX) or not run.pool.is_complete(path.name):
+    host = run.on(node)
+    path = domains.medium(host.conn, node.domain, node.system.payload_drive[0])
+    if path is None or not path.name.startswith(PREFIX) or not host.pool.is_complete(path.name):
         return None
     return path.name
 
 
 def _add_store(run: Run, node: NodePlan, base: str) -> None:
     """Give the node its own overlay of the disk with containerd's store; it is mounted when the node is prepared."""
-    if domains.has_disk(run.conn, node.domain, STORE_DRIVE):
+    host = run.on(node)
+    if domains.has_disk(host.conn, node.domain, STORE_DRIVE):
         return
     volume = f"{run.plan.lab}.{node.name}.store.qcow2"
-    run.pool.create_disk(volume, None, base)
-    domains.attach(run.conn, node.domain, STORE_DRIVE, run.pool.path(volume))
+    host.pool.create_disk(volume, None, base)
+    domains.attach(host.conn, node.domain, STORE_DRIVE, host.pool.path(volume))
 
 
 def insert_step(run: Run, node: NodePlan) -> Step:
     """The step that puts the payload CD into a node's drive."""
     target, bus = node.system.payload_drive
-    payload = PAYLOAD(of=node.os)
+    host = run.on(node)
+    payload = PAYLOAD(of=node.os, host=host.name)
 
     def at_hand() -> Disks:
         made = run.outputs.get(payload, Disks)
@@ -402,7 +417,11 @@ def insert_step(run: Run, node: NodePlan) -> Step:
             return made
         # an earlier create made the CD: another node of the system has it
         for other in run.plan.nodes:
-            if other.system is node.system and (volume := _inserted(run, other)) is not None:
+            if (
+                other.system is node.system
+                and other.hypervisor == host.name
+                and (volume := _inserted(run, other)) is not None
+            ):
                 return Disks(volume)
         raise NotFoundError(f"There is no payload CD for '{node.name}'.", cure="Run the same command again.")
 
@@ -411,7 +430,7 @@ def insert_step(run: Run, node: NodePlan) -> Step:
         if disks.store is not None:
             _add_store(run, node, disks.store)
         progress.say(disks.cd)
-        domains.insert(run.conn, node.domain, target, bus, run.pool.path(disks.cd))
+        domains.insert(host.conn, node.domain, target, bus, host.pool.path(disks.cd))
 
     after = [DRIVE_FREE(run.lab, node.name), payload]
     reaches = PAYLOAD_INSERTED(run.lab, node.name)

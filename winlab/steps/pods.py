@@ -11,7 +11,6 @@ import yaml
 
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.design import cni
 from winlab.design.cni.model import Patch
@@ -127,20 +126,20 @@ def _routes(run: Run) -> Step:
         for node in run.plan.nodes:
             pod_network.await_share(run, node, progress)
         progress.say("routes to the pods of each node")
-        with ovn.connect() as northbound:
+        with run.overlay() as northbound:
             northbound.set_pod_routes(run.plan.lab, wanted())
         every = pod_network.shares(run)
         for node in run.plan.nodes:
             if (call := nodes.routes(run.plan, node, every)) is not None:
                 # again: a network that was just remade may cut the connection once more
                 with run.node(node) as there:
-                    again.run(there, call, progress, partial(domains.is_running, run.conn, node.domain))
+                    again.run(there, call, progress, partial(domains.is_running, run.on(node).conn, node.domain))
 
     def done() -> bool:
         if masquerade is not None:
             return False  # each node checks its own routes itself
         try:
-            with ovn.connect() as northbound:
+            with run.overlay() as northbound:
                 routes = northbound.pod_routes(run.plan.lab)
             return routes == wanted() and len(pod_network.shares(run)) == len(run.plan.nodes)
         except WinlabError:

@@ -39,7 +39,7 @@ def _ready(run: Run, node: NodePlan) -> Step:
         def look() -> Met[None] | Waiting:
             nonlocal signs
             if node.system.tells_crash:
-                require_no_crash(run.conn, run.lab, node, progress)
+                require_no_crash(run.on(node).conn, run.lab, node, progress)
             node_object = ask()
             if node_object is None:
                 why = "the API server does not answer"

@@ -19,6 +19,7 @@ from winlab.engine.step import Step
 from winlab.steps import boot, foundation, golden, images, joining, machines, payload, pods, ready, systems
 from winlab.steps.linux import control_plane
 from winlab.steps.payload import Supply
+from winlab.steps.states import IMAGE
 from winlab.steps.windows import media
 from winlab.steps.windows import node as windows_node
 
@@ -50,9 +51,10 @@ def golden_upload(run: Run, built: Sequence[Plan] = ()) -> list[Step]:
     """
     made = {builder.lab for builder in built}  # not the plans: a builder may have moved to other addresses
     return [
-        golden.upload_step(run, _volume(run, builder), str(builder.golden))
+        golden.upload_step(run, _volume(run, builder), str(builder.golden), host)
         for builder in run.plan.builders
         if builder.lab not in made
+        for host in run.hosts(run.plan.clones(builder.golden))
     ]
 
 
@@ -61,9 +63,11 @@ def golden_build(run: Run, built: Sequence[Plan], supply: Supply, *, alone: bool
 
     :param run: of the lab with the clones.
     :param built: the plans of the labs in which the images are made.
-    :param alone: no other step makes the payload CD for Windows.
+    :param alone: no other step makes payload CDs for Windows.
     """
-    steps = [payload.payload_step(run, supply, WINDOWS)] if alone else []
+    others = [] if alone else [node.hypervisor for node in run.plan.windows_nodes()]
+    making = [machine for builder in built for machine in builder.windows_nodes()]
+    steps = [payload.payload_step(run, supply, WINDOWS, host) for host in run.hosts(making) if host.name not in others]
     for builder in built:
         own = run.beside(builder)
         if not golden.is_sealed(own):
@@ -73,7 +77,10 @@ def golden_build(run: Run, built: Sequence[Plan], supply: Supply, *, alone: bool
                 steps += windows_node.programs(own, machine)
                 if machine.windows.updates:
                     steps.append(windows_node.updates_step(own, machine))
-        steps += golden.steps(own, _volume(run, builder), str(builder.golden))
+        first, *rest = run.hosts(run.plan.clones(builder.golden))
+        target, key = _volume(run, builder), str(builder.golden)
+        steps += golden.steps(own, target, key, first)
+        steps += [golden.upload_step(run, target, key, host, [IMAGE(of=target, host=first.name)]) for host in rest]
     return steps
 
 

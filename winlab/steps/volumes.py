@@ -28,16 +28,16 @@ def step(
 
     def done() -> bool:
         # the domain is defined last: once it exists, its volumes are complete
-        return domains.find(run.conn, node.domain) is not None
+        return domains.find(run.on(node).conn, node.domain) is not None
 
     return Step(kind(run.lab, node.name), make, done, after, usual=usual, load=Load.POOL)
 
 
-def upload_iso(run: Run, volume: str, label: str, files: Mapping[str, bytes | Path]) -> None:
+def upload_iso(run: Run, node: NodePlan, volume: str, label: str, files: Mapping[str, bytes | Path]) -> None:
     """Write the files to an ISO image and upload it to a volume."""
     from winlab.supply.media import small_iso
 
     with run.folder.staging() as folder:
         path = folder / "image.iso"
         small_iso.write(path, label, files)
-        run.pool.upload(volume, path)
+        run.on(node).pool.upload(volume, path)

@@ -11,6 +11,8 @@ from lab_fakes import machine
 
 from winlab.adapters import traces
 from winlab.adapters.vm import domains
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
+from winlab.design.plan.facts import HYPERVISOR, MachineFacts
 from winlab.errors import HostError, WinlabError
 
 
@@ -61,16 +63,17 @@ class Host:
             raise HostError("no OVN")
         yield self.northbound
 
+    @property
+    def hosts(self) -> Hypervisors:
+        return Hypervisors((Hypervisor(HYPERVISOR, cast(Any, None), self.storage, MachineFacts),))
+
     def storage(self) -> Any:
         if "pool" in self.broken:
             raise HostError("no pool")
         return self.pool
 
     def remove(self, lab: str) -> list[WinlabError]:
-        conn = cast(Any, None)
-        return traces.remove(
-            lab, conn, self.overlay, self.storage, lambda kind, name: self.gone.append(f"{kind} {name}")
-        )
+        return traces.remove(lab, self.hosts, self.overlay, lambda kind, name: self.gone.append(f"{kind} {name}"))
 
 
 @pytest.fixture
@@ -126,5 +129,5 @@ def test_the_disks_of_a_machine_that_does_not_go_stay(host: Host) -> None:
 
 
 def test_a_lab_is_known_by_any_of_its_traces(host: Host) -> None:
-    found = traces.labs(cast(Any, None), host.overlay, cast(Any, host.pool))
+    found = traces.labs(host.hosts, host.overlay)
     assert {lab: len(machines) for lab, machines in found.items()} == {"lab": 2, "lab2": 0, "lab3": 0}

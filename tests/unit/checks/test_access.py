@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sites
 from checks_fakes import LINUX, WINDOWS
 
 from winlab.adapters.guests import scripts
+from winlab.adapters.vm.domains import Machine
 from winlab.checks.access import Logins
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.errors import GuestError
 from winlab.lab_folder import LabFolder
 
@@ -43,7 +46,8 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> list[Guest]:
 @pytest.fixture
 def logins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Logins:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
-    return Logins(LabFolder("lab"), 1.0)
+    machines = [Machine(tag.node, "running", tag, hypervisor=HYPERVISOR) for tag in (WINDOWS, LINUX)]
+    return Logins(sites.lab(), machines)
 
 
 def test_a_node_is_logged_in_to_once(logins: Logins, guests: list[Guest]) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import plans
 import pytest
 import runs
+import sites
 from clones import REHEARSAL
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.design.plan.facts import TCG_SCALE
+from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Durations
 from winlab.engine.run import Outputs, Pace, Run
 from winlab.lab_folder import LabFolder
@@ -37,7 +37,9 @@ def test_what_was_made_is_of_the_kind_that_is_asked_for() -> None:
 
 def test_a_node_is_logged_in_to_by_the_lab_s_own_credentials() -> None:
     plan = plans.make(plans.TCG, "1-1-1", REHEARSAL)
-    run = Run(plan, LabFolder("lab"), cast(Any, None), cast(Any, None), Pace.of(plan))
+    site = sites.FakeSite()
+    run = Run.start(plan, Stock(), site, site.each)
+    assert run.pace.scale == TCG_SCALE  # the plan's, whatever the site knows now
     node = run.node(plan.node("node-1"))
     assert isinstance(node, NodeScripts)
     assert node.scale == TCG_SCALE

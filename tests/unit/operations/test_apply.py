@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import changing
 import plans
@@ -359,8 +359,9 @@ def test_new_images_that_are_not_in_the_nodes_yet(world: World) -> None:
     notes = [event.text for event in said if isinstance(event, Note)]
     assert notes[-1].endswith("'winlab apply --lab lab' finishes the change.")
     plan = world.proposal(*design).plan
-    compared = diff.compare(plan, world.site(), cast(Any, None))
-    made = apply.amendment(plan, compared, cast(Any, None), world.folder, restart=False, force=False, rebuild="")
+    with world.site().hypervisors() as hosts:
+        compared = diff.compare(plan, world.site(), hosts)
+        made = apply.amendment(plan, compared, hosts, world.folder, restart=False, force=False, rebuild="")
     assert {node.name for node in made.reloaded} == {"controller-1", "node-1", "node-2"}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
-from typing import Any, cast
 
 import plans
 import pytest
+import sites
 
 from winlab import account, journal
 from winlab.adapters import traces
@@ -31,7 +31,7 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> list[WinlabError]:
     def connected(_uri: str) -> Iterator[None]:
         yield None
 
-    def remove(lab: str, _conn: object, _overlay: object, _pool: object, gone: Callable[[str, str], None]) -> object:
+    def remove(lab: str, _hosts: object, _overlay: object, gone: Callable[[str, str], None]) -> object:
         gone("network", lab)
         return list(found)
 
@@ -114,10 +114,10 @@ def test_another_s_lab_of_the_same_name_is_no_reason_to_destroy_it(monkeypatch: 
     other = plans.make(plans.KVM, "1-1-1", "workers.cpus=7", lab="ci")
     made_by(monkeypatch, 0, 0)
     with pytest.raises(ConflictError, match="belongs to root") as caught:
-        create.refuse_other_plan(other, cast(Any, None))
+        create.refuse_other_plan(other, sites.FakeSite().each)
     assert "--lab NAME" in caught.value.cure
     assert "destroy" not in caught.value.cure
     made_by(monkeypatch, 1234567, None)
     with pytest.raises(ConflictError, match="made from another spec") as caught:
-        create.refuse_other_plan(other, cast(Any, None))
+        create.refuse_other_plan(other, sites.FakeSite().each)
     assert "winlab destroy --lab ci" in caught.value.cure

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import SimpleNamespace, TracebackType
-from typing import Any, cast
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
 
 import pytest
 from lab_fakes import machine
+from sites import FakeSite, hypervisor
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm import faults as adapter
@@ -17,13 +17,14 @@ from winlab.adapters.vm.domains import Machine
 from winlab.design import contract, fault
 from winlab.design.contract import Call, Changed, Faults
 from winlab.design.fault.base import SwitchRule
+from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.tags import Tag
+from winlab.engine import lab_on_site
 from winlab.errors import GuestError, NotFoundError, UnreachableError, UsageError
 from winlab.events import ignore
 from winlab.host import firewall
 from winlab.lab_folder import LabFolder
 from winlab.operations import faults, room
-from winlab.site import Site
 
 
 class World:
@@ -73,20 +74,8 @@ class World:
         return [one.id for one in faults.active("lab", self.site)]
 
     @property
-    def site(self) -> Site:
-        @contextmanager
-        def itself() -> Iterator[World]:
-            yield self
-
-        return cast(
-            Site,
-            SimpleNamespace(
-                folder=LabFolder, connected=itself, overlay=itself, facts=SimpleNamespace(scale=1.0, chassis="here")
-            ),
-        )
-
-
-HERE = SimpleNamespace(scale=1.0, chassis="here")
+    def site(self) -> FakeSite:
+        return FakeSite(hypervisor(facts=MachineFacts(chassis="here")), overlay=self)
 
 
 @pytest.fixture
@@ -100,7 +89,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         return lambda _conn, domain: made.states.update({node_of(domain): state})
 
     class NodeScripts:
-        def __init__(self, tag: Tag, folder: LabFolder, scale: float) -> None:
+        def __init__(self, tag: Tag, folder: LabFolder, scale: float, log_in: object = None) -> None:
             self.tag = tag
 
         def __enter__(self) -> NodeScripts:
@@ -133,7 +122,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(adapter, "card", lambda _conn, domain: (f"mac of {node_of(domain)}", node_of(domain)))
     monkeypatch.setattr(faults, "BEGIN", {"off": set_state("off"), "suspended": set_state("suspended")})
     monkeypatch.setattr(faults, "END", {"off": set_state("running"), "suspended": set_state("running")})
-    monkeypatch.setattr(faults, "NodeScripts", NodeScripts)
+    monkeypatch.setattr(lab_on_site, "NodeScripts", NodeScripts)
     monkeypatch.setattr(firewall, "require", lambda _progress: made.required.append("firewall"))
     monkeypatch.setattr(room, "require", lambda _conn, machines: made.required.extend(one.tag.node for one in machines))
     return made
@@ -259,8 +248,8 @@ def test_records_of_strangers_are_passed_over(world: World) -> None:
 
 
 def test_other_commands_say_that_there_are_faults(world: World) -> None:
-    assert faults.sentence("lab", world.site, cast(Any, None)) == ""
+    assert faults.sentence("lab", world.site, world.site.each) == ""
     world.add("partition", "node-1")
-    said = faults.sentence("lab", world.site, cast(Any, None))
+    said = faults.sentence("lab", world.site, world.site.each)
     assert "partition.node-1" in said
     assert "winlab fault clear --lab lab" in said

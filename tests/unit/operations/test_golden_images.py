@@ -19,6 +19,7 @@ from winlab.adapters.vm import connection, domains
 from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
@@ -45,7 +46,7 @@ MADE: set[str] = set()  # the domains that the hypervisor has
 def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     MADE.clear()
     monkeypatch.setattr(domains, "find", lambda _conn, name: name if name in MADE else None)
-    monkeypatch.setattr(ovn, "connect", lambda: nullcontext(Network(set())))
+    monkeypatch.setattr(ovn, "connect", lambda _: nullcontext(Network(set())))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
 
@@ -140,7 +141,11 @@ def test_labs_can_t_have_the_names_of_builders() -> None:
 
 def lacking(plan: Plan, pool: Pool, held: ExitStack) -> Plan | None:
     found = goldens.lacking(
-        plan, Site(), lambda one: goldens.is_there(plan, one, cast(Any, pool), cast(Any, None)), held, lambda _: None
+        plan,
+        Site(),
+        lambda one: goldens.is_there(plan, one, runs.run(plan, pool=pool).hypervisors),
+        held,
+        lambda _: None,
     )
     return found[0] if found else None
 
@@ -210,11 +215,9 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
     first, second = plan.builders
 
     def lacks(*volumes: str) -> tuple[Plan, ...]:
-        pool = cast(Any, Pool(*volumes))
+        hosts = runs.run(plan, pool=Pool(*volumes)).hypervisors
         with ExitStack() as held:
-            return goldens.lacking(
-                plan, Site(), lambda one: goldens.is_there(plan, one, pool, cast(Any, None)), held, lambda _: None
-            )
+            return goldens.lacking(plan, Site(), lambda one: goldens.is_there(plan, one, hosts), held, lambda _: None)
 
     assert lacks() == (first, second)
     assert LabFolder(second.lab).path.joinpath("wanted-by").read_text() == "lab"
@@ -222,7 +225,7 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
     MADE.add(plan.node("other-1").domain)  # it stands: no image is cloned for it any more
     assert lacks() == (first,)
     built = recipe.golden_build(runs.run(plan), [first], Supply(cast(Any, None)), alone=True)
-    assert [step.reaches for step in built].count(PAYLOAD(of="windows")) == 1
+    assert [step.reaches for step in built].count(PAYLOAD(of="windows", host=HYPERVISOR)) == 1
     assert len(recipe.golden_upload(runs.run(plan), [first])) == 1
     assert len(recipe.golden_upload(runs.run(plan))) == 2
     moved = first.model_copy(update={"network": first.network.model_copy(update={"router_external": "172.31.250.1"})})
@@ -374,7 +377,7 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
 
 
 def placed(monkeypatch: pytest.MonkeyPatch, plan: Plan, network: Network) -> Plan:
-    monkeypatch.setattr(ovn, "connect", lambda: nullcontext(network))
+    monkeypatch.setattr(ovn, "connect", lambda _: nullcontext(network))
     with ExitStack() as held:
         (found,) = goldens.lacking(plan, Site(), lambda _: False, held, lambda _: None)
     return found

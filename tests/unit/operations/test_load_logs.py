@@ -140,7 +140,6 @@ def test_what_a_killed_load_left_is_put_back_by_one_for_the_other_system(
     ]
     monkeypatch.setattr(load.look, "find", lambda _lab, _conn: nodes)
     monkeypatch.setattr(load, "Drives", lambda *_: lab.drives)
-    lab.site.pool = lambda _conn: lab.pool
     left = "lab.load-linux.iso"
     for one in nodes[:2]:
         lab.inside[one.domain] = left
@@ -276,7 +275,7 @@ def test_logs_have_conditions_events_and_logs(lab: FakeLab) -> None:
         ]
     }
     api = Api({"get node": NODE, "get events": events})
-    (report,) = logs.gather([machine("node-1")], lab.site, api, contract.Logs(lines=7))
+    (report,) = logs.gather([machine("node-1")], lab.standing, api, contract.Logs(lines=7))
     assert report == logs.NodeDiagnostics(
         "node-1",
         ["Ready=True KubeletReady: ready"],
@@ -300,7 +299,7 @@ def test_what_does_not_answer_is_said_and_the_rest_is_shown(lab: FakeLab, monkey
     api = Api({"get node": HostError("kubectl did not end")})
     monkeypatch.setattr(agent, "texts", lambda *_: {})
     machines = [machine("node-1"), machine("node-2"), machine("node-3", state="off")]
-    one, two, three = logs.gather(machines, lab.site, api, contract.Logs(lines=5))
+    one, two, three = logs.gather(machines, lab.standing, api, contract.Logs(lines=5))
     assert one.logs == {"kubelet": "x"}
     assert one.problems == ["The API server: kubectl did not end"]
     assert two.problems[1:] == ["The node: It does not answer. port closed"]
@@ -331,14 +330,16 @@ def test_a_deaf_node_is_asked_otherwise(
 
     lab.script = script
     monkeypatch.setattr(agent, "texts", lambda *_: told)
-    (report,) = logs.gather([machine("node-1")], lab.site, None, contract.Logs(lines=5))
+    (report,) = logs.gather([machine("node-1")], lab.standing, None, contract.Logs(lines=5))
     assert report.logs == logs_shown
     assert report.problems == ["The node: 'node-1' does not answer WinRM.", f"What is above came {how}."]
 
 
 def test_a_node_outside_the_cluster_and_a_lab_without_one(lab: FakeLab) -> None:
     lab.script = lambda tag, name, settings: {"logs": {}}
-    (report,) = logs.gather([machine("node-1")], lab.site, Api({"get events": {"items": []}}), contract.Logs(lines=5))
+    (report,) = logs.gather(
+        [machine("node-1")], lab.standing, Api({"get events": {"items": []}}), contract.Logs(lines=5)
+    )
     assert report.conditions == ["It is not in the cluster."]
-    (report,) = logs.gather([machine("node-1")], lab.site, None, contract.Logs(lines=5))
+    (report,) = logs.gather([machine("node-1")], lab.standing, None, contract.Logs(lines=5))
     assert (report.conditions, report.problems) == ([], [])

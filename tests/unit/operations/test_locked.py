@@ -10,9 +10,11 @@ import clones
 import plans
 import pytest
 import runs
+import sites
 
 from winlab import files
 from winlab.adapters.vm import domains
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.catalog.artifact import Artifact, Obtained, Program
 from winlab.engine.run import Run, Sources
 from winlab.engine.step import Step
@@ -50,7 +52,7 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     kubectl = tmp_path / "kubectl"
     kubectl.touch()
-    folder = cast(Any, type("Folder", (), {"kubectl": kubectl, "make": lambda self: None})())
+    folder = cast(Any, type("Folder", (), {"lab": "lab", "kubectl": kubectl, "make": lambda self: None})())
     return runs.run(plan, folder=folder, pool=Pool())
 
 
@@ -63,6 +65,10 @@ def have(run: Run, source: Supply) -> None:
     payload = next(one for one in supply.required.payloads(run.plan) if one.os == "windows")
     made = PayloadCd("windows", source.obtain(list(payload.artifacts), Quiet()), payload.plugins)
     IN_DRIVE[run.plan.node("node-1").domain] = made.volume
+
+
+def of(pool: object) -> Hypervisors:
+    return Hypervisors((sites.hypervisor(pool=pool),))
 
 
 def test_without_a_lock_what_is_there_is_not_obtained_again(there: Run, tmp_path: Path) -> None:
@@ -95,7 +101,7 @@ def test_an_image_is_compared_when_it_has_come(there: Run, monkeypatch: pytest.M
             return False
 
     monkeypatch.setattr(LinuxSteps, "image", lambda *_: Path("/image"))
-    run = replace(there, sources=Sources(check_images=check), pool=cast(Any, Empty()))
+    run = replace(there, sources=Sources(check_images=check), hypervisors=of(Empty()))
     debian = runs.titled(images.steps(run), "image debian-13")
     with pytest.raises(ConflictError, match="drifted"):
         debian.run(Quiet())
@@ -117,7 +123,7 @@ def test_the_base_volume_is_compared_with_the_image(there: Run, monkeypatch: pyt
             pass
 
     monkeypatch.setattr(LinuxSteps, "image", lambda *_: Path("/image"))
-    run = replace(there, sources=Sources(check_images=lambda: None), pool=cast(Any, Full()))
+    run = replace(there, sources=Sources(check_images=lambda: None), hypervisors=of(Full()))
     debian = runs.titled(images.steps(run), "image debian-13")
     assert not debian.done()
     debian.run(Quiet())
@@ -188,14 +194,15 @@ def test_a_golden_image_in_the_pool_is_compared_too() -> None:
             pass
 
     run = runs.run(plan, pool=Full(), sources=Sources(check_images=lambda: checked.append("lock")))
-    step = golden.upload_step(run, "base-x-golden-0.qcow2", made.key)
+    step = golden.upload_step(run, "base-x-golden-0.qcow2", made.key, run.on(plan.nodes[0]))
     assert not step.done()
     step.run(Quiet())
     assert checked == ["lock"]
     same[0] = False
     with pytest.raises(ConflictError, match="is not the image that is locked"):
         step.run(Quiet())
-    assert golden.upload_step(runs.run(plan, pool=Full()), "base-x-golden-0.qcow2", made.key).done()
+    run = runs.run(plan, pool=Full())
+    assert golden.upload_step(run, "base-x-golden-0.qcow2", made.key, run.on(plan.nodes[0])).done()
 
 
 def test_a_golden_image_that_has_changed_does_not_go_into_the_pool() -> None:
@@ -210,4 +217,4 @@ def test_a_golden_image_that_has_changed_does_not_go_into_the_pool() -> None:
 
     run = runs.run(plan, pool=Empty())
     with pytest.raises(TransferError, match="has changed since it came there"):
-        golden.upload_step(run, "base-x-golden-0.qcow2", made.key).run(Quiet())
+        golden.upload_step(run, "base-x-golden-0.qcow2", made.key, run.on(plan.nodes[0])).run(Quiet())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import example
-import plans
 import pytest
 from commands import run as winlab
 from lab_fakes import Api
@@ -37,21 +36,9 @@ NODES = ["controller-1", "node-1"]
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
     with lab(monkeypatch) as made:
-        site = made.lab
-
-        @contextmanager
-        def storage(_self: Site) -> Iterator[tuple[Any, Any]]:
-            yield site.conn, site.pool
-
-        @contextmanager
-        def connected(_self: Site) -> Iterator[Any]:
-            yield site.conn
-
         monkeypatch.setattr("winlab.operations.faults.sentence", lambda *_: "")
         monkeypatch.setattr(firewall, "trouble", lambda: "")
-        monkeypatch.setattr(Site, "storage", storage)
-        monkeypatch.setattr(Site, "connected", connected)
-        monkeypatch.setattr(Site, "facts", plans.KVM)
+        monkeypatch.setattr(Site, "hypervisors", lambda _: nullcontext(made.lab.hypervisors))
         monkeypatch.setattr(power, "time", SimpleNamespace(time=lambda: NOW))
         LabFolder("lab").make()
         monkeypatch.setattr(LabFolder, "credentials", lambda _: None)
@@ -74,7 +61,7 @@ class Ear:
 
 
 def states(played: Played) -> list[str]:
-    return [one.state for one in domains.machines(played.lab.conn, "lab")]
+    return [one.state for one in domains.machines(played.conn, "lab")]
 
 
 def cluster(monkeypatch: pytest.MonkeyPatch, expires: float = NOW + 1e7) -> Api:
@@ -237,7 +224,7 @@ def test_a_kubectl_that_is_gone_is_told(played: Played) -> None:
 
 def test_a_fault_that_is_over_is_forgotten_before_the_state_is_the_same_again(played: Played) -> None:
     """The node was killed, and started by a command that was interrupted; then it is shut down in order."""
-    conn = played.lab.conn
+    conn = played.conn
     kill = fault.make("kill", ("node-1",))
     faults_of_vm.write_records(conn, "winlab-lab-node-1", "lab", [kill.record()])
     power.stop("lab", Site(), ["node-1"], Ear())
@@ -286,9 +273,9 @@ def test_autostart(played: Played, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     done = autostart.change("lab", Site(), wanted=True)
     assert "The lab starts with the host now." in LabFolder("lab").journal.read_text()
     assert (done.nodes, done.hint == "") == (tuple(NODES), unit)
-    assert [one.autostart for one in domains.machines(played.lab.conn, "lab")] == [True, True]
+    assert [one.autostart for one in domains.machines(played.conn, "lab")] == [True, True]
     assert autostart.change("lab", Site(), wanted=False).hint == ""
-    assert [one.autostart for one in domains.machines(played.lab.conn, "lab")] == [False, False]
+    assert [one.autostart for one in domains.machines(played.conn, "lab")] == [False, False]
 
 
 @pytest.mark.parametrize(("state", "verb"), [("off", "start"), ("suspended", "resume"), ("paused", "resume")])
@@ -357,4 +344,4 @@ def test_the_example(played: Played, capsys: pytest.CaptureFixture[str]) -> None
     exec(example.code("Off and on"), {"lab": Lab("lab")})
     assert capsys.readouterr().out == "controller-1 running running 0.0\nnode-1 off running 0.0\n"
     assert states(played) == ["running", "running"]
-    assert all(one.autostart for one in domains.machines(played.lab.conn, "lab"))
+    assert all(one.autostart for one in domains.machines(played.conn, "lab"))

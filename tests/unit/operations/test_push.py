@@ -6,14 +6,15 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import lab_fakes
 import pytest
+import sites
 from lab_fakes import PAYLOAD, Api, FakeLab, machine
 
+from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, GuestError, NotFoundError, UnreachableError, UsageError
 from winlab.events import Quiet
@@ -67,9 +68,15 @@ def answering(lab: FakeLab) -> None:
     lab.script = script
 
 
+class Hurried(MachineFacts):
+    @property
+    def scale(self) -> float:
+        return 0.0
+
+
 def impatient(lab: FakeLab) -> drives.Drives:
     """Drives of nodes that are not waited for."""
-    return replace(lab.drives, scale=0.0)
+    return drives.Drives(sites.lab("lab", sites.hypervisor(pool=lab.pool, facts=Hurried())))
 
 
 # -- push

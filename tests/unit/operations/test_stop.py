@@ -15,6 +15,7 @@ import runs
 
 from winlab import Event, Lab, Site, Spec, Stopped, Supplies, journal, stopping
 from winlab.adapters import traces
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.checks.model import Stage
 from winlab.events import RunEnded, StepDone, Told
 from winlab.lab_folder import LabFolder
@@ -97,15 +98,14 @@ def test_a_stopped_destroy_leaves_the_rest_and_the_folder(monkeypatch: pytest.Mo
     site, stop = Site(), threading.Event()
     removed: list[str] = []
 
-    def remove(_lab: str, _conn: object, _overlay: object, _pool: object, gone: Any) -> list[Any]:
+    def remove(_lab: str, _hosts: object, _overlay: object, gone: Any) -> list[Any]:
         stop.set()
         for name in ("a", "b"):
             removed.append(name)
             gone("volume", name)
         return []
 
-    monkeypatch.setattr(Site, "connected", lambda _: nullcontext(None))
-    monkeypatch.setattr(destroy.domains, "machines", lambda *_: [])
+    monkeypatch.setattr(Site, "hypervisors", lambda _: nullcontext(Hypervisors(())))
     monkeypatch.setattr(destroy, "_refuse_others", lambda *_: None)
     monkeypatch.setattr(traces, "remove", remove)
     site.folder("lab").make()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -189,14 +188,10 @@ def test_a_lab_is_watched_across_its_runs(
 
 
 def test_a_lab_that_is_nowhere_is_not_watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    @contextmanager
-    def connected(self: Site) -> Iterator[None]:
-        yield
-
-    def nothing(lab: str, conn: object) -> None:
+    def nothing(lab: str, hosts: object) -> None:
         raise NotFoundError(f"There is no lab '{lab}'.")
 
-    monkeypatch.setattr(Site, "connected", connected)
+    monkeypatch.setattr(Site, "hypervisors", lambda _: nullcontext(None))
     monkeypatch.setattr(look, "machines", lambda lab, site: [])
     monkeypatch.setattr(look, "find", nothing)
     with pytest.raises(NotFoundError, match="no lab 'none'"):

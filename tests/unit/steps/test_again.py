@@ -12,7 +12,6 @@ import plans
 import pytest
 import runs
 
-from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.design.cni.model import NodeNetwork
 from winlab.design.contract import Call, R
@@ -102,7 +101,6 @@ def perform(monkeypatch: pytest.MonkeyPatch) -> Perform:
     monkeypatch.setattr(pod_network, "shares", lambda run: [own(node) for node in run.plan.nodes])
     monkeypatch.setattr(pod_network, "share", lambda _run, node: own(node))
     northbound = SimpleNamespace(set_pod_routes=lambda *_: None)
-    monkeypatch.setattr(ovn, "connect", lambda: nullcontext(northbound))
 
     def own(node: NodePlan) -> NodeNetwork:
         last = node.address.rpartition(".")[2]
@@ -110,12 +108,13 @@ def perform(monkeypatch: pytest.MonkeyPatch) -> Perform:
 
     def steps(there: There) -> list[Step]:
         plan = plans.make(plans.KVM, "mixed", "controllers.count=3", "network.cni=host-gw")
-        run = runs.run(plan, guests=there.of)
+        run = runs.run(plan, guests=there.of, overlay=northbound)
         linux = [step for node in plan.linux_nodes() for step in linux_node.steps(run, node)]
         loads = [amendment._load(run, node) for node in (plan.node("win22-1"), plan.node("controller-1"))]
         making = [*linux, *control_plane.steps(run), *pods.steps(run, Supply(None)), *loads]  # type: ignore[arg-type]
         builder = plans.make(plans.TCG, "1-1-1", "workers.os=windows-2022").builders[0]
-        return [*making, *golden.steps(runs.run(builder, guests=there.of), "base-x-0.qcow2", "key")]
+        run = runs.run(builder, guests=there.of)
+        return [*making, *golden.steps(run, "base-x-0.qcow2", "key", run.on(builder.nodes[0]))]
 
     def go(there: There, title: str) -> list[str]:
         monkeypatch.setattr(domains, "is_running", lambda *_: there.is_on)

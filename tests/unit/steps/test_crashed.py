@@ -11,6 +11,7 @@ import libvirt_qemu
 import plans
 import pytest
 import runs
+import sites
 
 from winlab.adapters.vm import crash, domains
 from winlab.adapters.vm.crash import Crash
@@ -153,9 +154,14 @@ def test_a_crash_between_two_commands_is_told_when_the_machine_is_started(monkey
     domain = Domain()
     monkeypatch.setattr(domains, "get", lambda *_: domain)
     heard: list[Event] = []
-    lab = SimpleNamespace(conn=None, name="lab")
+    lab = SimpleNamespace(name="lab")
     subject = SimpleNamespace(
-        name="node-1", domain="x", state=domains.CRASHED, lab=lab, at=lambda kind: kind("lab", "n")
+        name="node-1",
+        domain="x",
+        state=domains.CRASHED,
+        lab=lab,
+        host=sites.hypervisor(),
+        at=lambda kind: kind("lab", "n"),
     )
     switch.start(subject).run(Told(heard.append, "start"))  # type: ignore[arg-type]
     assert [one.code for one in heard if isinstance(one, NodeCrashed)] == ["0x0000007B"]
@@ -166,7 +172,7 @@ def test_a_crash_between_two_commands_is_told_when_the_machine_is_started(monkey
 def test_it_can_not_be_asked_to_shut_down(monkeypatch: pytest.MonkeyPatch) -> None:
     domain = Domain()
     monkeypatch.setattr(domains, "get", lambda *_: domain)
-    subject = SimpleNamespace(name="node-1", domain="x", state=domains.CRASHED, lab=SimpleNamespace(conn=None))
+    subject = SimpleNamespace(name="node-1", domain="x", state=domains.CRASHED, host=sites.hypervisor())
     shutdown.shut_down(subject, Quiet())  # type: ignore[arg-type]
     assert domain.done == ["destroy"]
 

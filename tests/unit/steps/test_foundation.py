@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
 
 import plans
 import pytest
 import runs
 
 from winlab import account
-from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.design.plan import tags
 from winlab.design.render.topology import Topology, topology
@@ -52,22 +48,17 @@ class Overlay:
 def overlay(monkeypatch: pytest.MonkeyPatch) -> Overlay:
     made = Overlay()
 
-    @contextmanager
-    def connect() -> Iterator[Any]:
-        yield made
-
-    monkeypatch.setattr(ovn, "connect", connect)
     monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: "")
     monkeypatch.setattr(firewall, "trouble", lambda: "")
     return made
 
 
-def network() -> Step:
-    return runs.titled(foundation.steps(runs.run(PLAN)), "network")
+def network(overlay: Overlay) -> Step:
+    return runs.titled(foundation.steps(runs.run(PLAN, overlay=overlay)), "network")
 
 
 def test_a_network_with_one_other_row_is_made_again(overlay: Overlay) -> None:
-    step = network()
+    step = network(overlay)
     assert not step.done()
     step.run(Quiet())
     assert step.done()
@@ -81,7 +72,7 @@ def test_a_network_with_one_other_row_is_made_again(overlay: Overlay) -> None:
 
 
 def test_daemons_that_do_not_follow_end_a_create_before_machines_boot(overlay: Overlay) -> None:
-    step = network()
+    step = network(overlay)
     overlay.follows = False
     with pytest.raises(HostError, match="follow"):
         step.run(Quiet())
@@ -92,16 +83,16 @@ def test_daemons_that_do_not_follow_end_a_create_before_machines_boot(overlay: O
 def test_a_bridge_without_its_address_is_told(overlay: Overlay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: "is missing")
     with pytest.raises(HostError, match=r"'br-winlab'.* is missing") as caught:
-        network().run(Quiet())
+        network(overlay).run(Quiet())
     assert "sudo winlab host setup" in caught.value.cure
     monkeypatch.setenv("WINLAB_OVN_NB", "tcp:192.0.2.1:6641")  # of another host, whose bridge can't be seen
-    network().run(Quiet())
+    network(overlay).run(Quiet())
 
 
 def test_a_flushed_firewall_ends_a_create_before_machines_boot(
     overlay: Overlay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step, troubles = network(), [""]
+    step, troubles = network(overlay), [""]
     step.run(Quiet())
     assert step.done()
     troubles[0] = "is missing"

@@ -50,7 +50,7 @@ def sealing(there: There, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, Step]:
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-2022").builders[0]
     assert plan is not None
     run = runs.run(plan, guest=there)
-    return run, runs.titled(golden.steps(run, "base-x-0.qcow2", "key"), "seal golden")
+    return run, runs.titled(golden.steps(run, "base-x-0.qcow2", "key", run.on(run.plan.nodes[0])), "seal golden")
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])

@@ -132,7 +132,7 @@ def create_again(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> tuple[lis
         return []
 
     monkeypatch.setattr(goldens.traces, "remove", remove)
-    monkeypatch.setattr(ovn, "connect", lambda: nullcontext(Network(set())))
+    monkeypatch.setattr(ovn, "connect", lambda _: nullcontext(Network(set())))
     with ExitStack() as held:
         site = Site(libvirt="test:///default")
         assert goldens.lacking(builder.plan, site, lambda _: False, held, lambda event: said.append(str(event)))

@@ -61,7 +61,9 @@ class Machine:
         credentials = SimpleNamespace(nodes={self.node.name: SimpleNamespace(vnc_password="secret")})
         self.forgotten = 0
         kubeconfig = SimpleNamespace(unlink=self._forget)
-        folder = SimpleNamespace(credentials=lambda: credentials, kubeconfig=kubeconfig, path=Path("/nonexistent"))
+        folder = SimpleNamespace(
+            credentials=lambda: credentials, kubeconfig=kubeconfig, path=Path("/nonexistent"), lab="lab"
+        )
         self.run = runs.run(self.plan, conn=conn, pool=pool, folder=folder)
         self.step: Step = runs.titled(machines.steps(self.run, self.node), f"start {self.node.name}")
 
@@ -138,10 +140,10 @@ def test_a_paused_machine_has_its_memory_already(machine: Machine, monkeypatch: 
     others = sum(node.memory_mib for node in machine.plan.nodes[1:])
     monkeypatch.setattr(domains, "free_memory_mib", lambda _: others)
     machine.domain.suspend()
-    create.check_memory(machine.plan, machine.domain.connect())
+    create.check_memory(machine.plan, machine.run.hypervisors)
     machine.domain.destroy()
     with pytest.raises(HostError, match="memory"):
-        create.check_memory(machine.plan, machine.domain.connect())
+        create.check_memory(machine.plan, machine.run.hypervisors)
     machine.domain.create()
 
 

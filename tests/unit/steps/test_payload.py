@@ -12,6 +12,7 @@ import runs
 from winlab import files
 from winlab.adapters.vm import domains
 from winlab.design.catalog.artifact import Artifact, Obtained, Program
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.system import LINUX, WINDOWS
 from winlab.errors import NotFoundError, TransferError
 from winlab.events import Quiet
@@ -71,9 +72,9 @@ def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp
     pool, source = Pool(), Supply(cast(Any, Source(tmp_path / "x")))
     run = runs.run(plan, pool=pool)
 
-    payload.payload_step(run, source, WINDOWS).run(Quiet())
+    payload.payload_step(run, source, WINDOWS, run.on(run.plan.nodes[0])).run(Quiet())
 
-    made = run.outputs.get(PAYLOAD(of="windows"), Disks)
+    made = run.outputs.get(PAYLOAD(of="windows", host=HYPERVISOR), Disks)
     assert made is not None
     assert made.store is None
     assert pool.uploaded == {made.cd: b"CD"}
@@ -117,7 +118,7 @@ def test_the_host_s_kubectl_is_never_built_from_the_lab_s_checkout(
     run = runs.run(plan, pool=Pool())
     supply, _ = payload.choose(plan, payload.Origin(kind="build"))
     for system in (LINUX, WINDOWS):
-        payload.payload_step(run, supply, system).run(Quiet())
+        payload.payload_step(run, supply, system, run.on(run.plan.nodes[0])).run(Quiet())
     assert run.folder.kubectl.resolve().name == "published"
     assert asked == [{"k8s.io/kubernetes": tmp_path}, {}, {}]  # to see that there is one, and to take it
 
@@ -175,8 +176,8 @@ def test_the_host_runs_containerd_only_where_a_digest_vouches_for_it(
     source = Source(tmp_path / "x", "kubectl v1.36.3", *pinned)
     supply = Supply(cast(Any, source), check=(lambda _: None) if locked else None)
     run, said = runs.run(plans.make(plans.TCG, "1-1-1"), pool=Pool()), Said()
-    payload.payload_step(run, supply, LINUX).run(said)
-    made = run.outputs.get(PAYLOAD(of="linux"), Disks)
+    payload.payload_step(run, supply, LINUX, run.on(run.plan.nodes[0])).run(said)
+    made = run.outputs.get(PAYLOAD(of="linux", host=HYPERVISOR), Disks)
     assert made is not None
     assert (made.store is not None) == runs_it
     assert ran == (["containerd 2.3.7 (linux)", "ctr 2.3.7 (linux)"] if runs_it else [])

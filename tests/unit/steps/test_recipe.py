@@ -16,6 +16,7 @@ from winlab.adapters.vm import domains
 from winlab.design import spec as specs
 from winlab.design.plan import existing
 from winlab.design.plan import make as planning
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import Plan
 from winlab.engine.state import State
 from winlab.engine.step import Step, compose
@@ -155,7 +156,7 @@ def test_a_golden_image_is_made_beside_its_lab_or_alone(changes: list[str]) -> N
     assert (states.UPDATES(plan.builders[0].lab, "golden") in sealed) is ("workers.updates=true" in changes)
     assert states.BINARIES(plan.builders[0].lab, "golden") in sealed
     # clones stand on it
-    golden = states.IMAGE(of=plan.node("node-1").volume("base").name)
+    golden = states.IMAGE(of=plan.node("node-1").volume("base").name, host=HYPERVISOR)
     assert golden in before(created(plan, build=True), states.STARTED("lab", "node-1"))
 
 
@@ -170,7 +171,7 @@ def test_golden_images_of_several_pools_are_made_side_by_side() -> None:
         assert states.SEALED(other.lab, "golden") not in needed
     run = runs.run(plan)
     uploads = [step.reaches for step in recipe.golden_upload(run, [first])]
-    assert uploads == [states.IMAGE(of=plan.node("other-1").volume("base").name)]
+    assert uploads == [states.IMAGE(of=plan.node("other-1").volume("base").name, host=HYPERVISOR)]
     compose(
         [
             *recipe.guests(run),
@@ -219,7 +220,7 @@ def test_what_labs_share_is_brought_once_and_for_all_of_them() -> None:
     def step(state: State, done: bool = True) -> Step:
         return Step(state, lambda _: None, lambda: done)
 
-    image = states.IMAGE(of="base-windows-2022-0123.iso")
+    image = states.IMAGE(of="base-windows-2022-0123.iso", host=HYPERVISOR)
     own = [step(states.NETWORK("lab")), step(states.NETWORK("golden-1"))]
     for done in ((True, True), (True, False)):
         steps = compose(recipe.once([step(image, done[0]), *own, step(image, done[1])]))

@@ -25,7 +25,7 @@ def test_an_iso_with_secrets_is_staged_in_the_labs_folder() -> None:
             assert stat.S_IMODE(source.stat().st_mode) == 0o600
 
     run = runs.run(plans.make(plans.TCG, "1-0-1"), pool=Pool())
-    volumes.upload_iso(run, "lab.node-1.answer.iso", "ANSWER", {"secret.txt": b"password"})
+    volumes.upload_iso(run, run.plan.nodes[0], "lab.node-1.answer.iso", "ANSWER", {"secret.txt": b"password"})
     assert [path.parent.parent for path in seen] == [LabFolder("lab").path]
     assert not seen[0].parent.exists()
 

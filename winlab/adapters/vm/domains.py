@@ -37,12 +37,21 @@ KEY_ENTER = 28  # linux/input-event-codes.h
 
 @dataclass(frozen=True)
 class Machine:
-    """A domain that winlab made: its name, state (a word) and tag, and whether libvirt starts it with the host."""
+    """A domain that winlab made: its name, state (a word) and tag, and whether libvirt starts it with the host.
+
+    ``hypervisor`` is the name of the one that it is on; empty if only a connection was asked.
+    """
 
     domain: str
     state: str
     tag: Tag
     autostart: bool = False
+    hypervisor: str = ""
+
+
+def order(machine: Machine) -> tuple[str, str, str]:
+    """What lists of machines are sorted by."""
+    return machine.tag.lab, machine.tag.role, machine.tag.node
 
 
 @answering()
@@ -57,7 +66,7 @@ def machines(conn: libvirt.virConnect, lab: str | None = None) -> list[Machine]:
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # removed meanwhile
                 raise
-    return sorted(tagged, key=lambda machine: (machine.tag.lab, machine.tag.role, machine.tag.node))
+    return sorted(tagged, key=order)
 
 
 @answering()

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 DEFAULT_CIDR = "172.31.240.0/20"
 DEFAULT_RESOLVERS = ("1.1.1.1", "9.9.9.9")
 TCG_SCALE = 3.0
+HYPERVISOR = "hypervisor-1"  # the name of a site's first hypervisor; it has no other in this version
 
 
 def silence(seconds: float, scale: float) -> float:
@@ -20,19 +21,13 @@ def silence(seconds: float, scale: float) -> float:
     return seconds * max(1.0, scale / 2)
 
 
-class HostFacts(BaseModel):
-    """The facts about this host that a plan depends on."""
+class SiteFacts(BaseModel):
+    """The facts that all hypervisors of a site share."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    recorded: bool = Field(default=False, description="False: nothing was recorded, these are the defaults")
     external_cidr: str = Field(default=DEFAULT_CIDR, description="subnet of the external bridge")
     resolvers: list[str] = Field(default_factory=lambda: list(DEFAULT_RESOLVERS), description="DNS servers for guests")
-    accelerator: Literal["kvm", "tcg"] = "kvm"
-    datapath: Literal["system", "netdev"] = "system"
-    chassis: str = Field(default="", description="OVS system-id: OVN's name for this host")
-    nested: bool = Field(default=False, description="guests may run virtual machines themselves")
-    emulator_version: str = ""
 
     @field_validator("external_cidr")
     @classmethod
@@ -48,11 +43,6 @@ class HostFacts(BaseModel):
         return [str(ipaddress.IPv4Address(address)) for address in value]
 
     @property
-    def scale(self) -> float:
-        """Roughly how much slower than on hardware a guest runs (docs/evidence.md); for usual times and limits."""
-        return 1.0 if self.accelerator == "kvm" else TCG_SCALE
-
-    @property
     def external_network(self) -> ipaddress.IPv4Network:
         """The external subnet, as a network."""
         return ipaddress.IPv4Network(self.external_cidr)
@@ -61,3 +51,38 @@ class HostFacts(BaseModel):
     def external_gateway(self) -> str:
         """The host's own address on the external bridge: the first of the subnet."""
         return str(self.external_network[1])
+
+
+class MachineFacts(BaseModel):
+    """The facts about one machine that runs guests."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    accelerator: Literal["kvm", "tcg"] = "kvm"
+    datapath: Literal["system", "netdev"] = "system"
+    chassis: str = Field(default="", description="OVS system-id: OVN's name for this host")
+    nested: bool = Field(default=False, description="guests may run virtual machines themselves")
+    emulator_version: str = ""
+
+    @property
+    def scale(self) -> float:
+        """Roughly how much slower than on hardware a guest runs (docs/evidence.md); for usual times and limits."""
+        return 1.0 if self.accelerator == "kvm" else TCG_SCALE
+
+
+class _Record(BaseModel):
+    recorded: bool = Field(default=False, description="False: nothing was recorded, these are the defaults")
+
+
+class HostFacts(MachineFacts, SiteFacts, _Record):
+    """What this host's file and a plan record: the facts of a site and those of its only hypervisor, in one value."""
+
+    @property
+    def site(self) -> SiteFacts:
+        """The facts of the site."""
+        return SiteFacts(**self.model_dump(include=set(SiteFacts.model_fields)))
+
+    @property
+    def machine(self) -> MachineFacts:
+        """The facts of the hypervisor."""
+        return MachineFacts(**self.model_dump(include=set(MachineFacts.model_fields)))

@@ -137,11 +137,11 @@ def _outside(plan: Plan, lab: str, taken: set[str]) -> list[str]:
     """External addresses for a builder's router and machine. Several names may lead to the same block."""
     for number in range(1, 100):
         name = lab if number == 1 else f"{lab}-{number}"
-        block = addresses.external_block(plan.host.external_cidr, name, 2, None)
+        block = addresses.external_block(plan.site.external_cidr, name, 2, None)
         if taken.isdisjoint(block):
             return block
     raise UsageError(
-        f"The external network {plan.host.external_cidr} is too small for the lab and the machines that make its "
+        f"The external network {plan.site.external_cidr} is too small for the lab and the machines that make its "
         "golden images.",
         cure="Run 'winlab host setup --external-cidr' with a larger one, or set workers.golden=false.",
     )
@@ -153,7 +153,7 @@ def elsewhere(plan: Plan, builder: Plan) -> Iterator[Plan]:
     A lab chooses its block by ``network.floating_block``; for a builder nobody can.
     """
     yield builder
-    cidr = plan.host.external_cidr
+    cidr = plan.site.external_cidr
     others = (plan, *(one for one in plan.builders if one.lab != builder.lab))
     used = addresses.blocks(cidr, (address for one in others for address in one.external_addresses))
     (first,) = addresses.blocks(cidr, builder.external_addresses)

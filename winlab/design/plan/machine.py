@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.plan import addresses
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.kept import KeptNode
 from winlab.design.plan.stock import Stock
 
@@ -33,7 +34,7 @@ class Place:
             "port": addresses.make_uuid(self.lab, self.name, "port"),
             "address": self.address,
             "floating": self.floating,
-            "hypervisor": "hypervisor-1",  # the only one, in this version
+            "hypervisor": HYPERVISOR,
         }
 
     def volume(self, what: str) -> str:

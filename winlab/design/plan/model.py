@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.addons import AddonPlan
-from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.facts import HostFacts, MachineFacts, SiteFacts
 from winlab.design.plan.kept import Kept, KeptNode
 from winlab.design.plan.stock import Material, Template
 from winlab.design.system import LINUX, SYSTEMS, WINDOWS, System
@@ -318,6 +318,16 @@ class Plan(_Model):
         return dict(
             self.cluster.components, **{name: version for row in self.addons for name, version in row.versions.items()}
         )
+
+    @property
+    def site(self) -> SiteFacts:
+        """The facts of the lab's site."""
+        return self.host.site
+
+    @property
+    def hypervisors(self) -> dict[str, MachineFacts]:
+        """The facts of the hypervisors that the nodes are on, by name. A plan records one machine's facts."""
+        return dict.fromkeys((node.hypervisor for node in self.nodes), self.host.machine)
 
     @property
     def external_addresses(self) -> tuple[str, ...]:

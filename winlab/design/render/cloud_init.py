@@ -25,7 +25,7 @@ def seed_files(plan: Plan, node: NodePlan, credentials: Credentials) -> dict[str
             network=plan.network,
             credentials=credentials,
             identity=credentials.nodes[node.name],
-            emulated=plan.host.accelerator != "kvm",
+            emulated=plan.hypervisors[node.hypervisor].accelerator != "kvm",
         )
     )
     meta_data = {"instance-id": plan.instance(node), "local-hostname": node.name}

@@ -41,7 +41,7 @@ def serial_log(lab: str, node: str) -> str:
 
 def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = settings.POOL_PATH) -> str:
     """The domain of *node*, as libvirt's XML; *pool* is where the hypervisor has the storage pool."""
-    kvm = plan.host.accelerator == "kvm"
+    kvm = plan.hypervisors[node.hypervisor].accelerator == "kvm"
     root = X.domain(
         X.name(node.domain),
         X.uuid(node.uuid),
@@ -97,7 +97,7 @@ def _cpu(plan: Plan, node: NodePlan, *, kvm: bool) -> etree._Element:
     cpu = X.cpu(mode="maximum", check="none")
     for name in node.system.needless_cpu:
         cpu.append(X.feature(policy="disable", name=name))
-    major = plan.host.emulator_version.split(".")[0]
+    major = plan.hypervisors[node.hypervisor].emulator_version.split(".")[0]
     if not node.system.needs_cx16 and major.isdigit() and int(major) < FIXED_CX16:
         cpu.append(X.feature(policy="disable", name="cx16"))
     return cpu
@@ -184,7 +184,7 @@ def _interface(plan: Plan, node: NodePlan) -> etree._Element:
         X.model(type=node.nic),
         type="bridge",
     )
-    if node.nic == "virtio" and plan.host.datapath == "netdev":
+    if node.nic == "virtio" and plan.hypervisors[node.hypervisor].datapath == "netdev":
         # With these on, the userspace datapath loses every TCP connection that goes through NAT
         off = {"csum": "off", "tso4": "off", "tso6": "off", "ecn": "off", "ufo": "off"}
         interface.append(X.driver(X.host(gso="off", **off), X.guest(**off)))

@@ -32,7 +32,7 @@ def cluster(plan: Plan) -> kubeadm.ClusterSettings:
         domain=plan.cluster.domain,
         proxy_mode=cni.get(plan.cluster.profile).proxy_mode,
         preloaded=True,
-        emulated=plan.host.accelerator != "kvm",
+        emulated=any(one.accelerator != "kvm" for one in plan.hypervisors.values()),
     )
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.overlay import ovn
 from winlab.design import cni
 from winlab.design.plan.cluster import network
 from winlab.design.plan.model import NodePlan
@@ -72,7 +71,7 @@ def routes(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         return  # the API server does not answer, or a node has no pods yet: members says so
     if wanted is None:
         return  # a node is missing: its route comes with it
-    with ovn.connect() as northbound:
+    with run.overlay() as northbound:
         there = northbound.pod_routes(run.lab)
     for cidr in sorted(wanted.keys() | there.keys()):
         expected, actual = wanted.get(cidr, "none"), there.get(cidr, "none")

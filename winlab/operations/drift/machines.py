@@ -26,16 +26,16 @@ def states(subject: Subject, progress: Progress) -> Iterator[Finding]:
     run = subject.run
     progress.say("looking at the machines")
     for node in subject.nodes:
-        tag = domains.tag_of(run.conn, node.domain)  # raises if the name is somebody else's
+        tag = domains.tag_of(run.on(node).conn, node.domain)  # raises if the name is somebody else's
         if tag is None:
             if has_disk(run, node):  # without its disk it is lost: the volumes' inspection says so
                 yield _finding(node, "gone", "defined again with its disk, and started", partial(_define, run, node))
             continue
-        state = domains.state(run.conn, node.domain)
+        state = domains.state(run.on(node).conn, node.domain)
         if state == "running":
             continue
         try:
-            require_writable_disk(run, node)
+            require_writable_disk(run.on(node), node)
         except WinlabError as error:
             yield Finding(Drift("machine", node.name, "state", "running", f"{state}: {error.why}", error.cure, False))
             continue
@@ -54,7 +54,7 @@ def _finding(node: NodePlan, state: str, action: str, mend: partial[None] | None
 def _define(run: Run, node: NodePlan, progress: Progress) -> None:
     progress.say(node.domain)
     definitions.change(
-        run.conn, node.domain, _wanted(run, node, run.folder.credentials().nodes[node.name].vnc_password)
+        run.on(node).conn, node.domain, _wanted(run, node, run.folder.credentials().nodes[node.name].vnc_password)
     )
 
 
@@ -62,13 +62,13 @@ def hardware(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     """Each machine's hardware: as it is started next, and as it runs now."""
     run = subject.run
     for node in subject.nodes:
-        defined = definitions.persistent(run.conn, node.domain)
+        defined = definitions.persistent(run.on(node).conn, node.domain)
         if defined is None:
             continue
         own = list(_compare(run, node, defined))
         for one in own:
             yield _hardware_finding(run, node, one)
-        now = definitions.running(run.conn, node.domain)
+        now = definitions.running(run.on(node).conn, node.domain)
         told = {(one.what, one.actual) for one in own if not one.part}
         for one in () if now is None else _compare(run, node, now):
             if (one.what, one.actual) not in told:
@@ -96,10 +96,10 @@ def _wanted(run: Run, node: NodePlan, password: str) -> str:
     """The machine's definition as planned, with what it got or lost after its first start."""
     store = f"{run.lab}.{node.name}.store.qcow2"
     return machine_xml.with_disks(
-        domain_file.domain_xml(run.plan, node, password, run.pool.folder),
-        add=str(run.pool.folder / store) if run.pool.exists(store) else "",
+        domain_file.domain_xml(run.plan, node, password, run.on(node).pool.folder),
+        add=str(run.on(node).pool.folder / store) if run.on(node).pool.exists(store) else "",
         target=STORE_DRIVE,
-        without=frozenset(name for name in _read_once(node) if not run.pool.exists(name)),
+        without=frozenset(name for name in _read_once(node) if not run.on(node).pool.exists(name)),
     )
 
 
@@ -110,7 +110,7 @@ def _read_once(node: NodePlan) -> frozenset[str]:
 
 def _redefine(run: Run, node: NodePlan, progress: Progress) -> None:
     """Change what differs in the definition, all at once."""
-    xml = definitions.with_secrets(run.conn, node.domain)
+    xml = definitions.with_secrets(run.on(node).conn, node.domain)
     if xml is None:
         return
     parts = frozenset(one.part for one in _compare(run, node, xml) if one.part)
@@ -118,4 +118,4 @@ def _redefine(run: Run, node: NodePlan, progress: Progress) -> None:
         return  # another finding's mending has done it
     progress.say(", ".join(sorted(parts)))
     password = run.folder.credentials().nodes[node.name].vnc_password
-    definitions.change(run.conn, node.domain, machine_xml.changed(xml, _wanted(run, node, password), parts))
+    definitions.change(run.on(node).conn, node.domain, machine_xml.changed(xml, _wanted(run, node, password), parts))

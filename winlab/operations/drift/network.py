@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from winlab import settings
-from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.vm import definitions
 from winlab.design.plan.model import NodePlan
@@ -28,7 +27,7 @@ def rows(subject: Subject, progress: Progress) -> Iterator[Finding]:
     """The rows of the northbound database, one by one."""
     run = subject.run
     progress.say("comparing the network's rows")
-    with ovn.connect() as northbound:
+    with run.overlay() as northbound:
         seen = northbound.differences(topology(run.plan))
     for one in seen:
         yield Finding(_row(one), None if one.foreign else partial(_mend_rows, run))
@@ -41,7 +40,7 @@ def _row(one: Difference) -> Drift:
 
 def _mend_rows(run: Run, progress: Progress) -> None:
     progress.say("writing what differs")
-    with ovn.connect() as northbound:
+    with run.overlay() as northbound:
         wanted = topology(run.plan)
         if any(not one.foreign for one in northbound.differences(wanted)):
             northbound.apply(wanted)
@@ -51,9 +50,10 @@ def daemons(subject: Subject, progress: Progress) -> Iterator[Finding]:
     """Whether northd and this host's controller follow the northbound database."""
     run = subject.run
     progress.say("waiting for OVN's daemons")
-    with ovn.connect() as northbound:
+    with run.overlay() as northbound:
         try:
-            northbound.await_followers(run.pace.silence(FOLLOW_SECONDS) / 2, run.plan.host.chassis)
+            for host in run.plan.hypervisors.values():
+                northbound.await_followers(run.pace.silence(FOLLOW_SECONDS) / 2, host.chassis)
         except HostError as error:
             yield Finding(
                 Drift("network", "", "OVN's daemons", "follow the database", error.what, error.cure, mendable=False)
@@ -104,11 +104,11 @@ def firewall_table(_subject: Subject, _progress: Progress) -> Iterator[Finding]:
 def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     """The running machines' ports in Open vSwitch, by what OVN's controller has bound."""
     run = subject.run
-    with ovn.connect() as northbound:
+    with run.overlay() as northbound:
         up = northbound.ports_up(run.lab)
     plugged = fabric.guest_ports() if settings.network_is_here() and os.geteuid() == 0 else None
     for node in subject.nodes:
-        if definitions.running(run.conn, node.domain) is None or up.get(node.port, True):
+        if definitions.running(run.on(node).conn, node.domain) is None or up.get(node.port, True):
             continue  # a paused machine has its port, too
         mendable = plugged is not None and node.port not in plugged and _interface(run, node) is not None
         yield Finding(
@@ -127,7 +127,7 @@ def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
 
 def _interface(run: Run, node: NodePlan) -> str | None:
     """The name of a running machine's interface on this host."""
-    xml = definitions.running(run.conn, node.domain)
+    xml = definitions.running(run.on(node).conn, node.domain)
     return None if xml is None else machine_xml.interface(xml, node.port)
 
 

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from winlab.adapters.vm import definitions, domains
+from winlab.adapters.vm.hypervisor import Hypervisor
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.events import Progress
@@ -29,16 +31,18 @@ def own(subject: Subject, progress: Progress) -> Iterator[Finding]:
     """Each machine's disk: whether it is there, its header, its size and what is under it."""
     run = subject.run
     progress.say("looking at the volumes")
-    run.pool.refresh()  # libvirt does not notice by itself what others did to the folder
+    for host in run.hosts(subject.nodes):
+        host.pool.refresh()  # libvirt does not notice by itself what others did to the folder
     for node in subject.nodes:
+        pool = run.on(node).pool
         disk = node.volume("disk")
         if not has_disk(run, node):
-            actual = "damaged" if run.pool.exists(disk.name) else "gone"
+            actual = "damaged" if pool.exists(disk.name) else "gone"
             yield _told(node, disk.name, "there", actual, _lost(run, node))
             continue
-        if disk.capacity_mib is not None and (size := run.pool.capacity(disk.name) >> 20) < disk.capacity_mib:
+        if disk.capacity_mib is not None and (size := pool.capacity(disk.name) >> 20) < disk.capacity_mib:
             yield _told(node, f"{disk.name}: size", f"{disk.capacity_mib} MiB", f"{size} MiB", _lost(run, node))
-        if disk.backing is not None and run.pool.backing(disk.name) is None:
+        if disk.backing is not None and pool.backing(disk.name) is None:
             yield _told(node, f"{disk.name}: base", disk.backing, "none", _lost(run, node))
 
 
@@ -48,7 +52,7 @@ def _told(node: NodePlan, what: str, expected: str, actual: str, action: str) ->
 
 def _lost(run: Run, node: NodePlan) -> str:
     if (node.role == "worker" or not run.folder.has(run.folder.kubeconfig)) and domains.state(
-        run.conn, node.domain
+        run.on(node).conn, node.domain
     ) == "gone":
         return "run the lab's create command again: it makes what is missing"
     if node.role == "worker":
@@ -61,7 +65,7 @@ def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     run = subject.run
     for node in subject.nodes:
         for name in _attached(run, node):
-            if run.pool.exists(name) or name == node.volume("disk").name:
+            if run.on(node).pool.exists(name) or name == node.volume("disk").name:
                 continue
             if name.startswith(PREFIX) or name in _lent(run.lab, node):
                 drift = Drift("volume", node.name, name, "there", "gone", "made and inserted again", mendable=True)
@@ -86,19 +90,25 @@ def _make_seed(run: Run, node: NodePlan, progress: Progress) -> None:
 
 def _attached(run: Run, node: NodePlan) -> list[str]:
     """The names of the pool's volumes with which the machine is started next."""
-    xml = definitions.persistent(run.conn, node.domain)
+    host = run.on(node)
+    xml = definitions.persistent(host.conn, node.domain)
     disks = [] if xml is None else machine_xml.read(xml).disks.values()
-    return [Path(disk.file).name for disk in disks if disk.file and Path(disk.file).parent == run.pool.folder]
+    return [Path(disk.file).name for disk in disks if disk.file and Path(disk.file).parent == host.pool.folder]
 
 
 def bases(subject: Subject, progress: Progress) -> Iterator[Finding]:
     """The base volumes under the machines' disks: complete and, if asked for, with their digest."""
-    run = subject.run
-    for name, nodes in sorted(_used(subject).items()):
-        held = run.pool.uploaded_digest(name)
-        if not run.pool.is_complete(name):
-            actual = "incomplete" if run.pool.exists(name) else "gone"
-        elif subject.digests and held and run.pool.digest(name, partial(progress.say, f"reading {name}")) != held:
+    for host in subject.run.hosts(subject.nodes):
+        yield from _bases(subject, host, progress)
+
+
+def _bases(subject: Subject, host: Hypervisor, progress: Progress) -> Iterator[Finding]:
+    pool = host.pool
+    for name, nodes in sorted(_used(subject, host).items()):
+        held = pool.uploaded_digest(name)
+        if not pool.is_complete(name):
+            actual = "incomplete" if pool.exists(name) else "gone"
+        elif subject.digests and held and pool.digest(name, partial(progress.say, f"reading {name}")) != held:
             actual = "other content"
         else:
             continue
@@ -110,13 +120,15 @@ def bases(subject: Subject, progress: Progress) -> Iterator[Finding]:
             continue
         action = f"uploaded again from the cache; {users} must be restarted then"
         drift = Drift("volume", "", name, "whole", actual, action, mendable=True)
-        yield Finding(drift, partial(_upload, run, name, path))
+        yield Finding(drift, partial(_upload, pool, name, path))
 
 
-def _used(subject: Subject) -> dict[str, list[str]]:
+def _used(subject: Subject, host: Hypervisor) -> dict[str, list[str]]:
     """The base volumes under disks, with the nodes that use each. A payload CD is looked at in its drive."""
-    pool, users = subject.run.pool, dict[str, list[str]]()
+    pool, users = host.pool, dict[str, list[str]]()
     for node in subject.nodes:
+        if node.hypervisor != host.name:
+            continue
         for name in pool.names(f"{subject.run.lab}.{node.name}."):
             backing = pool.backing(name) if name.endswith(".qcow2") else None
             if backing is not None and backing.name.startswith(BASE):
@@ -133,5 +145,5 @@ def _same_content(sha256: str, progress: Progress) -> Path | None:
     return None
 
 
-def _upload(run: Run, name: str, path: Path, progress: Progress) -> None:
-    run.pool.restore_base(name, path, progress.say)
+def _upload(pool: StoragePool, name: str, path: Path, progress: Progress) -> None:
+    pool.restore_base(name, path, progress.say)

@@ -17,6 +17,6 @@ def steps(run: Run, node: LinuxNode) -> list[Step]:
     def make(progress: Progress) -> None:
         progress.say("user-data, meta-data, network-config")
         files = cloud_init.seed_files(run.plan, node, run.folder.credentials())
-        volumes.upload_iso(run, node.volume("seed").name, cloud_init.SEED_LABEL, files)
+        volumes.upload_iso(run, node, node.volume("seed").name, cloud_init.SEED_LABEL, files)
 
     return [volumes.step(run, node, SEED, make, [CREDENTIALS(run.lab)], usual=1)]

@@ -69,7 +69,7 @@ class _Wait:
         self._lab = subject.lab
         self._progress = progress
         self._limit = self._lab.pace.silence(settings.stall_seconds())
-        self._serial = SerialLog(self._lab.pool, serial_log(self._lab.name, subject.name))
+        self._serial = SerialLog(self._subject.host.pool, serial_log(self._lab.name, subject.name))
         self._begun = self._answered = time.monotonic()
         self._resets = 0
 
@@ -98,18 +98,18 @@ class _Wait:
             says += f"; {error.what}"
         else:
             if READY in self._serial.phases:
-                first_boot.unmark(self._lab.conn, self._subject.domain)
+                first_boot.unmark(self._subject.host.conn, self._subject.domain)
             return Met(None)
-        written = domains.written_bytes(self._lab.conn, self._subject.domain)
+        written = domains.written_bytes(self._subject.host.conn, self._subject.domain)
         return Waiting(says, (self._serial.size, written))
 
     def _require_running(self) -> None:
         state = self._subject.state
         if state == "running":
             return
-        require_no_crash(self._lab.conn, self._lab.name, self._subject, self._progress)
+        require_no_crash(self._subject.host.conn, self._lab.name, self._subject, self._progress)
         if state in domains.PAUSED:
-            require_writable_disk(self._lab, self._subject)
+            require_writable_disk(self._subject.host, self._subject)
         raise GuestError(
             f"'{self._subject.name}' is {state}, but winlab is waiting for it to answer.",
             cure="Run the same command again.",
@@ -122,7 +122,7 @@ class _Wait:
         :raises GuestError: the machine is not emulated, or was reset too often.
         """
         node = self._subject.name
-        if self._lab.facts.accelerator == "kvm" or self._resets == RESETS:
+        if self._subject.host.facts.accelerator == "kvm" or self._resets == RESETS:
             raise GuestError(
                 f"The kernel of '{node}' panicked.",
                 why=panic,
@@ -132,7 +132,7 @@ class _Wait:
             )
         self._resets += 1
         self._progress.say(f"the emulated kernel of {node} panicked ({panic}): restarting the machine")
-        domains.reset(self._lab.conn, self._subject.domain)
+        domains.reset(self._subject.host.conn, self._subject.domain)
         self._begun = time.monotonic()
 
     def _stalled(self) -> StalledError:

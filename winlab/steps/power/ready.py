@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from winlab import documents
-from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.engine import wait
@@ -103,7 +102,7 @@ def _seconds(text: object) -> float:
 
 def _not_ready(subject: Subject, kubectl: Kubectl) -> ClusterError:
     node, lab = subject.name, subject.lab.name
-    with NodeScripts(subject.machine.tag, subject.lab.folder, subject.lab.pace.scale) as there:
+    with subject.lab.scripts(subject.machine) as there:
         facts = diagnose.explain(kubectl, there, node)
     return ClusterError(
         f"'{node}' runs, but does not become Ready again.",

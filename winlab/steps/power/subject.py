@@ -1,39 +1,15 @@
-"""What these steps are about: a standing lab, and a machine of it."""
+"""What these steps are about: a machine of a standing lab."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
-from winlab.adapters.vm.volumes import StoragePool
-from winlab.design.plan.facts import HostFacts
-from winlab.engine.durations import Durations
-from winlab.engine.run import Pace
+from winlab.adapters.vm.hypervisor import Hypervisor
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.state import Kind, State
-from winlab.lab_folder import LabFolder
 from winlab.steps.power import clock
-
-
-@dataclass(frozen=True)
-class StandingLab:
-    """A lab, where its machines are, and how fast they run."""
-
-    folder: LabFolder
-    conn: Connection
-    pool: StoragePool
-    facts: HostFacts
-
-    @property
-    def name(self) -> str:
-        """The lab's name."""
-        return self.folder.lab
-
-    @property
-    def pace(self) -> Pace:
-        """How fast guests run here."""
-        return Pace(self.facts.scale, Durations(self.facts.accelerator))
 
 
 @dataclass
@@ -46,7 +22,7 @@ class Subject:
     :param stepped: seconds by which its clock was set forward, or back if negative.
     """
 
-    lab: StandingLab
+    lab: LabOnSite
     machine: Machine
     since: float | None = None
     booted: bool = False
@@ -56,6 +32,11 @@ class Subject:
     def name(self) -> str:
         """The node's name."""
         return self.machine.tag.node
+
+    @property
+    def host(self) -> Hypervisor:
+        """The hypervisor that it is on."""
+        return self.lab.on(self.machine)
 
     @property
     def domain(self) -> str:
@@ -70,12 +51,12 @@ class Subject:
     @property
     def state(self) -> str:
         """The machine's state now, in a word."""
-        return domains.state(self.lab.conn, self.domain)
+        return domains.state(self.host.conn, self.domain)
 
     @property
     def skew(self) -> float:
         """By how many seconds its clock is to be ahead of the host's, by a fault on purpose; 0 if there is none."""
-        return clock.skew(self.lab.conn, self.domain)
+        return clock.skew(self.host.conn, self.domain)
 
     def at(self, kind: Kind) -> State:
         """The state of this kind of this node."""

@@ -22,11 +22,11 @@ def start(subject: Subject, after: Iterable[State] = ()) -> Step:
     def work(progress: Progress) -> None:
         state = subject.state
         if state in domains.PAUSED:
-            require_writable_disk(subject.lab, subject)
-        tell_crash(subject.lab.conn, subject, progress)
+            require_writable_disk(subject.host, subject)
+        tell_crash(subject.host.conn, subject, progress)
         progress.say(f"{subject.name} is {state}")
         subject.since, subject.booted = time.time(), state in (*domains.OFF, domains.CRASHED)
-        domains.start(subject.lab.conn, subject.domain)
+        domains.start(subject.host.conn, subject.domain)
 
     def done() -> bool:
         return subject.state == "running"
@@ -45,7 +45,7 @@ def suspend(subject: Subject) -> Step:
                 cure="Wait until it is off or runs; 'winlab status' says which.",
             )
         progress.say(f"stopping the processors of {subject.name}")
-        domains.suspend(subject.lab.conn, subject.domain)
+        domains.suspend(subject.host.conn, subject.domain)
 
     def done() -> bool:
         return subject.state in domains.PAUSED

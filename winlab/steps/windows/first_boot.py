@@ -28,7 +28,7 @@ def steps(run: Run, node: WindowsNode) -> list[Step]:
     def make_media(progress: Progress) -> None:
         _make_media(run, node, progress)
 
-    image, credentials = IMAGE(of=node.volume("base").name), CREDENTIALS(run.lab)
+    image, credentials = IMAGE(of=node.volume("base").name, host=node.hypervisor), CREDENTIALS(run.lab)
     if not node.has("media"):
         return [volumes.step(run, node, ANSWER, make_answer, [credentials], usual=1)]
     drivers = [DRIVERS()] if windows_media.takes_published(node.windows) else []
@@ -46,7 +46,7 @@ def _make_answer(run: Run, node: WindowsNode, progress: Progress) -> None:
         added = additions(node, medium, run.stock, progress)
         node = requirements.with_key(node, medium)
     files = {**answer.answer_files(run.plan, node, made, expansion.expand), **added}
-    volumes.upload_iso(run, node.volume("answer").name, answer.ANSWER_LABEL, files)
+    volumes.upload_iso(run, node, node.volume("answer").name, answer.ANSWER_LABEL, files)
 
 
 def additions(node: WindowsNode, medium: Path, stock: Stock, progress: Progress) -> dict[str, bytes | Path]:
@@ -76,8 +76,8 @@ def _make_media(run: Run, node: WindowsNode, progress: Progress) -> None:
     medium = media.of(run, node, progress)
     with run.folder.staging() as folder:
         overlay = folder / "media.qcow2"
-        noprompt.make(medium, overlay, run.pool.path(volume.backing))
-        run.pool.upload(volume.name, overlay)
+        noprompt.make(medium, overlay, run.on(node).pool.path(volume.backing))
+        run.on(node).pool.upload(volume.name, overlay)
 
 
 def needs_key(run: Run, node: WindowsNode) -> bool:
@@ -97,18 +97,18 @@ def detach(run: Run, node: WindowsNode) -> Step:
 
     def there() -> list[str]:
         # the CD with Kubernetes stays: it is put into one of the drives afterwards
-        cds = domains.inserted(run.conn, node.domain)
+        cds = domains.inserted(run.on(node).conn, node.domain)
         return [target for target, path in cds.items() if path.name in names]
 
     def work(progress: Progress) -> None:
         for target in there():
             progress.say(f"taking out the CD in {target}")
-            domains.eject(run.conn, node.domain, target)
+            domains.eject(run.on(node).conn, node.domain, target)
         for name in names:
-            run.pool.delete(name)
+            run.on(node).pool.delete(name)
 
     def done() -> bool:
-        left = [name for name in names if run.pool.exists(name)]
+        left = [name for name in names if run.on(node).pool.exists(name)]
         return not left and not there()
 
     return Step(DRIVE_FREE(run.lab, node.name), work, done, after=[BOOTED(run.lab, node.name)], usual=1)

@@ -313,7 +313,7 @@ class _Worker:
     def _await(self, there: NodeScripts, progress: Progress, what: str, met: Callable[[WindowsFacts], bool]) -> None:
         """Wait until the guest answers and *met* holds; give up when it shows no activity for too long."""
         limit = self.run.pace.silence(SILENT_SECONDS)
-        serial = SerialLog(self.run.pool, serial_log(self.run.lab, self.node.name))
+        serial = SerialLog(self.run.on(self.node).pool, serial_log(self.run.lab, self.node.name))
         serial.read()  # what it told before does not count
         serial.beacon = ""
         series, unheard = Series(self.run.folder, self.node.name), Unheard(self.run, self.node, progress)
@@ -327,14 +327,14 @@ class _Worker:
                 if met(there.run(contract.WindowsStatus())):
                     return Met(None)
             except UnreachableError:
-                require_no_crash(self.run.conn, self.run.lab, self.node, progress)
+                require_no_crash(self.run.on(self.node).conn, self.run.lab, self.node, progress)
                 if series.is_due:
-                    series.add(domains.look(self.run.conn, self.node.domain))
+                    series.add(domains.look(self.run.on(self.node).conn, self.node.domain))
                 unheard.look(serial.beacon)
             except GuestError as error:  # services start one by one: WinRM may answer first
                 says += f"; it says: {(error.why or error.what).splitlines()[0]}"
             there.disconnect()
-            return Waiting(says, domains.written_bytes(self.run.conn, self.node.domain))
+            return Waiting(says, domains.written_bytes(self.run.on(self.node).conn, self.node.domain))
 
         def give_up(_: Waiting) -> StalledError:
             up = f"It is up, and answers neither WinRM nor ssh: {printable(serial.beacon)}" if serial.beacon else ""

@@ -45,11 +45,11 @@ def _files(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> dic
     offline.check_tools()
     volume, disk = node.volume("disk"), folder / "disk.qcow2"
     progress.say("reading Windows Setup's logs off the disk")
-    with domains.paused(run.conn, node.domain):
-        _fetch(run.pool, volume.name, disk)
+    with domains.paused(run.on(node).conn, node.domain):
+        _fetch(run.on(node).pool, volume.name, disk)
     # not the plan's backing: that is what a new disk would be based on
-    if (backing := run.pool.backing(volume.name)) is not None:
-        base = _base(run.pool, backing.name, folder, progress)
+    if (backing := run.on(node).pool.backing(volume.name)) is not None:
+        base = _base(run.on(node).pool, backing.name, folder, progress)
         offline.put_on(disk, base, "qcow2" if backing.suffix == ".qcow2" else "raw")
     logs = offline.read(disk, LOGS, folder)
     if not logs:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from standing import Standing
 
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.vm import domains
+from winlab.design.plan import tags
 from winlab.engine import engine
 from winlab.engine.run import Run
 from winlab.engine.step import Step
@@ -38,10 +39,6 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Standing:
     wanted = plans.spec.load("1-1-1")
     recorded.write(made.folder, Proposal(wanted, made.plan, plans.stock(wanted)))
 
-    @contextmanager
-    def storage(_site: Site) -> Iterator[tuple[Any, Any]]:
-        yield "conn", made.pool
-
     def steps(run: Run) -> list[Step]:
         def start(name: str) -> Callable[[object], None]:
             return lambda _progress: made.states.__setitem__(name, "running")
@@ -51,7 +48,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Standing:
             for node in run.plan.nodes
         ]
 
-    monkeypatch.setattr(Site, "storage", storage)
+    monkeypatch.setattr(Site, "storage", lambda _: nullcontext(made.run().hypervisors))
     monkeypatch.setattr(Run, "start", lambda *_: made.run())
     monkeypatch.setattr(repair, "refuse_other_plan", lambda *_: None)
     monkeypatch.setattr(repair, "check_memory", lambda *_: None)
@@ -153,8 +150,9 @@ def test_another_winlab_and_unknown_names_are_told(lab: Standing) -> None:
 
 
 def test_a_lab_of_another_plan_is_refused(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
-    tag = SimpleNamespace(plan="another", node="node-1", uid=None)
-    monkeypatch.setattr(domains, "machines", lambda *_: [SimpleNamespace(tag=tag)])
+    node = lab.plan.node("node-1")
+    tag = tags.of(lab.plan, node).model_copy(update={"plan": "another"})
+    monkeypatch.setattr(domains, "machines", lambda *_: [domains.Machine(node.domain, "running", tag)])
     monkeypatch.setattr(repair, "refuse_other_plan", create.refuse_other_plan)
     with pytest.raises(ConflictError, match="another spec"):
         run()
@@ -170,7 +168,7 @@ def finding(node: str, kinds: tuple[Any, ...], lab_kinds: tuple[Any, ...] = (), 
 
 def test_the_steps_of_create_that_are_named_and_no_others() -> None:
     plan = plans.make(plans.TCG, "1-1-1")
-    own = runs.run(plan, folder=SimpleNamespace(credentials=None, has_credentials_for=None))
+    own = runs.run(plan, folder=SimpleNamespace(lab="lab", credentials=None, has_credentials_for=None))
     every = recipe.once([*recipe.guests(own), *recipe.cluster(own, Supply(SimpleNamespace()))])  # type: ignore[arg-type]
     mended = finding("node-1", (STARTED, BOOTED, READY), (ROUTES,), mend=lambda _progress: None)
     steps = repair.assemble(own, [mended, finding("", (), (API,))], every)
@@ -188,7 +186,7 @@ def test_the_steps_of_create_that_are_named_and_no_others() -> None:
 @pytest.mark.parametrize("kind", [STARTED, MEMBER])
 def test_no_step_makes_a_disk(kind: Any) -> None:
     plan = plans.make(plans.TCG, "1-1-1")
-    own = runs.run(plan, folder=SimpleNamespace(credentials=None, has_credentials_for=None))
+    own = runs.run(plan, folder=SimpleNamespace(lab="lab", credentials=None, has_credentials_for=None))
     every = recipe.once([*recipe.guests(own), *recipe.cluster(own, Supply(SimpleNamespace()))])  # type: ignore[arg-type]
     (step,) = repair.assemble(own, [finding("node-1", (kind,))], every)
     assert (step.reaches.kind, step.needs) == (kind, frozenset())

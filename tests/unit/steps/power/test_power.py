@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import libvirt
+import plans
 import pytest
+import sites
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -93,7 +95,7 @@ def test_a_full_disk_is_named_before_anything_is_resumed(played: Played, monkeyp
         with pytest.raises(HostError, match="pool is full"):
             step.run(Quiet())
     assert played.subject(LINUX).state == "suspended"
-    played.lab.pool.free_bytes = paused.ROOM  # type: ignore[attr-defined]
+    played.pool.free_bytes = paused.ROOM
     switch.start(played.subject(LINUX)).run(Quiet())
     assert played.subject(LINUX).state == "running"
 
@@ -166,14 +168,14 @@ def test_an_emulated_kernel_that_panics_is_reset(played: Played, monkeypatch: py
         resets.append("reset")
         played.problem = lambda: None
 
-    played.lab.pool.log = b"---[ end Kernel panic - not syncing: Fatal exception ]---\n"  # type: ignore[attr-defined]
+    played.pool.log = b"---[ end Kernel panic - not syncing: Fatal exception ]---\n"
     monkeypatch.setattr(domains, "reset", reset)
     answer.step(played.subject(LINUX)).run(Quiet())
     assert resets == []
     played.problem = lambda: answer.UnreachableError("gone")
     with pytest.raises(GuestError, match="panicked"):  # with KVM that is no fault of the emulator's
         answer.step(played.subject(LINUX)).run(Quiet())
-    object.__setattr__(played.lab, "facts", played.lab.facts.model_copy(update={"accelerator": "tcg"}))
+    played.lab = sites.lab("lab", sites.hypervisor(played.conn, played.pool, facts=plans.TCG.machine))
     answer.step(played.subject(LINUX)).run(Quiet())
     assert resets == ["reset"]
 
@@ -247,15 +249,15 @@ def test_one_that_somebody_suspended_is_told_from_one_that_qemu_paused(played: P
     domain = played.domain(LINUX)
     domain.suspend()
     assert domain.state()[1] == libvirt.VIR_DOMAIN_PAUSED_USER
-    assert [one.state for one in domains.machines(played.lab.conn)] == ["suspended", "running"]
+    assert [one.state for one in domains.machines(played.conn)] == ["suspended", "running"]
 
 
 def test_autostart_is_libvirts_flag(played: Played) -> None:
     name = played.subject(LINUX).domain
-    assert domains.set_autostart(played.lab.conn, name, wanted=True)
-    assert not domains.set_autostart(played.lab.conn, name, wanted=True)
-    assert [one.autostart for one in domains.machines(played.lab.conn)] == [True, False]
-    assert domains.set_autostart(played.lab.conn, name, wanted=False)
+    assert domains.set_autostart(played.conn, name, wanted=True)
+    assert not domains.set_autostart(played.conn, name, wanted=True)
+    assert [one.autostart for one in domains.machines(played.conn)] == [True, False]
+    assert domains.set_autostart(played.conn, name, wanted=False)
 
 
 def test_when_a_certificate_expires(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_clone_s_disk_is_put_on_a_base_that_may_be_read(
     known = recognise(*logs)
     assert known is not None
     assert known.name == "medium-damaged"  # the activity log says "selected image", and means no harm
-    assert cast(Any, run.pool).fetched == [node.volume("disk").name, node.volume("base").name][:fetched]
+    assert cast(Any, run.on(node).pool).fetched == [node.volume("disk").name, node.volume("base").name][:fetched]
     assert programs.base is not None
     assert (programs.base == file) is (fetched == 1)
     names = {"Panther-setuperr.log", "WINDOWS.~BT-Sources-Panther-setupact.log", "screen.png", "serial.log"}

@@ -65,7 +65,7 @@ def test_a_golden_image_is_removed_from_the_pool_too(
     prune.remove(library.find("windows-rehearsal"), Site())
     assert pool.names("base-") == ["base-other.qcow2", "base-other.qcow2" + volumes.MARKER]
     assert library.items() == []
-    monkeypatch.setattr(ovn, "connect", lambda: nullcontext(Network(set())))
+    monkeypatch.setattr(ovn, "connect", lambda _: nullcontext(Network(set())))
     with connected() as conn, ExitStack() as held:
         found = goldens.lacking(plan, Site(), lambda one: goldens.is_there(plan, one, pool, conn), held, lambda _: None)
         assert found == plan.builders

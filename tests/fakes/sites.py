@@ -1,0 +1,42 @@
+"""Sites of fakes: hypervisors with any connections and pools, and any overlay; nothing is connected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
+from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
+from winlab.engine.lab_on_site import LabOnSite
+from winlab.site import Site
+
+
+def hypervisor(
+    conn: Any = None, pool: Any = None, *, name: str = HYPERVISOR, facts: MachineFacts | None = None
+) -> Hypervisor:
+    """A hypervisor on hardware's pace, unless *facts* say otherwise."""
+    return Hypervisor(name, conn, lambda: pool, lambda: facts or MachineFacts())
+
+
+class FakeSite(Site):
+    """A site of these hypervisors, whose overlay is the one given."""
+
+    def __init__(self, *hypervisors: Hypervisor, overlay: Any = None) -> None:
+        super().__init__(facts=HostFacts())
+        self.each = Hypervisors(hypervisors or (hypervisor(),))
+        self.northbound = overlay
+
+    @contextmanager
+    def hypervisors(self) -> Iterator[Hypervisors]:
+        yield self.each
+
+    def overlay(self) -> AbstractContextManager[Any]:
+        assert self.northbound is not None, "this test has no overlay"
+        return nullcontext(self.northbound)
+
+
+def lab(name: str = "lab", *hypervisors: Hypervisor, overlay: Any = None) -> LabOnSite:
+    """A lab on such a site."""
+    site = FakeSite(*hypervisors, overlay=overlay)
+    return LabOnSite.find(name, site, site.each)
