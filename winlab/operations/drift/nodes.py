@@ -8,6 +8,7 @@ from functools import partial
 from winlab.adapters.vm import domains
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
+from winlab.engine.state import Kind
 from winlab.errors import WinlabError, logs
 from winlab.events import Progress
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
@@ -62,6 +63,7 @@ def _look(subject: Subject, node: NodePlan) -> list[Finding]:
         action = error.cure or f"look at '{logs(node.name, run.lab)}'"
         return [Finding(Drift("node", node.name, "login", "answers", error.what, action, mendable=False))]
     findings = [_service(run, node, name, state) for name, state in condition.services.items() if state != "running"]
+    findings += [_changed(node, what, step) for what, step in condition.changed.items()]
     if not condition.joined:
         findings.append(_not_joined(node))
     return findings
@@ -76,6 +78,12 @@ def _service(run: Run, node: NodePlan, name: str, state: str) -> Finding:
         return Finding(drift, None, JOIN, JOIN_LAB, tier=Tier.CLUSTER)
     drift = Drift("node", node.name, name, "running", state, "started", mendable=True)
     return Finding(drift, partial(_start, run, node, name), tier=Tier.SERVICE)
+
+
+def _changed(node: NodePlan, what: str, step: Kind) -> Finding:
+    action = "put right as by create; services that read it are restarted"
+    drift = Drift("node", node.name, what, "as winlab renders it", "differs", action, mendable=True)
+    return Finding(drift, None, (PAYLOAD_INSERTED, step), (PAYLOAD,), tier=Tier.CONFIG)
 
 
 def _start(run: Run, node: NodePlan, service: str, progress: Progress) -> None:
