@@ -177,6 +177,9 @@ class WindowsFacts(CallResult):
     pushed: list[str]
     kubelet: KubeletFacts
     cni: Sha256ByName
+    # What configure.ps1 wrote, as it is now: by path, and by key and name; None: the scripts on an older winlab's CD
+    files: Sha256ByName | None = None
+    registry: dict[str, str] | None = None  # the type, a space, and the data as in a RegistrySetting
     proxy: ProxyFacts
     endpoints: list[str] | None = None  # of HNS, by name; the scripts on an older winlab's CD don't report them
 
@@ -427,6 +430,25 @@ class Binaries(Call[Changed]):
     """Install Kubernetes' programs and CNI plug-ins."""
 
     script, on = "binaries", WINDOWS
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistrySetting:
+    """A value of Windows' registry: for ``dword`` eight hexadecimal digits, for ``multistring`` lines."""
+
+    key: str
+    name: str
+    type: Literal["string", "dword", "multistring"]
+    data: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configure(Call[Changed]):
+    """Have exactly these files and registry values of add-ons: those of an earlier run that are not named go."""
+
+    script, on = "configure", WINDOWS
+    files: dict[str, str]  # texts by absolute paths
+    registry: list[RegistrySetting]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from winlab.steps.states import (
     BINARIES,
     BOOTED,
     CNI,
+    CONFIGURED,
     CONTAINERD,
     DRIVE_FREE,
     FEATURES,
@@ -34,7 +35,7 @@ from winlab.steps.states import (
 from winlab.threads import Threads
 
 # From a guest that answers to a node that is Ready
-JOIN = (PAYLOAD_INSERTED, PREPARED, FEATURES, CONTAINERD, BINARIES, KUBELET, MEMBER, CNI, PROXY, READY)
+JOIN = (PAYLOAD_INSERTED, PREPARED, FEATURES, CONTAINERD, BINARIES, CONFIGURED, KUBELET, MEMBER, CNI, PROXY, READY)
 LOGINS = 2  # one that a busy machine is too slow for is no drift
 JOIN_LAB = (PAYLOAD, API, ROUTES)
 
