@@ -36,7 +36,7 @@ def configure(machine: Machine, given: Settings) -> dict[str, Any]:
             there.unlink()
             changed = True
     registry = machine.world.registry
-    for place, row in rows.items():
+    for row in rows.values():
         if _value(machine, row["key"], row["name"]) != f"{row['type']} {row['data']}":
             data = hex(int(row["data"], 16)) if row["type"] == "dword" else row["data"].replace("\n", LINES)
             registry.add(full(row["key"]) or row["key"], row["name"], KINDS[row["type"]], data)
