@@ -244,6 +244,12 @@ class _Worker:
         return all_there and facts.installed_from == facts.cd
 
     def configure(self, there: NodeScripts, progress: Progress) -> None:
+        if self.facts(there).files is None:
+            raise GuestError(
+                f"'{self.node.name}' can't get the files and registry values of add-ons.",
+                why="The scripts on its payload CD are of an earlier winlab, which had none.",
+                cure=f"Make the node anew with 'winlab node rebuild {self.node.name}', or leave the add-ons out.",
+            )
         self.do(there, self.files.configure(), progress)
 
     def is_configured(self, facts: WindowsFacts) -> bool:
