@@ -125,3 +125,6 @@ def test_nothing_is_asked_of_a_node_whose_kernel_lacks_a_module(guest: Guest) ->
     (guest.root / "sys/module/overlay").rmdir()
     assert "module overlay" in kernel.differing(Node(guest.root, guest.runner))
     assert guest.runner.asked == []
+    guest.put("proc/sys/kernel/osrelease", "6.1\n")
+    guest.put("lib/modules/6.1/modules.builtin", "kernel/fs/overlayfs/overlay.ko\n")
+    assert "module overlay" not in kernel.differing(Node(guest.root, guest.runner)), "it is part of the kernel"

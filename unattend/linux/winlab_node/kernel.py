@@ -31,7 +31,7 @@ def tune(node: Node) -> bool:
     changed = False
     for name, content in FILES.items():
         changed = node.write(name, content) or changed
-    missing = [name for name in MODULES if not node.path(f"sys/module/{name}").exists()]
+    missing = _missing(node)
     if missing:
         node.call("modprobe", "-a", *missing)
     for key, value in SYSCTLS.items():
@@ -45,9 +45,17 @@ def tune(node: Node) -> bool:
 def differing(node: Node) -> list[str]:
     """What :func:`tune` would change: files, modules and sysctls by name, and swap. Changes nothing."""
     found = [f"/{name}" for name, content in FILES.items() if _text(node.path(name)) != content]
-    found += [f"module {name}" for name in MODULES if not node.path(f"sys/module/{name}").exists()]
+    found += [f"module {name}" for name in _missing(node)]
     found += [f"sysctl {key}" for key, value in SYSCTLS.items() if _text(_knob(node, key)).strip() != value]
     return [*found, "swap"] if len(node.path("proc/swaps").read_text().splitlines()) > 1 else found
+
+
+def _missing(node: Node) -> list[str]:
+    """The modules that are neither loaded nor part of the kernel, which need not show in /sys."""
+    release = _text(node.path("proc/sys/kernel/osrelease")).strip()
+    builtin = _text(node.path(f"lib/modules/{release}/modules.builtin"))
+    loaded = node.path("sys/module")
+    return [name for name in MODULES if not (loaded / name).exists() and f"/{name}.ko\n" not in builtin]
 
 
 def _knob(node: Node, key: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 from winlab.adapters.vm import domains
 from winlab.design.plan.model import NodePlan
@@ -12,6 +13,7 @@ from winlab.engine.state import Kind
 from winlab.errors import WinlabError, logs
 from winlab.events import Progress
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
+from winlab.printable import printable
 from winlab.steps import systems
 from winlab.steps.boot import Login
 from winlab.steps.states import (
@@ -36,6 +38,7 @@ from winlab.threads import Threads
 
 # From a guest that answers to a node that is Ready
 JOIN = (PAYLOAD_INSERTED, PREPARED, FEATURES, CONTAINERD, BINARIES, CONFIGURED, KUBELET, MEMBER, CNI, PROXY, READY)
+SHOWN, MOST = 300, 200  # characters of what differs on a node, and how many such things are told
 LOGINS = 2  # one that a busy machine is too slow for is no drift
 JOIN_LAB = (PAYLOAD, API, ROUTES)
 
@@ -64,7 +67,10 @@ def _look(subject: Subject, node: NodePlan) -> list[Finding]:
         action = error.cure or f"look at '{logs(node.name, run.lab)}'"
         return [Finding(Drift("node", node.name, "login", "answers", error.what, action, mendable=False))]
     findings = [_service(run, node, name, state) for name, state in condition.services.items() if state != "running"]
-    findings += [_changed(node, what, step) for what, step in condition.changed.items()]
+    # a guest may name anything, and as much as it likes
+    findings += [
+        _changed(node, printable(what)[:SHOWN], step) for what, step in islice(condition.changed.items(), MOST)
+    ]
     if not condition.joined:
         findings.append(_not_joined(node))
     return findings

@@ -469,6 +469,13 @@ def test_a_changed_file_is_named_and_comes_before_services(lab: Standing) -> Non
     assert changed.tier < stopped.tier  # a service may not start because of its configuration
 
 
+def test_what_a_guest_names_is_printable_and_bounded(lab: Standing) -> None:
+    lab.guests["controller-1"].changed = {f"\x1b[2J{number}{'x' * 400}": PREPARED for number in range(300)}
+    found = lab.drifts()
+    assert len(found) == 200
+    assert all("\x1b" not in one.what and len(one.what) <= 300 for one in found)
+
+
 def test_a_kube_proxy_whose_network_was_made_anew_is_started_again(lab: Standing) -> None:
     lab.guests["node-1"].services |= {"kube-proxy": "stale"}
     (finding,) = lab.findings()
