@@ -56,9 +56,35 @@ def test_the_whole_way(worker: Worker) -> None:
     assert set(found["binaries"]) == {name for name in PROGRAMS if name.startswith("kube")}
 
 
+def test_what_add_ons_give_comes_and_goes(worker: Worker) -> None:
+    assert (worker.play("status")["files"], worker.play("status")["registry"]) == ({}, {})
+    key, path = r"HKLM\SOFTWARE\motd", r"C:\ProgramData\motd\motd.txt"
+    rows = [
+        {"key": key, "name": "number", "type": "dword", "data": "0000000a"},
+        {"key": key, "name": "text", "type": "string", "data": "a b"},
+        {"key": key, "name": "lines", "type": "multistring", "data": "a\nb"},
+    ]
+    for changed in (True, False):
+        assert worker.play("configure", files={path: "hello"}, registry=rows) == {"changed": changed}
+    found = worker.play("status")
+    assert found["files"] == {path: digest_of("hello")}
+    assert found["registry"] == {rf"{key}\{row['name']}": f"{row['type']} {row['data']}" for row in rows}
+    assert worker.machine.c("ProgramData/motd/motd.txt").read_text() == "hello"
+    assert worker.play("configure", files={}, registry=rows[:1]) == {"changed": True}
+    assert not worker.machine.c("ProgramData/motd/motd.txt").exists()
+    assert worker.play("status")["registry"] == {rf"{key}\number": "dword 0000000a"}
+
+
 @pytest.mark.parametrize(
     ("script", "settings", "before", "message"),
     [
+        ("configure", {"files": {"x": ""}}, "features", "no absolute path"),
+        (
+            "configure",
+            {"registry": [{"key": "HKLM", "name": "x", "type": "qword"}]},
+            "features",
+            "has the type 'qword'",
+        ),
         ("containerd", {"config": "x"}, "features", "features.ps1 comes first"),
         ("binaries", {}, "containerd", "containerd.ps1 comes first"),
         ("kubelet", {"command": KUBELET}, "containerd", "containerd.ps1 comes first"),

@@ -18,6 +18,7 @@ from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
+from winlab.engine.state import Kind
 from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.events import Progress, Quiet
 from winlab.host import fabric, firewall
@@ -115,13 +116,14 @@ class Guest:
         self.error: WinlabError | None = None
         self.services = {"containerd": "running", "kubelet": "running"}
         self.joined = True
+        self.changed: dict[str, Kind] = {}
         self.ahead = 0.0  # seconds, by its clock
         self.did: list[str] = []
 
     def condition(self) -> Condition:
         if self.error is not None:
             raise self.error
-        return Condition(cast(Any, dict(self.services)), self.joined)
+        return Condition(cast(Any, dict(self.services)), self.joined, dict(self.changed))
 
     def start(self, service: str, _progress: Progress) -> None:
         self.did.append(f"start {service}")

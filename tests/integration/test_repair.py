@@ -25,6 +25,24 @@ def drifts(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, {f"{one['node']} {one['what']}".strip(): one for one in json.loads(done.stdout)["drifts"]}
 
 
+def test_a_changed_file_of_a_linux_node_is_named_and_put_right(labs: Labs) -> None:
+    config, mark = "/etc/containerd/config.toml", "# changed by hand"
+    text(labs.a("exec", "controller-1", "--", f"echo '{mark}' | sudo tee -a {config}"))
+    code, seen = drifts(labs, "--check")
+    assert (code, seen.keys()) == (22, {f"controller-1 {config}"})
+    assert seen[f"controller-1 {config}"]["actual"] == "differs"
+    assert mark in text(labs.a("exec", "controller-1", "--", f"sudo cat {config}")), "--check changes nothing"
+
+    code, seen = drifts(labs)
+    assert (code, seen.keys()) == (0, {f"controller-1 {config}"})
+    assert seen[f"controller-1 {config}"]["mended"]
+    assert mark not in text(labs.a("exec", "controller-1", "--", f"sudo cat {config}"))
+    assert (
+        text(labs.a("exec", "controller-1", "--", "systemctl is-active containerd kubelet")).split() == ["active"] * 2
+    )
+    assert drifts(labs, "--check") == (0, {})
+
+
 @pytest.mark.changes_host
 def test_drift_is_named_and_mended(labs: Labs, state: Path) -> None:
     assert drifts(labs, "--check") == (0, {})

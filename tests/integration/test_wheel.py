@@ -121,11 +121,12 @@ def test_the_wheel_means_the_same_images(installed: Path) -> None:
 def test_an_add_on_of_an_installed_package_is_known(extended: Path, installed: Path, tmp_path: Path) -> None:
     assert list(extended.glob("winlab_motd-*.dist-info"))
     assert "what is said" in winlab(extended, "spec", "explain", "addons.motd")
-    wish = ("--rehearse", "--set", "addons.motd={text: hello}")
+    wish = ("--rehearse", "--set", "addons.motd={text: hello, on_nodes: true}")
     planned = json.loads(winlab(extended, "plan", *wish, "--output", "json"))
     assert [(row["name"], row["versions"]) for row in planned["addons"]] == [("motd", {"motd": "v1.2.0"})]
     winlab(extended, "plan", *wish, "--render", str(tmp_path))
     assert "hello" in (tmp_path / "cluster" / "addons" / "motd.yaml").read_text()  # of the package's own template
+    assert "hello" in (tmp_path / "controller-1/kubernetes/etc/motd.d/winlab").read_text()
     refused = run(installed, "plan", *wish)
     assert refused.returncode == 2
     assert "there is no add-on 'motd'" in refused.stderr

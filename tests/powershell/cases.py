@@ -34,6 +34,16 @@ PROXY = {
     "config": "kind: X\nwinkernel:\n  networkName: cbr0\n  enableDSR: false\n",
     "source_endpoint": "cbr0_ep",
 }
+MOTD = r"HKLM\SOFTWARE\motd"
+GIVEN: dict[str, Any] = {
+    "files": {r"C:\ProgramData\motd\motd.txt": "hell\u00f6\r\n", r"C:\ProgramData\empty.txt": ""},
+    "registry": [
+        {"key": MOTD, "name": "number", "type": "dword", "data": "0000000a"},
+        {"key": MOTD, "name": "large", "type": "dword", "data": "ffffffff"},
+        {"key": MOTD, "name": "text", "type": "string", "data": "a b"},
+        {"key": rf"{MOTD}\more", "name": "lines", "type": "multistring", "data": "a\nb"},
+    ],
+}
 ROUTES = [{"to": "10.244.1.0/24", "via": "10.77.0.11"}, {"to": "10.244.3.0/25", "via": "10.77.0.13"}]
 
 

@@ -6,17 +6,18 @@ Each command that a script asks Windows for fails once, the first and the last t
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from powershell.cases import CNI, COMMAND, CONFIG, FEATURES, JOIN, PROXY, ROUTES, done, image
+from powershell.cases import CNI, COMMAND, CONFIG, FEATURES, GIVEN, JOIN, PROXY, ROUTES, done, image
 from powershell.conftest import SCRIPTS
 from powershell.doubles.looks import look
 from powershell.doubles.machine import Machine, Told
 from powershell.doubles.session import Session
-from powershell.stages import NET, change, contained, featured, installed, joined, payload, proxied, ready
+from powershell.stages import NET, change, contained, featured, installed, joined, payload, proxied, ready, write
 
 # What asks Windows for something, or changes it
 CALLS = (
@@ -82,12 +83,21 @@ def with_updates(node: Machine) -> None:
     change(node, updates=["one"])
 
 
+def with_given(node: Machine) -> None:
+    """Of what an earlier run has written, one thing stays, and two go."""
+    write(node, r"C:\ProgramData\old.txt", "old")
+    node.registry(r"HKLM\SOFTWARE\motd", "old", 1)
+    rows = [{"key": r"HKLM\SOFTWARE\motd", "name": "old"}]
+    write(node, r"C:\winlab\given.json", json.dumps({"files": [r"C:\ProgramData\old.txt"], "registry": rows}))
+
+
 CASES = [
     Case("features", lambda node: None, FEATURES, ("Add-MpPreference", "Stop-Service")),
     # whether containerd answers is asked again and again
     Case("containerd", featured, CONFIG, ("ctr.exe",)),
     Case("load", with_image, None),
     Case("binaries", with_new_programs, None, then=(("join", JOIN), ("proxy", PROXY))),
+    Case("configure", with_given, GIVEN),
     Case("kubelet", installed, COMMAND),
     Case("join", ready, JOIN),
     Case("cni", joined, CNI),

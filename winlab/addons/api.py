@@ -11,14 +11,27 @@ from typing import TYPE_CHECKING, Any
 from winlab.addons.check import Check, Cluster
 from winlab.addons.installation import Installation
 from winlab.design import addon
-from winlab.design.addon import AddonSettings, PlannedLab
+from winlab.design.addon import AddonSettings, PlannedLab, PlannedNode
+from winlab.design.node_files import NodeFile, RegistryValue
 from winlab.design.problem import Problem
 from winlab.design.spec.pools import Pool
 
 if TYPE_CHECKING:
     from winlab.engine.step import Step
 
-__all__ = ["Addon", "AddonSettings", "Check", "Cluster", "Installation", "PlannedLab", "Pool", "Problem"]
+__all__ = [
+    "Addon",
+    "AddonSettings",
+    "Check",
+    "Cluster",
+    "Installation",
+    "NodeFile",
+    "PlannedLab",
+    "PlannedNode",
+    "Pool",
+    "Problem",
+    "RegistryValue",
+]
 
 
 class Addon(addon.Addon):

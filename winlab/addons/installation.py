@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from winlab.design.catalog.artifact import Artifact, Obtained
-    from winlab.design.plan.addons import AddonPlan
+    from winlab.design.plan.addon_plan import AddonPlan
     from winlab.engine.run import Run
     from winlab.events import Progress
 

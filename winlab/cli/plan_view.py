@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from winlab.cli.common import print_table, say
-from winlab.design.plan.addons import AddonPlan
+from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.model import Plan, WindowsPlan
 from winlab.design.plan.stock import HostFile
 from winlab.design.spec.sizes import human

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import yaml
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined, TemplateError
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, create_model
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
@@ -27,6 +27,7 @@ from winlab import extensions
 from winlab.design.catalog import releases
 from winlab.design.catalog.artifact import Artifact
 from winlab.design.catalog.releases import Releases
+from winlab.design.node_files import NodeFile, RegistryValue
 from winlab.design.problem import Problem
 from winlab.errors import HostError
 
@@ -119,7 +120,7 @@ class Addon(ABC):
     summary: str  # one line, for lists and the schema
     Settings: ClassVar[type[AddonSettings]] = AddonSettings
     pins: Path | None = None  # its pins.yaml
-    templates: Path | None = None  # a folder of its manifests: *.yaml.j2
+    templates: Path | None = None  # a folder of its manifests, *.yaml.j2, and of templates of nodes' files, other *.j2
 
     def load(self) -> Releases:
         """Read its files once: versions, pins and builds, and its manifests' templates.
@@ -162,21 +163,55 @@ class Addon(ABC):
         """Further names for the templates."""
         return {}
 
+    def node_files(self, settings: Any, lab: PlannedLab, node: PlannedNode) -> Sequence[NodeFile]:  # noqa: ARG002
+        """The text files that this node gets, before it joins. A template sees *node*, too."""
+        return ()
+
+    def registry(self, settings: Any, lab: PlannedLab, node: PlannedNode) -> Sequence[RegistryValue]:  # noqa: ARG002
+        """The values of the registry that this Windows node gets, before it joins."""
+        return ()
+
+    def text(
+        self, file: NodeFile, settings: Any, lab: PlannedLab, versions: Mapping[str, str], node: PlannedNode
+    ) -> str:
+        """The text of one of :meth:`node_files`.
+
+        :raises ValueError: there is no such template, or it can't be rendered.
+        """
+        if not file.template:
+            return file.text
+        if self.templates is None:
+            raise ValueError("the add-on has no folder of templates")
+        seen = {"settings": settings, "lab": lab, "versions": versions, "node": node}
+        try:
+            template = _environment(self.templates).get_template(file.template)
+            return template.render(seen | self.values(settings, lab, versions))
+        except TemplateError as error:
+            raise ValueError(f"its template: {error}") from error
+
 
 @cache
 def _texts(folder: Path) -> dict[str, str]:
     """The templates of a folder by name, read once."""
     try:
-        return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml.j2"))}
+        return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.j2"))}
     except (OSError, ValueError) as error:
         raise HostError(f"The templates in '{folder}' can't be read.", why=str(error)) from error
 
 
+def _environment(folder: Path) -> Environment:
+    # StrictUndefined: a misspelt name is an error, not an empty value. What is rendered is no HTML: nothing is escaped
+    return Environment(
+        loader=DictLoader(_texts(folder)),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701
+        keep_trailing_newline=True,
+    )
+
+
 def _rendered(folder: Path, values: Mapping[str, Any]) -> list[Object]:
-    texts = _texts(folder)
-    # StrictUndefined: a misspelt name is an error, not an empty value. What is rendered is YAML, so nothing is escaped
-    environment = Environment(loader=DictLoader(texts), undefined=StrictUndefined, autoescape=False)  # noqa: S701
-    rendered = (yaml.safe_load_all(environment.get_template(name).render(values)) for name in texts)
+    environment, names = _environment(folder), [name for name in _texts(folder) if name.endswith(".yaml.j2")]
+    rendered = (yaml.safe_load_all(environment.get_template(name).render(values)) for name in names)
     return [document for documents in rendered for document in documents if document]
 
 

@@ -112,6 +112,14 @@ class ServiceFacts(CallResult):
     service: Service
 
 
+class FileFacts(CallResult):
+    """A file of a Linux node."""
+
+    sha256: str
+    mode: str  # octal, of four digits
+    owner: str  # the user and the group by name, with a colon in between
+
+
 class LinuxFacts(CallResult):
     """What a Linux node has so far."""
 
@@ -119,7 +127,10 @@ class LinuxFacts(CallResult):
     boot_id: str
     programs: Sha256ByName
     pushed: list[str]
-    prepared: bool  # everything that ``prepare`` installed is unchanged
+    prepared: bool  # the programs that ``prepare`` installed are unchanged, and no service still has to be restarted
+    files: dict[str, FileFacts]  # of the files asked for, those that are there
+    left_over: list[str]  # files that ``prepare`` wrote before, and that are not asked for
+    differing: list[str]  # the kernel's settings that are not as ``prepare`` sets them
     containerd: ServiceFacts
     kubelet: ServiceFacts
     joined: bool
@@ -166,6 +177,9 @@ class WindowsFacts(CallResult):
     pushed: list[str]
     kubelet: KubeletFacts
     cni: Sha256ByName
+    # What configure.ps1 wrote, as it is now: by path, and by key and name; None: the scripts on an older winlab's CD
+    files: Sha256ByName | None = None
+    registry: dict[str, str] | None = None  # the type, a space, and the data as in a RegistrySetting
     proxy: ProxyFacts
     endpoints: list[str] | None = None  # of HNS, by name; the scripts on an older winlab's CD don't report them
 
@@ -332,14 +346,16 @@ class LinuxStatus(Call[LinuxFacts]):
     script, on = "status", LINUX
     quiet = QUESTION
     settled: bool = False  # whether to wait until no other script changes the node
+    files: tuple[str, ...] = ()  # absolute paths of the files to compare
 
 
 @dataclass(frozen=True)
 class NodeFile:
-    """A text file for a Linux node; its mode in octal."""
+    """A text file for a Linux node; its mode in octal. Its owner: ``user:group``, or empty for root as it is made."""
 
     content: str
     mode: str = "0644"
+    owner: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,6 +430,25 @@ class Binaries(Call[Changed]):
     """Install Kubernetes' programs and CNI plug-ins."""
 
     script, on = "binaries", WINDOWS
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistrySetting:
+    """A value of Windows' registry: for ``dword`` eight hexadecimal digits, for ``multistring`` lines."""
+
+    key: str
+    name: str
+    type: Literal["string", "dword", "multistring"]
+    data: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configure(Call[Changed]):
+    """Have exactly these files and registry values of add-ons: those of an earlier run that are not named go."""
+
+    script, on = "configure", WINDOWS
+    files: dict[str, str]  # texts by absolute paths
+    registry: list[RegistrySetting]
 
 
 @dataclass(frozen=True, kw_only=True)

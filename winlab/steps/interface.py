@@ -6,11 +6,12 @@ Plain facts, such as a usual time, are in winlab/design/system/.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
 from winlab.design.contract import Service
+from winlab.engine.state import Kind
 from winlab.engine.step import Step
 from winlab.events import Progress
 from winlab.steps.evidence import DiskLog
@@ -20,11 +21,13 @@ from winlab.steps.evidence import DiskLog
 class Condition:
     """What a node says of itself: its services by name, and whether it is a member of the cluster.
 
-    One that is stale runs, but for a network that is gone.
+    One that is stale runs, but for a network that is gone. *changed* is what of a member is not as winlab renders it,
+    such as a file by its path, with the kind of the step that puts it right.
     """
 
     services: Mapping[str, Service | Literal["stale"]]
     joined: bool
+    changed: Mapping[str, Kind] = field(default_factory=dict)
 
 
 class SystemSteps(Protocol):

@@ -54,6 +54,7 @@ PREPARED = Kind("prepared", _node("prepare"))
 FEATURES = Kind("features", _node("features"))
 CONTAINERD = Kind("containerd", _node("containerd"))
 BINARIES = Kind("binaries", _node("binaries"))
+CONFIGURED = Kind("configured", _node("configure"))  # a Windows node has what add-ons give it
 UPDATES = Kind("updates", _node("updates"))
 KUBELET = Kind("kubelet", _node("kubelet"))
 

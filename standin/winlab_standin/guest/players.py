@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from winlab_standin.guest import wine
+from winlab_standin.guest import configplayers, wine
 from winlab_standin.guest.machine import Machine, Player, ScriptError, Settings
 from winlab_standin.guest.node import AVAILABLE, INSTALLED
 from winlab_standin.guest.releases import RELEASES
@@ -115,6 +115,8 @@ def status(machine: Machine, given: Settings) -> dict[str, Any]:
         "pushed": [path.name.removesuffix(ORIGINAL) for home in homes for path in sorted(home.glob(f"*{ORIGINAL}"))],
         "kubelet": {**service("kubelet"), "joined": joined(machine)},
         "cni": {path.name: digest(path) for path in sorted(networks.glob("*")) if path.is_file()},
+        "files": configplayers.files(machine),
+        "registry": configplayers.values(machine),
         "proxy": {**service("kube-proxy"), "stale": proxy_stale(machine)},
         "endpoints": [],  # it has no HNS
     }

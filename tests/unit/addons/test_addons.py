@@ -132,7 +132,7 @@ def test_the_plan_has_settings_versions_and_artifacts() -> None:
     (row,) = plan.addons
     image, program = ContainerImage("motd.example/motd:v1.2.0", "linux"), Program("motd", "v1.2.0", "linux")
     manifest = Manifest("motd", "v1.2.0", "rules.yaml")
-    assert row.settings == {"text": "hello", "loud": False, "machines": 0, "system": "debian-13"}
+    assert row.settings == {"text": "hello", "loud": False, "machines": 0, "system": "debian-13", "on_nodes": False}
     assert row.pools == ()
     assert row.versions == {"motd": "v1.2.0"}
     assert row.artifacts == (image, program, manifest)

@@ -222,7 +222,8 @@ def test_verbs_know_what_is_inside_of_settings() -> None:
     assert rows == {one.name for one in fields(contract.RouteSetting)}
     translated = Module(PACKAGE / "network.py").function("_masquerade")
     assert read_by_python(translated, "wanted") == {one.name for one in fields(Masquerade)}
-    assert read_by_python(verb("prepare"), "row") >= {one.name for one in fields(contract.NodeFile)}
+    written = Module(PACKAGE / "rendered.py").function("write_files")
+    assert read_by_python(written, "row") == {one.name for one in fields(contract.NodeFile)}
 
 
 def _subscripts(node: ast.AST, name: str) -> set[str]:

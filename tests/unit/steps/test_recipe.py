@@ -103,7 +103,8 @@ def test_titles_are_what_people_know() -> None:
     shared = "credentials,network,image debian-13,image windows-rehearsal-golden,payload linux,payload windows"
     cluster = "kubeconfig,cluster objects,pod routes,cluster DNS"
     linux = "disk,seed,start,boot,insert,prepare,init,cni,ready"
-    windows = "disk,answer ISO,start,boot,detach,insert,features,containerd,binaries,kubelet,join,cni,proxy,ready"
+    windows = "disk,answer ISO,start,boot,detach,insert,features,containerd,binaries,configure,"
+    windows += "kubelet,join,cni,proxy,ready"
     assert set(titles(created(plan))) == {
         *shared.split(","),
         *cluster.split(","),

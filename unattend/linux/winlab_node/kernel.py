@@ -19,23 +19,54 @@ SYSCTLS = {
 }
 # otherwise a restart of systemd-networkd would remove routes of CNI plug-ins and winlab
 NETWORKD = "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n"
+FILES = {
+    "etc/modules-load.d/winlab.conf": "".join(f"{name}\n" for name in MODULES),
+    "etc/sysctl.d/90-winlab.conf": "".join(f"{key} = {value}\n" for key, value in SYSCTLS.items()),
+    "etc/systemd/networkd.conf.d/90-winlab.conf": NETWORKD,
+}
 
 
 def tune(node: Node) -> bool:
     """Set modules, sysctls, no swap, and a networkd that keeps foreign routes. Returns whether something changed."""
-    changed = node.write("etc/modules-load.d/winlab.conf", "".join(f"{name}\n" for name in MODULES))
-    missing = [name for name in MODULES if not node.path(f"sys/module/{name}").exists()]
+    changed = False
+    for name, content in FILES.items():
+        changed = node.write(name, content) or changed
+    missing = _missing(node)
     if missing:
         node.call("modprobe", "-a", *missing)
-    lines = "".join(f"{key} = {value}\n" for key, value in SYSCTLS.items())
-    changed = node.write("etc/sysctl.d/90-winlab.conf", lines) or changed
     for key, value in SYSCTLS.items():
-        knob = node.path("proc/sys/" + key.replace(".", "/"))
+        knob = _knob(node, key)
         if knob.read_text().strip() != value:
             knob.write_text(value)
             changed = True
-    changed = node.write("etc/systemd/networkd.conf.d/90-winlab.conf", NETWORKD) or changed
     return _no_swap(node) or bool(missing) or changed
+
+
+def differing(node: Node) -> list[str]:
+    """What :func:`tune` would change: files, modules and sysctls by name, and swap. Changes nothing."""
+    found = [f"/{name}" for name, content in FILES.items() if _text(node.path(name)) != content]
+    found += [f"module {name}" for name in _missing(node)]
+    found += [f"sysctl {key}" for key, value in SYSCTLS.items() if _text(_knob(node, key)).strip() != value]
+    return [*found, "swap"] if len(node.path("proc/swaps").read_text().splitlines()) > 1 else found
+
+
+def _missing(node: Node) -> list[str]:
+    """The modules that are neither loaded nor part of the kernel, which need not show in /sys."""
+    release = _text(node.path("proc/sys/kernel/osrelease")).strip()
+    builtin = _text(node.path(f"lib/modules/{release}/modules.builtin"))
+    loaded = node.path("sys/module")
+    return [name for name in MODULES if not (loaded / name).exists() and f"/{name}.ko\n" not in builtin]
+
+
+def _knob(node: Node, key: str) -> Path:
+    return node.path("proc/sys/" + key.replace(".", "/"))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def mount_store(node: Node) -> bool:

@@ -88,17 +88,30 @@ class Node:
         """Run a command, report its output line by line, and return its exit code."""
         return self._runner(command, "", heard)[0]
 
-    def write(self, name: str, content: str, mode: int = 0o644) -> bool:
-        """Write a file, whole or not at all, also if the power fails. Returns whether something changed."""
+    def has(self, name: str, content: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> bool:
+        """Whether a file is as :meth:`write` with the same arguments leaves it."""
         path = self.path(name)
         with contextlib.suppress(OSError):
-            if path.read_bytes() == content.encode() and path.stat().st_mode & 0o777 == mode:
-                return False
+            stat = path.stat()
+            same = stat.st_mode & 0o7777 == mode and owner in (None, (stat.st_uid, stat.st_gid))
+            return same and path.read_bytes() == content.encode()
+        return False
+
+    def write(self, name: str, content: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> bool:
+        """Write a file, whole or not at all, also if the power fails. Returns whether something changed.
+
+        *owner* is the user and the group, by number; without it, those that run this.
+        """
+        if self.has(name, content, mode, owner):
+            return False
+        path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.winlab-new")
         new.unlink(missing_ok=True)
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            os.fchmod(file.fileno(), mode)
+            if owner is not None:
+                os.fchown(file.fileno(), *owner)
+            os.fchmod(file.fileno(), mode)  # after the owner, whose change may take bits away
             file.write(content.encode())
             file.flush()
             os.fsync(file.fileno())  # after a power cut a new name may else have an empty file

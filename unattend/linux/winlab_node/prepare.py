@@ -13,6 +13,7 @@ from winlab_node import images, kernel, state
 from winlab_node.files import Record
 from winlab_node.node import ORIGINAL, PLUGINS, PROGRAMS, Node, NodeError, is_pushed, say
 from winlab_node.payload import payload
+from winlab_node.rendered import GIVEN, TOUCHED, write_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,17 +34,17 @@ def prepare(node: Node, settings: Settings) -> Settings:
         _check_units(node, files, listed["programs"])
         changed = kernel.tune(node)
         changed = kernel.mount_store(node) or changed
-        touched = _copy(node, record, cd, listed)
-        if touched:
+        copied = _copy(node, record, cd, listed)
+        if copied:
             record.keep()  # now: what follows takes long, and may be interrupted
-        for name, row in files.items():
-            if node.write(name, row["content"], int(row["mode"], 8)):
-                touched.append(name.lstrip("/"))
+        touched = write_files(node, files, copied)
         _services(node, services, touched)
         imported = images.import_from(node, cd, settings.get("images"))
     wanted = {f"{PROGRAMS}/{name}": row["sha256"] for name, row in listed["programs"].items()}
     wanted |= {f"{PLUGINS}/{name}": row["sha256"] for name, row in listed["cni"].items()}
     node.keep("prepared", wanted)
+    node.keep(GIVEN, sorted(files))
+    node.keep(TOUCHED, [])
     if touched:
         record.keep()
     return {"changed": bool(changed or touched or imported)}

@@ -7,7 +7,7 @@ import re
 import time
 from pathlib import Path
 
-from winlab_node import state
+from winlab_node import kernel, rendered, state
 from winlab_node.files import Record
 from winlab_node.node import NETWORKS, ORIGINAL, PROGRAMS, Node, is_pushed
 
@@ -27,13 +27,16 @@ def status(node: Node, settings: Settings) -> Settings:
     booted = re.search(r"^btime (\d+)$", node.path("proc/stat").read_text(), re.MULTILINE)
     programs = {path.name: record.sha256(path) for path in _programs(node) if not path.name.endswith(ORIGINAL)}
     containerd, kubelet = state.service(node, "containerd", "kubelet")
-    networks = node.path(NETWORKS)
+    networks, asked = node.path(NETWORKS), settings.get("files", [])
     return {
         "boot_time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(booted[1]) if booted else 0)),
         "boot_id": state.boot_id(node),
         "programs": programs,
         "pushed": [name for name in programs if is_pushed(node.path(f"{PROGRAMS}/{name}"))],
-        "prepared": _same_programs(node, record),
+        "prepared": _same_programs(node, record) and not node.note(rendered.TOUCHED, []),
+        "files": rendered.facts(node, asked),
+        "left_over": rendered.left_over(node, asked),
+        "differing": kernel.differing(node),
         "containerd": {"service": containerd},
         "kubelet": {"service": kubelet},
         "joined": state.joined(node),

@@ -19,6 +19,8 @@ $Importing = 'C:\winlab\importing.txt'
 $ImportingKey = 'SOFTWARE\winlab-importing-' # with that mark, a volatile key
 # Holds the SHA-256 of the payload.json whose images containerd has
 $ImagesFrom = 'C:\winlab\images.sha256'
+# Names the files and registry values that configure.ps1 has written
+$GivenRecord = 'C:\winlab\given.json'
 $ProxyNetwork = 'C:\winlab\proxy-network.txt' # the ID of the HNS network when winlab last started kube-proxy
 # What each script that changes something did, in a file of its name
 $LogFolder = 'C:\winlab\logs'
@@ -255,10 +257,14 @@ function Get-Text([string]$Path) {
 # UTF-8 without a byte order mark, which Go's parsers would not take; true if something changed
 function Write-Text([string]$Path, [string]$Text) {
     if ((Get-Text $Path) -ceq $Text) { return $false }
+    Set-Text $Path $Text
+    return $true
+}
+
+function Set-Text([string]$Path, [string]$Text) {
     New-Folder (Split-Path -Parent $Path)
     [System.IO.File]::WriteAllText("$Path.winlab-new", $Text, (New-Object System.Text.UTF8Encoding $false))
     Move-Item -LiteralPath "$Path.winlab-new" -Destination $Path -Force
-    return $true
 }
 
 # No cmdlet writes the text, as module logging would put its parameters into the event log; and there is no moment at
@@ -318,6 +324,26 @@ function Test-Key([string]$Key) {
 function Test-RestartPending { return Test-Key $RestartKey }
 
 function Request-Restart { Set-VolatileKey $RestartKey }
+
+# -- what add-ons give this node
+
+# What configure.ps1 has written: paths of files, keys and names of registry values
+function Get-Given {
+    $noted = Get-Text $GivenRecord
+    if (-not $noted) { return @{ files = @(); registry = @() } }
+    return ConvertFrom-Json -InputObject $noted
+}
+
+# A value as settings.registry has it: its type, a space, its data. Empty where there is none
+function Get-RegistryText([string]$Key, [string]$Name) {
+    $path = $Key -replace '^HKLM\\', 'HKLM:\'
+    if (-not (Test-Path -Path $path)) { return '' }
+    $value = (Get-ItemProperty -Path $path).$Name
+    if ($null -eq $value) { return '' }
+    if ($value -is [string]) { return "string $value" }
+    if ($value -is [array]) { return "multistring $($value -join "`n")" }
+    return 'dword {0:x8}' -f ([long]$value -band 4294967295)
+}
 
 # -- services
 

@@ -27,6 +27,13 @@ Invoke-Step {
             $networks[$file.Name] = Get-Sha256 $file.FullName
         }
     }
+    $given = Get-Given
+    $files = @{}
+    foreach ($path in @($given.files | Where-Object { $_ })) { $files[$path] = Get-Sha256 $path }
+    $registry = @{}
+    foreach ($row in @($given.registry | Where-Object { $_ })) {
+        $registry["$($row.key)\$($row.name)"] = Get-RegistryText $row.key $row.name
+    }
     # before the feature Containers is there, Windows has no such command
     $endpoints = @()
     if (Get-Command -Name 'Get-HnsEndpoint' -ErrorAction SilentlyContinue) {
@@ -55,6 +62,8 @@ Invoke-Step {
             joined = Test-Joined
         }
         cni = $networks
+        files = $files
+        registry = $registry
         endpoints = $endpoints
         proxy = @{
             service = Get-ServiceState 'kube-proxy'

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict
 
 from winlab.design import addon
 from winlab.design.addon import AddonSettings, Object, PlannedLab
-from winlab.design.catalog.artifact import Artifact
+from winlab.design.plan import node_files
+from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.spec import addon_pools
 from winlab.errors import UsageError
-
-
-class AddonPlan(BaseModel):
-    """A planned add-on: its settings as in the spec, the versions of its parts, and what has to be obtained.
-
-    ``pools`` are the names of its pools that have nodes.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    settings: dict[str, Any] = {}
-    versions: dict[str, str] = {}
-    artifacts: tuple[Artifact, ...] = ()
-    pools: tuple[str, ...] = ()
 
 
 def require_none(wanted: Collection[str]) -> None:
@@ -57,7 +40,9 @@ def decide(wanted: Mapping[str, AddonSettings], lab: PlannedLab, minor: int) -> 
             why=" ".join(problem.what for _, problem in every),
             cure=" ".join(dict.fromkeys(problem.cure for _, problem in every)),
         )
-    return tuple(_decided(name, settings, lab, minor) for name, settings in wanted.items())
+    rows = tuple(_decided(name, settings, lab, minor) for name, settings in wanted.items())
+    node_files.check(rows, lab)
+    return rows
 
 
 def manifests(row: AddonPlan, lab: PlannedLab) -> list[Object]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from winlab.design.plan.addons import AddonPlan
+from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.model import ClusterPlan, NetworkPlan, NodePlan, Plan
 from winlab.design.spec.sizes import human
 

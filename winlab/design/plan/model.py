@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from winlab.design.catalog.versions import Versions
-from winlab.design.plan.addons import AddonPlan
+from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.facts import HostFacts, MachineFacts, SiteFacts
 from winlab.design.plan.kept import Kept, KeptNode
 from winlab.design.plan.stock import Material, Template

@@ -8,7 +8,7 @@ from typing import Any
 from winlab.design import cni, contract
 from winlab.design.cni.model import NodeNetwork
 from winlab.design.cni.routed import Routed
-from winlab.design.plan import required
+from winlab.design.plan import node_files, required
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import LinuxNode, Plan
@@ -43,8 +43,10 @@ class LinuxFiles(NodeFiles):
         }
         if controller:
             texts |= kubeadm.patches(cluster(plan))
+        own = {path: contract.NodeFile(text) for path, text in texts.items()}
+        more = node_files.given(plan.addons, plan, self._node).files
         return contract.Prepare(
-            files={path: contract.NodeFile(text) for path, text in texts.items()},
+            files=own | {file.path: contract.NodeFile(file.text, file.mode, file.owner) for file in more},
             services=["containerd", "kubelet"],
             images=required.node_images(plan, controller=controller),
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from winlab.design import cni, contract
 from winlab.design.cni.model import NodeNetwork
+from winlab.design.plan import node_files
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan, WindowsNode
@@ -37,6 +38,17 @@ class WindowsFiles(NodeFiles):
     def containerd(self) -> contract.Containerd:
         """containerd, as a service."""
         return contract.Containerd(config=containerd.config(self._plan.cluster.versions, WINDOWS))
+
+    def configure(self) -> contract.Configure:
+        """The files and registry values of add-ons."""
+        given = node_files.given(self._plan.addons, self._plan, self._node)
+        return contract.Configure(
+            files={file.path: file.text for file in given.files},
+            registry=[
+                contract.RegistrySetting(key=one.key, name=one.name, type=one.type, data=one.data)
+                for one in given.registry
+            ],
+        )
 
     def kubelet(self) -> contract.Kubelet:
         """The kubelet, as a service."""
@@ -78,6 +90,9 @@ class WindowsFiles(NodeFiles):
         yield self.features()
         yield self.containerd()
         yield contract.Binaries()
+        given = self.configure()
+        if given.files or given.registry:
+            yield given
         yield self.kubelet()
         yield self.join(marks.join)
         yield self.cni(share)

@@ -40,14 +40,17 @@ class Drift:
 
 
 class Tier(IntEnum):
-    """What is mended before what: a start needs its disks and CDs, a login the network, a join the API server."""
+    """What is mended before what: a start needs its disks and CDs, a login the network, a service its configuration, a
+    join the API server.
+    """
 
     HOST = 0
     START = 1
     LOGIN = 2
-    SERVICE = 3
-    ACCESS = 4
-    CLUSTER = 5
+    CONFIG = 3
+    SERVICE = 4
+    ACCESS = 5
+    CLUSTER = 6
 
 
 @dataclass(frozen=True)

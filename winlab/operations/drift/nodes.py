@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 from winlab.adapters.vm import domains
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
+from winlab.engine.state import Kind
 from winlab.errors import WinlabError, logs
 from winlab.events import Progress
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
+from winlab.printable import printable
 from winlab.steps import systems
 from winlab.steps.boot import Login
 from winlab.steps.states import (
@@ -18,6 +21,7 @@ from winlab.steps.states import (
     BINARIES,
     BOOTED,
     CNI,
+    CONFIGURED,
     CONTAINERD,
     DRIVE_FREE,
     FEATURES,
@@ -33,7 +37,8 @@ from winlab.steps.states import (
 from winlab.threads import Threads
 
 # From a guest that answers to a node that is Ready
-JOIN = (PAYLOAD_INSERTED, PREPARED, FEATURES, CONTAINERD, BINARIES, KUBELET, MEMBER, CNI, PROXY, READY)
+JOIN = (PAYLOAD_INSERTED, PREPARED, FEATURES, CONTAINERD, BINARIES, CONFIGURED, KUBELET, MEMBER, CNI, PROXY, READY)
+SHOWN, MOST = 300, 200  # characters of what differs on a node, and how many such things are told
 LOGINS = 2  # one that a busy machine is too slow for is no drift
 JOIN_LAB = (PAYLOAD, API, ROUTES)
 
@@ -62,6 +67,10 @@ def _look(subject: Subject, node: NodePlan) -> list[Finding]:
         action = error.cure or f"look at '{logs(node.name, run.lab)}'"
         return [Finding(Drift("node", node.name, "login", "answers", error.what, action, mendable=False))]
     findings = [_service(run, node, name, state) for name, state in condition.services.items() if state != "running"]
+    # a guest may name anything, and as much as it likes
+    findings += [
+        _changed(node, printable(what)[:SHOWN], step) for what, step in islice(condition.changed.items(), MOST)
+    ]
     if not condition.joined:
         findings.append(_not_joined(node))
     return findings
@@ -76,6 +85,12 @@ def _service(run: Run, node: NodePlan, name: str, state: str) -> Finding:
         return Finding(drift, None, JOIN, JOIN_LAB, tier=Tier.CLUSTER)
     drift = Drift("node", node.name, name, "running", state, "started", mendable=True)
     return Finding(drift, partial(_start, run, node, name), tier=Tier.SERVICE)
+
+
+def _changed(node: NodePlan, what: str, step: Kind) -> Finding:
+    action = "put right as by create; services that read it are restarted"
+    drift = Drift("node", node.name, what, "as winlab renders it", "differs", action, mendable=True)
+    return Finding(drift, None, (PAYLOAD_INSERTED, step), (PAYLOAD,), tier=Tier.CONFIG)
 
 
 def _start(run: Run, node: NodePlan, service: str, progress: Progress) -> None:

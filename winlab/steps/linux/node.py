@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import partial
 
@@ -33,6 +34,29 @@ def steps(run: Run, node: LinuxNode) -> list[Step]:
 def is_joined(there: NodeScripts) -> bool:
     """Whether the node is a member of the cluster."""
     return there.run(contract.LinuxStatus()).joined
+
+
+def differing(facts: contract.LinuxFacts, wanted: contract.Prepare) -> list[str]:
+    """What of a prepared node is not as rendered, by name: files, the kernel's settings, programs.
+
+    :param facts: the answer to :func:`question`.
+    """
+    differ = [path for path, file in wanted.files.items() if not _same(facts.files.get(path), file)]
+    programs = [] if facts.prepared else ["programs"]
+    return [*differ, *facts.left_over, *facts.differing, *programs]
+
+
+def question(wanted: contract.Prepare) -> contract.LinuxStatus:
+    """What a node is asked, to be compared with what is rendered for it."""
+    return contract.LinuxStatus(files=tuple(wanted.files))
+
+
+def _same(there: contract.FileFacts | None, wanted: contract.NodeFile) -> bool:
+    return (
+        there is not None
+        and there.sha256 == hashlib.sha256(wanted.content.encode()).hexdigest()
+        and (there.mode, there.owner) == (wanted.mode, wanted.owner or there.owner)
+    )
 
 
 def run_kubeadm(
@@ -75,8 +99,8 @@ def _prepare(run: Run, node: LinuxNode) -> Step:
             again.run(there, prepare, progress, is_on(run, node))
 
     def prepared(there: NodeScripts) -> bool:
-        facts = there.run(contract.LinuxStatus())
-        return bool(facts.programs) and facts.containerd.service == "running" and facts.prepared
+        facts = there.run(question(prepare))
+        return bool(facts.programs) and facts.containerd.service == "running" and not differing(facts, prepare)
 
     after = [BOOTED(run.lab, node.name), PAYLOAD_INSERTED(run.lab, node.name)]
     reaches = PREPARED(run.lab, node.name)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from winlab import documents
-from winlab.design import contract
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import LinuxNode
+from winlab.design.render.linux import LinuxFiles
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import GuestError
@@ -17,6 +17,7 @@ from winlab.steps.cut_off import READY
 from winlab.steps.evidence import DiskLog
 from winlab.steps.interface import Condition
 from winlab.steps.linux import first_boot, node
+from winlab.steps.states import PREPARED
 from winlab.supply.images import cache
 
 
@@ -92,10 +93,14 @@ class LinuxSteps:
 
     def condition(self) -> Condition:
         """See the interface."""
+        wanted = LinuxFiles(self._run.plan, self._node).prepare()
         with self._run.node(self._node) as there:
-            facts = there.run(contract.LinuxStatus())
+            facts = there.run(node.question(wanted))
         services = {"containerd": facts.containerd.service}
-        return Condition(services | ({"kubelet": facts.kubelet.service} if facts.joined else {}), facts.joined)
+        if not facts.joined:
+            return Condition(services, joined=False)
+        changed = dict.fromkeys(node.differing(facts, wanted), PREPARED)
+        return Condition(services | {"kubelet": facts.kubelet.service}, joined=True, changed=changed)
 
     def start(self, service: str, progress: Progress) -> None:
         """See the interface."""

@@ -7,8 +7,9 @@ expires, and then has its own certificate. The scripts are unattend/windows/work
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Literal, TypeVar
@@ -41,6 +42,7 @@ from winlab.steps.states import (
     BINARIES,
     BOOTED,
     CNI,
+    CONFIGURED,
     CONTAINERD,
     FEATURES,
     KUBELET,
@@ -65,6 +67,7 @@ UNDER_WAY = (1115, 1190)
 # Windows that wants a restart has been up for longer: bootstrap and features take minutes. Should a larger correction
 # come all the same, the next script says that a restart is pending, and Windows is restarted again
 MOVED = 120.0
+CONFIG = r"C:\Program Files\containerd\config.toml"
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
 
 
@@ -92,7 +95,8 @@ def _membership(worker: _Worker) -> list[Step]:
     """From there to a member of the cluster with a network for its pods."""
     connected = [worker.at(PODS_CONNECTED)]
     return [
-        worker.step(KUBELET, worker.kubelet, worker.has_kubelet, [worker.at(BINARIES)], 5),
+        worker.step(CONFIGURED, worker.configure, worker.is_configured, [worker.at(BINARIES)], 2),
+        worker.step(KUBELET, worker.kubelet, worker.has_kubelet, [worker.at(CONFIGURED)], 5),
         worker.step(MEMBER, worker.join, worker.has_joined, [worker.at(KUBELET), API(worker.run.lab)], 60),
         worker.step(CNI, worker.cni, worker.has_cni, [worker.at(MEMBER)], 20),
         worker.step(PROXY, worker.proxy, worker.has_proxy, [worker.at(CNI)], 10, also=connected),
@@ -122,7 +126,8 @@ def condition(run: Run, node: WindowsNode) -> Condition:
     if facts.kubelet.joined:
         stale = facts.proxy.stale and facts.proxy.service == "running"
         services |= {"kubelet": facts.kubelet.service, "kube-proxy": "stale" if stale else facts.proxy.service}
-    return Condition(services, facts.kubelet.joined)
+    changed = _Worker(run, node).changed(facts) if facts.kubelet.joined else {}
+    return Condition(services, facts.kubelet.joined, changed)
 
 
 def start(run: Run, node: WindowsNode, service: str, progress: Progress) -> None:
@@ -222,10 +227,14 @@ class _Worker:
         self.do(there, self.files.containerd(), progress)
 
     def has_containerd(self, facts: WindowsFacts) -> bool:
-        service = facts.containerd
-        same = pod_network.same_files({"config": service.config_sha256}, {"config": self.files.containerd().config})
+        service, same = facts.containerd, self.has_config(facts)
         imported = facts.images_from is None or facts.images_from == facts.cd
         return service.service == "running" and bool(service.sha256) and same and imported and not _outdated(facts)
+
+    def has_config(self, facts: WindowsFacts) -> bool:
+        """Whether containerd's configuration is as rendered."""
+        there, wanted = facts.containerd.config_sha256, self.files.containerd().config
+        return pod_network.same_files({"config": there}, {"config": wanted})
 
     def binaries(self, there: NodeScripts, progress: Progress) -> None:
         self.do(there, contract.Binaries(), progress)
@@ -233,6 +242,32 @@ class _Worker:
     def has_binaries(self, facts: WindowsFacts) -> bool:
         all_there = facts.binaries.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
         return all_there and facts.installed_from == facts.cd
+
+    def configure(self, there: NodeScripts, progress: Progress) -> None:
+        if self.facts(there).files is None:
+            raise GuestError(
+                f"'{self.node.name}' can't get the files and registry values of add-ons.",
+                why="The scripts on its payload CD are of an earlier winlab, which had none.",
+                cure=f"Make the node anew with 'winlab node rebuild {self.node.name}', or leave the add-ons out.",
+            )
+        self.do(there, self.files.configure(), progress)
+
+    def is_configured(self, facts: WindowsFacts) -> bool:
+        return not self.unconfigured(facts)
+
+    def unconfigured(self, facts: WindowsFacts) -> list[str]:
+        """The files and registry values that add-ons give the node or gave it, and that are not as they should be."""
+        wanted = self.files.configure()
+        digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in wanted.files.items()}
+        values = {rf"{row.key}\{row.name}": f"{row.type} {row.data}" for row in wanted.registry}
+        return [*_differing(digests, facts.files or {}), *_differing(values, facts.registry or {})]
+
+    def changed(self, facts: WindowsFacts) -> dict[str, Kind]:
+        """What of a member is not as rendered, with the step that writes it."""
+        rows: dict[str, Kind] = dict.fromkeys(self.unconfigured(facts), CONFIGURED)
+        if not self.has_config(facts):
+            rows[CONFIG] = CONTAINERD
+        return rows
 
     def kubelet(self, there: NodeScripts, progress: Progress) -> None:
         self.do(there, self.files.kubelet(), progress)
@@ -348,6 +383,10 @@ class _Worker:
             return stalled
 
         wait.until(look, progress, give_up, stall=limit)
+
+
+def _differing(wanted: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
 
 
 def _outdated(facts: WindowsFacts) -> bool:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from winlab.addons.api import Addon, AddonSettings, Check, Cluster, Installation, Pool, Problem
+from winlab.addons.api import (
+    Addon,
+    AddonSettings,
+    Check,
+    Cluster,
+    Installation,
+    NodeFile,
+    Pool,
+    Problem,
+    RegistryValue,
+)
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 
 if TYPE_CHECKING:
@@ -22,6 +32,7 @@ class MotdSettings(AddonSettings):
     loud: bool = False
     machines: int = Field(0, ge=0, description="how many machines of its own it says that on")
     system: str = Field("debian-13", description="what these run")
+    on_nodes: bool = Field(False, description="whether nodes have it in a file, and Windows at the login")
 
 
 class Motd(Addon):
@@ -47,6 +58,19 @@ class Motd(Addon):
             Program("motd", versions["motd"], "linux"),
             Manifest("motd", versions["motd"], "rules.yaml"),
         ]
+
+    def node_files(self, settings, lab, node):
+        if not settings.on_nodes:
+            return []
+        if node.os == "windows":
+            return [NodeFile(path=r"C:\ProgramData\motd\motd.txt", text=f"{settings.text}\r\n")]
+        return [NodeFile(path="/etc/motd.d/winlab", template="motd.j2", mode="0640", owner="root:adm")]
+
+    def registry(self, settings, lab, node):
+        if not settings.on_nodes or node.os != "windows":
+            return []
+        key = r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System"
+        return [RegistryValue(key=key, name="LegalNoticeText", type="string", value=settings.text)]
 
     def steps(self, settings: MotdSettings, installation: Installation) -> list[Step]:
         from winlab.engine.state import Kind

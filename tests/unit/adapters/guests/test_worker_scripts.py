@@ -11,7 +11,7 @@ from winlab import data
 from winlab.design.render import kube_proxy, kubelet
 
 WORKER = data.folder("unattend") / "windows/worker"
-STEPS = ("features", "containerd", "binaries", "kubelet", "join", "cni", "proxy")
+STEPS = ("features", "containerd", "binaries", "configure", "kubelet", "join", "cni", "proxy")
 OTHERS = ("status", "routes", "push", "load", "logs", "updates", "seal", "sealed")
 
 

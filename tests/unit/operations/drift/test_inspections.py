@@ -17,7 +17,18 @@ from winlab.errors import ClusterError, GuestError, HostError
 from winlab.events import Quiet
 from winlab.operations.drift.model import Drift, Finding
 from winlab.steps import paused, payload
-from winlab.steps.states import API, BOOTED, DRIVE_FREE, MEMBER, PAYLOAD, PAYLOAD_INSERTED, READY, ROUTES, STARTED
+from winlab.steps.states import (
+    API,
+    BOOTED,
+    DRIVE_FREE,
+    MEMBER,
+    PAYLOAD,
+    PAYLOAD_INSERTED,
+    PREPARED,
+    READY,
+    ROUTES,
+    STARTED,
+)
 from winlab.supply.artifacts import store
 
 DISK = "lab.controller-1.disk.qcow2"
@@ -442,6 +453,27 @@ def test_services(lab: Standing) -> None:
     first.mend(Quiet())
     assert guest.did == ["start kubelet"]
     assert MEMBER in second.steps
+
+
+def test_a_changed_file_is_named_and_comes_before_services(lab: Standing) -> None:
+    guest = lab.guests["controller-1"]
+    guest.changed = {"/etc/containerd/config.toml": PREPARED}
+    guest.services |= {"containerd": "stopped"}
+    stopped, changed = lab.findings()
+    assert (changed.drift.what, changed.drift.actual, changed.drift.mendable) == (
+        "/etc/containerd/config.toml",
+        "differs",
+        True,
+    )
+    assert changed.steps == (PAYLOAD_INSERTED, PREPARED)
+    assert changed.tier < stopped.tier  # a service may not start because of its configuration
+
+
+def test_what_a_guest_names_is_printable_and_bounded(lab: Standing) -> None:
+    lab.guests["controller-1"].changed = {f"\x1b[2J{number}{'x' * 400}": PREPARED for number in range(300)}
+    found = lab.drifts()
+    assert len(found) == 200
+    assert all("\x1b" not in one.what and len(one.what) <= 300 for one in found)
 
 
 def test_a_kube_proxy_whose_network_was_made_anew_is_started_again(lab: Standing) -> None:

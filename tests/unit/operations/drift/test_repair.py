@@ -29,7 +29,7 @@ from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps import payload, recipe
 from winlab.steps.payload import Supply
-from winlab.steps.states import API, BOOTED, IMAGE, MEMBER, READY, ROUTES, STARTED
+from winlab.steps.states import API, BOOTED, IMAGE, MEMBER, PREPARED, READY, ROUTES, STARTED
 
 
 @pytest.fixture
@@ -84,6 +84,18 @@ def test_what_hides_behind_another_is_mended_too(lab: Standing) -> None:
     lab.guests["node-1"].services["kubelet"] = "stopped"
     assert run() == {"NAT x": True, "NAT y": False, "node-1 state": True, "node-1 kubelet": True}
     assert run() == {"NAT y": False}  # what nobody of winlab made is still there
+
+
+def test_a_changed_file_is_put_right_by_the_step_that_writes_it(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest = lab.guests["controller-1"]
+    guest.changed = {"/etc/containerd/config.toml": PREPARED}
+    prepare = Step(PREPARED("lab", "controller-1"), lambda _progress: guest.changed.clear(), lambda: False)
+    other = Step(PREPARED("lab", "node-1"), lambda _progress: pytest.fail("another node's"), lambda: False)
+    monkeypatch.setattr(recipe, "cluster", lambda *_: [prepare, other])
+    monkeypatch.setattr(payload, "has_all", lambda _run: True)
+    assert run(check=True) == {"controller-1 /etc/containerd/config.toml": False}
+    assert run() == {"controller-1 /etc/containerd/config.toml": True}
+    assert run() == {}
 
 
 def test_one_thing_after_the_other(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
