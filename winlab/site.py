@@ -15,7 +15,7 @@ from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import connection
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.adapters.vm.volumes import StoragePool
-from winlab.design.plan.facts import HYPERVISOR, HostFacts, SiteFacts
+from winlab.design.plan.facts import HYPERVISOR, HostFacts
 from winlab.host import facts as recorded
 from winlab.lab_folder import LabFolder
 from winlab.stopping import Stop
@@ -61,14 +61,6 @@ class Site:
         if self._facts is None:
             self._facts = recorded.read_facts()
         return self._facts
-
-    @property
-    def facts(self) -> SiteFacts:
-        """What all hypervisors of the site have in common.
-
-        :raises UsageError: the recorded facts can't be read.
-        """
-        return self.host_facts.site
 
     def in_use(self) -> AbstractContextManager[None]:
         """Make the cache and everything else below use this site's places, for the length of a with-block."""

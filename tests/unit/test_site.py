@@ -43,7 +43,7 @@ def test_what_is_given_comes_before_the_environment(monkeypatch: pytest.MonkeyPa
     assert (host.name, host.conn, host.facts) == (HYPERVISOR, "connection", plans.KVM.machine)
     site.overlay()
     assert asked == ["test:///other", "unix:/x"]
-    assert (site.host_facts, site.facts) == (plans.KVM, plans.KVM.site)
+    assert site.host_facts is plans.KVM
     assert site.folder("a").path == tmp_path / "labs/a"
     assert site.folders() == []
     site.folder("a").make()

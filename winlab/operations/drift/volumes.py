@@ -13,6 +13,7 @@ from pathlib import Path
 from winlab.adapters.vm import definitions, domains
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.volumes import StoragePool
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.events import Progress
@@ -113,13 +114,14 @@ def _bases(subject: Subject, host: Hypervisor, progress: Progress) -> Iterator[F
         else:
             continue
         users = ", ".join(nodes)
+        what = name if host.name == HYPERVISOR else f"{name} on {host.name}"
         path = _same_content(held, progress) if held else None
         if path is None:
             action = f"the image is not in the cache as it was: the disks of {users} can't be read without it"
-            yield Finding(Drift("volume", "", name, "whole", actual, action, mendable=False))
+            yield Finding(Drift("volume", "", what, "whole", actual, action, mendable=False))
             continue
         action = f"uploaded again from the cache; {users} must be restarted then"
-        drift = Drift("volume", "", name, "whole", actual, action, mendable=True)
+        drift = Drift("volume", "", what, "whole", actual, action, mendable=True)
         yield Finding(drift, partial(_upload, pool, name, path))
 
 
