@@ -103,12 +103,12 @@ class Logins:
 
 
 def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
-    """A lab's nodes and the ways to reach it.
+    """The nodes of a lab's cluster and the ways to reach it.
 
     :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
     """
     with site.connected() as conn:
-        tags = [machine.tag for machine in look.find(lab, conn)]
+        tags = [machine.tag for machine in look.find(lab, conn) if machine.tag.is_member]
     folder = site.folder(lab)
     logins = Logins(folder, site.facts.scale)
 

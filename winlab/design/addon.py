@@ -48,8 +48,8 @@ class PlannedNode(Protocol):
         """``controller-1``."""
 
     @property
-    def role(self) -> Literal["controller", "worker"]:
-        """What it is for."""
+    def role(self) -> Literal["controller", "worker", "machine"]:
+        """What it is for; a ``machine`` stands beside the cluster."""
 
     @property
     def os(self) -> Literal["linux", "windows"]:

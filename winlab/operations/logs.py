@@ -78,7 +78,7 @@ def gather(machines: list[Machine], site: Site, kubectl: Kubectl | None, call: c
 
 def _report(machine: Machine, site: Site, kubectl: Kubectl | None, call: contract.Logs) -> NodeDiagnostics:
     report = NodeDiagnostics(machine.tag.node)
-    if kubectl is not None:
+    if kubectl is not None and machine.tag.is_member:
         try:
             report.conditions.extend(_conditions(kubectl, machine.tag.node))
             report.events.extend(_events(kubectl, machine.tag.node))

@@ -91,6 +91,11 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
     folder = site.folder(lab)
     with site.connected() as conn:
         machine = look.find_node(lab, node, conn)
+        if not machine.tag.is_member:
+            raise UsageError(
+                f"'{node}' stands beside the cluster, and has no programs of Kubernetes.",
+                cure="Name a node of the cluster: 'winlab status' shows them.",
+            )
         kubectl = Kubectl.of(folder)
         with folder.locked():
             drives = Drives(conn, site.pool(conn), folder, site.facts.scale)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -100,6 +100,24 @@ class Supply:
         return obtained
 
 
+class _Nothing:
+    """The source of a lab without a cluster, which needs no artifacts."""
+
+    name = "nothing"
+
+    def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
+        return dict.fromkeys(wanted, "the lab has no cluster")
+
+    def pinned(self, program: Program) -> bool:  # noqa: ARG002
+        return False
+
+    def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:  # noqa: ARG002
+        raise NotFoundError(f"The lab has no cluster that would need {artifact}.")
+
+    def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
+        return [self.obtain(artifact, progress) for artifact in artifacts]
+
+
 @dataclass(frozen=True)
 class Origin:
     """What the user says about where artifacts come from; without it, the source is whatever is at hand."""
@@ -143,6 +161,8 @@ def choose(
     :raises UsageError: the user's choices contradict each other, or an own program can't be used.
     :raises NotFoundError: no source has everything.
     """
+    if plan.kubernetes is None:
+        return Supply(_Nothing()), "nowhere: the lab has no cluster."
     every = required.every(plan)
     versions_ = plan.cluster.versions
     if plan.cluster.source is not None and origin.bundle is not None:
@@ -225,12 +245,12 @@ def steps(run: Run, supply: Supply) -> list[Step]:
         before = [PAYLOAD(of=payload.os)]  # builds use the whole machine: the controllers' payload first
     if run.plan.joins:
         payload_steps.append(_kubectl_step(run, supply))
-    return payload_steps + [insert_step(run, node) for node in run.plan.nodes]
+    return payload_steps + [insert_step(run, node) for node in run.plan.supplied]
 
 
 def has_all(run: Run) -> bool:
-    """Whether every node has its payload CD."""
-    return all(_inserted(run, node) is not None for node in run.plan.nodes)
+    """Whether every node that gets a payload CD has it."""
+    return all(_inserted(run, node) is not None for node in run.plan.supplied)
 
 
 def payload_step(run: Run, supply: Supply, of: System) -> Step:
@@ -302,7 +322,7 @@ def _kubectl_source(versions_: versions.Versions, origin: Origin) -> tuple[Sourc
 
 def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, after: Iterable[State]) -> Step:
     reaches, runs = PAYLOAD(of=payload.os), system.get(payload.os)
-    nodes = [node for node in run.plan.nodes if node.system is runs]
+    nodes = [node for node in run.plan.supplied if node.system is runs]
     links = runs.control_plane and not run.plan.joins
     # Artifacts that are locked or given by flags are compared with those of the nodes, even if the lab has everything
     compared = supply.check is not None or supply.own
@@ -401,7 +421,7 @@ def insert_step(run: Run, node: NodePlan) -> Step:
         if made is not None:
             return made
         # an earlier create made the CD: another node of the system has it
-        for other in run.plan.nodes:
+        for other in run.plan.supplied:
             if other.system is node.system and (volume := _inserted(run, other)) is not None:
                 return Disks(volume)
         raise NotFoundError(f"There is no payload CD for '{node.name}'.", cure="Run the same command again.")
