@@ -90,7 +90,7 @@ def make(
         )
     if foreign is not None:
         _check_reach(spec, foreign, facts)
-        if not any(pool.cluster and pool.count for pool in spec.pools):
+        if {pool.cluster for pool in spec.pools if pool.count} == {False}:
             raise UsageError(
                 "No node would join the cluster.",
                 why="All of the lab's machines are to stand beside it (workers.cluster=false).",

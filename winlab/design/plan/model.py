@@ -17,7 +17,7 @@ from winlab.design.catalog.versions import Versions
 from winlab.design.plan.addons import AddonPlan
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.stock import Material, Template
-from winlab.design.system import LINUX, SYSTEMS, WINDOWS, System
+from winlab.design.system import LINUX, WINDOWS, System
 from winlab.errors import NotFoundError
 
 POOL_LABEL = "winlab.internal/pool"  # of Kubernetes' nodes, where a lab has several pools or an add-on's
@@ -391,10 +391,6 @@ class Plan(_Model):
     def linux_nodes(self) -> tuple[LinuxNode, ...]:
         """The nodes that run Linux."""
         return tuple(node for node in self.nodes if isinstance(node, LinuxNode))
-
-    def systems(self) -> tuple[System, ...]:
-        """The systems that the nodes run."""
-        return tuple(system for system in SYSTEMS if any(node.system is system for node in self.nodes))
 
     def clones(self, golden: str | None = None) -> tuple[WindowsNode, ...]:
         """The nodes whose disks are based on a golden image, or on the one with this key."""
