@@ -130,7 +130,7 @@ def _routes(run: Run) -> Step:
         with ovn.connect() as northbound:
             northbound.set_pod_routes(run.plan.lab, wanted())
         every = pod_network.shares(run)
-        for node in run.plan.nodes:
+        for node in run.plan.members:
             if (call := nodes.routes(run.plan, node, every)) is not None:
                 # again: a network that was just remade may cut the connection once more
                 with run.node(node) as there:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import plans
 import pytest
 import runs
+import yaml
 
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.design.cni.model import NodeNetwork
 from winlab.design.plan.model import Plan
@@ -18,7 +23,7 @@ from winlab.engine.step import Step, compose
 from winlab.errors import ClusterError
 from winlab.events import Quiet
 from winlab.lab_folder import LabFolder
-from winlab.steps import amendment, names, payload, pod_network, recipe, states
+from winlab.steps import again, amendment, names, payload, pod_network, pods, recipe, states
 from winlab.steps.amendment import Amendment
 from winlab.steps.payload import Origin, Supply
 
@@ -54,8 +59,6 @@ class Dns:
         return {"data": self.data}
 
     def run(self, *words: str, stdin: str) -> str:
-        import yaml
-
         assert words[:3] == ("patch", "configmap", "coredns")
         self.data = yaml.safe_load(stdin)["data"]
         return ""
@@ -193,3 +196,24 @@ def test_a_lab_without_a_cluster_changes_without_one() -> None:
     gone = Amendment(removed={"node-2": "winlab-lab-node-2"}, beside=frozenset({"node-2"}))
     steps = compose(amendment.compose(run, gone, whole(run), cluster=True))
     assert not {"names of machines", "leave node-2"} & set(map(runs.title_of, steps))
+
+
+def test_routes_are_given_to_nodes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: dict[str, str] = {}
+
+    @contextmanager
+    def connect() -> Iterator[Any]:
+        yield SimpleNamespace(set_pod_routes=lambda _lab, routes: written.update(routes))
+
+    run = runs.run(beside("network.cni=host-gw"), guests=lambda node: node)
+    rows = [
+        {"metadata": {"name": node.name}, "spec": {"podCIDR": f"10.244.{number}.0/24"}}
+        for number, node in enumerate(run.plan.members)
+    ]
+    asked: list[str] = []
+    monkeypatch.setattr(Kubectl, "of", lambda _folder: SimpleNamespace(get=lambda _: {"items": rows}))
+    monkeypatch.setattr(ovn, "connect", connect)
+    monkeypatch.setattr(again, "run", lambda there, *_: asked.append(there.name))
+    runs.titled(pods.steps(run, SUPPLY), "pod routes").run(Quiet())
+    assert asked == ["controller-1", "node-1"]
+    assert written == {"10.244.0.0/24": "10.77.0.11", "10.244.1.0/24": "10.77.0.101"}
