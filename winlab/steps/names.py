@@ -41,12 +41,15 @@ def corefile(plan: Plan, text: str) -> str:
 def block(plan: Plan) -> str:
     """The server for the lab's domain and for each machine's short name.
 
-    It answers for nodes, too, since all questions for the lab's domain come to it.
+    It answers for nodes, too, since all questions for the lab's domain come to it. What it does not know is asked where
+    kubeadm's server asks: of its own accord the plug-in would answer SERVFAIL, and the lab's domain may be among those
+    that pods search (musl ends a search there).
     """
     zone = plan.network.domain
     rows = "".join(f"        {node.address} {node.name}.{zone} {node.name}\n" for node in plan.nodes)
     zones = " ".join(f"{name}:53" for name in (zone, *(node.name for node in plan.nodes)))
-    return f"{BEGIN}\n{zones} {{\n    errors\n    hosts {{\n{rows}        ttl {TTL}\n    }}\n}}\n{END}\n"
+    hosts = f"    hosts {{\n{rows}        ttl {TTL}\n        fallthrough\n    }}\n"
+    return f"{BEGIN}\n{zones} {{\n    errors\n{hosts}    forward . /etc/resolv.conf\n}}\n{END}\n"
 
 
 def are_there(run: Run) -> bool:

@@ -335,7 +335,7 @@ def _system_step(run: Run, supply: Supply, payload: required.RequiredPayload, af
             _link_kubectl(run, supply, obtained, progress)
         made = PayloadCd(payload.os, obtained, payload.plugins)
         if compared:
-            _refuse_other_payload(run, nodes, made.volume, supply)
+            _refuse_other_payload(run, [node for node in nodes if node.is_member], made.volume, supply)
         if not run.pool.is_complete(made.volume):
             progress.say(f"writing the payload CD, {made.size >> 20} MiB")
             with store.workspace() as folder:

@@ -57,7 +57,7 @@ def machines(conn: libvirt.virConnect, lab: str | None = None) -> list[Machine]:
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # removed meanwhile
                 raise
-    return sorted(tagged, key=lambda machine: (machine.tag.lab, machine.tag.role, machine.tag.node))
+    return sorted(tagged, key=lambda one: (one.tag.lab, not one.tag.is_member, one.tag.role, one.tag.node))
 
 
 @answering()

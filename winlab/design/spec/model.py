@@ -250,6 +250,8 @@ class Spec(Model):
             )
         if self.addons:
             raise ValueError("addons: they are installed into the lab's cluster, and without controllers it has none")
+        if self.kubernetes.source is not None:
+            raise ValueError("kubernetes.source: without controllers there is no cluster that it could be built for")
         if not any(pool.count for pool in self.workers):
             raise ValueError("controllers.count: with 0 and without machines under workers the lab would be empty")
         return self

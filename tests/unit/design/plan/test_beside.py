@@ -121,6 +121,7 @@ def test_its_files_can_be_rendered() -> None:
         ("0-1-1", "linux_workers.count=1", "make them a pool"),
         ("0-1-1", "addons.metrics-server={}", "without controllers it has none"),
         ("0-0-1", "workers.os=debian-13", "would be empty"),
+        ("0-1-1", "kubernetes.source=/", "no cluster that it could be built for"),
         ("1-1-1", "controllers.cluster=false", "there is no such field"),
         ("1-1-1", "linux_workers.cluster=false", "there is no such field"),
     ],
