@@ -480,6 +480,7 @@ class Lab:
         """
         from winlab.adapters.kube.kubectl import Kubectl
 
+        operations.recorded.require_cluster(self.site.folder(self.name))
         return Kubectl.of(self.site.folder(self.name)).run(*words)
 
     @at_site
@@ -490,6 +491,7 @@ class Lab:
         """
         from winlab.adapters.kube.kubectl import Kubectl
 
+        operations.recorded.require_cluster(self.site.folder(self.name))
         Kubectl.of(self.site.folder(self.name)).replace_process(words)
 
     @at_site
@@ -500,6 +502,7 @@ class Lab:
         """
         from winlab.adapters.kube import kubeconfig
 
+        operations.recorded.require_cluster(self.site.folder(self.name))
         return kubeconfig.read(self.site.folder(self.name))
 
     @at_site
@@ -511,6 +514,7 @@ class Lab:
         """
         from winlab.adapters.kube import kubeconfig
 
+        operations.recorded.require_cluster(self.site.folder(self.name))
         return kubeconfig.publish(self.name, use=use)
 
     @at_site
@@ -523,6 +527,7 @@ class Lab:
         :raises UsageError: the file is not a program of this node; nothing was touched.
         :raises WinlabError: the node or the cluster refused.
         """
+        operations.recorded.require_cluster(self.site.folder(self.name))
         return operations.push.to_node(self.name, self.site, node, binary, listener, restore=restore)
 
     @at_site
@@ -535,6 +540,7 @@ class Lab:
         :param name: its name in the lab; by default its own.
         :raises WinlabError: there is no such image, no node can run it, or a node refused.
         """
+        operations.recorded.require_cluster(self.site.folder(self.name))
         return operations.load.to_lab(self.name, self.site, image, listener, name=name)
 
     @at_site
@@ -550,6 +556,7 @@ class Lab:
         """
         from winlab.checks import suites
 
+        operations.recorded.require_cluster(self.site.folder(self.name))
         return suites.readiness(self.name, self.site, listener, only=only, timeout=timeout)
 
     @at_site
@@ -566,6 +573,7 @@ class Lab:
         """
         from winlab.checks import suites
 
+        operations.recorded.require_cluster(self.site.folder(self.name))
         return suites.smoke(self.name, self.site, listener, only=only, keep=keep)
 
     # -- off and on

@@ -19,7 +19,7 @@ from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
 from winlab.steps import controllers
 from winlab.steps.apply import apply
-from winlab.steps.states import READY, ROUTES
+from winlab.steps.states import BOOTED, READY, ROUTES
 
 INSTALLED = Kind("addon-installed", lambda state: f"add-on {state.of}")
 SILENCE = 300.0  # seconds on hardware without progress, while an add-on's pods become ready
@@ -61,8 +61,14 @@ def _after(installation: Installation) -> list[State]:
     run = installation.run
     parts = [part for part in installation.row.artifacts if isinstance(part, (ContainerImage, Program))]
     systems = {part.os for part in parts} or {LINUX.name}
-    nodes = [node for node in run.plan.nodes if node.os in systems or node.pool in installation.row.pools]
-    return [ROUTES(run.lab), *(READY(run.lab, node.name) for node in nodes)]
+    pools = installation.row.pools
+    nodes = [node for node in run.plan.members if node.os in systems or node.pool in pools]
+    own = [node for node in run.plan.beside if node.pool in pools]
+    return [
+        ROUTES(run.lab),
+        *(READY(run.lab, node.name) for node in nodes),
+        *(BOOTED(run.lab, node.name) for node in own),
+    ]
 
 
 def _look(kubectl: Kubectl, objects: Sequence[Object]) -> Met[None] | Waiting:

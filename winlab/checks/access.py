@@ -104,7 +104,7 @@ class Logins:
 
 
 def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
-    """A lab's nodes and the ways to reach it.
+    """The nodes of a lab's cluster and the ways to reach it.
 
     :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
     """
@@ -117,7 +117,7 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
             return northbound.pod_routes(lab)
 
     kubectl = Kubectl.of(standing.folder)
-    return [machine.tag for machine in machines], Access(
+    return [machine.tag for machine in machines if machine.tag.is_member], Access(
         kubectl=kubectl,
         fetch=fetch,
         reaches=reaches,

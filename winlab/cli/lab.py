@@ -55,10 +55,11 @@ def create(
     with current().shown(output) as tell:
         own.create(made, until=until.value, origin=sources.origin, locked=held, accept_eula=accepted, listener=tell)
     if output is Output.TABLE:
-        what = "the cluster is Ready" if until is Until.CLUSTER else "all nodes answer"
+        whole = until is Until.CLUSTER and made.plan.kubernetes is not None
+        what = "the cluster is Ready" if whole else "all nodes answer"
         say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
         _show_status(own)
-        if until is Until.CLUSTER:
+        if whole:
             say(own.kubectl("get", "nodes", "--output=wide"), end="")
 
 
@@ -125,6 +126,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             row["problem"] = node.problem
             row["autostart"] = node.autostart  # type: ignore[assignment]
             row["user"] = node.tag.user
+            row["cluster"] = node.tag.is_member  # type: ignore[assignment]
         current().result = {"lab": lab.name, "nodes": nodes, "faults": [one.id for one in faults]}
     else:
         hints = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]

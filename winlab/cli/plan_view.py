@@ -23,8 +23,7 @@ def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
 
     :param leaving: the files of this host that go to nodes.
     """
-    net, host, cluster = plan.network, plan.host, plan.cluster
-    versions = cluster.versions
+    net, host = plan.network, plan.host
     basis = "recorded by 'winlab host setup'" if host.recorded else "assumed: this host was not set up"
     say(f"Lab {plan.lab}, plan {plan.digest}. Nothing was touched.")
     print_table(
@@ -36,9 +35,7 @@ def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
             ["", f"outside {net.router_external} {net.router_external_mac}, next hop {net.external_gateway}"],
             ["reach", REACH[net.reach]],
             ["resolvers", ", ".join(net.resolvers)],
-            ["kubernetes", f"{versions.kubernetes}, containerd {versions.containerd}, etcd {versions.etcd}"],
-            ["", f"API server {cluster.endpoint}, for the host {cluster.external}"],
-            ["", f"CNI {cluster.profile}, pods {cluster.pod_cidr}, services {cluster.service_cidr}"],
+            *_cluster(plan),
             *(["add-on", _addon(row)] for row in plan.addons),
         ],
     )
@@ -70,6 +67,20 @@ def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
     disk = sum(n.disk_mib for n in plan.nodes)
     cpus = sum(n.cpus for n in plan.nodes)
     say(f"In all: {cpus} CPUs, {human(memory)} of memory, {human(disk)} of disk (thin).")
+
+
+def _cluster(plan: Plan) -> list[list[str]]:
+    if plan.kubernetes is None:
+        return [["kubernetes", "none: the lab has no cluster"]]
+    cluster, versions = plan.kubernetes, plan.kubernetes.versions
+    rows = [
+        ["kubernetes", f"{versions.kubernetes}, containerd {versions.containerd}, etcd {versions.etcd}"],
+        ["", f"API server {cluster.endpoint}, for the host {cluster.external}"],
+        ["", f"CNI {cluster.profile}, pods {cluster.pod_cidr}, services {cluster.service_cidr}"],
+    ]
+    if plan.beside:
+        rows.append(["", f"beside the cluster: {', '.join(node.name for node in plan.beside)}"])
+    return rows
 
 
 def _medium(windows: WindowsPlan) -> str:

@@ -182,7 +182,8 @@ def _carry_out(
             restart=restart, force=force, rebuild=rebuild, listener=tell,
         )  # fmt: skip
     if output is Output.TABLE:
-        what = "the cluster is Ready" if until is Until.CLUSTER else "all nodes answer"
+        whole = until is Until.CLUSTER and made.plan.kubernetes is not None
+        what = "the cluster is Ready" if whole else "all nodes answer"
         say(f"The lab '{lab.name}' is as planned after {clock(time.monotonic() - begun)}: {what}.")
         _show_pending(lab, lab.diff(made))
 

@@ -49,8 +49,8 @@ class PlannedNode(Protocol):
         """``controller-1``."""
 
     @property
-    def role(self) -> Literal["controller", "worker"]:
-        """What it is for."""
+    def role(self) -> Literal["controller", "worker", "machine"]:
+        """What it is for; a ``machine`` stands beside the cluster."""
 
     @property
     def os(self) -> Literal["linux", "windows"]:
@@ -132,7 +132,8 @@ class Addon(ABC):
         return Releases() if self.pins is None else releases.read(self.pins, Releases)
 
     def machines(self, settings: Any) -> Sequence[BaseModel]:  # noqa: ARG002
-        """The pools that it adds to the lab, each a :class:`winlab.addons.api.Pool`. Their nodes join as workers.
+        """The pools that it adds to the lab, each a :class:`winlab.addons.api.Pool`. Their nodes join as workers,
+        unless ``cluster`` is false.
 
         Settings alone decide, not the lab: the stock that a plan is made from depends on its pools.
         """

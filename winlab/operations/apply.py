@@ -82,7 +82,7 @@ def _require_cluster_untouched(lab: str, made: Amendment) -> None:
 
     :raises ClusterError: something does.
     """
-    if gone := [*sorted(made.removed), *sorted(made.uninstalled)]:
+    if gone := [*sorted(set(made.removed) - made.beside), *sorted(made.uninstalled)]:
         raise ClusterError(
             f"The lab's API server does not answer, so that these can't be removed from the cluster: "
             f"{', '.join(gone)}.",
@@ -142,23 +142,28 @@ def amendment(
     if there:
         folder.credentials()  # without them nothing can be made anew, nor asked
     kept = tuple(node for node in plan.nodes if node.name not in removed)
-    asked = sorted(name for name in removed if name in there and there[name].state == "running")
+    beside = {name for name in removed if name in there and there[name].tag.role == "machine"}
+    beside |= {node.name for one in compared.held.plans for node in one.beside if node.name in removed}
+    asked = sorted(name for name in removed if name in there and there[name].state == "running" and name not in beside)
     reachable = folder.has(folder.kubeconfig) and folder.has(folder.kubectl) and Kubectl.of(folder).answers()
     if asked and not reachable and not force:
         _require_drained(plan.lab, asked, compared, hosts, folder)
     on = {name for name, machine in there.items() if machine.state not in (*domains.OFF, domains.CRASHED)}
     restarted = tuple(node for node in kept if restart and node.name in on and _outgrown(hosts.on(node).conn, node))
     systems = _with_new_images(compared.held.plans, plan)
-    back = {node.name for node in kept if any(_lacks(one, node.name) for one in compared.held.plans[1:])}
+    back = {
+        node.name for node in kept if node.is_member and any(_lacks(one, node.name) for one in compared.held.plans[1:])
+    }
     return Amendment(
         digests=compared.digests,
         removed=removed,
+        beside=frozenset(beside),
         rebuilt=frozenset(rebuilt),
         is_rebuilt=partial(recorded.is_to_be_rebuilt, folder),
         clear=partial(recorded.old_is_gone, folder),
         kept=kept,
         restarted=restarted,
-        reloaded=tuple(node for node in kept if node.os in systems and node.name in there),
+        reloaded=tuple(node for node in kept if node.is_member and node.os in systems and node.name in there),
         registered=tuple(node for node in kept if node in changed.registered or node.name in back),
         uninstalled=_uninstalled(compared.held.plans, plan),
         reachable=reachable,
@@ -208,8 +213,8 @@ def _worker(plan: Plan, name: str) -> NodePlan:
                 cure=f"Run 'winlab destroy --lab {plan.lab}' and create the lab again.",
             )
         return node
-    workers = ", ".join(node.name for node in plan.nodes if node.role == "worker") or "none"
-    raise NotFoundError(f"The lab '{plan.lab}' has no node '{name}'.", cure=f"Its workers are: {workers}.")
+    others = ", ".join(node.name for node in plan.nodes if node.role != "controller") or "none"
+    raise NotFoundError(f"The lab '{plan.lab}' has no node '{name}'.", cure=f"Besides controllers it has: {others}.")
 
 
 def _outgrown(conn: Connection, node: NodePlan) -> bool:

@@ -106,7 +106,9 @@ def create(
             )
             if source.bundle is not None and origin.bundle is None:
                 bundle.restore_lacking(plan, source.bundle, Told(tell, "images of the bundle"))
-            tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+            if plan.kubernetes is not None:
+                text = f"Kubernetes {plan.kubernetes.versions.kubernetes} comes from {why}"
+                tell(Note(lab=plan.lab, text=text))
         if until == "cluster":
             steps += [*recipe.cluster(run, source, admin), *addons.steps(run, source)]
         steps += recipe.golden_upload(run, built)

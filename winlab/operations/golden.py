@@ -65,8 +65,10 @@ def check_media(plan: Plan, stock: Stock, site: Site, *, consent: bool = False, 
     for builder in plan.builders:
         made = golden_cache.find(_key(builder))
         if made is not None:
-            release = builder.windows_nodes()[0].windows.release
-            compatible.check(plan.cluster.versions, release, made.facts["build"], plan.cluster.profile)
+            (node,) = builder.windows_nodes()
+            if node.is_member:
+                build = made.facts["build"]
+                compatible.check(plan.cluster.versions, node.windows.release, build, plan.cluster.profile)
             continue
         try:
             requirements.check(builder, stock, consent=consent, offline=offline)
@@ -189,7 +191,9 @@ def build(
             source, why = payload.choose(plan, origin, runs=False)
             if source.bundle is not None and not offline:
                 bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
-            tell(Note(lab=plan.lab, text=f"Kubernetes {plan.cluster.versions.kubernetes} comes from {why}"))
+            if plan.kubernetes is not None:
+                text = f"Kubernetes {plan.kubernetes.versions.kubernetes} comes from {why}"
+                tell(Note(lab=plan.lab, text=text))
             fetch = consent and not offline
             run = Run.start(plan, stock, site, hosts, Sources(origin.mirror, fetch))
             forecast = Forecast(run.pace.known, [builder])

@@ -209,7 +209,7 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
     :param there: the names of the lab's machines that already exist, from a join that was interrupted.
     :raises UsageError: they can't, or the API server can't be reached at its advertised address.
     """
-    names = [node.name for node in plan.nodes if node.name not in there]
+    names = [node.name for node in plan.members if node.name not in there]
     if not plan.nodes:
         raise UsageError("A lab without workers has no nodes that could join.", cure="Leave out --workers 0.")
     existing.check(cluster, plan.network.cidr, names, plan.cluster.versions.minor)
@@ -272,6 +272,7 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
         return [], ""
     if not folder.has(folder.kubeconfig):
         return [], ""  # it never joined a cluster
+    tags = [tag for tag in tags if tag.is_member]
     names = ", ".join(tag.node for tag in tags)
     own = (
         str(folder.kubectl) if folder.has(folder.kubectl) else shutil.which("kubectl")

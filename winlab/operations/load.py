@@ -167,7 +167,8 @@ def nodes_for(images: Sequence[Ready], machines: Sequence[Machine]) -> dict[Syst
     :raises UsageError: no node runs a system that the image is for.
     :raises GuestError: one of them is off.
     """
-    by_system = {image.os: [machine for machine in machines if machine.tag.os == image.os] for image in images}
+    members = [machine for machine in machines if machine.tag.is_member]
+    by_system = {image.os: [machine for machine in members if machine.tag.os == image.os] for image in images}
     by_system = {os: selected for os, selected in by_system.items() if selected}
     if not by_system:
         titles = " and ".join(system.get(image.os).title for image in images)

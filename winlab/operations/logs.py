@@ -80,7 +80,7 @@ def gather(
 
 def _report(machine: Machine, lab: LabOnSite, kubectl: Kubectl | None, call: contract.Logs) -> NodeDiagnostics:
     report = NodeDiagnostics(machine.tag.node)
-    if kubectl is not None:
+    if kubectl is not None and machine.tag.is_member:
         try:
             report.conditions.extend(_conditions(kubectl, machine.tag.node))
             report.events.extend(_events(kubectl, machine.tag.node))

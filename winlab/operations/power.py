@@ -187,13 +187,13 @@ def _go_on(subjects: Sequence[Subject], tell: Listener, run: Runs, before: Seque
         tell(Note(lab=lab.name, text=text))
     expires = expiry.of(kubeconfig.read(lab.folder)) if kubectl else None
     expired = expires is not None and expires.timestamp() <= time.time()
-    if kubectl is not None and not expired:
+    if kubectl is not None and not expired and any(one.machine.tag.is_member for one in subjects):
         if idle := _idle_controllers(subjects, lab):
             text = f"Not waiting until the nodes are Ready: {', '.join(idle)} must run for that."
             tell(Note(lab=lab.name, text=text))
         else:
             answering = [other.at(ANSWERING) for other in controllers]
-            steps += [ready.step(one, kubectl, answering) for one in subjects]
+            steps += [ready.step(one, kubectl, answering) for one in subjects if one.machine.tag.is_member]
     run(steps)
     if expires is not None:
         _tell_expiry(lab.name, expires, max(abs(one.stepped) for one in subjects), tell)

@@ -92,6 +92,11 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
     folder = site.folder(lab)
     with site.hypervisors() as hosts:
         machine = look.find_node(lab, node, hosts)
+        if not machine.tag.is_member:
+            raise UsageError(
+                f"'{node}' stands beside the cluster, and has no programs of Kubernetes.",
+                cure="Name a node of the cluster: 'winlab status' shows them.",
+            )
         kubectl = Kubectl.of(folder)
         with folder.locked():
             drives = Drives(LabOnSite.find(lab, site, hosts))

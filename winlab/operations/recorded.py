@@ -127,6 +127,15 @@ def standing(folder: LabFolder) -> tuple[Plan, ...]:
     return ()
 
 
+def require_cluster(folder: LabFolder) -> None:
+    """Check that the lab was not made without a cluster.
+
+    :raises NotFoundError: it was.
+    """
+    for plan in standing(folder)[-1:]:
+        plan.cluster  # noqa: B018 - raises
+
+
 def _write(folder: LabFolder, held: Recorded) -> None:
     folder.write(folder.design, held.model_dump_json(indent=1) + "\n")
 

@@ -115,7 +115,7 @@ def _recipe(subject: Subject, todo: list[Finding]) -> list[Step]:
     """All steps of create from which the mending chooses."""
     run = subject.run
     steps = recipe.guests(run)
-    if subject.cluster:
+    if subject.cluster or run.plan.kubernetes is None:
         makes_payload = any(PAYLOAD in one.lab_steps for one in todo)
         settled = not makes_payload or payload.has_all(run)
         supply, _ = payload.choose(run.plan, Origin(), settled=settled)
@@ -157,8 +157,10 @@ def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[S
 
 
 def _is_cluster(run: Run) -> bool:
-    """Whether the lab was made beyond guests that answer."""
-    return run.folder.has(run.folder.kubeconfig) or any(_has_payload(run, node) for node in run.plan.nodes)
+    """Whether the lab has a cluster, and was made beyond guests that answer."""
+    if run.plan.kubernetes is None:
+        return False
+    return run.folder.has(run.folder.kubeconfig) or any(_has_payload(run, node) for node in run.plan.members)
 
 
 def _has_payload(run: Run, node: NodePlan) -> bool:

@@ -49,8 +49,10 @@ def _last(plan: Plan, name: str) -> tuple[str, int]:
     """The pool of a node that is the last one of its pool, and how many others the pool has."""
     node = next((one for one in plan.nodes if one.name == name), None)
     if node is None:
-        workers = ", ".join(one.name for one in plan.nodes if one.role == "worker") or "none"
-        raise NotFoundError(f"The lab '{plan.lab}' has no node '{name}'.", cure=f"Its workers are: {workers}.")
+        others = ", ".join(one.name for one in plan.nodes if one.role != "controller") or "none"
+        raise NotFoundError(
+            f"The lab '{plan.lab}' has no node '{name}'.", cure=f"Besides controllers it has: {others}."
+        )
     if node.role == "controller":
         raise ConflictError(
             f"'{name}' is a controller and can't be removed.",
@@ -110,6 +112,8 @@ def unchanged(lab: str, site: Site) -> Spec:
 def pinned(held: Recorded, spec: Spec) -> Spec:
     """A spec with what winlab decided for the lab, where it leaves that to winlab."""
     plan, changes = held.plan, list[str]()
+    if plan.kubernetes is None:
+        return spec
     if spec.kubernetes.version is None:
         changes.append(f"kubernetes.version='{plan.cluster.versions.kubernetes}'")
     if spec.network.cni is None:

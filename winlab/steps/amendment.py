@@ -25,7 +25,7 @@ from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.errors import ClusterError
 from winlab.events import Progress
-from winlab.steps import again
+from winlab.steps import again, names
 from winlab.steps.power import shutdown
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import (
@@ -58,6 +58,7 @@ class Amendment:
 
     :param digests: of the plans that its machines may say they were made from.
     :param removed: the nodes that go, by name.
+    :param beside: those of them that stood beside the cluster: nothing is to be drained there.
     :param rebuilt: those of them that are made anew.
     :param is_rebuilt: whether the lab's record says so of a node.
     :param clear: takes that out of the record, once the old node is gone: a change that is continued keeps the new one.
@@ -73,6 +74,7 @@ class Amendment:
 
     digests: frozenset[str] = frozenset()
     removed: Mapping[str, Placed] = field(default_factory=dict)
+    beside: frozenset[str] = frozenset()
     rebuilt: frozenset[str] = frozenset()
     is_rebuilt: Callable[[str], bool] = lambda _: False
     clear: Callable[[str], None] = lambda _: None
@@ -105,7 +107,10 @@ def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: 
     leaving: list[Step] = []
     if cluster or run.folder.has(run.folder.kubeconfig):
         asked = [API(run.lab)] if cluster else []
-        leaving += [_leave(run, name, asked) for name in amendment.removed]
+        leaving += [_leave(run, name, asked) for name in amendment.removed if name not in amendment.beside]
+        if _is_unnamed(run, amendment, cluster=cluster):
+            after = [REMOVED(run.lab, name) for name in sorted(amendment.beside)]
+            leaving.append(names.step(run, [*asked, *after]))
         leaving += [_uninstall(run, name, objects, asked) for name, objects in amendment.uninstalled.items()]
         if not amendment.reachable:
             leaving += [_register(run, node, asked) for node in amendment.registered]
@@ -119,6 +124,15 @@ def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: 
     if cluster:
         steps += [_load(run, node) for node in amendment.reloaded]
     return [*steps, *(_after(run, step, amendment, begun) for step in making)]
+
+
+def _is_unnamed(run: Run, amendment: Amendment, *, cluster: bool) -> bool:
+    """Whether the names of machines that go must be taken from cluster DNS here: the recipe has no step for it."""
+    own = run.plan.kubernetes
+    gone = amendment.beside - amendment.rebuilt
+    if not gone or own is None or not own.made:
+        return False
+    return not names.are_wanted(run.plan) if cluster else amendment.reachable
 
 
 def _for_rebuilt(run: Run, step: Step, amendment: Amendment) -> Step:
@@ -178,6 +192,8 @@ def _drain(run: Run, name: str, machine: Placed, after: Sequence[State], amendme
             ) from error
 
     def done() -> bool:
+        if name in amendment.beside:
+            return True
         if not domains.is_running(run.on(machine).conn, machine.domain) or not run.folder.has(run.folder.kubeconfig):
             return True  # its pods end when it leaves the cluster
         if amendment.force and not amendment.reachable:

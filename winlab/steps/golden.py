@@ -38,7 +38,7 @@ from winlab.lab_folder import LabFolder
 from winlab.steps import again, evidence
 from winlab.steps.images import refuse_other_content
 from winlab.steps.paused import require_writable_disk
-from winlab.steps.states import BINARIES, IMAGE, REMOVED, SEALED, UPDATES
+from winlab.steps.states import BINARIES, IMAGE, PAYLOAD_INSERTED, REMOVED, SEALED, UPDATES
 from winlab.steps.windows import node as windows_node
 from winlab.steps.windows import setup_logs
 from winlab.supply.images import cache
@@ -125,7 +125,7 @@ def steps(run: Run, target: str, key: str, host: Hypervisor) -> list[Step]:
     """
     (node,) = run.plan.windows_nodes()
     build = _Build(run, node, target, key, host)
-    last = UPDATES if node.windows.updates else BINARIES
+    last = UPDATES if node.windows.updates else BINARIES if node.is_member else PAYLOAD_INSERTED
     sealed, image = SEALED(run.lab, node.name), IMAGE(of=target, host=host.name)
     return [
         Step(
@@ -384,12 +384,18 @@ class _Build:
             "bus": self.node.bus,
             "disk_mib": self.node.disk_mib,
             "medium": self.node.volume("base").name,
-            "kubernetes": self.run.plan.cluster.versions.kubernetes,
-            "containerd": self.run.plan.cluster.versions.containerd,
+            **self._programs(),
             "updates": windows.updates,
             "programs": self.run.stock.scripts,
             "inputs": golden.told(self.node, self.run.stock),
         }
+
+    def _programs(self) -> dict[str, str]:
+        """The versions of the programs in the image; none in one for machines beside the cluster."""
+        if not self.node.is_member:
+            return {}
+        versions = self.run.plan.cluster.versions
+        return {"kubernetes": versions.kubernetes, "containerd": versions.containerd}
 
     def is_gone(self) -> bool:
         return not self.run.machines()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -102,6 +102,24 @@ class Supply:
         return obtained
 
 
+class _Nothing:
+    """The source of a lab without a cluster, which needs no artifacts."""
+
+    name = "nothing"
+
+    def cannot(self, wanted: Iterable[Artifact]) -> dict[Artifact, str]:
+        return dict.fromkeys(wanted, "the lab has no cluster")
+
+    def pinned(self, program: Program) -> bool:  # noqa: ARG002
+        return False
+
+    def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:  # noqa: ARG002
+        raise NotFoundError(f"The lab has no cluster that would need {artifact}.")
+
+    def obtain_all(self, artifacts: Sequence[Artifact], progress: Progress) -> list[Obtained]:
+        return [self.obtain(artifact, progress) for artifact in artifacts]
+
+
 @dataclass(frozen=True)
 class Origin:
     """What the user says about where artifacts come from; without it, the source is whatever is at hand."""
@@ -145,6 +163,8 @@ def choose(
     :raises UsageError: the user's choices contradict each other, or an own program can't be used.
     :raises NotFoundError: no source has everything.
     """
+    if plan.kubernetes is None:
+        return Supply(_Nothing()), "nowhere: the lab has no cluster."
     every = required.every(plan)
     versions_ = plan.cluster.versions
     if plan.cluster.source is not None and origin.bundle is not None:
@@ -223,18 +243,18 @@ def steps(run: Run, supply: Supply) -> list[Step]:
     payload_steps: list[Step] = []
     before: list[State] = []
     for payload in payloads:
-        hosts = run.hosts(node for node in run.plan.nodes if node.os == payload.os)
+        hosts = run.hosts(node for node in run.plan.supplied if node.os == payload.os)
         made = [_system_step(run, supply, payload, host, before, first=host is hosts[0]) for host in hosts]
         payload_steps += made
         before = [step.reaches for step in made]  # builds use the whole machine: the controllers' payload first
     if run.plan.joins:
         payload_steps.append(_kubectl_step(run, supply))
-    return payload_steps + [insert_step(run, node) for node in run.plan.nodes]
+    return payload_steps + [insert_step(run, node) for node in run.plan.supplied]
 
 
 def has_all(run: Run) -> bool:
-    """Whether every node has its payload CD."""
-    return all(_inserted(run, node) is not None for node in run.plan.nodes)
+    """Whether every node that gets a payload CD has it."""
+    return all(_inserted(run, node) is not None for node in run.plan.supplied)
 
 
 def payload_step(run: Run, supply: Supply, of: System, host: Hypervisor) -> Step:
@@ -314,7 +334,7 @@ def _system_step(
     first: bool,
 ) -> Step:
     reaches, runs = PAYLOAD(of=payload.os, host=host.name), system.get(payload.os)
-    nodes = [node for node in run.plan.nodes if node.system is runs and node.hypervisor == host.name]
+    nodes = [node for node in run.plan.supplied if node.system is runs and node.hypervisor == host.name]
     links = first and runs.control_plane and not run.plan.joins
     # Artifacts that are locked or given by flags are compared with those of the nodes, even if the lab has everything
     compared = supply.check is not None or supply.own
@@ -327,7 +347,7 @@ def _system_step(
             _link_kubectl(run, supply, obtained, progress)
         made = PayloadCd(payload.os, obtained, payload.plugins)
         if compared:
-            _refuse_other_payload(run, nodes, made.volume, supply)
+            _refuse_other_payload(run, [node for node in nodes if node.is_member], made.volume, supply)
         if not host.pool.is_complete(made.volume):
             progress.say(f"writing the payload CD, {made.size >> 20} MiB")
             with store.workspace() as folder:
@@ -416,7 +436,7 @@ def insert_step(run: Run, node: NodePlan) -> Step:
         if made is not None:
             return made
         # an earlier create made the CD: another node of the system has it
-        for other in run.plan.nodes:
+        for other in run.plan.supplied:
             if (
                 other.system is node.system
                 and other.hypervisor == host.name

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design.cni.model import NodeNetwork
+from winlab.design import cni
+from winlab.design.cni.model import NodeNetwork, Route
+from winlab.design.plan.cluster import network
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.engine.wait import Met, Waiting
@@ -34,9 +37,25 @@ def shares(run: Run) -> list[NodeNetwork]:
     by_name = {row["metadata"]["name"]: row for row in Kubectl.of(run.folder).get("nodes")["items"]}
     return [
         NodeNetwork(node.name, node.os, node.address, by_name[node.name].get("spec", {}).get("podCIDR"))
-        for node in run.plan.nodes
+        for node in run.plan.members
         if node.name in by_name
     ]
+
+
+def router_routes(run: Run, every: Sequence[NodeNetwork]) -> dict[str, str]:
+    """The routes that the lab's router should have, network to next hop.
+
+    Pods send to machines beside the cluster as they do to nodes: under their own addresses, where the wire carries
+    those. Such a machine answers by its router, also where the nodes' own routes connect the pods (host-gw).
+
+    :param every: the parts of the network of the nodes that have joined.
+    :raises WinlabError: a node has no pod network yet.
+    """
+    profile = cni.get(run.plan.cluster.profile)
+    routes = profile.router_routes(network(run.plan), every)
+    if not routes and run.plan.beside and profile.masquerade(network(run.plan)) is not None:
+        routes = [Route(str(one.pods), one.address) for one in every]
+    return {route.cidr: route.via for route in routes}
 
 
 def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:

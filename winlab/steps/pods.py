@@ -120,16 +120,16 @@ def _routes(run: Run) -> Step:
     masquerade = profile.masquerade(network(run.plan))
 
     def wanted() -> dict[str, str]:
-        return {route.cidr: route.via for route in profile.router_routes(network(run.plan), pod_network.shares(run))}
+        return pod_network.router_routes(run, pod_network.shares(run))
 
     def work(progress: Progress) -> None:
-        for node in run.plan.nodes:
+        for node in run.plan.members:
             pod_network.await_share(run, node, progress)
         progress.say("routes to the pods of each node")
         with run.overlay() as northbound:
             northbound.set_pod_routes(run.plan.lab, wanted())
         every = pod_network.shares(run)
-        for node in run.plan.nodes:
+        for node in run.plan.members:
             if (call := nodes.routes(run.plan, node, every)) is not None:
                 # again: a network that was just remade may cut the connection once more
                 with run.node(node) as there:
@@ -141,10 +141,10 @@ def _routes(run: Run) -> Step:
         try:
             with run.overlay() as northbound:
                 routes = northbound.pod_routes(run.plan.lab)
-            return routes == wanted() and len(pod_network.shares(run)) == len(run.plan.nodes)
+            return routes == wanted() and len(pod_network.shares(run)) == len(run.plan.members)
         except WinlabError:
             return False
 
     # nodes with routes of their own come after CNI: Windows recreates its adapter together with its network
     kind = MEMBER if masquerade is None else CNI
-    return Step(ROUTES(run.lab), work, done, [kind(run.lab, node.name) for node in run.plan.nodes], usual=2)
+    return Step(ROUTES(run.lab), work, done, [kind(run.lab, node.name) for node in run.plan.members], usual=2)

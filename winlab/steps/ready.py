@@ -21,7 +21,7 @@ DNS_SILENCE = 300.0  # seconds on hardware that cluster DNS may report the same
 
 def steps(run: Run) -> list[Step]:
     """One step for each node, and one for cluster DNS if the lab has its own."""
-    nodes_ready = [_ready(run, node) for node in run.plan.nodes]
+    nodes_ready = [_ready(run, node) for node in run.plan.members]
     return nodes_ready if run.plan.joins else [*nodes_ready, _dns(run)]
 
 

@@ -16,7 +16,7 @@ from winlab.design.system import WINDOWS
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
-from winlab.steps import boot, foundation, golden, images, joining, machines, payload, pods, ready, systems
+from winlab.steps import boot, foundation, golden, images, joining, machines, names, payload, pods, ready, systems
 from winlab.steps.linux import control_plane
 from winlab.steps.payload import Supply
 from winlab.steps.states import IMAGE
@@ -35,13 +35,17 @@ def guests(run: Run) -> list[Step]:
 def cluster(run: Run, supply: Supply, admin: str = "") -> list[Step]:
     """All steps that turn guests that answer into a cluster, or into workers of one made elsewhere.
 
+    Of a lab without a cluster, only winlab's scripts come to its machines.
+
     :param admin: the kubeconfig of the cluster made elsewhere.
     """
     steps = payload.steps(run, supply)
+    if run.plan.kubernetes is None:
+        return steps
     steps += [joining.given_kubeconfig(run, admin)] if run.plan.joins else control_plane.steps(run)
-    for node in run.plan.nodes:
+    for node in run.plan.members:
         steps += systems.of(run, node).membership()
-    return [*steps, *pods.steps(run, supply), *ready.steps(run)]
+    return [*steps, *pods.steps(run, supply), *names.steps(run), *ready.steps(run)]
 
 
 def golden_upload(run: Run, built: Sequence[Plan] = ()) -> list[Step]:
@@ -74,7 +78,8 @@ def golden_build(run: Run, built: Sequence[Plan], supply: Supply, *, alone: bool
             steps += [*foundation.steps(own), *images.steps(own), *media.drivers_steps(own)]
             for machine in builder.windows_nodes():
                 steps += [*_machine(own, machine), payload.insert_step(own, machine)]
-                steps += windows_node.programs(own, machine)
+                if machine.is_member:
+                    steps += windows_node.programs(own, machine)
                 if machine.windows.updates:
                     steps.append(windows_node.updates_step(own, machine))
         first, *rest = run.hosts(run.plan.clones(builder.golden))

@@ -69,6 +69,7 @@ PODS_CONNECTED = Kind("pods-connected", _node("pod network"))  # the node's own 
 ROUTES = Kind("pod-routes", _lab("pod routes"))
 READY = Kind("ready", _node("ready"))
 DNS = Kind("cluster-dns", _lab("cluster DNS"))
+NAMES = Kind("machine-names", _lab("names of machines"))  # cluster DNS knows the machines beside the cluster
 
 # A standing lab that is switched off or on
 STOPPED = Kind("stopped", _node("stop"))

@@ -388,7 +388,8 @@ def test_machines_of_another_plan(world: World) -> None:
 def test_a_lab_that_joined_another_cluster(world: World) -> None:
     held = recorded.read(world.folder)
     workers = tuple(node for node in held.plan.nodes if node.role == "worker")
-    joined = held.model_copy(update={"plan": held.plan.model_copy(update={"nodes": workers})})
+    foreign = held.plan.cluster.model_copy(update={"names": ()})
+    joined = held.model_copy(update={"plan": held.plan.model_copy(update={"nodes": workers, "kubernetes": foreign})})
     world.folder.write(world.folder.design, joined.model_dump_json())
     with pytest.raises(ConflictError, match="made elsewhere") as caught:
         change(world)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -345,3 +346,23 @@ def test_the_example(played: Played, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == "controller-1 running running 0.0\nnode-1 off running 0.0\n"
     assert states(played) == ["running", "running"]
     assert all(one.autostart for one in domains.machines(played.conn, "lab"))
+
+
+def test_a_machine_beside_the_cluster_is_not_waited_for_as_a_node(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no node that could be Ready."""
+    api = cluster(monkeypatch)
+    real = domains.machines
+
+    def machines(*args: Any) -> Any:
+        found = real(*args)
+        return [replace(one, tag=one.tag.model_copy(update={"role": "machine"})) for one in found[1:]]
+
+    monkeypatch.setattr(domains, "machines", machines)
+    power.stop("lab", Site(), ["node-1"], Ear())
+    ear = Ear()
+    power.start("lab", Site(), ["node-1"], ear)
+    assert ear.done
+    assert not any(step.startswith("ready") for step in ear.done)
+    assert api.asked == []

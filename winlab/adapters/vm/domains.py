@@ -49,9 +49,9 @@ class Machine:
     hypervisor: str = ""
 
 
-def order(machine: Machine) -> tuple[str, str, str]:
+def order(machine: Machine) -> tuple[str, bool, str, str]:
     """What lists of machines are sorted by."""
-    return machine.tag.lab, machine.tag.role, machine.tag.node
+    return machine.tag.lab, not machine.tag.is_member, machine.tag.role, machine.tag.node
 
 
 @answering()

@@ -21,6 +21,7 @@ ANEW = "make another lab for it"
 AGAIN = "take the nodes away first (a count of 0), then add them again with the new value"
 # Fields of a worker that can't be changed, in words, with the reason
 OF_A_NODE: Mapping[str, tuple[str, str]] = {
+    "role": ("role", "a machine is made for the cluster, or to stand beside it"),
     "image": ("system", "a machine keeps the system that was installed on it"),
     "disk_mib": ("disk", "partitions and file systems in the guest would not grow with it"),
     "bus": ("bus", "the installed system has drivers for the one that it was made with"),
@@ -30,7 +31,7 @@ OF_A_NODE: Mapping[str, tuple[str, str]] = {
 }
 # What else of a node follows from the lab's name, from the fields above or from its lab's network
 DERIVED = frozenset(
-    ("name", "role", "user", "domain", "uuid", "mac", "port", "floating", "hypervisor", "volumes", "os", "windows")
+    ("name", "user", "domain", "uuid", "mac", "port", "floating", "hypervisor", "volumes", "os", "windows")
 )
 OF_THE_NETWORK: Mapping[str, tuple[str, str]] = {
     "cidr": ("network.cidr", "the nodes, their certificates and the cluster know each other by their addresses"),
@@ -111,17 +112,19 @@ def changes(standing: Sequence[Plan], wanted: Plan) -> Changes:
     told = _Collected()
     for plan in standing:
         _network(told, plan.network, wanted.network)
-        _cluster(told, plan.cluster, wanted.cluster)
+        if plan.kubernetes is not None and wanted.kubernetes is not None:
+            _cluster(told, plan.cluster, wanted.cluster)
         _controllers(told, plan, wanted)
-    there = {node.name: node for plan in standing for node in plan.nodes if node.role == "worker"}
-    workers = {node.name: node for node in wanted.nodes if node.role == "worker"}
+    there = {node.name: node for plan in standing for node in plan.nodes if node.role != "controller"}
+    workers = {node.name: node for node in wanted.nodes if node.role != "controller"}
     whole = {node.name for node in standing[0].nodes}
     added = tuple(node for name, node in workers.items() if name not in whole)
     removed = tuple(node for name, node in there.items() if name not in workers)
     for node in added:
         told.add("added", f"node {node.name}", after=_described(node))
     for node in removed:
-        told.add("removed", f"node {node.name}", _described(node), why="it is drained and leaves the cluster first")
+        why = "it is drained and leaves the cluster first" if node.is_member else ""
+        told.add("removed", f"node {node.name}", _described(node), why=why)
     names, resized, registered = {node.name for node in wanted.nodes}, {}, {}
     for plan in standing:
         taint = _taint(told, plan, wanted)
@@ -134,7 +137,7 @@ def changes(standing: Sequence[Plan], wanted: Plan) -> Changes:
             kept = _kept(told, old, node, moved=plan.network.cidr != wanted.network.cidr)
             if kept and _sizes(told, old, node):
                 resized[node.name] = node
-            if plan.labels(old) != wanted.labels(node):
+            if old.is_member and plan.labels(old) != wanted.labels(node):
                 told.add("changed", f"node {node.name}: labels", plan.labels(old), wanted.labels(node))
                 registered[node.name] = node
     dropped, altered = _addons(told, standing, wanted)
@@ -207,7 +210,7 @@ def _kept(told: _Collected, old: NodePlan, new: NodePlan, *, moved: bool) -> boo
 
     :param moved: its lab's network differs, which is told once.
     """
-    cure = AGAIN if new.role == "worker" else ANEW
+    cure = ANEW if new.role == "controller" else AGAIN
     before, after = old.lasting(), new.lasting()
     differing = {name for name in {*before, *after} if before.get(name) != after.get(name)}
     if moved:

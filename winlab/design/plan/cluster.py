@@ -70,7 +70,9 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
 
 def version_note(spec: Spec, plan: Plan) -> str | None:
     """What to say of Kubernetes' version where the spec names none and the workers need an older one; else None."""
-    chosen, profile, releases = plan.cluster.versions, plan.cluster.profile, windows_releases(plan.nodes)
+    if plan.kubernetes is None:
+        return None
+    chosen, profile, releases = plan.cluster.versions, plan.cluster.profile, windows_releases(plan.members)
     if spec.kubernetes.version is not None or not compatible.held_back(chosen, releases, profile):
         return None
     systems = " and ".join(f"Windows Server {release}" for release in releases)

@@ -2,7 +2,7 @@
 
 The key is a digest of everything that decides the image's content. What differs between clones (name, address,
 password, CPUs, memory) is not part of it. Kubernetes' own programs are in the image only to save time: a clone compares
-them with its payload CD.
+them with its payload CD. An image for machines beside the cluster does without them.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def inputs(node: WindowsNode, stock: Stock) -> dict[str, Any]:
         "files": dict(files(windows)),
         "template": windows.template and dict(windows.template.texts),
         "programs": stock.scripts,
+        # without Kubernetes' programs and the features that they need
+        **({} if node.is_member else {"beside": True}),
     }
 
 
@@ -193,7 +195,7 @@ def _builder(plan: Plan, first: WindowsNode, lab: str, outside: list[str], key_:
             "router_external_mac": addresses.router_mac(lab, plan.network.reach),
         }
     )
-    return Plan(lab=lab, host=plan.host, network=network, cluster=plan.cluster, nodes=(node,), golden=key_)
+    return Plan(lab=lab, host=plan.host, network=network, cluster=plan.kubernetes, nodes=(node,), golden=key_)
 
 
 def _renamed(volume_: VolumePlan, lab: str, name: str, other: str) -> VolumePlan:

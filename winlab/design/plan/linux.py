@@ -32,7 +32,7 @@ def worker(row: Pool, recipe: Recipe, place: Place, stock: Stock, *, memory: int
     """A worker with *memory* and *disk* in MiB."""
     return LinuxNode(
         **place.fields(),
-        role="worker",
+        role="worker" if row.cluster else "machine",
         pool=row.name,
         image=recipe.name,
         user=recipe.user,

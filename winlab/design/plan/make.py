@@ -14,7 +14,7 @@ from winlab.design.plan import cluster as clusters
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.kept import Kept
 from winlab.design.plan.machine import Place
-from winlab.design.plan.model import NetworkPlan, NodePlan, Plan
+from winlab.design.plan.model import ClusterPlan, NetworkPlan, NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec import pools
 from winlab.design.spec.model import Spec
@@ -93,6 +93,12 @@ def make(
         )
     if foreign is not None:
         _check_reach(spec, foreign, facts)
+        if {pool.cluster for pool in spec.pools if pool.count} == {False}:
+            raise UsageError(
+                "No node would join the cluster.",
+                why="All of the lab's machines are to stand beside it (workers.cluster=false).",
+                cure="Leave workers.cluster out.",
+            )
     controllers = range(1, spec.controllers.count + 1) if foreign is None else range(0)
     outside = _outside(spec, lab, facts, len(controllers), standing)
     cidr, floating = spec.network.cidr, iter(outside[1:])
@@ -133,17 +139,25 @@ def make(
             router_external_mac=addresses.router_mac(lab, spec.network.reach),
             reach=spec.network.reach,
         ),
-        cluster=clusters.decide(spec, nodes, outside[0], facts.external_cidr)
-        if foreign is None
-        else clusters.decide_joined(spec, nodes, facts.external_cidr, foreign),
+        cluster=_cluster(spec, nodes, outside[0], facts, foreign),
         nodes=tuple(nodes),
         kept=kept,
     )
-    if kept is not None:
-        cluster = planned.cluster.model_copy(update={"names": kept.names})
-        planned = planned.model_copy(update={"cluster": cluster})
-    chosen = addons.decide(spec.addons, planned, planned.cluster.versions.minor)
+    if kept is not None and planned.kubernetes is not None:
+        own = planned.kubernetes.model_copy(update={"names": kept.names})
+        planned = planned.model_copy(update={"kubernetes": own})
+    chosen = addons.decide(spec.addons, planned, planned.cluster.versions.minor) if spec.addons else ()
     return planned.model_copy(update={"builders": golden.builders(planned, installed), "addons": chosen})
+
+
+def _cluster(
+    spec: Spec, nodes: Sequence[NodePlan], router: str, facts: HostFacts, foreign: ForeignCluster | None
+) -> ClusterPlan | None:
+    """The cluster of those nodes that are members; None if there are none."""
+    members = [node for node in nodes if node.is_member]
+    if foreign is not None:
+        return clusters.decide_joined(spec, members, facts.external_cidr, foreign)
+    return clusters.decide(spec, members, router, facts.external_cidr) if members else None
 
 
 def _outside(spec: Spec, lab: str, facts: HostFacts, controllers: int, standing: Sequence[Plan]) -> list[str]:

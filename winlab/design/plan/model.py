@@ -11,14 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.facts import HostFacts, MachineFacts, SiteFacts
 from winlab.design.plan.kept import Kept, KeptNode
 from winlab.design.plan.stock import Material, Template
-from winlab.design.system import LINUX, SYSTEMS, WINDOWS, System
+from winlab.design.system import LINUX, WINDOWS, System
+from winlab.errors import NotFoundError
 
 POOL_LABEL = "winlab.internal/pool"  # of Kubernetes' nodes, where a lab has several pools or an add-on's
 
@@ -92,11 +93,11 @@ class _Node(_Model):
     """What all machines have.
 
     ``port`` is the UUID of the port in OVN, ``address`` the inner address, and ``floating`` the one by which the host
-    reaches the machine. ``pool`` is empty for controllers.
+    reaches the machine. ``pool`` is empty for controllers. A ``machine`` stands beside the cluster.
     """
 
     name: str
-    role: Literal["controller", "worker"]
+    role: Literal["controller", "worker", "machine"]
     pool: str = ""
     image: str
     user: str
@@ -114,6 +115,11 @@ class _Node(_Model):
     bus: Literal["virtio-scsi", "virtio-blk", "sata"]
     nic: Literal["virtio", "e1000e"]
     volumes: tuple[VolumePlan, ...]
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it is a node of the cluster; else it stands beside it."""
+        return self.role != "machine"
 
     def has(self, role: str) -> bool:
         """Whether the node has a volume with this role."""
@@ -223,7 +229,8 @@ class ClusterPlan(_Model):
     """Kubernetes in the lab. ``endpoint`` is the API server for nodes, ``external`` the same for the host.
 
     ``components`` are the versions of the CNI profile's own parts. ``names`` are all addresses in the API server's
-    certificate; ``source`` is a checkout of Kubernetes to build from, in place of the published version.
+    certificate, none if the cluster is made elsewhere; ``source`` is a checkout of Kubernetes to build from, in place
+    of the published version.
     """
 
     versions: Versions
@@ -237,6 +244,11 @@ class ClusterPlan(_Model):
     external: str
     names: tuple[str, ...]
     source: Path | None = None
+
+    @property
+    def made(self) -> bool:
+        """Whether it is the lab's own; False: its nodes join a cluster made elsewhere."""
+        return bool(self.names)
 
     @property
     def releases(self) -> dict[str, str]:
@@ -279,14 +291,17 @@ class NetworkPlan(_Model):
 class Plan(_Model):
     """A whole lab.
 
-    ``builders`` are the labs that make the golden images of the Windows nodes, one each. For such a lab, ``golden`` is
-    the key of its image. ``kept`` is the identity that the lab keeps from another one.
+    ``kubernetes`` is its cluster; None: it has none, and all of its machines stand by themselves. ``builders`` are the
+    labs that make the golden images of the Windows nodes, one each. For such a lab, ``golden`` is the key of its image.
+    ``kept`` is the identity that the lab keeps from another one.
     """
+
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
     lab: str
     host: HostFacts
     network: NetworkPlan
-    cluster: ClusterPlan
+    kubernetes: ClusterPlan | None = Field(alias="cluster")
     nodes: tuple[NodePlan, ...]
     addons: tuple[AddonPlan, ...] = ()
     builders: tuple[Plan, ...] = ()
@@ -303,7 +318,7 @@ class Plan(_Model):
         lasting = {
             "lab": self.lab,
             "network": self.network.lasting(),
-            "cluster": self.cluster.lasting(),
+            "cluster": self.kubernetes and self.kubernetes.lasting(),
             "nodes": [node.lasting() for node in self.nodes],
             # the nodes of their pools are among the nodes above
             "addons": [row.model_dump(mode="json", exclude={"artifacts", "pools"}) for row in self.addons],
@@ -315,9 +330,8 @@ class Plan(_Model):
     @property
     def components(self) -> dict[str, str]:
         """The versions of extensions' parts, by name: the CNI profile's and the add-ons'."""
-        return dict(
-            self.cluster.components, **{name: version for row in self.addons for name, version in row.versions.items()}
-        )
+        own = {} if self.kubernetes is None else self.kubernetes.components
+        return {**own, **{name: version for row in self.addons for name, version in row.versions.items()}}
 
     @property
     def site(self) -> SiteFacts:
@@ -335,15 +349,46 @@ class Plan(_Model):
         return (self.network.router_external, *(node.floating for node in self.nodes))
 
     @property
+    def cluster(self) -> ClusterPlan:
+        """The lab's cluster.
+
+        :raises NotFoundError: it has none.
+        """
+        if self.kubernetes is None:
+            raise NotFoundError(
+                f"The lab '{self.lab}' has no cluster.",
+                why="It was made without controllers: its machines stand by themselves.",
+                cure="Make a lab that has one: 'winlab create --spec 1-1-1 --lab NAME'.",
+            )
+        return self.kubernetes
+
+    @property
     def joins(self) -> bool:
-        """Whether the lab has only workers, for a cluster made elsewhere."""
-        return all(node.role == "worker" for node in self.nodes)
+        """Whether the lab's nodes join a cluster made elsewhere."""
+        return self.kubernetes is not None and not self.kubernetes.made
+
+    @property
+    def members(self) -> tuple[NodePlan, ...]:
+        """The nodes of the cluster."""
+        return tuple(node for node in self.nodes if node.is_member)
+
+    @property
+    def beside(self) -> tuple[NodePlan, ...]:
+        """The machines that stand beside the cluster."""
+        return tuple(node for node in self.nodes if not node.is_member)
+
+    @property
+    def supplied(self) -> tuple[NodePlan, ...]:
+        """The nodes that get a payload CD: members, and machines that have winlab's scripts from it."""
+        return tuple(node for node in self.nodes if node.is_member or node.system.cd_scripts)
 
     @property
     def alias(self) -> tuple[str, str] | None:
         """The API server's name in a cluster made elsewhere and the address that the user gave for it, if any."""
+        if not self.joins:
+            return None
         name, address = (where.rpartition(":")[0] for where in (self.cluster.endpoint, self.cluster.external))
-        return (name, address) if self.joins and name != address else None
+        return (name, address) if name != address else None
 
     def without_secrets(self) -> Plan:
         """The plan without secrets: placeholders for product keys."""
@@ -370,7 +415,7 @@ class Plan(_Model):
             zone=self.network.domain,
             cidr=self.network.cidr,
             gateway_mac=self.network.gateway_mac,
-            names=self.cluster.names,
+            names=() if self.kubernetes is None else self.cluster.names,
             nodes=tuple(
                 KeptNode(
                     name=node.name,
@@ -391,17 +436,13 @@ class Plan(_Model):
         """The nodes that run Linux."""
         return tuple(node for node in self.nodes if isinstance(node, LinuxNode))
 
-    def systems(self) -> tuple[System, ...]:
-        """The systems that the nodes run."""
-        return tuple(system for system in SYSTEMS if any(node.system is system for node in self.nodes))
-
     def clones(self, golden: str | None = None) -> tuple[WindowsNode, ...]:
         """The nodes whose disks are based on a golden image, or on the one with this key."""
         return tuple(node for node in self.windows_nodes() if node.is_clone and golden in (None, node.windows.golden))
 
     def pools(self) -> tuple[str, ...]:
-        """The names of the pools that have nodes."""
-        return tuple(dict.fromkeys(node.pool for node in self.nodes if node.pool))
+        """The names of the pools that have nodes of the cluster."""
+        return tuple(dict.fromkeys(node.pool for node in self.members if node.pool))
 
     def labels(self, node: NodePlan) -> dict[str, str]:
         """The labels for the Kubernetes node: the pool's, if the lab has several pools or the pool is an add-on's."""

@@ -12,7 +12,7 @@ from winlab.design.catalog.pins import Pins
 from winlab.design.catalog.releases import Releases
 from winlab.design.catalog.versions import Versions
 from winlab.design.plan.model import Plan
-from winlab.design.system import LINUX, System, SystemName
+from winlab.design.system import LINUX, SYSTEMS, System, SystemName
 from winlab.design.system.windows import SHIM
 
 # A node becomes Ready without them: crictl is for users; the shim has no source in Go
@@ -38,10 +38,14 @@ class RequiredPayload:
 
 
 def payloads(plan: Plan) -> list[RequiredPayload]:
-    """One payload for each operating system in the lab."""
+    """One payload for each operating system whose nodes get one; without members it has only winlab's scripts."""
+    members = {node.system for node in plan.members}
     return [
         RequiredPayload(system.name, _programs(plan, system), _plugins(plan, system), _images(plan, system))
-        for system in plan.systems()
+        if system in members
+        else RequiredPayload(system.name, (), (), ())
+        for system in SYSTEMS
+        if any(node.system is system for node in plan.supplied)
     ]
 
 
@@ -85,6 +89,8 @@ def every(plan: Plan) -> list[Artifact]:
     artifacts: dict[Artifact, None] = {}
     for payload in payloads(plan):
         artifacts.update(dict.fromkeys(payload.artifacts))
+    if plan.kubernetes is None:
+        return list(artifacts)
     artifacts[kubectl(plan.cluster.versions)] = None  # a lab that joins a cluster made elsewhere may have no Linux node
     for row in plan.addons:
         artifacts.update(dict.fromkeys(artifact for artifact in row.artifacts if isinstance(artifact, Manifest)))
@@ -108,6 +114,8 @@ def builds(plan: Plan) -> list[GoBuild]:
 
 
 def _extensions(plan: Plan) -> list[Releases]:
+    if plan.kubernetes is None:
+        return []
     return [cni.get(plan.cluster.profile).known, *(addon.registry()[row.name].load() for row in plan.addons)]
 
 

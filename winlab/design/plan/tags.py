@@ -70,6 +70,11 @@ class Tag(BaseModel):
         return self.model_copy(update={"uid": other.uid}) == other
 
     @property
+    def is_member(self) -> bool:
+        """Whether the machine is a node of the cluster, or is to be one."""
+        return self.role != "machine"
+
+    @property
     def system(self) -> System:
         """What the node runs."""
         return system.get(self.os)

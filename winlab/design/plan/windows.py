@@ -16,7 +16,7 @@ def worker(row: Pool, recipe: Recipe, place: Place, stock: Stock, *, memory: int
     base = base_volume(recipe, stock, windows.medium)
     return WindowsNode(
         **place.fields(),
-        role="worker",
+        role="worker" if row.cluster else "machine",
         pool=row.name,
         image=recipe.name,
         user=recipe.user,

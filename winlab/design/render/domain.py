@@ -20,7 +20,7 @@ from winlab.design.plan.model import NodePlan, Plan, VolumePlan
 FIXED_CX16 = 10
 # QEMU's cache of translated code, at its maximum. In a smaller one a control plane's programs evict each other and are
 # translated over and over; it takes memory only as it fills
-TB_CACHE_MIB = {"controller": 2048, "worker": 1024}
+TB_CACHE_MIB = {"controller": 2048, "worker": 1024, "machine": 1024}
 
 # Device, target, bus and place in the boot order, by a volume's role. Windows' CDs are on SATA, which Windows Setup
 # has a driver for. Linux's seed is a disk: Debian's cloud kernel has no AHCI, and cloud-init goes by the label

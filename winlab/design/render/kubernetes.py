@@ -31,10 +31,12 @@ def files(plan: Plan) -> dict[str, bytes]:
 
     The scripts' settings are complete; files among them are also written next to them, under their own names.
     """
+    if plan.kubernetes is None:
+        return {}
     objects = yaml.safe_dump_all(nodes.objects(plan), sort_keys=False)
     texts = {"cluster/objects.yaml": objects} if objects else {}
     shares = list(_shares(plan))
-    for node, share in zip(plan.nodes, shares, strict=True):
+    for node, share in zip(plan.members, shares, strict=True):
         for number, call in enumerate(systems.of(plan, node).calls(share, shares, MARKS), 1):
             settings = call.settings(node.os)
             path = f"{node.name}/scripts/{number}-{call.script}.json"
@@ -61,5 +63,5 @@ def _texts(call: contract.Call[Any]) -> Iterator[tuple[str, str]]:
 
 def _shares(plan: Plan) -> Iterator[NodeNetwork]:
     networks = ipaddress.IPv4Network(plan.cluster.pod_cidr).subnets(new_prefix=24)
-    for node, network in zip(plan.nodes, networks, strict=False):
+    for node, network in zip(plan.members, networks, strict=False):
         yield NodeNetwork(node.name, node.os, node.address, str(network))

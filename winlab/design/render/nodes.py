@@ -47,7 +47,7 @@ def member(plan: Plan, node: NodePlan) -> kubeadm.Member:
 
 def objects(plan: Plan) -> list[dict[str, Any]]:
     """The cluster's objects: runtime classes, and those of the CNI profile, unless the cluster is made elsewhere."""
-    classes = runtime_classes.objects(windows_releases(plan.nodes))
+    classes = runtime_classes.objects(windows_releases(plan.members))
     if plan.joins:  # it manages its own network
         return classes
     host, _, port = plan.cluster.endpoint.rpartition(":")
@@ -57,7 +57,7 @@ def objects(plan: Plan) -> list[dict[str, Any]]:
 
 def parts(plan: Plan) -> list[NodeNetwork]:
     """All nodes for CNI profiles, before they have pod networks."""
-    return [NodeNetwork(node.name, node.os, node.address) for node in plan.nodes]
+    return [NodeNetwork(node.name, node.os, node.address) for node in plan.members]
 
 
 class NodeFiles(ABC):

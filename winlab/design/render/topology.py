@@ -116,7 +116,7 @@ def topology(plan: Plan) -> Topology:
     ids = tags.external_ids(plan)
     prefix = ipaddress.IPv4Network(net.cidr).prefixlen
     external_prefix = ipaddress.IPv4Network(net.external_cidr).prefixlen
-    pods = network(plan)
+    snat = () if plan.kubernetes is None else cni.get(plan.cluster.profile).router_snat(network(plan))
     inside, outside = f"{net.router}-inside", f"{net.router}-outside"
     router_port = SwitchPort(f"{net.switch}-to-router", "router", ids, "router", (("router-port", inside),))
     return Topology(
@@ -155,20 +155,29 @@ def topology(plan: Plan) -> Topology:
             for number in addresses.blocks(net.external_cidr, plan.external_addresses)
         ),
         default_route=net.external_gateway,
-        # Packets to a service or pod that is not known yet must not leave: a host outside may have its address. CoreDNS
-        # once started before kube-proxy was ready and reached a foreign 10.96.0.1. In a cluster made elsewhere the
-        # pods that this router does not know are outside.
-        discarded=(plan.cluster.service_cidr, *(() if plan.joins else (plan.cluster.pod_cidr,))),
+        discarded=_discarded(plan),
         policies=_policies(plan, inside, outside),
         balancers=_balancers(plan),
         chassis=plan.host.chassis,
         nats=(
             Nat("snat", net.router_external, net.cidr, ids),
             # pods that talk to the outside under their own addresses
-            *(Nat("snat", net.router_external, cidr, ids) for cidr in cni.get(plan.cluster.profile).router_snat(pods)),
+            *(Nat("snat", net.router_external, cidr, ids) for cidr in snat),
             *(Nat("dnat_and_snat", node.floating, node.address, tags.external_ids(plan, node)) for node in plan.nodes),
         ),
     )
+
+
+def _discarded(plan: Plan) -> tuple[str, ...]:
+    """The networks to which nothing may leave.
+
+    Packets to a service or pod that is not known yet must not: a host outside may have its address. CoreDNS once
+    started before kube-proxy was ready and reached a foreign 10.96.0.1. In a cluster made elsewhere the pods that this
+    router does not know are outside.
+    """
+    if plan.kubernetes is None:
+        return ()
+    return (plan.cluster.service_cidr, *(() if plan.joins else (plan.cluster.pod_cidr,)))
 
 
 def _policies(plan: Plan, inside: str, outside: str) -> tuple[Policy, ...]:
@@ -225,7 +234,8 @@ def _balancers(plan: Plan) -> tuple[Balancer, ...]:
 def _node_port(plan: Plan, node: NodePlan) -> SwitchPort:
     own = f"{node.mac} {node.address}"
     # Pods that are not encapsulated come from the node's MAC with addresses of their own; which, is not known yet.
-    pods = f" {plan.cluster.pod_cidr}" if cni.get(plan.cluster.profile).encapsulation == "none" else ""
+    routed = node.is_member and cni.get(plan.cluster.profile).encapsulation == "none"
+    pods = f" {plan.cluster.pod_cidr}" if routed else ""
     return SwitchPort(node.port, own, tags.external_ids(plan, node), dhcp=True, security=own + pods)
 
 

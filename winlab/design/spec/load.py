@@ -117,7 +117,7 @@ def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path | None]:
         controllers, workers, hypervisors = (int(digits) for digits in match.groups())
         raw = {
             "controllers": {"count": controllers},
-            "workers": {"count": workers},
+            "workers": {"count": workers} if controllers else {"count": workers, "cluster": False},
             "hypervisors": hypervisors,
         }
         return Draft(spec, raw, f"the spec '{source}'"), None

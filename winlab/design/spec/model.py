@@ -27,7 +27,7 @@ class Controllers(Model):
 
     model_config = of(LINUX)
 
-    count: Literal[1, 3, 5] = option(1, "How many controllers there are", example=3)
+    count: Literal[0, 1, 3, 5] = option(1, "How many controllers there are; 0: the lab has no cluster", example=3)
     os: LinuxSystem = option("debian-13", "Their system: a Linux image from images/", example="debian-13")
     cpus: int = option(2, "Virtual CPUs of each controller", ge=1, le=64, example=4)
     memory: Mib = option(3072, "Memory of each controller", ge=512, le=1 << 20, unit="MiB", example="4GiB")
@@ -230,6 +230,30 @@ class Spec(Model):
         if LINUX_POOL in seen and self.linux_workers.count:
             raise ValueError(f"linux_workers.count: there is a pool called '{LINUX_POOL}' already")
         addon_pools.check_names(addon_pools.pools(self.addons), seen)
+        return self
+
+    @model_validator(mode="after")
+    def _machines_fit(self) -> Spec:
+        """Without controllers there is no cluster: nothing can join it."""
+        if self.controllers.count:
+            return self
+        for number, pool in enumerate(self.workers):
+            if pool.count and pool.cluster:
+                raise ValueError(
+                    f"workers.{number}.cluster: without controllers there is no cluster that the nodes of "
+                    f"'{pool.name}' could join; say false, or have controllers"
+                )
+        if self.linux_workers.count:
+            raise ValueError(
+                "linux_workers.count: without controllers there is no cluster that they could join; make them a pool "
+                "with 'cluster: false' under workers"
+            )
+        if self.addons:
+            raise ValueError("addons: they are installed into the lab's cluster, and without controllers it has none")
+        if self.kubernetes.source is not None:
+            raise ValueError("kubernetes.source: without controllers there is no cluster that it could be built for")
+        if not any(pool.count for pool in self.workers):
+            raise ValueError("controllers.count: with 0 and without machines under workers the lab would be empty")
         return self
 
     @model_validator(mode="after")

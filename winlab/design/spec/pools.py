@@ -1,4 +1,4 @@
-"""Pools: groups of equal workers. A lab has one, or several with different systems side by side."""
+"""Pools: groups of equal machines. A lab has one, or several with different systems side by side."""
 
 from __future__ import annotations
 
@@ -38,6 +38,12 @@ class Pool(Model):
     )
     count: int = option(1, "How many nodes the pool has; at most 15 in pools after the first", ge=0, le=60, example=3)
     os: AnySystem = option("windows-2022", "Their system: an image from images/", flag="--os", example="windows-2025")
+    cluster: bool = option(
+        True,
+        "Whether they join the cluster; false: machines that stand beside it (docs/machines.md)",
+        otherwise="true, but false for a lab 0-N-1",
+        example=False,
+    )
     cpus: int = option(2, "Virtual CPUs of each node", ge=1, le=64, example=4)
     memory: Mib | None = option(
         None,

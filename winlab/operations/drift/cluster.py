@@ -8,15 +8,14 @@ from typing import Any
 
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design import cni
-from winlab.design.plan.cluster import network
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.errors import NotFoundError, WinlabError
 from winlab.events import Progress
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
+from winlab.steps import names as dns_names
 from winlab.steps import pod_network, systems
-from winlab.steps.states import API, CNI, MEMBER, PROXY, READY, ROUTES
+from winlab.steps.states import API, CNI, MEMBER, NAMES, PROXY, READY, ROUTES
 
 CONNECT = (CNI, PROXY, READY)  # a node that is a member
 
@@ -39,6 +38,8 @@ def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
         return
     there = {row["metadata"]["name"]: row for row in rows}
     for node in subject.nodes:
+        if not node.is_member:
+            continue
         if node.name not in there:
             # a controller's join may begin with kubeadm's reset, which deletes its part of etcd
             steps = (MEMBER, *CONNECT) if node.role == "worker" else CONNECT
@@ -80,13 +81,26 @@ def routes(subject: Subject, _progress: Progress) -> Iterator[Finding]:
             yield Finding(drift, lab_steps=(ROUTES,), tier=Tier.CLUSTER)
 
 
+def names(subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """The names of the lab's machines, where cluster DNS answers for them."""
+    run = subject.run
+    if not subject.cluster or not dns_names.are_wanted(run.plan):
+        return
+    try:
+        same = dns_names.are_there(run)
+    except WinlabError:
+        return  # members says that the API server does not answer
+    if not same:
+        drift = Drift("cluster", "", "names of machines", "known to pods", "others", "written again", mendable=True)
+        yield Finding(drift, lab_steps=(NAMES,), tier=Tier.CLUSTER)
+
+
 def planned_routes(run: Run) -> dict[str, str] | None:
     """The routes that the lab's router should have, network to next hop; None while a node is missing.
 
     :raises WinlabError: the API server does not answer, or a node has no pod network yet.
     """
     shares = pod_network.shares(run)
-    if len(shares) < len(run.plan.nodes):
+    if len(shares) < len(run.plan.members):
         return None
-    profile = cni.get(run.plan.cluster.profile)
-    return {route.cidr: route.via for route in profile.router_routes(network(run.plan), shares)}
+    return pod_network.router_routes(run, shares)

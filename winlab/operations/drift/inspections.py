@@ -29,6 +29,7 @@ EVERY: tuple[tuple[Area, Inspection], ...] = (
     ("node", clocks.clocks),
     ("cluster", cluster.members),
     ("cluster", cluster.routes),
+    ("cluster", cluster.names),
 )
 REACHING: tuple[Area, ...] = ("node", "cluster")  # what asks guests: without a way to them it would only wait
 

@@ -60,7 +60,7 @@ def _look(subject: Subject, node: NodePlan) -> list[Finding]:
             why = login.refusal.what if login.refusal else "does not answer"
             drift = Drift("node", node.name, "login", "answers", why, "waited for", mendable=True)
             return [Finding(drift, None, (BOOTED, DRIVE_FREE), unreached=True, tier=Tier.LOGIN)]
-        if not subject.cluster:
+        if not subject.cluster or not node.is_member:
             return []
         condition = own.condition()
     except WinlabError as error:

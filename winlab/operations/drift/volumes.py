@@ -52,11 +52,11 @@ def _told(node: NodePlan, what: str, expected: str, actual: str, action: str) ->
 
 
 def _lost(run: Run, node: NodePlan) -> str:
-    if (node.role == "worker" or not run.folder.has(run.folder.kubeconfig)) and domains.state(
+    if (node.role != "controller" or not run.folder.has(run.folder.kubeconfig)) and domains.state(
         run.on(node).conn, node.domain
     ) == "gone":
         return "run the lab's create command again: it makes what is missing"
-    if node.role == "worker":
+    if node.role != "controller":
         return f"what was on it is lost: 'winlab node rebuild {node.name}' makes the node anew"
     return "what was on it is lost: destroy the lab and create it again"
 

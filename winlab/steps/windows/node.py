@@ -106,7 +106,8 @@ def _membership(worker: _Worker) -> list[Step]:
 def updates_step(run: Run, node: WindowsNode) -> Step:
     """The step that installs Windows' own updates, with the restarts that they need."""
     worker = _Worker(run, node)
-    return worker.step(UPDATES, worker.updates, lambda _facts: False, [worker.at(BINARIES)], 3600)
+    after = [worker.at(BINARIES)] if node.is_member else [worker.at(BOOTED), worker.at(PAYLOAD_INSERTED)]
+    return worker.step(UPDATES, worker.updates, lambda _facts: False, after, 3600)
 
 
 def restart(run: Run, node: WindowsNode, there: NodeScripts, progress: Progress) -> None:
@@ -146,7 +147,6 @@ class _Worker:
     def __init__(self, run: Run, node: WindowsNode) -> None:
         self.run = run
         self.node = node
-        self.profile = cni.get(run.plan.cluster.profile)
         self.files = WindowsFiles(run.plan, node)
         self._told: tuple[float, WindowsFacts] | None = None  # when the node was asked last, and what it said
 
@@ -220,7 +220,7 @@ class _Worker:
 
     def has_features(self, facts: WindowsFacts) -> bool:
         # incomplete: a restart is pending, or the golden image was made for another profile
-        whole = set(facts.features_set.split(",")).issuperset(self.profile.windows_features())
+        whole = set(facts.features_set.split(",")).issuperset(cni.get(self.run.plan.cluster.profile).windows_features())
         return facts.containers_feature == "installed" and whole and not facts.restart_pending
 
     def containerd(self, there: NodeScripts, progress: Progress) -> None:

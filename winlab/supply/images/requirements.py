@@ -117,12 +117,12 @@ def require_source(recipe: Recipe, *, offline: bool = False) -> None:
 def check_build(plan: Plan, node: WindowsNode, image: WimImage) -> None:
     """Check that the build of Windows on a medium works with the cluster's versions and network.
 
-    Media that don't state it, and those that will be updated, are accepted.
+    Media that don't state it, those that will be updated, and those for machines beside the cluster are accepted.
 
     :raises UsageError: it doesn't; the message names what does.
     """
     windows = node.windows
-    if not windows.updates and image.build is not None and image.revision is not None:
+    if node.is_member and not windows.updates and image.build is not None and image.revision is not None:
         build = f"{image.build}.{image.revision}"
         compatible.check(plan.cluster.versions, windows.release, build, plan.cluster.profile)
 
