@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 from test_sentences import TOP
 
-PAGES = ["exit-codes", "first-run", "host", "lifecycle", "reconcile", "repair"]
-SCOPE = ["CONTRIBUTING.md", "tools/README.md", "standin/README.md", *(f"docs/{name}.md" for name in PAGES)]
+PAGES = ["addons", "cluster", "exit-codes", "faults", "first-run", "host", "lifecycle", "reconcile", "repair", "specs"]
+PAGES += ["standin", "windows", "worker-scripts"]
+SCOPE = ["README.md", "CONTRIBUTING.md", "tools/README.md", "standin/README.md", *(f"docs/{name}.md" for name in PAGES)]
 
 START = r"(?:(?<=[.:;|*-] )|(?<=\()|^)"  # of a sentence, item or cell
 PHRASES = {
@@ -28,7 +29,7 @@ PHRASES = {
     r"mend(?:s|ed|ing|able)?": "repair, fix",
     rf"(?:(?<=, )since|{START}since)(?! (?:then|\d))": "because",
     r"anew": "again, from scratch",
-    r"(?<!there )(?:is|are|was|were) no(?! (?:longer|more|less|better|larger|smaller|newer|older|later)\b)": "is not a, has no",
+    r"(?<!there )(?:is|are|was|were) no(?! (?:longer|more|less|better|newer|older|later)\b)": "is not a",
     r"(?:made|created) elsewhere|foreign": "external cluster",
     r"doubles?": "fake",
     r"play(?:s|ed|ing|ers?)?": "simulate; run",
@@ -72,7 +73,7 @@ def prose(text: str) -> str:
 
 
 def hits(text: str, first: int = 1) -> Iterator[str]:
-    """Each phrase of *text* that has a better one: its line, the phrase, what to use. *first* is the number of line 1."""
+    """The line, the phrase and what to use instead; *first* is the number of the first line of *text*."""
     block, starts = "", list[tuple[int, int]]()  # a paragraph as one line; where each of its lines begins in it
     for number, line in enumerate([*prose(text).splitlines(), ""], first):
         if ITEM.match(line):
