@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from test_sentences import TOP
 
-SCOPE = ["README.md", "CONTRIBUTING.md", "docs/*.md", "tools/README.md", "standin/README.md"]
+SCOPE = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "tools/README.md", "standin/README.md"]
 SCOPE += ["winlab/addons/metrics_server/README.md"]
 
 START = r"(?:(?<=[.:;|*-] )|(?<=\()|^)"  # of a sentence, item or cell
