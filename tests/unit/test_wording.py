@@ -17,7 +17,7 @@ import pytest
 from test_sentences import TOP
 
 SCOPE = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "tools/README.md", "standin/README.md"]
-SCOPE += ["winlab/addons/metrics_server/README.md"]
+SCOPE += ["winlab/cli/*.py", "winlab/addons/metrics_server/README.md"]
 
 START = r"(?:(?<=[.:;|*-] )|(?<=\()|^)"  # of a sentence, item or cell
 PHRASES = {
