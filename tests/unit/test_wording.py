@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 from test_sentences import TOP
 
-SCOPE = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "tools/README.md", "standin/README.md"]
-SCOPE += ["winlab/cli/*.py", "winlab/addons/metrics_server/README.md"]
+SCOPE = ["*.md", "docs/*.md", "tools/README.md", "standin/README.md", "winlab/addons/metrics_server/README.md"]
+SCOPE += [f"winlab/{folder}*.py" for folder in ("", "addons/**/", "cli/", "history/", "host/", "supply/**/")]
+SCOPE += [f"winlab/design/{folder}/**/*.py" for folder in ("catalog", "cause", "cni", "fault", "render", "system")]
 
 START = r"(?:(?<=[.:;|*-] )|(?<=\()|^)"  # of a sentence, item or cell
 PHRASES = {

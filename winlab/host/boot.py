@@ -1,4 +1,4 @@
-"""Whether root may run this winlab at boot, by itself: not if somebody else can change what it runs."""
+"""Whether root may run this winlab at boot, unattended: not if another user can change what it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def places() -> list[Path]:
 
 
 def doubts(paths: Iterable[Path]) -> list[str]:
-    """By which of *paths*, or a folder above one, somebody other than root can change what root would run."""
+    """By which of *paths*, or a folder above one, someone other than root can change what root would run."""
     found: dict[str, None] = {}
     for path in paths:
         for one, above in _ways(path):

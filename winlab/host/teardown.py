@@ -104,9 +104,9 @@ def _start(record: Record, progress: Progress) -> list[str]:
 
 
 def _leave_what_others_use(record: Record, again: list[str], progress: Progress) -> None:
-    """Let services that setup started keep running if somebody else uses them by now.
+    """Let services that setup started keep running if something else uses them now.
 
-    :param again: services that were just started; nobody uses those.
+    :param again: services that were just started; nothing else uses those.
     """
 
     def leave(service: str, why: str) -> None:

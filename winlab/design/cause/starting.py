@@ -1,6 +1,6 @@
 """Why a machine does not start, crashes, or is not heard of any more.
 
-Where there is nothing but silence, the last line tells the place; it counts only where nothing else explains.
+If there is only silence, the last line shows the place; it counts only if nothing else explains the failure.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _material(path: Path, progress: Progress) -> Material:
 
 @contextmanager
 def _looking_at(path: Path) -> Iterator[None]:
-    """Tell users of an :class:`OSError` at asking about *path*: a name without end, a folder that is closed to them.
+    """Explain an :class:`OSError` at inspecting *path*: an overlong name, a folder without access.
 
     :raises UsageError: there was one.
     """
