@@ -26,7 +26,7 @@ from winlab.events import Event, Listener, Note, RunStarted, StepChecking, StepE
 
 LONG = 4 << 20  # bytes: the next run begins a new file
 FULL = 8 << 20  # bytes: no more progress is written until then
-LONGEST_LINE = 8 << 20  # bytes: a longer line is no event
+LONGEST_LINE = 8 << 20  # bytes: a longer line is not an event
 OFTEN, SELDOM = 3.0, 60.0  # seconds between two reports of a step's progress: when it begins, and when it takes long
 
 

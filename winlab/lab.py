@@ -227,8 +227,8 @@ class Lab:
         :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
         :param origin: where Kubernetes and images come from; by default whatever is available.
         :param accept_eula: the user has accepted Microsoft's terms for evaluations; this is remembered.
-        :param restart: shut down machines whose sizes change, and start them again; otherwise the change takes effect at
-            their next start.
+        :param restart: shut down machines whose sizes change, and start them again; otherwise the change takes effect
+            at their next start.
         :param force: remove nodes even if their pods can't be moved.
         :param rebuild: a worker that is removed and made again, with the same name and addresses.
         :raises NotFoundError: this account has no record of the lab; nothing was touched.

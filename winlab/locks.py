@@ -26,7 +26,7 @@ def attempt(path: Path) -> Iterator[bool]:
         if file is None:
             yield False
             return
-        # who holds it is only for people: a full disk must not keep anybody from a lock
+        # who holds it is only for people: a full disk must not keep anyone from a lock
         with suppress(OSError):
             file.truncate(0)
             file.write(str(os.getpid()))
@@ -183,7 +183,7 @@ def _exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # somebody else's
+        pass  # someone else's
     return True
 
 

@@ -31,7 +31,7 @@ TAIL = 20  # lines of a failed command's output that an error shows
 LONG = 400  # characters of its command line
 MOST = 256 << 20  # bytes that a watched command may print
 ERRORS = 1 << 20  # bytes that it may print as errors
-LOOK = 0.25  # seconds between two looks whether it should end
+LOOK = 0.25  # seconds between two checks whether it should end
 BLOCK = 1 << 16
 KEPT = 200  # lines of a long command's output that an error may show
 

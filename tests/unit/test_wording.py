@@ -31,7 +31,7 @@ PHRASES = {
     r"anew": "again, from scratch",
     r"(?<!there )(?:is|are|was|were) no(?! (?:longer|more|less|better|newer|older|later)\b)": "is not a",
     r"(?:made|created) elsewhere|foreign": "external cluster",
-    r"doubles?": "fake",
+    r"doubles?(?! (?:the|quotes?)\b)": "fake",
     r"play(?:s|ed|ing|ers?)?": "simulate; run",
     r"floors?": "layer",
     r"(?:some|any|no|every)body": "someone, anyone, no one, everyone",
@@ -55,7 +55,7 @@ BLANK = re.compile(  # what is not the author's prose
     r"^( *)(?P<fence>```|~~~).*?^ *(?P=fence) *$"
     r"|^#+ [^\n]*$"
     r"|<!-- (?:generated|table).*?<!-- (?:end|table: end)"
-    r"|(?P<code>`+)(?!`).+?(?<!`)(?P=code)(?!`)"
+    r"|(?P<code>`+)(?!`)(?:(?!\n\s*\n).)+?(?<!`)(?P=code)(?!`)"
     r'|"[^"\n]*(?:\n[^"\n]+)?"'
     r"|\]\([^)]*\)",
     re.S | re.M,
@@ -93,7 +93,7 @@ def comments(path: Path) -> Iterator[tuple[int, str]]:
     with path.open("rb") as source:
         for token in tokenize.tokenize(source.readline):
             if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
+                yield token.start[0], token.string.lstrip("#: ")
 
 
 def scope() -> list[Path]:

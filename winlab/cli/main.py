@@ -151,7 +151,7 @@ def _run(session: Session) -> int:
     code, archive = int(ExitCode.OK), None
     try:
         app()
-    except SystemExit as ended:  # so does Typer end a command
+    except SystemExit as ended:  # Typer ends a command this way
         code = int(ended.code or 0)
     except (_Interrupted, KeyboardInterrupt):
         code, failed = ExitCode.INTERRUPTED, KeyboardInterrupt()

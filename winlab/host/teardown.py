@@ -69,7 +69,7 @@ def needed(changes: Changes) -> list[str]:
     services = []
     if changes.pool:
         services.append("libvirt")
-    # The controller removes its patch ports when the external switch is removed, also from foreign bridges.
+    # The controller removes its patch ports when the external switch is removed, also from other bridges.
     if changes.bridges or changes.mapping or changes.ovs_ids or changes.switch:
         services.append("ovs")
     if changes.switch or changes.connection:

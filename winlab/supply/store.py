@@ -92,7 +92,7 @@ class Store(Generic[Item]):
                     folder = Path(tempfile.mkdtemp(dir=staging))
                 else:
                     folder = staging / _checked(key)
-                    remove(folder)  # left by a killed process, since the caller holds the lock
+                    remove(folder)  # left by a killed process, because the caller holds the lock
                     folder.mkdir()
                 held.enter_context(locks.folder(folder))
             try:

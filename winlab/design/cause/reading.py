@@ -21,7 +21,7 @@ WIDTH = 300  # characters of each
 LEAD = 80  # bytes that are shown of what a long line has before the word
 BEFORE, AFTER = 512, 1 << 10  # bytes of a line that are looked at, around the word
 MOST = 1000  # lines with one word that are looked at: the last ones
-BACK = 200  # lines that an entry of Setup's logs may go on for
+BACK = 200  # lines that an entry of Setup's logs may have
 PHASE = re.compile(rb"winlab: phase=([\w-]{1,64})")
 OWN = b"winlab: "  # begins what winlab's scripts write to the serial port
 ENTRY = re.compile(rb"[ \t]*\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, *(\w+)")  # in Setup's logs: a time and a level

@@ -156,7 +156,7 @@ def topology(plan: Plan) -> Topology:
         ),
         default_route=net.external_gateway,
         # Packets to a service or pod that is not known yet must not leave: a host outside may have its address. CoreDNS
-        # once started before kube-proxy was ready and reached a foreign 10.96.0.1. In a cluster made elsewhere the
+        # once started before kube-proxy was ready and reached another 10.96.0.1. In an external cluster the
         # pods that this router does not know are outside.
         discarded=(plan.cluster.service_cidr, *(() if plan.joins else (plan.cluster.pod_cidr,))),
         policies=_policies(plan, inside, outside),

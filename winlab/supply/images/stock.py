@@ -28,7 +28,7 @@ from winlab.supply.images import cache, digests, golden, windows_media
 MOST_FILES = 10_000
 MOST_BYTES = 8 << 30
 LARGEST = (1 << 32) - 1  # bytes of a file: more does not fit into ISO 9660 with one extent
-MOST_READ = download.LARGEST  # bytes of a medium: a sparse file has any size, and would be read for ever
+MOST_READ = download.LARGEST  # bytes of a medium: a sparse file has any size, and would be read forever
 
 
 def take(spec: Spec, progress: Progress | None = None) -> Stock:
