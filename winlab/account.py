@@ -1,4 +1,4 @@
-"""The user for whom winlab works, and whose a lab is. No boundary: whoever may use libvirt may do all."""
+"""The user for whom winlab works, and who owns a lab. Not a boundary: anyone who may use libvirt may do everything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def name(number: int) -> str:
 
 
 def others(owners: Collection[int | None]) -> str:
-    """The names of the users who made something; empty if this one is among them, or nobody is known."""
+    """The names of the users who made something; empty if this one is among them, or none is known."""
     known = sorted({one for one in owners if one is not None})
     return "" if uid() in known else " and ".join(map(name, known))
 
@@ -33,7 +33,7 @@ def others(owners: Collection[int | None]) -> str:
 def expanded(path: str | Path) -> Path:
     """A path that the user gave, with the home in place of ``~`` or ``~USER`` at its begin.
 
-    :raises UsageError: nobody has that home.
+    :raises UsageError: no user has that home.
     """
     try:
         return Path(path).expanduser()
@@ -44,7 +44,7 @@ def expanded(path: str | Path) -> Path:
 def followed(path: str | Path) -> Path:
     """As :func:`expanded`, absolute and with its links followed. It need not exist.
 
-    :raises UsageError: nobody has that home, or the links lead in a circle.
+    :raises UsageError: no user has that home, or the links are circular.
     """
     try:
         return expanded(path).resolve()

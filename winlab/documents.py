@@ -1,6 +1,6 @@
-"""Reads YAML and JSON that may come from anybody: a small text must not take all memory or time, nor end in a surprise.
+"""Reads YAML and JSON that may come from anyone: a small text must not use up memory or time, or raise a surprise.
 
-A few hundred bytes of YAML can stand for billions of values, by aliases and merges that double each other. PyYAML's
+A few hundred bytes of YAML can stand for billions of values, by aliases and merges that multiply each other. PyYAML's
 constructors raise whatever they meet (``!!bool x``: KeyError), and both parsers raise RecursionError for deep nesting.
 Of equal keys PyYAML drops all but the last; here they are an error.
 """
@@ -82,7 +82,7 @@ def _refused(why: str, mark: Any) -> yaml.MarkedYAMLError:
 def from_yaml(text: str | bytes) -> Any:
     """The value that a YAML text stands for; None for an empty one.
 
-    :raises yaml.YAMLError: it is no YAML, or stands for more than a document of winlab's can be. No other error.
+    :raises yaml.YAMLError: it is not YAML, or stands for more than a document of winlab's can be. No other error.
     """
     try:
         value = _Loader(text).get_single_data()
@@ -120,7 +120,7 @@ def _check_numbers(value: Any, seen: set[int]) -> None:
 def from_json(text: str | bytes | bytearray) -> Any:
     """The value that a JSON text stands for.
 
-    :raises ValueError: it is no JSON (``NaN`` and the like are none), is nested too deeply, or has a number that is
+    :raises ValueError: it is not JSON (neither is ``NaN``), is nested too deeply, or has a number that is
         too large, or half of a character. No other error.
     """
     try:

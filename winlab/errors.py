@@ -48,7 +48,7 @@ class ExitCode(IntEnum):
     CLUSTER = 11  # Kubernetes refused, or does not become ready; test: a check failed
     PARTLY = 20  # status: some nodes answer, some don't
     STOPPED = 21  # status: no node answers
-    DIFFERS = 22  # diff, repair --check: there is a difference; repair: one that it can't mend
+    DIFFERS = 22  # diff, repair --check: there is a difference; repair: one that it can't repair
     INTERRUPTED = 130  # Ctrl-C, SIGTERM or SIGHUP; from Python, the event that stops a call
 
 

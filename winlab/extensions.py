@@ -1,4 +1,4 @@
-"""Extensions: what one folder, or somebody else's package, adds to winlab without an edit elsewhere.
+"""Extensions: what one folder, or someone else's package, adds to winlab without an edit in another place.
 
 There are two groups: ``winlab.cni`` (CNI profiles) and ``winlab.addons`` (add-ons). Our own extensions are the folders
 of a package, found by listing it: a checkout needs no installed metadata, and a new folder needs no reinstallation.

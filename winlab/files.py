@@ -125,7 +125,7 @@ def _beside_in_use(path: Path, held: ExitStack) -> Path:
         except FileNotFoundError:
             continue  # another process took it for a leftover
         except OSError:
-            return folder  # a file system without locks, on which nobody can sweep
+            return folder  # a file system without locks, on which no one can sweep
         if mine and folder.exists():
             return folder
 

@@ -6,7 +6,8 @@
     journal.1.jsonl    0600  the runs before them; a run that begins when the journal is long moves it here
 
 Only the process that holds the lab's lock writes. Progress is thinned out, so that a run that waits for days leaves a
-journal of a few megabytes. Readers skip what is not a whole event: whoever is killed while writing leaves half a line.
+journal of a few megabytes. Readers skip incomplete events: a process that is killed while it writes leaves half a
+line.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from winlab.events import Event, Listener, Note, RunStarted, StepChecking, StepE
 
 LONG = 4 << 20  # bytes: the next run begins a new file
 FULL = 8 << 20  # bytes: no more progress is written until then
-LONGEST_LINE = 8 << 20  # bytes: a longer line is no event
+LONGEST_LINE = 8 << 20  # bytes: a longer line is not an event
 OFTEN, SELDOM = 3.0, 60.0  # seconds between two reports of a step's progress: when it begins, and when it takes long
 
 
@@ -35,7 +36,7 @@ def older(path: Path) -> Path:
 
 
 class Writer:
-    """Writes a journal. It never raises: work goes on without one.
+    """Writes a journal. It never raises: work continues without one.
 
     :param kept: makes the folder that the journal is in, and keeps it for the length of a with-block.
     """
@@ -50,7 +51,7 @@ class Writer:
     def record(self, event: Event) -> str:
         """Add an event, unless it reports a step's progress and that was reported just now.
 
-        :returns: why it can't be written, the first time that it can't; else empty.
+        :returns: why it can't be written, the first time that it can't; otherwise empty.
         """
         with self._lock:
             if not self._is_new(event):
@@ -168,7 +169,7 @@ def _event(line: bytes) -> Event | None:
 
 
 class Follower:
-    """Reads a journal as it grows, also across its moves; a lab that is destroyed and made anew begins a new one."""
+    """Reads a journal as it grows, also across its moves; a lab that is destroyed and made again begins a new one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -204,7 +204,7 @@ class Lab:
         """What :meth:`apply` would change, without asking the guests; false if that is nothing.
 
         :raises NotFoundError: this account has no record of the lab.
-        :raises ConflictError: the lab is not made from what is recorded, or joined a cluster made elsewhere.
+        :raises ConflictError: the lab is not made from what is recorded, or joined an external cluster.
         """
         return operations.diff.difference(plan.plan, self.site)
 
@@ -227,10 +227,10 @@ class Lab:
         :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
         :param origin: where Kubernetes and images come from; by default whatever is available.
         :param accept_eula: the user has accepted Microsoft's terms for evaluations; this is remembered.
-        :param restart: shut machines down whose sizes change, and start them again; else that takes effect when they
-            next start.
+        :param restart: shut down machines whose sizes change, and start them again; otherwise the change takes effect
+            at their next start.
         :param force: remove nodes even if their pods can't be moved.
-        :param rebuild: a worker that is removed and made anew, with the same name and addresses.
+        :param rebuild: a worker that is removed and made again, with the same name and addresses.
         :raises NotFoundError: this account has no record of the lab; nothing was touched.
         :raises ConflictError: something can't be changed while the lab stands; nothing was touched.
         :raises WinlabError: a step failed; the same call continues.
@@ -251,7 +251,7 @@ class Lab:
         rehearse: bool = False,
         allow: Sequence[str | Path] = (),
     ) -> Spec:
-        """The spec of workers for a cluster made elsewhere; options as those of ``Spec.load``.
+        """The spec of workers for an external cluster; options as those of ``Spec.load``.
 
         :param workers: how many.
         :raises UsageError: a change is up to the cluster, or the spec is not valid.
@@ -271,7 +271,7 @@ class Lab:
         listener: Listener = ignore,
         stop: Stop = None,
     ) -> Joining:
-        """Look at a cluster made elsewhere, and plan workers that can join it. Nothing is touched.
+        """Inspect an external cluster, and plan workers that can join it. Nothing is touched.
 
         :param spec: its controllers are left out.
         :param kubeconfig: a file of one of the cluster's administrators.
@@ -318,7 +318,7 @@ class Lab:
     ) -> Bundle:
         """Gather everything that the plan needs into one verified file.
 
-        :param to: the file; by default in the cache, where :meth:`create` finds it without being told.
+        :param to: the file; by default in the cache, where :meth:`create` finds it.
         :raises WinlabError: something can't be obtained, or the file can't be written.
         """
         from winlab.steps.payload import Origin
@@ -411,7 +411,7 @@ class Lab:
 
         :param run: ``last``, ``all``, or a run's number; the oldest that the journal still has is 1. Events that belong
             to no run are among ``all`` only.
-        :param follow: go on with those that come, without an end.
+        :param follow: also yield new ones as they come, endlessly.
         :raises NotFoundError: this account has no journal of the lab, or there is no run in it.
         :raises UsageError: there is no such run.
         """
@@ -429,7 +429,7 @@ class Lab:
 
     @at_site
     def watch(self) -> Generator[View, None, None]:
-        """The lab as it is now, again every second, without an end: its run, who runs it, what each node is at.
+        """The lab as it is now, again every second, endlessly: its run, who runs it, what each node is doing.
 
         Nodes are asked in the background, every 30 s. Close the iterator to end that.
 
@@ -652,14 +652,14 @@ class Lab:
         listener: Listener = ignore,
         stop: Stop = None,
     ) -> list[Drift]:
-        """See what of the lab is not as its recorded plan says, and mend it; empty if nothing differs.
+        """Find what differs from the lab's recorded plan, and repair it; empty if nothing differs.
 
         :param node: only this node's things, and those of the whole lab; empty: every node's.
         :param check: only look.
         :param digests: also read base volumes whole, and compare their digests.
         :raises NotFoundError: there is no such node, or this account has no record of what the lab was made from.
         :raises ConflictError: the lab was made from another plan, or another winlab is working on it.
-        :raises WinlabError: the mending failed; the same call carries on.
+        :raises WinlabError: the repair failed; the same call resumes.
         """
         return operations.repair.repair(self.name, self.site, listener, node=node, check=check, digests=digests)
 
@@ -684,7 +684,7 @@ class Lab:
 
     @at_site
     def faults(self) -> list[Fault]:
-        """The faults that are active, whoever added them; empty if there is no such lab."""
+        """The faults that are active, no matter who added them; empty if there is no such lab."""
         return operations.faults.active(self.name, self.site)
 
     @at_site
@@ -705,7 +705,7 @@ class Lab:
         """Remove every trace of the lab; safe to repeat. Images are kept.
 
         :param anyone: also if another user made the lab.
-        :returns: what was removed, in words; empty if there was nothing.
+        :returns: what was removed, for display; empty if there was nothing.
         :raises UsageError: no lab can have this name.
         :raises ConflictError: another user made the lab; nothing was touched.
         :raises WinlabError: something can't be removed.

@@ -88,7 +88,7 @@ class LabFolder:
             raise NotFoundError(
                 f"The credentials of the lab '{self.lab}' are not in this account.",
                 why=f"'{path}' does not exist. Another user made the lab, or its folder was removed.",
-                cure="Use the account that made it; or 'winlab destroy' (which needs no credentials) and create anew.",
+                cure="Use the account that made it; or 'winlab destroy' (which needs no credentials), then 'create'.",
             ) from error
         except OSError as error:
             raise AccessError(
@@ -98,7 +98,7 @@ class LabFolder:
             raise WinlabError(
                 f"The lab's credentials in '{path}' are damaged.",
                 why=str(error),
-                cure="Destroy the lab and create it anew.",
+                cure="Destroy the lab and create it again.",
             ) from error
 
     def credentials_fit(self, plan: Plan) -> bool:
@@ -177,7 +177,7 @@ class LabFolder:
     def staging(self) -> Iterator[Path]:
         """A folder for temporary files with secrets, readable by its owner alone.
 
-        If winlab is killed, the next command that changes the lab removes it, or makes another one; so does destroy.
+        If winlab is killed, the next command that changes the lab removes it, or makes another one; destroy does, too.
         """
         new = not self.path.exists()
         try:
@@ -210,7 +210,7 @@ class LabFolder:
 
     @contextmanager
     def _sweeping(self) -> Iterator[None]:
-        """Remove the staging folders of processes that were killed; nobody makes one inside the with-block."""
+        """Remove the staging folders of processes that were killed; no process makes one inside the with-block."""
         with self._kept():
             for path in self.path.glob(f"{STAGING}*"):
                 with suppress(OSError), locks.folder(path) as mine:
@@ -233,7 +233,7 @@ class LabFolder:
             raise AccessError(f"'{self.path}' can't be read.", why=str(error), cure=CURE, causes=[error]) from error
 
     def journaled(self, tell: Listener) -> Listener:
-        """A listener that also adds what it is told to the journal; for whoever holds the lab's lock."""
+        """A listener that also adds what it receives to the journal; for the holder of the lab's lock."""
         return journal.journaled(self._writer.record, tell, self.lab)
 
     def worker(self) -> int | None:
@@ -288,7 +288,7 @@ class LabFolder:
 
 @contextmanager
 def changing(path: Path) -> Iterator[None]:
-    """Tell users of an :class:`OSError` at changing *path*, in the state folder.
+    """Explain an :class:`OSError` at changing *path*, in the state folder.
 
     :raises HostError: there is no space.
     :raises AccessError: anything else.

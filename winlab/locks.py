@@ -26,7 +26,7 @@ def attempt(path: Path) -> Iterator[bool]:
         if file is None:
             yield False
             return
-        # who holds it is only for people: a full disk must not keep anybody from a lock
+        # who holds it is only for people: a full disk must not keep anyone from a lock
         with suppress(OSError):
             file.truncate(0)
             file.write(str(os.getpid()))
@@ -35,7 +35,7 @@ def attempt(path: Path) -> Iterator[bool]:
 
 
 def holder(path: Path) -> str:
-    """The process id of whoever holds the lock file; ``?`` if that is not known."""
+    """The id of the process that holds the lock file; ``?`` if that is not known."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip() or "?"
     except OSError:
@@ -45,8 +45,8 @@ def holder(path: Path) -> str:
 def holding(path: Path) -> int | None:
     """The process that holds the lock file now; None if there is none, or it can't be known.
 
-    The lock is not touched: whoever tried it might keep another one from it. The kernel lists locks in /proc/locks
-    with process and inode (proc(5)); the device is left out, since some file systems list one that stat does not give.
+    The lock is not touched: to try it might keep another process from it. The kernel lists locks in /proc/locks with
+    process and inode (proc(5)); the device is ignored, because some file systems list one that stat does not give.
     """
     pid = holder(path)
     try:
@@ -91,7 +91,7 @@ def held(path: Path, progress: Progress, doing: str) -> Iterator[None]:
 
 @contextmanager
 def briefly(path: Path) -> Iterator[None]:
-    """Hold the lock file *path*, which nobody holds for long: waits without reporting it."""
+    """Hold the lock file *path*, which no process holds for long: waits without reporting it."""
     with _open(path, fcntl.LOCK_EX):
         yield
 
@@ -100,7 +100,7 @@ def briefly(path: Path) -> Iterator[None]:
 def _open(path: Path, how: int) -> Iterator[TextIO | None]:
     """The locked file; None if another process holds it.
 
-    A file that was removed while we waited for its lock protects nothing: whoever comes next locks a new one.
+    A file that was removed while we waited for its lock protects nothing: the next process locks a new one.
     """
     while True:
         with path.open("a+") as file:
@@ -183,7 +183,7 @@ def _exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # somebody else's
+        pass  # someone else's
     return True
 
 

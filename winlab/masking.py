@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 from xml.sax.saxutils import escape
 
-SHORTEST = 6  # characters; anything shorter is no secret, and would be everywhere
+SHORTEST = 6  # characters; anything shorter is not a secret, and would be everywhere
 LINE = 16  # characters of a line of a key that count as a secret of its own
 KEY = 16 << 10  # bytes that a private key in PEM may have
 BOMS = (b"\xff\xfe", b"\xfe\xff")

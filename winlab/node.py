@@ -75,7 +75,7 @@ class Node:
     def open_viewer(self, screen: Screen) -> str:
         """Open a viewer on what :meth:`screen` returned; without a graphical display, do nothing.
 
-        :returns: what to install, in words, if there is a display and no viewer; else empty.
+        :returns: what to install, for display, if there is a display and no viewer; otherwise empty.
         """
         return operations.viewer.open_viewer(screen)
 

@@ -31,7 +31,7 @@ TAIL = 20  # lines of a failed command's output that an error shows
 LONG = 400  # characters of its command line
 MOST = 256 << 20  # bytes that a watched command may print
 ERRORS = 1 << 20  # bytes that it may print as errors
-LOOK = 0.25  # seconds between two looks whether it should end
+LOOK = 0.25  # seconds between two checks whether it should end
 BLOCK = 1 << 16
 KEPT = 200  # lines of a long command's output that an error may show
 
@@ -99,7 +99,7 @@ def _resolve(args: Sequence[str | Path], cure: str) -> list[str]:
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
     """This process's variables and *more*.
 
-    Programs are set to English, since winlab parses their output. They look for the programs that they call
+    Programs are set to English, because winlab parses their output. They look for the programs that they call
     (``mke2fs``, ``ovsdb-server``) in the same folders as winlab.
     """
     return {**os.environ, "PATH": search_path(), "LC_ALL": "C.UTF-8", "LANGUAGE": "", **(more or {})}
@@ -176,7 +176,7 @@ def head(args: Sequence[str | Path], most: int, timeout: float) -> bytes | None:
 
 @contextmanager
 def _startable(words: list[str], cure: str) -> Iterator[None]:
-    """Tell users of a program that can't be started: damaged, made for another machine, or not executable."""
+    """Explain why a program can't be started: damaged, made for another machine, or not executable."""
     try:
         yield
     except OSError as error:
@@ -250,7 +250,7 @@ def _talk(
 
 
 def _give(handle: int, rest: memoryview) -> memoryview:
-    """Write what the pipe takes; what is left. Nothing if nobody reads it."""
+    """Write what the pipe takes, and return the rest; nothing if the pipe has no reader."""
     try:
         return rest[os.write(handle, rest[: select.PIPE_BUF]) :]
     except BrokenPipeError:

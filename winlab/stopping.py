@@ -47,7 +47,7 @@ def asked() -> bool:
 
 
 def check() -> None:
-    """Check whether the current work should go on.
+    """Check whether the current work should continue.
 
     :raises Stopped: it was asked to stop.
     """
@@ -75,7 +75,7 @@ class Patience:
         return asked() if self._cleaned is None else time.monotonic() > self._cleaned
 
     def check(self) -> None:
-        """Check whether the call may go on.
+        """Check whether the call may continue.
 
         :raises Stopped: it should end now.
         """

@@ -98,7 +98,7 @@ class Supplies:
 
     @at_site
     def terms(self, name: str) -> str | None:
-        """The terms of Microsoft's evaluations, if a person must accept them before :meth:`pull_image`; else None.
+        """The terms of Microsoft's evaluations, if the user must accept them before :meth:`pull_image`, or None.
 
         :raises WinlabError: nothing can be pulled for this image.
         """
@@ -199,7 +199,7 @@ class Supplies:
 
     @at_site
     def iso_terms(self, machine: Alone) -> str | None:
-        """The terms of Microsoft's evaluations, if a person must accept them before :meth:`build_iso`; else None."""
+        """The terms of Microsoft's evaluations, if the user must accept them before :meth:`build_iso`, or None."""
         return consent.terms(machine.plan, self.site)
 
     @at_site

@@ -23,7 +23,7 @@ class Cluster:
 class Check:
     """A row of ``winlab test readiness``; checked repeatedly until it passes.
 
-    :param where: what it is about, in words: ``Linux nodes``.
+    :param where: what it is about, for display: ``Linux nodes``.
     :param seconds: seconds on hardware without progress in the cluster after which it has failed.
     :param look: returns what was seen; raises WinlabError if the check fails (so far).
     :param windows: it is about Windows nodes: skipped if the lab has none.

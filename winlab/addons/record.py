@@ -1,4 +1,4 @@
-"""Which add-ons a cluster has: a ConfigMap in it, since winlab has no database of its own."""
+"""Which add-ons a cluster has: a ConfigMap in it, because winlab has no database of its own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(kubectl: Kubectl) -> dict[str, Any]:
         raise ClusterError(
             f"The cluster's record of its add-ons, the ConfigMap '{NAME}' in {NAMESPACE}, can't be read.",
             why=str(error),
-            cure="Run the lab's create command again: it writes it anew.",
+            cure="Run the lab's create command again: it writes it again.",
         ) from error
     return {name: _settings(name, str(text)) for name, text in data.items()}
 

@@ -28,7 +28,7 @@ def create(
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Gather all that a spec needs: programs, container images, manifests, images. Own media: only by hash."""
+    """Gather everything that a spec needs: programs, container images, manifests, images. Your media: only by hash."""
     from winlab import Lab
 
     lab = Lab()
@@ -41,7 +41,7 @@ def create(
 
 @app.command()
 def show(file: File, output: Format = Output.TABLE) -> None:
-    """Show what a bundle holds."""
+    """Show what a bundle contains."""
     from winlab import Supplies
 
     bundle = Supplies.open_bundle(file)

@@ -59,7 +59,8 @@ def kubectl(ctx: typer.Context, lab: LabName = settings.DEFAULT_LAB) -> None:
 
 def push(
     binary: Annotated[
-        str, typer.Argument(help="The file; its name says what it replaces: kubelet.exe. With --restore, just a name.")
+        str,
+        typer.Argument(help="The file; its name decides what it replaces: kubelet.exe. With --restore, only a name."),
     ],
     node: NodeName,
     restore: Annotated[bool, typer.Option("--restore", help="Restore the original.")] = False,
@@ -82,7 +83,7 @@ def push(
 
 def load(
     image: Annotated[
-        str, typer.Argument(help="An OCI archive, what 'docker save' wrote, or a name in Docker or Podman.")
+        str, typer.Argument(help="An OCI archive, a file from 'docker save', or a name in Docker or Podman.")
     ],
     name: Annotated[str, typer.Option("--name", help="The image's name in the lab.", metavar="REFERENCE")] = "",
     lab: LabName = settings.DEFAULT_LAB,

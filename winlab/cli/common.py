@@ -23,7 +23,7 @@ class SourceKind(StrEnum):
 
 
 class Until(StrEnum):
-    """How far a lab is made."""
+    """How far to create a lab."""
 
     GUESTS = "guests"
     CLUSTER = "cluster"
@@ -55,7 +55,7 @@ AcceptEula = Annotated[
 
 
 def say(text: object, *, end: str = "\n", error: bool = False) -> None:
-    """Print a text, made printable: a guest, a cluster or a file may have written parts of it.
+    """Print a text, made printable: parts of it may come from a guest, a cluster or a file.
 
     :param error: print it on the standard error.
     """
@@ -63,12 +63,12 @@ def say(text: object, *, end: str = "\n", error: bool = False) -> None:
 
 
 def drop_output() -> None:
-    """Write to nowhere from now on: whoever read the standard output has seen enough."""
+    """Discard all further output: the reader of the standard output has seen enough."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table on the standard output; nothing is cut off when that is a pipe."""
+    """Print a table on the standard output; nothing is truncated if that is a pipe."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

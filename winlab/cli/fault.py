@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from winlab import Lab
     from winlab.design.fault import Fault
 
-app = typer.Typer(help="Faults on purpose in a lab: lost packets, full disks, wrong clocks ...", no_args_is_help=True)
+app = typer.Typer(help="Inject faults into a lab: lost packets, full disks, wrong clocks ...", no_args_is_help=True)
 
 Other = Annotated[
     str | None,
@@ -52,7 +52,7 @@ def _document(fault: Fault) -> dict[str, Any]:
 
 
 def _command(kind: type[Fault]) -> Callable[..., None]:
-    """The command that adds faults of a kind: its nodes, a flag for each of its settings."""
+    """The command that adds faults of a kind: its nodes, and a flag for each of its settings."""
 
     def work(**given: Any) -> None:
         from winlab import Lab
@@ -97,7 +97,7 @@ def _has_units(field: Any) -> bool:
 
 
 class _Kinds(TyperGroup):
-    """The commands of all kinds, made when one is asked for: to import the kinds takes as long as all else."""
+    """The commands of all kinds, made on demand: importing the kinds takes as long as everything else."""
 
     @functools.cached_property
     def _made(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ app.add_typer(add, name="add")
 
 @add.callback()
 def _add() -> None:
-    """Do a fault to a node, or between two. Again with other settings: it is changed."""
+    """Inject a fault into a node, or between two. Adding it again with other settings changes it."""
 
 
 @app.command("list")

@@ -50,7 +50,8 @@ Changes = Annotated[
 AllowPath = Annotated[
     list[Path] | None,
     typer.Option(
-        help="A folder besides the spec's own in which the spec may name files. Can be repeated.", metavar="DIR"
+        help="Another folder, apart from the spec's own, in which the spec may name files. Can be repeated.",
+        metavar="DIR",
     ),
 ]
 Iso = Annotated[str | None, typer.Option("--iso", help="Your own Windows Server ISO; it is not changed.")]
@@ -107,7 +108,7 @@ class _Named:
 
 @dataclass(frozen=True)
 class ChangeFlags:
-    """What is changed in a spec."""
+    """The changes to a spec."""
 
     changes: Changes = None
     os: Annotated[
@@ -119,7 +120,7 @@ class ChangeFlags:
         bool,
         typer.Option(
             "--rehearse",
-            help="Use stand-in Windows media of each release, made here: exercises all but Windows itself.",
+            help="Use stand-in Windows media of each release, made here: tests everything except Windows itself.",
         ),
     ] = False
     allow_path: AllowPath = None
@@ -162,7 +163,7 @@ class FromFlags:
         bool,
         typer.Option(
             "--insecure-mirror",
-            help="Let a mirror over plain http vouch for artifacts of which no digest is known.",
+            help="Let a mirror over plain http vouch for artifacts without a known digest.",
         ),
     ] = False
     source: Annotated[
@@ -194,7 +195,7 @@ class BundleFlags(FromFlags):
         str | None,
         typer.Option(
             "--bundle-digest",
-            help="The digest that the bundle must have; it then vouches for all that is in it.",
+            help="The digest that the bundle must have; it then vouches for everything in the bundle.",
             metavar="sha256:...",
         ),
     ] = None

@@ -12,7 +12,7 @@ from winlab.cli.flags import SpecFlags, spread
 from winlab.cli.session import Format, current
 from winlab.errors import ExitCode
 
-_host = typer.Typer(help="Prepare this machine for labs, or undo that.", no_args_is_help=True)
+_host = typer.Typer(help="Prepare this host for labs, or undo that.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +51,8 @@ def setup(
     trust_python: Annotated[
         bool,
         typer.Option(
-            "--trust-python", help="Have root run this winlab at each boot, though others than root can change it."
+            "--trust-python",
+            help="Have root run this winlab at each boot, although users other than root can change it.",
         ),
     ] = False,
     output: Format = Output.TABLE,

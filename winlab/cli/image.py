@@ -70,7 +70,7 @@ WHICH = typer.Argument(metavar="IMAGE", help="A name, or a key from 'winlab imag
 
 @app.command()
 def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
-    """Show everything that is known about a cached image."""
+    """Show everything that winlab knows about a cached image."""
     from winlab import Supplies
 
     item = Supplies().image(which)
@@ -121,7 +121,7 @@ def export(
     to: Annotated[Path, typer.Option("--to", help="Where to write it.", metavar="FILE", show_default=False)],
     output: Format = Output.TABLE,
 ) -> None:
-    """Write an image to a file, for another machine."""
+    """Write an image to a file, for another host."""
     from winlab import Supplies
 
     with current().shown(output) as tell:
@@ -161,7 +161,7 @@ def build(
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Build or download what an image's nodes are made from; quick if it is already there.
+    """Build or download what an image's nodes are made from; quick if it already exists.
 
     For Windows that is a golden image, which labs clone: installed, with containerd and Kubernetes, and generalized.
     """
@@ -218,7 +218,7 @@ def pull(
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Fetch Microsoft's evaluation ISO, or the virtio drivers, into the cache; create uses it from then on.
+    """Download Microsoft's evaluation ISO, or the virtio drivers, into the cache; create uses it from then on.
 
     An interrupted download is resumed.
     """

@@ -1,4 +1,4 @@
-"""The command ``winlab join``: workers for a cluster made elsewhere."""
+"""The command ``winlab join``: workers for an external cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHANGES, SOURCES = ChangeFlags(), SourceFlags()
 
 @dataclass(frozen=True)
 class ClusterFlags:
-    """The cluster made elsewhere, and the workers for it."""
+    """The external cluster, and the workers for it."""
 
     kubeconfig: Annotated[
         Path, typer.Option("--kubeconfig", help="A cluster administrator's kubeconfig.", metavar="FILE")
@@ -49,7 +49,7 @@ def join(
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Make a lab of workers that join a cluster made elsewhere by kubeadm."""
+    """Make a lab of workers that join an external cluster, which kubeadm made."""
     from winlab import Lab
     from winlab.cli.progress import clock
 

@@ -68,7 +68,7 @@ def plan(
     lab: LabName = settings.DEFAULT_LAB,
     render: Annotated[
         Path | None,
-        typer.Option("--render", help="Write every file that guests and libvirt would be given.", metavar="DIR"),
+        typer.Option("--render", help="Write every file that guests and libvirt would get.", metavar="DIR"),
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
@@ -95,7 +95,7 @@ def plan(
 def status(
     lab: LabName = settings.DEFAULT_LAB,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Follow what changes the lab, and what each node is at, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Follow what changes the lab, and what each node is doing, until Ctrl-C.")
     ] = False,
     output: Format = Output.TABLE,
 ) -> None:

@@ -38,7 +38,7 @@ from winlab.version import __version__
 
 
 class _Interrupted(Exception):
-    """Ctrl-C, or a signal that counts as one, in a form that Typer passes on: it would end without a message."""
+    """Ctrl-C, or a signal that acts like it, in a form that Typer passes on: Typer would end without a message."""
 
 
 class _Commands(TyperGroup):
@@ -151,7 +151,7 @@ def _run(session: Session) -> int:
     code, archive = int(ExitCode.OK), None
     try:
         app()
-    except SystemExit as ended:  # so does Typer end a command
+    except SystemExit as ended:  # Typer ends a command this way
         code = int(ended.code or 0)
     except (_Interrupted, KeyboardInterrupt):
         code, failed = ExitCode.INTERRUPTED, KeyboardInterrupt()
@@ -178,9 +178,9 @@ def _explain_bug(error: Exception) -> str:
 
 
 def _after_interrupt(session: Session) -> str:
-    """What goes on after an interrupt, and how to go on."""
+    """What keeps running after an interrupt, and how to resume."""
     if session.left_running:
         return f"\n  running:  {session.left_running}"
     left = session.unfinished()
     running = f"\n  running:  Machines, and what these steps began in them: {left}" if left else ""
-    return f" Nothing is lost: the same command carries on.{running}"
+    return f" Nothing is lost: the same command resumes.{running}"

@@ -1,4 +1,4 @@
-"""How a plan is shown to people."""
+"""Prints a plan for people."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def _medium(windows: WindowsPlan) -> str:
 
 
 def _addon(row: AddonPlan) -> str:
-    """What was set, and which machines it has: ``motd text=hello; pool motd``."""
+    """An add-on's settings and machines: ``motd text=hello; pool motd``."""
     shown = f"{row.name} {_settings(row.settings)}".strip()
     return "; ".join([shown, *(f"pool {name}" for name in row.pools)])
 
 
 def _settings(settings: dict[str, Any]) -> str:
-    """What was set: ``resolution=20, ...``."""
+    """The settings: ``resolution=20, ...``."""
     return ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None)

@@ -16,7 +16,7 @@ from winlab.cli.session import Format, LabName, current
 NodeNames = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Names of nodes; none: the whole lab.",
+        help="Names of nodes; without any, the whole lab.",
         autocompletion=complete_nodes,
         metavar="[NODE]...",
         show_default=False,
@@ -99,7 +99,7 @@ def autostart(
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
-    """Have a lab start with the host, or not."""
+    """Choose whether a lab starts with the host."""
     from winlab import Lab
 
     done = Lab(lab).autostart(wanted=when == "on")

@@ -1,4 +1,4 @@
-"""How events are shown to people: live lines on a terminal, plain lines in a pipe."""
+"""Shows events to people: live lines on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _reason(failure: Failure) -> str:
 
 @dataclass(frozen=True)
 class _Shown:
-    """A running step as it is shown: its last event, when it began, its spinner."""
+    """A running step on the screen: its last event, when it began, its spinner."""
 
     event: StepEvent
     begun: float

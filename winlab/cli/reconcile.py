@@ -1,4 +1,4 @@
-"""Commands that change a standing lab: diff, apply, node add, node remove, node rebuild."""
+"""Commands that change an existing lab: diff, apply, node add, node remove, node rebuild."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
     from winlab import Difference, Lab, Spec
 
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
-app = typer.Typer(help="Add, remove or rebuild nodes of a standing lab.", no_args_is_help=True)
+app = typer.Typer(help="Add, remove or rebuild nodes of an existing lab.", no_args_is_help=True)
 SpecName = Annotated[
     str | None,
     typer.Argument(
         metavar="[SPEC]",
-        help="As for create: 1-2-1, a name in specs/, or a YAML file; by default what the lab was made from.",
+        help="As for create: 1-2-1, a name in specs/, or a YAML file; default: the spec that the lab was made from.",
         autocompletion=complete_specs,
     ),
 ]
 PoolName = Annotated[
-    str, typer.Argument(metavar="[POOL]", help="The pool; by default the first one.", autocompletion=complete_pools)
+    str, typer.Argument(metavar="[POOL]", help="The pool; default: the first one.", autocompletion=complete_pools)
 ]
 Restart = Annotated[
-    bool, typer.Option("--restart", help="Restart machines now whose memory or CPUs change; they take it at a start.")
+    bool,
+    typer.Option("--restart", help="Restart machines whose memory or CPUs change: changes take effect at a start."),
 ]
 Force = Annotated[
     bool, typer.Option("--force", help="Remove nodes even if their pods can't be moved; these pods are deleted.")
@@ -56,7 +57,7 @@ def diff(
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
-    """Say what 'apply' would change in a standing lab. Exit code 22: something; 0: nothing."""
+    """Show what 'apply' would change in an existing lab. Exit code 22: something; 0: nothing."""
     from winlab import Lab
 
     own = Lab(lab)
@@ -84,7 +85,7 @@ def apply(
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Change a standing lab: nodes, memory, CPUs, add-ons. 'diff' says what would happen."""
+    """Change an existing lab: nodes, memory, CPUs, add-ons. 'diff' shows what would happen."""
     from winlab import Lab
 
     own = Lab(lab)
@@ -102,7 +103,7 @@ def add(
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Add nodes to a pool of a standing lab."""
+    """Add nodes to a pool of an existing lab."""
     from winlab import Lab
 
     own = Lab(lab)
@@ -118,7 +119,7 @@ def remove(
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Drain the last node of a pool, take it out of the cluster, and remove it."""
+    """Drain the last node of a pool, delete it from the cluster, and remove it."""
     from winlab import Lab
 
     own = Lab(lab)
@@ -134,7 +135,7 @@ def rebuild(
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Drain a worker, remove it, and make it anew with the same name and addresses."""
+    """Drain a worker, remove it, and make it again with the same name and addresses."""
     from winlab import Lab
 
     own = Lab(lab)
@@ -144,7 +145,7 @@ def rebuild(
 
 
 def _spec(lab: Lab, name: str | None, changes: ChangeFlags) -> Spec:
-    """The spec that is named, or that of the lab, with the changes."""
+    """The named spec, or the lab's own, with the changes."""
     if name is not None:
         return changes.of(name)
     return lab.spec(

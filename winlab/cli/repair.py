@@ -1,4 +1,4 @@
-"""The command that sees what of a lab is not as planned, and mends it."""
+"""The command that reports what differs from a lab's plan, and repairs it."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def repair(
     node: Annotated[
         str,
         typer.Argument(
-            help="Only this node, besides what belongs to the whole lab.",
+            help="Only this node, and what belongs to the whole lab.",
             autocompletion=complete_nodes,
             show_default=False,
         ),
     ] = "",
     lab: LabName = settings.DEFAULT_LAB,
-    check: Annotated[bool, typer.Option("--check", help="Only say what differs.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only report what differs.")] = False,
     digests: Annotated[
-        bool, typer.Option("--digests", help="Also read base volumes whole, and compare their digests. Takes minutes.")
+        bool, typer.Option("--digests", help="Also read whole base volumes, and compare their digests. Takes minutes.")
     ] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Say what of a lab is not as planned, and mend it. Exit code 22: something differs, and was not mended."""
+    """Report what differs from a lab's plan, and repair it. Exit code 22: something differs and was not repaired."""
     from winlab import Lab
 
     with current().shown(Output.TABLE) as tell:  # on the standard error
@@ -55,7 +55,7 @@ def _show(lab: str, drifts: list[Drift], *, check: bool) -> None:
         say(f"Nothing differs: the lab '{lab}' is as planned.")
         return
     rows = [
-        [one.node or "-", one.what, one.expected, one.actual, "mended" if one.mended else "", one.action]
+        [one.node or "-", one.what, one.expected, one.actual, "repaired" if one.mended else "", one.action]
         for one in drifts
     ]
     action = "WHAT REPAIR DOES" if check else "HOW"
@@ -63,6 +63,6 @@ def _show(lab: str, drifts: list[Drift], *, check: bool) -> None:
     left = sum(not one.mended for one in drifts)
     if check:
         by_hand = sum(not one.mendable for one in drifts)
-        say(f"{len(drifts)} differ" + (f", {by_hand} of which 'repair' does not mend." if by_hand else "."))
+        say(f"{len(drifts)} differ" + (f", {by_hand} of which 'repair' can't repair." if by_hand else "."))
     else:
-        say(f"{len(drifts) - left} mended" + (f", {left} left." if left else "."))
+        say(f"{len(drifts) - left} repaired" + (f", {left} left." if left else "."))

@@ -1,4 +1,4 @@
-"""The session of one command: what was chosen, what runs, what it printed, and what it prints last."""
+"""The session of one command: its options, what runs, what it printed, and what it prints last."""
 
 from __future__ import annotations
 

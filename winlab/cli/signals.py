@@ -1,8 +1,8 @@
-"""SIGTERM and SIGHUP end a command as Ctrl-C does: what it holds is released, and the same command resumes.
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: it releases what it holds, and the same command resumes.
 
-Python handles a signal only between two of its own instructions: a question to a library that is never answered would
-hold back all three for ever. So would a step that waits in a library, since a command waits for its threads. A thread
-watches for both.
+Python handles a signal only between two of its own instructions: a call to a library that never returns would hold
+back all three forever. The same is true of a step that waits in a library, because a command waits for its threads.
+A thread watches for both.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 4.0  # seconds until a signal counts as not heard
-WHOLE = 5.0  # seconds that a command has to end once it heard a signal; all that cleans up is done sooner
+WHOLE = 5.0  # seconds that a command has to end once it heard a signal; every clean-up takes less
 
 
 @contextmanager
 def as_interrupts(late: Callable[[], None] | None = None) -> Iterator[None]:
-    """Raise KeyboardInterrupt for these signals, for the length of a with-block. One that is ignored (nohup) stays so.
+    """Raise KeyboardInterrupt for these signals within a with-block. A signal that is ignored (nohup) stays ignored.
 
     By default they would end Python at once: paused machines would stay paused, and temporary files would stay.
 
@@ -53,7 +53,7 @@ def as_interrupts(late: Callable[[], None] | None = None) -> Iterator[None]:
 
 
 class _Watch:
-    """A thread that is told of each signal by the interpreter's own C handler, at once."""
+    """A thread that the interpreter's own C handler notifies of each signal at once."""
 
     def __init__(self, late: Callable[[], None] | None) -> None:
         self.heard = 0.0  # when the main thread heard the first signal
@@ -92,7 +92,7 @@ class _Watch:
 
 
 def _await_others(than: list[threading.Thread]) -> None:
-    """Wait for threads that nobody waited for: Python would do so at its own end, when nothing watches any more.
+    """Wait for the threads that no one waited for: Python would do so when it ends, when nothing watches any more.
 
     A pool does not know a thread during whose start the main thread was interrupted.
     """
@@ -102,7 +102,7 @@ def _await_others(than: list[threading.Thread]) -> None:
 
 
 def _leave(terminals: list[int]) -> None:
-    """Write to nowhere from now on: the terminal is gone, and writing to it would raise an error."""
+    """Discard all further output: the terminal no longer exists, and writing to it would raise an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in terminals:
         os.dup2(nowhere, number)

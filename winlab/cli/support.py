@@ -1,4 +1,4 @@
-"""``winlab support [LAB]`` collects what others need to find a fault; ``winlab support explain FILE`` reads it."""
+"""``winlab support [LAB]`` collects what others need to diagnose a lab; ``support explain FILE`` reads it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPLAIN = "explain"
 
 
 class _Support(TyperGroup):
-    """A command with an argument that is a group, too: the one word that is no lab's name is ``explain``."""
+    """A command with an argument that is also a group: the only word that is not a lab's name is ``explain``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the flags and the lab; of ``explain`` that is up to the command."""
@@ -48,16 +48,18 @@ def support(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(help="The lab's name; --lab for one named 'explain'.", metavar="LAB", autocompletion=_complete),
+        typer.Argument(
+            help="The lab's name; use --lab for a lab called 'explain'.", metavar="LAB", autocompletion=_complete
+        ),
     ] = None,
     lab: LabName = settings.DEFAULT_LAB,
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="The file to write; by default one in the state folder.", metavar="FILE"),
+        typer.Option("--to", help="The file to write; default: one in the state folder.", metavar="FILE"),
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Collect everything that helps to find a fault of a lab into one archive, without its secrets."""
+    """Collect everything that helps to diagnose a lab into one archive, without its secrets."""
     if ctx.invoked_subcommand is not None:
         return
     from winlab import Lab
@@ -93,7 +95,7 @@ def explain(
     ],
     output: Format = Output.TABLE,
 ) -> None:
-    """Name the known causes that a log or an archive shows, and their cures."""
+    """Find known causes in a log or an archive, and name their cures."""
     from winlab import Lab
 
     explained = Lab.explain(path)

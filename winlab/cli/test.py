@@ -56,7 +56,7 @@ def smoke(
         bool, typer.Option("--keep", help="Leave the pods in the namespace winlab-smoke for inspection.")
     ] = False,
 ) -> None:
-    """Run pods on the lab's nodes and have them talk: to each other, to services, to the outside."""
+    """Run pods on the lab's nodes that talk to each other, to services and to the outside."""
     from winlab import Lab
 
     with current().shown(Output.TABLE) as tell:  # on the standard error
@@ -77,7 +77,7 @@ def readiness(
         ),
     ] = None,
 ) -> None:
-    """Wait until every part of the lab's cluster is ready, and say why one is not."""
+    """Wait until every part of the lab's cluster is ready, and report why one is not."""
     from winlab import Lab
 
     with current().shown(Output.TABLE) as tell:  # on the standard error

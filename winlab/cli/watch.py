@@ -1,4 +1,4 @@
-"""Commands that show what a lab's commands do and did: events, timeline; and ``status --watch``."""
+"""Commands that show what a lab's commands are doing and have done: events, timeline; and ``status --watch``."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def register(app: typer.Typer) -> None:
 
 def events(
     lab: LabName = settings.DEFAULT_LAB,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that come, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new events, until Ctrl-C.")] = False,
     run: Run = "all",
     output: Format = Output.TABLE,
 ) -> None:
-    """Show what the commands did that changed a lab, from its journal. With --output json, one event a line."""
+    """Show what commands did to a lab, from its journal. With --output json, one event per line."""
     from winlab import Lab, events
 
     with _until_interrupted(follow):
@@ -80,7 +80,7 @@ def timeline(
 
 
 def follow(lab: Lab, output: Output) -> None:
-    """Show a lab as it changes, until Ctrl-C: a table on a terminal, else a block or a line of JSON a change."""
+    """Show a lab as it changes, until Ctrl-C: a table on a terminal, otherwise a block or a line of JSON per change."""
     from rich.console import Console
     from rich.live import Live
 
@@ -102,7 +102,7 @@ def follow(lab: Lab, output: Output) -> None:
 
 @contextmanager
 def _until_interrupted(endless: bool) -> Iterator[None]:
-    """Let Ctrl-C end a command that is *endless* as it is meant to end, and so a reader that has seen enough."""
+    """Treat Ctrl-C as the normal end of a command that is *endless*, and the same for a reader that has seen enough."""
     try:
         yield
     except KeyboardInterrupt:
@@ -129,7 +129,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _line(event: Event) -> str | None:
-    """An event as a line for people; None if the next one says all."""
+    """An event as a line for people; None if the next one says everything."""
     from winlab import events as known
     from winlab.cli.progress import describe, finished
     from winlab.history.page import moment
@@ -261,7 +261,7 @@ def _block(view: View) -> str:
 
 
 def _sign(view: View) -> object:
-    """What has to change for another block."""
+    """What must change before another block is printed."""
     run = view.run
     about = run and (run.number, run.id, run.state, run.done)
     nodes = [
@@ -272,7 +272,7 @@ def _sign(view: View) -> object:
 
 
 def _json_sign(document: dict[str, Any]) -> object:
-    """What has to change for another line: all but the times that pass by themselves."""
+    """What must change before another line is printed: everything except the running times."""
     nodes = [{**node, "steps": [{**step, "seconds": 0} for step in node["steps"]]} for node in document["nodes"]]
     run = document["run"] and {**document["run"], "seconds": 0, "left": 0}
     return {**document, "time": 0, "run": run, "nodes": nodes}

@@ -1,1 +1,1 @@
-"""What a journal tells: runs and their steps, what they waited for, how long the rest takes. Pure."""
+"""What a journal shows: runs and their steps, what they waited for, how long the rest takes. Pure."""

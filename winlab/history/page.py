@@ -86,7 +86,7 @@ def moment(seconds: float) -> str:
 
 
 def ending(run: RunRecord) -> str:
-    """How a run ended, in words."""
+    """How a run ended, for display."""
     if run.state is RunState.SILENT:
         return f"ended without a word; last heard of at {moment(run.last)}, {clock(run.elapsed)} after its begin"
     if run.state is RunState.RUNNING:
@@ -96,7 +96,7 @@ def ending(run: RunRecord) -> str:
 
 
 def runner(run: RunRecord) -> str:
-    """What ran it, in words; empty if the journal does not say."""
+    """What ran it, for display; empty if the journal does not say."""
     parts = [f"by {run.user}" if run.user else "", f"process {run.pid}" if run.pid else ""]
     parts.append(f"winlab {run.version}" if run.version else "")
     return ", ".join(filter(None, parts))

@@ -218,7 +218,7 @@ def _take(step: StepRecord, event: StepEvent, elapsed: float) -> None:
     begun = max(0.0, elapsed - max(0.0, event.seconds))
     step.begun = begun if step.begun is None else min(step.begun, begun)
     step.ended = elapsed
-    step.state = _STATES.get(type(event), step.state)  # what else a step tells changes nothing
+    step.state = _STATES.get(type(event), step.state)  # other events of a step change nothing
     if isinstance(event, StepProgress):
         step.text, step.fraction = event.text, event.fraction
     elif isinstance(event, StepFailed):

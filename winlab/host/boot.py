@@ -1,4 +1,4 @@
-"""Whether root may run this winlab at boot, by itself: not if somebody else can change what it runs."""
+"""Whether root may run this winlab at boot, unattended: not if another user can change what it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def places() -> list[Path]:
 
 
 def doubts(paths: Iterable[Path]) -> list[str]:
-    """By which of *paths*, or a folder above one, somebody other than root can change what root would run."""
+    """By which of *paths*, or a folder above one, someone other than root can change what root would run."""
     found: dict[str, None] = {}
     for path in paths:
         for one, above in _ways(path):
@@ -43,7 +43,7 @@ def doubts(paths: Iterable[Path]) -> list[str]:
             if status.st_uid != 0:
                 found[f"'{one}' belongs to {account.name(status.st_uid)}"] = None
                 continue
-            # in a folder such as /tmp nobody replaces what is root's
+            # in a folder such as /tmp no one can replace what is root's
             if above and status.st_mode & stat.S_ISVTX:
                 continue
             if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != 0):
@@ -58,7 +58,7 @@ def ensure(record: Record, progress: Progress, *, trust: bool) -> None:
     """
     doubtful = bool(doubts(places()))
     text = units.unit_text(sys.executable, trust=doubtful)
-    if doubtful and not trust and _text(units.UNIT) != text:  # else somebody trusted this very Python before
+    if doubtful and not trust and _text(units.UNIT) != text:  # otherwise a user trusted this same Python before
         progress.say("setup is not run at boot: others than root can change this winlab")
         if units.UNIT.exists():  # of an earlier version, or of another Python
             run(["systemctl", "disable", "--quiet", units.UNIT.name], check=False, timeout=60)

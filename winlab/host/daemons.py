@@ -78,7 +78,7 @@ def program_of(pid: int) -> str:
         name, _, rest = (Path("/proc") / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")
     except OSError:
         return ""
-    # A zombie has ended, though nobody has read its exit code yet (man proc_pid_stat).
+    # A zombie has ended, although its exit code was not read yet (man proc_pid_stat).
     return "" if rest.split()[0] == "Z" else name.partition("(")[2]
 
 

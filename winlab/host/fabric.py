@@ -74,7 +74,7 @@ def drop_mapping(text: str, physnet: str, bridge: str) -> str:
 
 
 def check_foreign_ovn(ids: dict[str, str]) -> None:
-    """Check that this host's controller does not belong to somebody else's OVN.
+    """Check that this host's controller does not belong to someone else's OVN.
 
     :raises ConflictError: it does.
     """

@@ -1,6 +1,6 @@
 """What ``winlab host setup`` found on this host and chose: /etc/winlab/host.yaml.
 
-Everybody may read the file; it holds no secrets. Without it the defaults apply (and ``recorded`` is False).
+Everyone may read the file; it contains no secrets. Without it the defaults apply (and ``recorded`` is False).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _line(text: str, place: tuple[int | str, ...]) -> int:
 
 
 def write_facts(facts: HostFacts, path: Path = HOST_FILE) -> None:
-    """Write the facts, readable by everybody, whole or not at all.
+    """Write the facts, readable by everyone, completely or not at all.
 
     :raises HostError: they can't be written.
     """

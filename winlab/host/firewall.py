@@ -34,7 +34,7 @@ LEGACY_TABLES = Path("/proc/net/ip_tables_names")
 
 # Packets of a router whose MAC begins as those of open labs do
 _OPEN = f"ether saddr & ff:ff:ff:00:00:00 == {OPEN_MAC}:00:00:00"
-# Nobody has this address and port. The table's rule for them shows to any user that the table is there: sending fails.
+# Nothing has this address and port. The table's rule for them shows any user that the table exists: sending fails.
 SIGN = ("127.119.105.110", 9)
 # What every version of nft lists alike, in the order of the rules: names, hooks, policies, what is matched, verdicts
 _OUTLINE = re.compile(

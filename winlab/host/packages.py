@@ -11,7 +11,7 @@ from winlab.events import Progress
 from winlab.run import find, run, stream
 
 # dpkg's journal: it has files, named by numbers, while an installation is under way or was interrupted. apt-get refuses
-# to go on then. Source: apt's debSystem::CheckUpdates
+# to continue then. Source: apt's debSystem::CheckUpdates
 UNFINISHED = Path("/var/lib/dpkg/updates")
 
 

@@ -1,4 +1,4 @@
-"""What this host's programs and daemons tell about themselves, as they tell it: for people who look for a fault."""
+"""What this host's programs and daemons report about themselves, verbatim: for people who diagnose a failure."""
 
 from __future__ import annotations
 

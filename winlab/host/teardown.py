@@ -69,7 +69,7 @@ def needed(changes: Changes) -> list[str]:
     services = []
     if changes.pool:
         services.append("libvirt")
-    # The controller removes its patch ports when the external switch is removed, also from foreign bridges.
+    # The controller removes its patch ports when the external switch is removed, also from other bridges.
     if changes.bridges or changes.mapping or changes.ovs_ids or changes.switch:
         services.append("ovs")
     if changes.switch or changes.connection:
@@ -104,9 +104,9 @@ def _start(record: Record, progress: Progress) -> list[str]:
 
 
 def _leave_what_others_use(record: Record, again: list[str], progress: Progress) -> None:
-    """Let services that setup started keep running if somebody else uses them by now.
+    """Let services that setup started keep running if something else uses them now.
 
-    :param again: services that were just started; nobody uses those.
+    :param again: services that were just started; nothing else uses those.
     """
 
     def leave(service: str, why: str) -> None:

@@ -1,7 +1,8 @@
 """Checks what an image from elsewhere really is: a qcow2 file can name other files of the host, and QEMU opens them.
 
 The header is read here first, so that no program opens what a hostile one names; then ``qemu-img info`` reads the rest
-with little memory and time. A raw image must not begin like another format: whoever guesses would follow its names.
+with little memory and time. A raw image must not begin like another format: a program that guesses the format would
+follow its names.
 Fields are those of https://gitlab.com/qemu-project/qemu/-/blob/master/docs/interop/qcow2.rst.
 """
 

@@ -32,7 +32,7 @@ from winlab.events import Progress
 from winlab.supply import http_client
 
 BLOCK = 1024 * 1024
-LARGEST = 32 << 30  # bytes of a file whose size nobody has said; installation media have a fifth of that
+LARGEST = 32 << 30  # bytes of a file of unknown size; installation media have a fifth of that
 MOST = 1 << 80  # bytes that a message names; more is as good as endless
 TRIES = 5  # in a row without a single new byte
 TRIES_UNSEEN = 3  # the same if the server was never reached: don't wait long for a missing network
@@ -57,7 +57,7 @@ def rewrite(url: str, mirror: str | None) -> str | Path:
     try:
         folder = folder.expanduser()
         usable = folder.is_dir()
-    except (OSError, RuntimeError, ValueError):  # a name without end, somebody unknown's home, a NUL
+    except (OSError, RuntimeError, ValueError):  # an overlong name, an unknown user's home, a NUL
         usable = False
     if not usable:
         raise UsageError(
@@ -174,7 +174,7 @@ def check_space(folder: Path, needed: int) -> None:
     if free < needed:
         raise HostError(
             f"There is not enough space in '{folder}'.",
-            # whole numbers: a size that somebody else told may be too large for a float
+            # whole numbers: a size from someone else may be too large for a float
             why=f"{min(needed, MOST) // 1_000_000:,} MB are needed and {free // 1_000_000:,} MB are free.",
             cure="Free some space ('winlab image prune' removes cached images), or move the cache with WINLAB_CACHE.",
         )
@@ -184,7 +184,7 @@ def _copy(download: Download, source: Path, target: Path, progress: Progress) ->
     """Copy a local file, if it is the right one."""
     try:
         there, why = source.is_file(), f"It should be a copy of {download.url}."
-    except OSError as error:  # a name without end, a folder that is closed
+    except OSError as error:  # an overlong name, a folder without access
         there, why = False, str(error)
     if not there:
         raise NotFoundError(

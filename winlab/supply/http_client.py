@@ -43,7 +43,7 @@ def make(
 
 
 def is_tls(error: BaseException | None) -> bool:
-    """Whether the server's certificate was the problem: then a retry is no help."""
+    """Whether the server's certificate was the problem: then a retry does not help."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return True

@@ -1,4 +1,4 @@
-"""Whether a file of an artifact is still what was obtained: caches tell only by its size."""
+"""Whether a file of an artifact is still what was obtained: caches check only its size."""
 
 from __future__ import annotations
 

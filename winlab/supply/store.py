@@ -71,7 +71,7 @@ class Store(Generic[Item]):
 
     @contextmanager
     def locked(self, key: str, progress: Progress, doing: str) -> Iterator[None]:
-        """Hold the lock of *key*; whoever has to wait for it says what the other is *doing* (:func:`locks.held`)."""
+        """Hold the lock of *key*; a process that waits for it says what the other is *doing* (:func:`locks.held`)."""
         with ExitStack() as held:
             with self.writing("a lock"):
                 held.enter_context(locks.held(self._lock(_checked(key)), progress, doing))
@@ -92,7 +92,7 @@ class Store(Generic[Item]):
                     folder = Path(tempfile.mkdtemp(dir=staging))
                 else:
                     folder = staging / _checked(key)
-                    remove(folder)  # left by a killed process, since the caller holds the lock
+                    remove(folder)  # left by a killed process, because the caller holds the lock
                     folder.mkdir()
                 held.enter_context(locks.folder(folder))
             try:
@@ -202,7 +202,7 @@ class Store(Generic[Item]):
 
     @contextmanager
     def writing(self, what: str) -> Iterator[None]:
-        """Tell users of an :class:`OSError` at writing *what* into the store.
+        """Explain an :class:`OSError` at writing *what* into the store.
 
         :raises HostError: there is no space.
         :raises AccessError: any other.
@@ -247,7 +247,7 @@ class Store(Generic[Item]):
 def make_private(folder: Path) -> None:
     """Make a folder of the cache, and its parents, for their owner alone: images have users' files and keys in them.
 
-    One of an earlier winlab is closed; its parents are left as they are, for they may be anybody's.
+    One of an earlier winlab is closed to others; its parents are left as they are, because they may be anyone's.
 
     :raises OSError: it can't be made.
     """
@@ -301,7 +301,7 @@ def mounted_under(folder: Path, table: str) -> list[str]:
 def _unmount(folder: Path) -> None:
     """Unmount what a killed builder left mounted under *folder*: nothing may be removed through a mount.
 
-    A builder that was told to end unmounts by itself; it gets a few seconds for that.
+    A builder that was asked to end unmounts itself; it gets a few seconds for that.
     """
     limit = time.monotonic() + _PATIENCE
     while mounts := mounted_under(folder, Path("/proc/self/mounts").read_text(encoding="utf-8")):
@@ -329,7 +329,7 @@ def _age(folder: Path) -> tuple[str, float]:
 
 
 def _checked(key: str) -> str:
-    """*key*, which names files of the store; it may come from a file that somebody else made.
+    """*key*, which names files of the store; it may come from a file that someone else made.
 
     :raises UsageError: it could lead elsewhere.
     """

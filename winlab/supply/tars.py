@@ -1,4 +1,4 @@
-"""Reads tar archives that somebody else made, with limits: a small file must not fill the memory."""
+"""Reads tar archives that someone else made, with limits: a small file must not fill the memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def opened(path: Path, *, packed: bool = False) -> Iterator[tarfile.TarFile]:
     """A tar archive, to be read from its beginning to its end, in pieces of at most :data:`LARGEST_READ` bytes.
 
     :param packed: it may be compressed with gzip.
-    :raises tarfile.TarError: it is no tar archive.
+    :raises tarfile.TarError: it is not a tar archive.
     :raises OSError: it can't be read.
     """
     with path.open("rb") as plain:
@@ -102,7 +102,7 @@ def following(archive: tarfile.TarFile) -> tarfile.TarInfo | None:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Turn what :mod:`tarfile` raises for odd headers (a size that is no number, a huge offset) into its own error."""
+    """Turn what :mod:`tarfile` raises for odd headers (a size that is not a number, a huge offset) into TarError."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error) as error:

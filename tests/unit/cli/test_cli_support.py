@@ -65,7 +65,7 @@ def test_a_log_is_explained(collected: list[tuple[str, Any]]) -> None:
     done = ran("explain", str(LOGS / "no-ssh.serial.log"))
     assert done.exit_code == 0
     assert collected == []
-    assert done.stdout.startswith("The node has no ssh; all else works without it.\n  cause:    no-ssh (hurts)\n")
+    assert done.stdout.startswith("The node has no ssh; everything else works without it.\n  cause:    no-ssh (hurts)")
     assert "  cure:     Give the package with workers.openssh" in done.stdout
     assert "  seen:     no-ssh.serial.log:15: winlab: warning=ssh: OpenSSH can't be had" in done.stdout
 

@@ -56,7 +56,7 @@ def test_an_interrupt_of_exec_says_that_the_command_may_go_on(
     assert ended.value.code == 130
     said = capsys.readouterr().err
     assert "interrupted.\n  running:  The command may go on in 'node-1'" in said
-    assert "carries on" not in said
+    assert "resumes" not in said
 
 
 def test_a_raw_terminal_is_put_back_when_a_command_must_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:

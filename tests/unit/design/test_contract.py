@@ -301,9 +301,9 @@ def all_names(result: type[CallResult]) -> set[str]:
     return found
 
 
-def test_the_document_says_how_long_a_script_may_say_nothing() -> None:
-    told = " ".join(DOCUMENT.split("- **Silence**")[1].split("- One script at a time")[0].split())
-    assert f"nothing for {contract.QUESTION / 60:.0f} minutes, other scripts for {contract.WORK / 60:.0f}" in told
+def test_the_document_says_how_long_a_script_may_be_silent() -> None:
+    told = " ".join(DOCUMENT.split("- **Silence**")[1].split("- Only one script")[0].split())
+    assert f"silent for {contract.QUESTION / 60:.0f} minutes, other scripts for {contract.WORK / 60:.0f}" in told
     for call in Call.__subclasses__():
         if call.quiet not in (contract.QUESTION, contract.WORK):
             assert re.search(rf"`{call.script}`[^.\d]* {call.quiet / 60:.0f} \(", told), call.script

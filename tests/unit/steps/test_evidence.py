@@ -53,7 +53,7 @@ def test_without_evidence_the_error_is_named_all_the_same(monkeypatch: pytest.Mo
     monkeypatch.setattr(evidence, "collect", collect)
     error = GuestError("A command ended with exit code 1191.", cure="Look.")
     evidence.keep(cast(Any, None), cast(Any, None), lambda *_: [], error, Quiet())
-    assert "somebody is logged on (1191)" in error.why
+    assert "someone is logged on (1191)" in error.why
     assert error.evidence == ""
 
 

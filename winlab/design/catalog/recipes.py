@@ -133,7 +133,7 @@ class ImageBuilder(Protocol):
         """Make the image."""
 
     def note(self, recipe: Recipe) -> str:
-        """A sentence for whoever creates a lab with the image as it is made now; '' if there is nothing to say."""
+        """A note for the user who creates a lab with the image as it is made now; '' if there is none."""
 
 
 def load(path: Path) -> Recipe:
@@ -164,7 +164,7 @@ def systems() -> list[str]:
 
 
 def stand_ins(recipe: Recipe) -> list[Recipe]:
-    """The stand-ins for the system in *recipe*'s image, which play it in a rehearsal; none if it plays itself."""
+    """The stand-ins that replace the system in *recipe*'s image in a rehearsal; none if it needs no replacement."""
     return [other for other in map(get, systems()) if other.stand_in and other.os == recipe.os]
 
 

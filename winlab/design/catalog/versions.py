@@ -114,7 +114,7 @@ def names() -> list[str]:
 def get(name: str | None = None, *, allow_untested: bool = False) -> Versions:
     """The known-good versions by their name (``1.36``, ``v1.36``, ``v1.36.3``); None: the default.
 
-    :param allow_untested: accept any Kubernetes version (``v1.36.1``), with all else from the nearest combination;
+    :param allow_untested: accept any Kubernetes version (``v1.36.1``), with the rest from the nearest combination;
         the result is marked as not known good.
     :raises UsageError: there is no such combination; the message names the nearest one.
     """

@@ -9,8 +9,8 @@ from enum import StrEnum
 class Effect(StrEnum):
     """What a cause does. Only the first kind is named in a step's failure."""
 
-    ENDS = "ends"  # Windows, its Setup, sysprep or a script of winlab's can't go on
-    HURTS = "hurts"  # it goes on, and something does not work
+    ENDS = "ends"  # Windows, its Setup, sysprep or one of winlab's scripts can't continue
+    HURTS = "hurts"  # it continues, but something does not work
     SILENT = "silent"  # it says only where something stopped: counts where nothing else explains
 
 

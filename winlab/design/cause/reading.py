@@ -21,7 +21,7 @@ WIDTH = 300  # characters of each
 LEAD = 80  # bytes that are shown of what a long line has before the word
 BEFORE, AFTER = 512, 1 << 10  # bytes of a line that are looked at, around the word
 MOST = 1000  # lines with one word that are looked at: the last ones
-BACK = 200  # lines that an entry of Setup's logs may go on for
+BACK = 200  # lines that an entry of Setup's logs may have
 PHASE = re.compile(rb"winlab: phase=([\w-]{1,64})")
 OWN = b"winlab: "  # begins what winlab's scripts write to the serial port
 ENTRY = re.compile(rb"[ \t]*\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, *(\w+)")  # in Setup's logs: a time and a level
@@ -57,7 +57,7 @@ class Explanation:
 
 
 def decoded(content: bytes) -> str:
-    """A log's text: UTF-16, also without a byte order mark; else UTF-8."""
+    """A log's text: UTF-16, also without a byte order mark; otherwise UTF-8."""
     if content[:2] in MARKS:
         return content.decode("utf-16", "replace")
     even, odd = content[:4096:2], content[1:4096:2]
@@ -186,9 +186,9 @@ class _Text:
         return self._phases[index - 1][1] if index else ""
 
     def _is_harmless(self, place: int) -> bool:
-        """Whether a line belongs to an entry of Setup's logs that is no error: those use the same words.
+        """Whether a line belongs to an entry of Setup's logs that is not an error: those use the same words.
 
-        A line without a time goes on with the entry before it.
+        A line without a time belongs to the entry before it.
         """
         if place not in self._levels:
             self._levels[place] = self._look_up(place)

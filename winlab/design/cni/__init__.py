@@ -18,7 +18,7 @@ from winlab.design.cni.model import PodNetwork
 from winlab.design.cni.profile import Profile
 from winlab.errors import HostError, UsageError
 
-ELSEWHERE = Elsewhere()  # can't be chosen: Linux workers of a cluster made elsewhere have it
+ELSEWHERE = Elsewhere()  # can't be chosen: Linux workers of an external cluster have it
 
 
 @cache

@@ -1,4 +1,4 @@
-"""``elsewhere``: a cluster made elsewhere connects the pods of its Linux nodes by its own DaemonSets. Pure."""
+"""``elsewhere``: an external cluster connects the pods of its Linux nodes with its own DaemonSets. Pure."""
 
 from __future__ import annotations
 

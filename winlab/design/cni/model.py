@@ -152,7 +152,7 @@ class Support:
 
 @dataclass(frozen=True)
 class ConfigMapEntry:
-    """A query to a cluster made elsewhere: the YAML or JSON document under a key of a ConfigMap."""
+    """A query to an external cluster: the YAML or JSON document under a key of a ConfigMap."""
 
     namespace: str
     name: str
@@ -161,7 +161,7 @@ class ConfigMapEntry:
 
 @dataclass(frozen=True)
 class AllObjects:
-    """A query to a cluster made elsewhere: all objects of a kind, such as ``ippools.crd.projectcalico.org``."""
+    """A query to an external cluster: all objects of a kind, such as ``ippools.crd.projectcalico.org``."""
 
     resource: str
 
@@ -181,7 +181,7 @@ Answer = Object | list[Object] | Unreadable
 
 @dataclass(frozen=True)
 class Recognized:
-    """What connects the pods of a cluster made elsewhere.
+    """What connects the pods of an external cluster.
 
     ``profile`` is None if the cluster uses the profile's project in a way that Windows nodes can't take part in;
     ``note`` says what was found.

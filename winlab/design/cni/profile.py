@@ -161,7 +161,7 @@ class Profile(ABC):
         linux = network.mtu - (VXLAN_OVERHEAD if network.encapsulation == "vxlan" else 0)
         return system.get(os).pod_mtu or linux
 
-    # --- a cluster made elsewhere
+    # --- an external cluster
 
     def questions(self, daemon_sets: Mapping[str, str]) -> Sequence[Question]:  # noqa: ARG002
         """What to read from a cluster with these DaemonSets (names, and their namespaces) to recognize it."""

@@ -9,7 +9,7 @@ from winlab.design.cni.profile import Profile
 
 
 class Routed(Profile):
-    """Pods behind a bridge (Linux) or an HNS l2bridge network (Windows); somebody has to carry the routes."""
+    """Pods behind a bridge (Linux) or an HNS l2bridge network (Windows); something must carry the routes."""
 
     pods = "bridge / win-bridge"
 

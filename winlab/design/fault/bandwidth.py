@@ -19,7 +19,7 @@ class Bandwidth(SwitchFault):
     mbit: float = Field(description="Megabits in a second.", ge=0.1, le=100_000)
 
     def effect(self) -> str:
-        """What it does, in words."""
+        """What it does, for display."""
         return f"at most {self.mbit:g} Mbit/s each way"
 
     def rules(self, places: Places) -> tuple[SwitchRule, ...]:

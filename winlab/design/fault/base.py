@@ -67,7 +67,7 @@ class Fault(BaseModel):
 
     @abstractmethod
     def effect(self) -> str:
-        """What it does, in words."""
+        """What it does, for display."""
 
     def check(self, places: Places) -> None:
         """Check that it can be done to these nodes, which exist.

@@ -55,7 +55,7 @@ class Clock(InnerFault):
     )
 
     def effect(self) -> str:
-        """What it does, in words."""
+        """What it does, for display."""
         return f"its clock is {shown(self.skew)} {'ahead' if self.skew > 0 else 'behind'}"
 
     def done_by(self, node: str, places: Places, call: Faults) -> Faults:

@@ -27,7 +27,7 @@ class Delay(PacketFault):
         return self
 
     def effect(self) -> str:
-        """What it does, in words."""
+        """What it does, for display."""
         varies = f" (± {self.jitter} ms)" if self.jitter else ""
         return f"a round trip takes {self.ms} ms{varies} longer"
 

@@ -35,7 +35,7 @@ class Disk(InnerFault):
     )
 
     def effect(self) -> str:
-        """What it does, in words."""
+        """What it does, for display."""
         return f"its system disk has {self.free / (1 << 20):g} MiB free"
 
     def done_by(self, node: str, places: Places, call: Faults) -> Faults:

@@ -13,5 +13,5 @@ class Freeze(MachineFault):
     state = "suspended"
 
     def effect(self) -> str:
-        """What it does, in words."""
+        """What it does, for display."""
         return "it is frozen"

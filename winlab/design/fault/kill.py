@@ -13,5 +13,5 @@ class Kill(MachineFault):
     state = "off"
 
     def effect(self) -> str:
-        """What it does, in words."""
+        """What it does, for display."""
         return "its power is cut"

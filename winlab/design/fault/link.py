@@ -35,7 +35,7 @@ class PacketFault(InnerFault):
             )
 
     def inside(self, places: Places) -> tuple[str, ...]:
-        """The first node if it can; else those of its peers that can."""
+        """The first node if it can; otherwise those of its peers that can."""
         can = [name for name in (self.nodes[0], *self.peers(places)) if places[name].system.packet_faults]
         return (self.nodes[0],) if self.nodes[0] in can else tuple(can)
 

@@ -18,7 +18,7 @@ class Loss(PacketFault):
     percent: float = Field(description="How many packets of a hundred are lost.", ge=0.01, le=100)
 
     def effect(self) -> str:
-        """What it does, in words."""
+        """What it does, for display."""
         return f"{self.percent:g} % of the packets are lost"
 
     def link(self, place: Place) -> LinkFault:

@@ -13,11 +13,11 @@ class Partition(SwitchFault):
     pairs = True
 
     def effect(self) -> str:
-        """What it does, in words."""
+        """What it does, for display."""
         return "no packets pass"
 
     def check(self, places: Places) -> None:
-        """There is somebody to be cut from.
+        """Check that there is a node to be separated from.
 
         :raises UsageError: there is not.
         """

@@ -31,7 +31,7 @@ ACCOUNTS = {
     "ru": "Администратор",
     "sv": "Administratör",
 }
-MOST_PROBLEMS = 10  # that are told of a template
+MOST_PROBLEMS = 10  # that are reported of a template
 NAMESPACE = "urn:schemas-microsoft-com:unattend"
 OPENSSH = "winlab/OpenSSH-Win64.zip"
 CURE = "docs/windows.md shows how a template of one's own extends winlab's."

@@ -26,14 +26,14 @@ ORDERED = (
     *("CreatePartition", "ModifyPartition"),
 )
 DIGITS = 10  # a number with more is none
-SHOWN = 20  # numbers of a list that are told
+SHOWN = 20  # numbers of a list that are shown
 
 
 def problems(root: etree._Element) -> Iterator[str]:
     """A sentence for each thing that Setup would refuse in this answer file; each names the place."""
     for (name, value), most in LENGTHS.items():
         for element in root.iterfind(f".//{{*}}{name}/{{*}}{value}"):
-            # Windows counts UTF-16; comments inside are no part of it
+            # Windows counts UTF-16; comments inside don't count
             length = len(str(element.xpath("string()")).strip().encode("utf-16-le")) // 2
             if length > most:
                 place, number = _place(element), _order(element.getparent())

@@ -150,7 +150,7 @@ def _devices(plan: Plan, node: NodePlan, vnc_password: str, pool: Path, *, kvm: 
     )
     if node.system.tells_crash:
         # KVM alone has Hyper-V's crash registers, which Windows fills by itself, with the bugcheck's code. The other
-        # device tells only that there was one, and only once virtio-win's driver for it is installed
+        # device shows only that there was one, and only once virtio-win's driver for it is installed
         devices.append(X.panic(model="hyperv" if kvm else "isa"))
     return devices
 

@@ -57,7 +57,7 @@ def windows_arguments(node: Member) -> tuple[str, ...]:
     """
     arguments = [
         "--windows-service",
-        "--windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS",  # else busy pods starve it; as in Kubernetes' own CI
+        "--windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS",  # otherwise busy pods starve it; as in Kubernetes' CI
         "--v=2",
         f"--hostname-override={node.name}",
         f"--node-ip={node.address}",

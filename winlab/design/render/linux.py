@@ -68,7 +68,7 @@ class LinuxFiles(NodeFiles):
     def cni(self, share: NodeNetwork) -> contract.Cni:
         """The node's CNI configuration."""
         profile = cni.get(self._plan.cluster.profile)
-        # the DaemonSets of a cluster made elsewhere write their own files; profiles of plug-ins alone have none
+        # the DaemonSets of an external cluster write their own files; profiles of plug-ins alone have none
         theirs = self._plan.joins and not isinstance(profile, Routed)
         return contract.Cni(files={} if theirs else profile.linux_files(network(self._plan), share))
 

@@ -18,7 +18,7 @@ from winlab.design.plan.model import NodePlan, Plan, windows_releases
 from winlab.design.render import kubeadm, runtime_classes
 from winlab.design.render.templates import Expand
 
-MACHINE = "winlab.internal/machine"  # a label, by which destroy finds the lab's nodes in a cluster made elsewhere
+MACHINE = "winlab.internal/machine"  # a label, by which destroy finds the lab's nodes in an external cluster
 
 
 def cluster(plan: Plan) -> kubeadm.ClusterSettings:

@@ -38,7 +38,7 @@ class SwitchPort:
 
 @dataclass(frozen=True)
 class RouterPort:
-    """A logical router port. ``network`` is address/prefix; ``gateway`` tells whether it needs a gateway chassis."""
+    """A logical router port. ``network`` is address/prefix; ``gateway`` says whether it needs a gateway chassis."""
 
     name: str
     mac: str
@@ -183,8 +183,8 @@ def _discarded(plan: Plan) -> tuple[str, ...]:
 def _policies(plan: Plan, inside: str, outside: str) -> tuple[Policy, ...]:
     """What may not leave or enter the lab.
 
-    All labs' routers are neighbours, so each refuses what its own nodes send to others, and what others send. Else a
-    lab that is open could send datagrams, which need no answer, to one that is not.
+    All labs' routers are neighbours, so each refuses what its own nodes send to others, and what others send.
+    Otherwise an open lab could send datagrams, which need no answer, to one that is not open.
 
     :param inside: the router's port on the lab's switch.
     :param outside: the router's port on the external switch.

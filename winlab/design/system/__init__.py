@@ -1,4 +1,4 @@
-"""The systems of nodes: one file each has what is particular to it, as facts that other floors read. Pure."""
+"""The systems of nodes: one file each, with the facts in which it differs, for other layers to read. Pure."""
 
 from __future__ import annotations
 

@@ -22,17 +22,17 @@ class Taint:
 
 @dataclass(frozen=True)
 class System:
-    """The facts in which systems differ. Behaviour that differs is in a floor's linux.py and windows.py.
+    """The facts in which systems differ. Behaviour that differs is in a layer's linux.py and windows.py.
 
     :param title: its name in messages.
     :param login: how winlab logs in.
-    :param spare_logins: how it does where that way is deaf, in this order.
+    :param spare_logins: the transports to try, in this order, if that one is unresponsive.
     :param control_plane: whether controllers can run it.
     :param programs: what nodes need on their search path, each with the component whose version it has.
     :param images: the same for container images in Kubernetes' registry.
     :param own_layers: whether its images contain layers of the system: one for each release, and none can be built.
     :param program_suffix: what ends the file name of a program.
-    :param program_format: the format of a program, in words.
+    :param program_format: the format of a program, for display.
     :param cd_scripts: the folder in unattend/ of the scripts that its nodes run from the CD in the payload drive; empty
         if they get a program over their login instead.
     :param cri_socket: where kubelet and crictl find containerd.
@@ -47,7 +47,7 @@ class System:
     :param payload_drive: target and bus of the drive for the payload CD.
     :param packet_faults: whether its kernel can lose and delay packets on purpose.
     :param hyperv: whether it uses Hyper-V's enlightenments, which QEMU has with KVM.
-    :param tells_crash: whether its kernel tells the hypervisor when it gives up.
+    :param tells_crash: whether its kernel notifies the hypervisor when it crashes.
     :param needless_cpu: CPU features that it can do without, and that cost an emulator time.
     :param needs_cx16: whether it refuses to boot without the instruction cmpxchg16b.
     :param usual_boot: seconds from power-on to a login, on hardware.

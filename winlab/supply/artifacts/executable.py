@@ -42,7 +42,7 @@ def wrong(path: Path, program: Program) -> str | None:
 
 
 def describe(path: Path) -> str:
-    """What the file is, in words; for a program on amd64, its system's ``program_format``.
+    """What the file is, for display; for a program on amd64, its system's ``program_format``.
 
     :raises OSError: it can't be read.
     """

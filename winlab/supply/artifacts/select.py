@@ -76,7 +76,7 @@ def choose(
     By default (*kind* None) this is the first source that can provide everything. The order is: a bundle in the cache;
     upstream, if the cache already has everything or its server answers; a build. If the user named a bundle or a
     mirror, only that one is considered. An *optional* artifact that the source lacks does not count against it;
-    :meth:`Source.cannot` tells the caller which to leave out.
+    :meth:`Source.cannot` says which to leave out.
 
     :param build: makes the source ``build``; called only if needed.
     :param bundle_digest: the digest that the named bundle must have; it then vouches for all that is in it.

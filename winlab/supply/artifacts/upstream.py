@@ -123,7 +123,7 @@ class UpstreamSource:
         return sum(pin is not None and _digest(pin) is None for pin in pins)
 
     def check_trust(self, wanted: Iterable[Artifact]) -> None:
-        """Check that something vouches for everything: a pinned digest, or a connection that nobody can tamper with.
+        """Check that something vouches for everything: a pinned digest, or a connection that no one can tamper with.
 
         :raises UsageError: nothing does.
         """

@@ -62,5 +62,5 @@ def is_address(text: object) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """*error* in words: httpx's own text may be empty."""
+    """*error* as text: httpx's own may be empty."""
     return str(error) or type(error).__name__

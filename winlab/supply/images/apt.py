@@ -1,6 +1,6 @@
 """Where distribution packages come from: the archive that the host itself uses.
 
-Whoever set up the host has chosen a mirror that it can reach; builds that need Debian packages use the same one.
+The host's administrator chose a mirror that it can reach; builds that need Debian packages use the same one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ VARIABLE = "WINLAB_DEBIAN_MIRROR"
 def debian_mirror(etc: Path = Path("/etc/apt")) -> str:
     """The URL of the Debian archive to take packages from, without a slash at its end.
 
-    ``WINLAB_DEBIAN_MIRROR`` names it; else it is the first Debian archive (not the security one) in the host's own
-    sources, in either of apt's notations (sources.list(5)); else Debian's public address. One with a
-    password is passed over.
+    ``WINLAB_DEBIAN_MIRROR`` names it. Otherwise it is the first Debian archive (not the security one) in the host's
+    own sources, in either of apt's notations (sources.list(5)), or else Debian's public address. An archive with a
+    password is skipped.
 
-    :raises UsageError: ``WINLAB_DEBIAN_MIRROR`` is no http or https URL, or has a password in it.
+    :raises UsageError: ``WINLAB_DEBIAN_MIRROR`` is not an http or https URL, or contains a password.
     """
     chosen = os.environ.get(VARIABLE, "").strip()
     if chosen:

@@ -1,4 +1,4 @@
-"""Expands a user's own template for the answer file. A spec may come from somebody else, and so may its template."""
+"""Expands a user's own template for the answer file. A spec may come from someone else, and so may its template."""
 
 from __future__ import annotations
 

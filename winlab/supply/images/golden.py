@@ -48,7 +48,7 @@ def entries() -> list[Golden]:
     images = []
     for image in cache.entries():
         facts = cache.manifest(image).get("golden")
-        if facts is not None and image.key == cache_key(str(facts["key"])):  # else somebody planted it
+        if facts is not None and image.key == cache_key(str(facts["key"])):  # otherwise it was planted
             images.append(Golden(str(facts["key"]), image, facts))
     return images
 

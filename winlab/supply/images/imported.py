@@ -1,7 +1,7 @@
 """Images that another machine exported: their keys are worked out here, never taken from the file.
 
-Whoever makes such a file decides all that is in it. So an image that the catalog pins must have the pinned digest. Any
-other is kept under the key that winlab computes for it, and its manifest says for good that it was imported.
+The author of such a file decides everything in it. So an image that the catalog pins must have the pinned digest. Any
+other is kept under the key that winlab computes for it, and its manifest records that it was imported.
 """
 
 from __future__ import annotations

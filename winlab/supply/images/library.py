@@ -62,7 +62,7 @@ class Item:
 
     @property
     def state(self) -> str:
-        """Why it is stale, and whether it was made elsewhere; empty if neither."""
+        """Why it is stale, and whether it was imported; empty if neither."""
         return "; ".join(filter(None, ("imported" if self.imported else "", self._stale())))
 
     def _stale(self) -> str:
@@ -153,12 +153,12 @@ def bring(path: Path, progress: Progress) -> Item:
 
 
 def is_imported(image: CachedImage) -> bool:
-    """Whether a cached image was made elsewhere, and the catalog knows no digest of it."""
+    """Whether a cached image was imported, and the catalog knows no digest of it."""
     return bool(cache.manifest(image).get("imported"))
 
 
 def imported_for(plan: Plan) -> list[Item]:
-    """The images of a plan that were made elsewhere, and of which the catalog knows no digest."""
+    """The images of a plan that were imported, and of which the catalog knows no digest."""
     wanted = {golden_cache.cache_key(str(node.windows.golden)) for node in plan.clones()}
     for node in plan.nodes:
         recipe = recipes.get(node.image)

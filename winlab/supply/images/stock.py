@@ -28,7 +28,7 @@ from winlab.supply.images import cache, digests, golden, windows_media
 MOST_FILES = 10_000
 MOST_BYTES = 8 << 30
 LARGEST = (1 << 32) - 1  # bytes of a file: more does not fit into ISO 9660 with one extent
-MOST_READ = download.LARGEST  # bytes of a medium: a sparse file has any size, and would be read for ever
+MOST_READ = download.LARGEST  # bytes of a medium: a sparse file has any size, and would be read forever
 
 
 def take(spec: Spec, progress: Progress | None = None) -> Stock:
@@ -175,7 +175,7 @@ def _material(path: Path, progress: Progress) -> Material:
 
 @contextmanager
 def _looking_at(path: Path) -> Iterator[None]:
-    """Tell users of an :class:`OSError` at asking about *path*: a name without end, a folder that is closed to them.
+    """Explain an :class:`OSError` at inspecting *path*: an overlong name, a folder without access.
 
     :raises UsageError: there was one.
     """

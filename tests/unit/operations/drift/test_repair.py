@@ -221,12 +221,12 @@ def test_the_command_s_exit_codes(lab: Standing) -> None:
     assert "1 differ" in done.stdout
     done = invoke()
     assert done.exit_code == 0
-    assert "1 mended." in done.stdout
+    assert "1 repaired." in done.stdout
     assert lab.folder.known_hosts.exists()
     lab.overlay.differs = [Difference("NAT y", "", "there", foreign=True)]
     done = invoke()
     assert done.exit_code == 22
-    assert "0 mended, 1 left." in done.stdout
+    assert "0 repaired, 1 left." in done.stdout
 
 
 def test_the_command_s_json(lab: Standing) -> None:

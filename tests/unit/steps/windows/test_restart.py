@@ -76,7 +76,7 @@ def test_a_refusal_is_told() -> None:
 def test_a_refusal_with_a_known_cause_names_it() -> None:
     with pytest.raises(GuestError, match="exit code 1191") as caught:
         restarted(GuestCommandError("A command in 'node-1' ended with exit code 1191.", code=1191, why="It said no."))
-    assert "somebody is logged on" in caught.value.why
+    assert "someone is logged on" in caught.value.why
 
 
 T0, T1, NEAR = "2026-11-22T10:00:00Z", "2026-11-22T10:02:01Z", "2026-11-22T10:01:59Z"

@@ -124,7 +124,7 @@ class Calico(Profile):
         }
 
     def patches(self, nodes: Sequence[NodeNetwork]) -> list[Patch]:
-        """Windows nodes can't share a block of addresses; the operator waits for this setting before it goes on."""
+        """Windows nodes can't share a block of addresses; the operator waits for this setting before it continues."""
         if not has_hns(nodes):
             return []
         return [Patch("ipamconfigs.crd.projectcalico.org", "default", {"spec": {"strictAffinity": True}})]

@@ -121,7 +121,7 @@ class FlannelVxlan(Profile):
         return Recognized(self.name, f"flannel with {needed}")
 
     def windows_support(self, release: str) -> Support:
-        """Since April 2025 nobody but RKE2 maintains flannel on Windows."""
+        """From April 2025 on, only RKE2 maintains flannel on Windows."""
         if release == "2025":
             return Support("refused", "Nobody is known to run flannel on Windows Server 2025.")
         return Support(

@@ -75,7 +75,7 @@ PARTS = (
             LINUX.name: _under(f"{_CONTAINERD}/cmd", "containerd", "ctr", "containerd-shim-runc-v2"),
             WINDOWS.name: _under(f"{_CONTAINERD}/cmd", "containerd", "ctr"),
         },
-        # as its Makefile; a module does not tell the revision
+        # as its Makefile; a module does not contain the revision
         lambda version, _: {f"{_CONTAINERD}/version.Version": version, f"{_CONTAINERD}/version.Revision": ""},
     ),
     Part(

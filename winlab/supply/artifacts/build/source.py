@@ -65,7 +65,7 @@ class BuildSource:
 
     :param kubernetes: the lab's version of Kubernetes (``v1.36.3``); agnhost is taken from it.
     :param sources: local checkouts by module (``k8s.io/kubernetes``), built unchanged in place of the published
-        versions. They are compiled at every call, since they may have changed; Go's own cache makes that quick.
+        versions. They are compiled at every call, because they may have changed; Go's own cache makes that quick.
     :param builds: how the parts of the lab's extensions are built.
     :param sums: the pinned sums of modules, by path and version.
     :raises UsageError: a checkout is not one of its module, or nothing is built from that module.

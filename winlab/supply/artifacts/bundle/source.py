@@ -29,7 +29,7 @@ class BundleSource:
 
         :param pins: published digests, which the bundle's files must have.
         :param digest: the digest that the bundle must have; it then vouches for the bundle as a whole, even for builds
-            of one's own under published names.
+            of your own under published names.
         :raises WinlabError: as :func:`winlab.supply.artifacts.bundle.file.open_bundle`.
         """
         self.bundle = open_bundle(path, digest)

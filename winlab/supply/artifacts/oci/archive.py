@@ -219,7 +219,7 @@ class _Archive:
     def _members(self) -> Iterator[tuple[str, tarfile.TarInfo, Iterator[bytes]]]:
         """All members in order, with their contents.
 
-        :raises WinlabError: an error of tarfile, in words.
+        :raises WinlabError: an error of tarfile, explained.
         """
         begun = False
         try:
