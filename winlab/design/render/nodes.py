@@ -46,7 +46,7 @@ def member(plan: Plan, node: NodePlan) -> kubeadm.Member:
 
 
 def objects(plan: Plan) -> list[dict[str, Any]]:
-    """The cluster's objects: runtime classes, and those of the CNI profile, unless the cluster is made elsewhere."""
+    """The cluster's objects: runtime classes, and those of the CNI profile, unless it is an external cluster."""
     classes = runtime_classes.objects(windows_releases(plan.members))
     if plan.joins:  # it manages its own network
         return classes

@@ -172,7 +172,7 @@ def _discarded(plan: Plan) -> tuple[str, ...]:
     """The networks to which nothing may leave.
 
     Packets to a service or pod that is not known yet must not: a host outside may have its address. CoreDNS once
-    started before kube-proxy was ready and reached a foreign 10.96.0.1. In a cluster made elsewhere the pods that this
+    started before kube-proxy was ready and reached another 10.96.0.1. In an external cluster the pods that this
     router does not know are outside.
     """
     if plan.kubernetes is None:
