@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import ipaddress
 import json
 import re
 import shutil
@@ -29,7 +28,7 @@ from winlab import documents, stopping
 from winlab.design.catalog.recipes import Download
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
-from winlab.supply import http_client
+from winlab.supply import http_client, proxies
 
 BLOCK = 1024 * 1024
 LARGEST = 32 << 30  # bytes of a file whose size nobody has said; installation media have a fifth of that
@@ -91,12 +90,7 @@ def is_open_to_others(mirror: str | None) -> bool:
         parts = urlsplit(mirror or "")
     except ValueError:
         return False  # it can't be used at all: check_mirror says so
-    if parts.scheme != "http":
-        return False
-    try:
-        return not ipaddress.ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        return parts.hostname != "localhost"
+    return parts.scheme == "http" and not proxies.is_this_host(parts.hostname or "")
 
 
 def fetch(

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 
 from winlab.errors import UsageError
+from winlab.supply import proxies
 
-PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # as httpx looks at them: the first that is set
 
 
@@ -24,22 +24,49 @@ def make(
 
     :param transport: for tests.
     :param hooks: what httpx calls ``event_hooks``.
-    :raises UsageError: the environment names proxies or certificates that can't be used. A proxy's address may hold a
-        password, so no message repeats a variable's value.
+    :raises UsageError: the environment names certificates that can't be used. The same error comes from a request that
+        needs a proxy that can't be used; one that no request needs does not matter.
     """
-    context = _trust()
-    try:
-        return httpx.Client(
-            follow_redirects=True, timeout=timeout, verify=context, transport=transport, event_hooks=hooks
-        )
-    except (httpx.InvalidURL, ValueError, ImportError):  # ImportError: SOCKS needs a package that winlab does not have
-        raise UsageError(
-            f"The proxy in the environment can't be used ({_set(PROXIES)}).",
-            why="One of these variables has no address that winlab understands. Its value is not repeated: it may hold"
-            " a password.",
-            cure="Write a proxy as http://HOST:PORT, and special letters of a password as %XX (/ is %2F). SOCKS is not"
-            " supported. no_proxy has names and addresses, separated by commas.",
-        ) from None
+    routed = transport or _Routed(_trust())
+    return httpx.Client(follow_redirects=True, timeout=timeout, transport=routed, event_hooks=hooks, trust_env=False)
+
+
+class _Routed(httpx.BaseTransport):
+    """Sends each request directly or through the proxy that the environment names for its address."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        self._ways: dict[proxies.Proxy | None, httpx.HTTPTransport] = {}
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        proxy = proxies.of(str(request.url))
+        if proxy not in self._ways:
+            self._ways[proxy] = self._way(proxy)
+        return self._ways[proxy].handle_request(request)
+
+    def close(self) -> None:
+        for way in self._ways.values():
+            way.close()
+
+    def _way(self, proxy: proxies.Proxy | None) -> httpx.HTTPTransport:
+        """
+        :raises UsageError: the proxy can't be used. Its address may hold a password, so no message repeats it.
+        """
+        try:
+            through = httpx.Proxy(proxy.url) if proxy else None
+            if through is not None and not through.url.host:
+                raise ValueError("it has no host")
+            if through is not None and through.url.scheme == "https":
+                through.ssl_context = self._context
+            return httpx.HTTPTransport(verify=self._context, proxy=through)
+        except (httpx.InvalidURL, ValueError, ImportError):  # ImportError: SOCKS needs a package that winlab lacks
+            raise UsageError(
+                f"The proxy in the environment can't be used ({proxy.variable if proxy else 'none'}).",
+                why="This variable has no address that winlab understands. Its value is not repeated: it may hold a"
+                " password.",
+                cure="Write a proxy as http://HOST:PORT, and special letters of a password as %XX (/ is %2F). SOCKS is"
+                " not supported. What no_proxy lists is reached without it (docs/images.md).",
+            ) from None
 
 
 def is_tls(error: BaseException | None) -> bool:
@@ -66,8 +93,3 @@ def _trust() -> ssl.SSLContext:
             cure=f"Correct the variable {name}, or unset it: then the host's own certificates are trusted.",
         ) from None
     return context
-
-
-def _set(names: frozenset[str]) -> str:
-    """The variables with one of these names, in any case, that are set."""
-    return ", ".join(sorted(name for name, value in os.environ.items() if value and name.lower() in names))

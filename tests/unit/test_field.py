@@ -1,0 +1,58 @@
+"""Files and settings that made other tools fail, kept in tests/field; docs/field-reports.md says what people saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from winlab import documents
+from winlab.errors import UsageError
+from winlab.supply import download, http_client
+
+FIELD = Path(__file__).parents[1] / "field"
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = documents.from_yaml((FIELD / name).read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The proxies that requests went through, None for none; there are no variables."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    through: list[str | None] = []
+
+    def handle(transport: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        pool = transport._pool
+        through.append(pool._proxy_url.host.decode() if hasattr(pool, "_proxy_url") else None)
+        return httpx.Response(200)
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", handle)
+    return through
+
+
+@pytest.mark.parametrize(
+    "row", rows("proxies.yaml"), ids=lambda row: f"{row['report']} {row['variables']} {row['url']}"
+)
+def test_proxy_variables(row: dict[str, Any], asked: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in row["variables"].items():
+        # each variable's proxy is told apart by its host
+        monkeypatch.setenv(name, value.replace("//p", f"//{name.replace('_', '-')}"))
+    if "p:3128" in row["variables"].values():  # no scheme
+        monkeypatch.setenv("HTTPS_PROXY", "HTTPS-PROXY:3128")
+    with http_client.make(httpx.Timeout(1.0)) as client:
+        if row["through"] == "refused":
+            with pytest.raises(UsageError, match="ALL_PROXY"):
+                client.get(row["url"])
+            return
+        client.get(row["url"])
+    wanted = row["through"]
+    assert asked == [wanted and wanted.lower().replace("_", "-")]
+    if row["url"].startswith("http:"):  # what a proxy is asked for does not come from this host
+        assert download.is_open_to_others(row["url"]) or wanted is None
