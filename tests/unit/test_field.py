@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from winlab import documents
+from winlab.design.catalog import versions
+from winlab.design.spec import Spec
 from winlab.errors import UsageError
 from winlab.supply import download, http_client
 
@@ -56,3 +58,28 @@ def test_proxy_variables(row: dict[str, Any], asked: list[str | None], monkeypat
     assert asked == [wanted and wanted.lower().replace("_", "-")]
     if row["url"].startswith("http:"):  # what a proxy is asked for does not come from this host
         assert download.is_open_to_others(row["url"]) or wanted is None
+
+
+@pytest.mark.parametrize("path", sorted((FIELD / "specs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_specs(path: Path) -> None:
+    """The first line says what winlab does: ``REPORT: taken: FIELD=VALUE``, or ``REPORT: refused: WORDS``."""
+    head, _, said = path.read_text(encoding="utf-8").partition("\n")[0].partition(": ")
+    assert path.name.startswith(head.removeprefix("# ") + "-")
+    verdict, _, what = said.partition(": ")
+    if verdict == "refused":
+        with pytest.raises(UsageError) as caught:
+            Spec.load(str(path), environment={})
+        assert what in str(caught.value)
+        return
+    spec: Any = Spec.load(str(path), environment={}).model_dump()
+    name, _, wanted = what.partition("=")
+    for part in name.split("."):
+        spec = spec[int(part) if part.isdecimal() else part]
+    assert str(spec) == wanted
+
+
+@pytest.mark.parametrize("version", ["1.036", "1.3_6", "01.36", "1.36.01"])
+def test_versions_that_are_no_versions(version: str) -> None:
+    asked = Spec.load(changes=[f"kubernetes.version={version}"], environment={}).kubernetes.version
+    with pytest.raises(UsageError, match=f"'{version}' is not a version of Kubernetes"):
+        versions.get(asked)
