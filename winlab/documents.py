@@ -13,6 +13,7 @@ import re
 from typing import Any, NoReturn
 
 import yaml
+from yaml._yaml import CParser
 
 DEEPEST = 100  # collections within each other
 WRITTEN = 50_000  # values of a YAML text; each takes some 25 microseconds and 700 bytes
@@ -27,7 +28,7 @@ class Written(float):
     text: str
 
 
-class _Loader(yaml.composer.Composer, yaml.cyaml.CParser, yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
+class _Loader(yaml.composer.Composer, CParser, yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
     """PyYAML's safe loader, which gives up early.
 
     libyaml reads the text, as it does for kubectl (in Go): PyYAML's own scanner refuses most tabs. Its errors do not
@@ -35,7 +36,7 @@ class _Loader(yaml.composer.Composer, yaml.cyaml.CParser, yaml.constructor.SafeC
     """
 
     def __init__(self, text: str | bytes) -> None:
-        yaml.cyaml.CParser.__init__(self, text)
+        CParser.__init__(self, text)
         yaml.composer.Composer.__init__(self)
         yaml.constructor.SafeConstructor.__init__(self)
         yaml.resolver.Resolver.__init__(self)
@@ -44,10 +45,10 @@ class _Loader(yaml.composer.Composer, yaml.cyaml.CParser, yaml.constructor.SafeC
         self._sizes: dict[int, int] = {}  # of composed nodes, by identity: a document keeps them all
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()
+        alias, begin = isinstance(event, yaml.AliasEvent), event.start_mark
         if self._depth > DEEPEST:
-            raise _refused("it is nested too deeply", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
-        alias = isinstance(self.peek_event(), yaml.AliasEvent)  # type: ignore[no-untyped-call]
-        begin = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise _refused("it is nested too deeply", begin)
         self._made += 1
         if self._made > WRITTEN:  # now: a collection's own size is known when all of it was made
             raise _refused(f"it has more than {WRITTEN:,} values", begin)
@@ -93,8 +94,8 @@ _Values.yaml_implicit_resolvers = {
 }
 _Values.add_implicit_resolver(_INT, re.compile("[-+]?[0-9]+$"), list("-+0123456789"))
 _Values.add_implicit_resolver(_FLOAT, re.compile(f"(?:{_FRACTION})$"), list("-+.0123456789"))
-_Values.add_constructor(_INT, _whole_number)
-_Values.add_constructor(_FLOAT, _fraction)
+_Values.add_constructor(_INT, _whole_number)  # type: ignore[type-var]
+_Values.add_constructor(_FLOAT, _fraction)  # type: ignore[type-var]
 yaml.SafeDumper.add_representer(Written, yaml.SafeDumper.represent_float)
 
 

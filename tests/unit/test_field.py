@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import plans
 import pytest
 
 from winlab import documents
 from winlab.design.catalog import versions
+from winlab.design.render import answer
+from winlab.design.render.templates import expand
 from winlab.design.spec import Spec
 from winlab.errors import UsageError
 from winlab.supply import download, http_client
@@ -83,3 +86,9 @@ def test_versions_that_are_no_versions(version: str) -> None:
     asked = Spec.load(changes=[f"kubernetes.version={version}"], environment={}).kubernetes.version
     with pytest.raises(UsageError, match=f"'{version}' is not a version of Kubernetes"):
         versions.get(asked)
+
+
+@pytest.mark.parametrize("path", sorted((FIELD / "answers").iterdir()), ids=lambda path: path.name)
+def test_answer_files(path: Path) -> None:
+    node = plans.make(plans.KVM, "1-1-1", f"workers.template={path}").node("node-1")
+    assert "NODE-1" in answer.answer_xml(node, "a password", expand)
