@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import plans
 import pytest
+from isos import BOOT, make_server_medium, make_wim
 
 from winlab import documents
-from winlab.design.catalog import versions
+from winlab.design.catalog import recipes, versions
 from winlab.design.render import answer
 from winlab.design.render.templates import expand
 from winlab.design.spec import Spec
 from winlab.errors import UsageError
 from winlab.supply import download, http_client
+from winlab.supply.images import stock, windows_media
+from winlab.supply.media import drivers, inspection, small_iso, windows_iso, windows_names
 
 FIELD = Path(__file__).parents[1] / "field"
 
@@ -92,3 +97,108 @@ def test_versions_that_are_no_versions(version: str) -> None:
 def test_answer_files(path: Path) -> None:
     node = plans.make(plans.KVM, "1-1-1", f"workers.template={path}").node("node-1")
     assert "NODE-1" in answer.answer_xml(node, "a password", expand)
+
+
+@pytest.mark.parametrize("boot", ["/EFI/MICROSOFT/BOOT", "/efi/Microsoft/Boot"])
+def test_f23_names_on_media_are_found_in_any_case(tmp_path: Path, boot: str) -> None:
+    path = make_server_medium(tmp_path / "w.iso", boot=boot, fix="BOOTFIX.BIN")
+    assert inspection.inspect(path).starts_silently
+    assert not windows_iso.must_have_a_key(path)
+    (catalog, sector), (name, renamed) = windows_iso.no_prompt_patches(path)
+    assert b"bootfix.off" in renamed
+    with path.open("r+b") as file:
+        for offset, content in ((catalog, sector), (name, renamed)):
+            file.seek(offset)
+            file.write(content)
+    assert not windows_iso.asks_for_a_key(path)
+    assert not inspection.inspect(path).has("/boot/bootfix.bin")
+
+
+@pytest.mark.parametrize("change", [str.lower, str.upper])
+def test_f23_drivers_are_found_in_any_case(tmp_path: Path, change: Callable[[str], str]) -> None:
+    names = [f"{driver}/2k22/amd64/d.inf" for driver in ("vioscsi", "NetKVM")]
+    small_iso.write(tmp_path / "v.iso", "V", {change(name): b"x" for name in (*names, drivers.GUEST_TOOLS)})
+    staged = drivers.stage(tmp_path / "v.iso", "2022", "virtio-scsi")
+    assert sorted(name.lower() for name in staged) == [
+        *("drv/netkvm/d.inf", "drv/vioscsi/d.inf", f"winlab/{drivers.GUEST_TOOLS}")
+    ]
+
+
+def test_f24_a_wim_without_images(tmp_path: Path) -> None:
+    path = make_server_medium(tmp_path / "w.iso", wim=make_wim([]))
+    (problem,) = inspection.inspect(path).problems
+    assert problem.what == "'/sources/install.wim' has no images: it was not finished."
+    with pytest.raises(UsageError, match="it was not finished") as caught:
+        windows_media.check_release(recipes.get("windows-2022"), path)
+    assert "None" not in str(caught.value)
+
+
+def test_f24_a_wim_with_two_releases(tmp_path: Path) -> None:
+    names = ["Windows Server 2019 SERVERSTANDARD", "Windows Server 2022 SERVERSTANDARD"]
+    path = make_server_medium(tmp_path / "w.iso", wim=make_wim(names))
+    assert inspection.inspect(path).release == "2019, 2022"
+    windows_media.check_release(recipes.get("windows-2022"), path)
+    with pytest.raises(UsageError, match="Server 2019, 2022, not 2025") as caught:
+        windows_media.check_release(recipes.get("windows-2025"), path)
+    assert caught.value.cure == "Add it as windows-2019 or windows-2022."
+
+
+@pytest.mark.parametrize("path", sorted((FIELD / "channels").iterdir()), ids=lambda path: path.name)
+def test_f29_ei_cfg_as_people_write_it(tmp_path: Path, path: Path) -> None:
+    medium = make_server_medium(tmp_path / "w.iso", files={"boot.wim": BOOT, "ei.cfg": path.read_bytes()})
+    assert inspection.inspect(medium).channel == "volume"
+
+
+def test_f29_product_keys_as_people_write_them(tmp_path: Path) -> None:
+    key = "ABCDE-12345-ABCDE-12345-ABCDE"
+    (tmp_path / "key.txt").write_bytes(b"\xef\xbb\xbf" + key.lower().encode() + b"\r\n")
+    for given in (f"@{tmp_path / 'key.txt'}", key.lower()):
+        made = Spec.load(changes=[f"workers.product_key={given}"], environment={})
+        assert made.workers[0].product_key == key
+    with pytest.raises(UsageError, match="should be written as AAAAA-BBBBB-CCCCC-DDDDD-EEEEE") as caught:
+        Spec.load(changes=["workers.product_key=ABC-1"], environment={})
+    assert "ABC-1" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("at", "size"), [(132, 3 << 30), (156 + 10, 3 << 30)])
+def test_n7_a_sparse_medium_takes_no_memory(tmp_path: Path, at: int, size: int) -> None:
+    """The size of the path table, and of the root's folder."""
+    path = tmp_path / "w.iso"
+    small_iso.write(path, "X", {"a": b"b"})
+    with path.open("r+b") as file:
+        file.truncate(4 << 30)
+        file.seek(16 * 2048 + at)
+        file.write(struct.pack("<I", size) + struct.pack(">I", size))
+    for read in (inspection.inspect, windows_iso.no_prompt_patches, lambda path: drivers.stage(path, "2022", "sata")):
+        with pytest.raises(UsageError, match="is not a readable ISO image") as caught:
+            read(path)
+        assert "512 MiB" in caught.value.why
+
+
+NAMES = {
+    "F11": ["a:b.txt", "con", "nul.txt", "COM1", "x.", "x ", "a*b", "a?b", "a\\b", "a\nb", "folder:/a"],
+    "F12": ["\u6587" * 22, "\u00fc" * 33],
+    "F13": ["bad\udcff"],
+}
+
+
+def test_names_that_windows_can_t_have_are_refused_at_once(tmp_path: Path) -> None:
+    taken = ["README", "Temp/a", "con\u00fc", "com10", ".x", "\u00fc" * 32]
+    for name in (*(one for some in NAMES.values() for one in some), *taken, "readme", "temp/b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match="Windows can't have files that the spec names") as caught:
+        stock.take(Spec.load(changes=[f"workers.files={tmp_path}"], environment={}))
+    told = caught.value.why.splitlines()
+    assert len(told) == 16
+    for words in ("'a:b.txt' has ':' in it", "'con' is the name of a device", "'bad\\\\xff' is not UTF-8", "'x.' ends"):
+        assert f"workers.files of node: {words}" in caught.value.why
+    for pair in ("'readme' and 'README'", "'temp' and 'Temp'"):
+        assert f"{pair} are one name to Windows." in caught.value.why
+    caught.value.why.encode()
+
+
+def test_names_that_windows_can_have(tmp_path: Path) -> None:
+    names = ["README", "con\u00fc", "com10", ".x", "\u00fc" * 32, "a b", "a/README"]
+    small_iso.write(tmp_path / "o.iso", "X", dict.fromkeys(names, b""))
+    windows_names.check([("workers.files", names)])
