@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpcore
 import httpx
 import plans
 import pytest
@@ -18,7 +20,10 @@ from winlab.design.render import answer
 from winlab.design.render.templates import expand
 from winlab.design.spec import Spec
 from winlab.errors import UsageError
+from winlab.events import Quiet
+from winlab.operations import load, lock_file
 from winlab.supply import download, http_client
+from winlab.supply.artifacts.oci import archive
 from winlab.supply.images import stock, windows_media
 from winlab.supply.media import drivers, inspection, small_iso, windows_iso, windows_names
 
@@ -202,3 +207,90 @@ def test_names_that_windows_can_have(tmp_path: Path) -> None:
     names = ["README", "con\u00fc", "com10", ".x", "\u00fc" * 32, "a b", "a/README"]
     small_iso.write(tmp_path / "o.iso", "X", dict.fromkeys(names, b""))
     windows_names.check([("workers.files", names)])
+
+
+@pytest.mark.parametrize("row", rows("image-names.yaml"), ids=lambda row: f"{row['report']} {row['name']!r}")
+def test_names_of_images(row: dict[str, Any], tmp_path: Path) -> None:
+    if row["full"] is not None:
+        assert archive.full_name(row["name"]) == row["full"]
+        assert archive.full_name(row["full"]) == row["full"]
+        return
+    with pytest.raises(UsageError, match="is not a name of a container image"):
+        load.prepare(str(tmp_path / "not-looked-for.tar"), tmp_path, name=row["name"], progress=Quiet())
+
+
+def test_f19_a_name_without_end() -> None:
+    assert archive.full_name("a" * 247 + ":1").endswith("a:1")
+    for name in ("a" * 248, "a" * 1_000_000, "a-" * 500_000 + "_"):
+        with pytest.raises(UsageError):
+            archive.full_name(name)
+
+
+@pytest.mark.parametrize("mirror", ["https://m.example/pub?sig=s3cret", "https://m.example/pub#s3cret"])
+def test_f27_mirrors_with_a_query_are_refused(mirror: str) -> None:
+    with pytest.raises(UsageError, match=r"'m\.example' can't be used with a query or fragment") as caught:
+        download.rewrite("https://publisher.example/x", mirror)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mirror", ["https:/m.example", "https://", "http:m.example", "https://:443/x"])
+def test_f27_mirrors_without_a_host_are_refused(mirror: str) -> None:
+    with pytest.raises(UsageError, match="has no host"):
+        download.rewrite("https://publisher.example/x", mirror)
+
+
+def test_f27_a_folder_may_be_called_as_it_likes(tmp_path: Path) -> None:
+    (tmp_path / "a?b#c").mkdir()
+    assert download.rewrite("https://publisher.example/x", str(tmp_path / "a?b#c")) == tmp_path / "a?b#c" / "x"
+
+
+def test_n12_a_lock_file_without_end_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "winlab.lock"
+    with path.open("w") as file:
+        file.truncate(40 << 30)
+    with pytest.raises(UsageError, match=f"has more than {4 << 20:,} bytes"):
+        lock_file.read(path)
+
+
+class Drip(httpcore.NetworkStream):
+    """A server that sends one byte after the other, each after some seconds."""
+
+    def __init__(self, clock: list[float], seconds: float, size: int = 1) -> None:
+        self.clock, self.seconds, self.size = clock, seconds, size
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self.clock[0] += self.seconds
+        return b"a" * self.size
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None: ...
+
+    def start_tls(self, *_: Any) -> httpcore.NetworkStream:
+        return self
+
+
+@pytest.mark.parametrize(("seconds", "size", "ends"), [(2, 1, True), (50, 4096, True), (2, 4096, False)])
+def test_n24_an_answer_has_a_least_rate(seconds: float, size: int, ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(http_client.time, "monotonic", lambda: clock[0])
+    stream = http_client._PacedStream(Drip(clock, seconds, size)).start_tls(ssl.create_default_context())
+    for _ in range(3):  # each question begins anew
+        stream.write(b"GET")
+        for _ in range(int(250 / seconds)):
+            stream.read(1)
+    if not ends:
+        for _ in range(1000):
+            stream.read(1)
+        return
+    with pytest.raises(http_client.TooSlowError, match=r"less than 1,024 bytes a second"):
+        list(iter(lambda: stream.read(1), None))
+    assert clock[0] < 3 * 250 + 400
+
+
+def test_n24_all_ways_have_it(asked: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://p:3128")
+    with http_client.make(httpx.Timeout(1.0)) as client:
+        for scheme in ("http", "https"):
+            client.get(f"{scheme}://m.example")
+        ways = client._transport._ways.values()  # type: ignore[attr-defined]
+        assert asked == [None, "p"]
+        assert [type(way._pool._network_backend) for way in ways] == [http_client._Paced] * 2

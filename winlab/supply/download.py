@@ -43,7 +43,7 @@ _HTML = (b"<!doctype", b"<html", b"<head", b"<?xml")
 def rewrite(url: str, mirror: str | None) -> str | Path:
     """Where to take *url* from: itself, the same path under the URL *mirror*, or a file in the folder *mirror*.
 
-    :raises UsageError: *mirror* is neither an http(s) URL nor an existing folder, or has a password in it.
+    :raises UsageError: *mirror* is neither an http(s) URL nor an existing folder, or :func:`check_mirror` refuses it.
     """
     if not mirror:
         return url
@@ -68,19 +68,30 @@ def rewrite(url: str, mirror: str | None) -> str | Path:
 
 
 def check_mirror(mirror: str) -> None:
-    """Check that the mirror's address can be shown in messages, logs and manifests.
+    """Check that paths can be added to the mirror's address, and that it can be shown in messages and manifests.
 
-    :raises UsageError: it contains a user name or password.
+    :raises UsageError: it contains a user name or password, a query or fragment, or has no host.
     """
     try:
-        host = urlsplit(mirror).netloc
+        parts = urlsplit(mirror)
+        host = parts.hostname
     except ValueError as error:
         raise UsageError("The mirror's address can't be read.", why=str(error)) from error
-    if "@" in host:
+    if "@" in parts.netloc:
         raise UsageError(
-            f"The mirror at '{host.rpartition('@')[2]}' can't be used with a name and password in its address.",
+            f"The mirror at '{parts.netloc.rpartition('@')[2]}' can't be used with a name and password in its address.",
             why="Addresses appear in messages, logs and bundles.",
             cure="Use a mirror that needs no password, or copy its files into a folder and give that.",
+        )
+    if parts.scheme not in ("http", "https"):
+        return
+    if not host:
+        raise UsageError("The mirror's address has no host.", cure="Write it as https://mirror.example/path.")
+    if "?" in mirror or "#" in mirror:
+        raise UsageError(
+            f"The mirror at '{parts.netloc}' can't be used with a query or fragment in its address.",
+            why="Paths are added at the end; and signatures would appear in messages, logs and bundles.",
+            cure="Use a mirror whose address is a plain path, or copy its files into a folder and give that.",
         )
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import httpcore
 import httpx
 
 from winlab.errors import UsageError
 from winlab.supply import proxies
 
+LEAST = 1024  # bytes a second of an answer
+WINDOW = 300.0  # seconds of waiting over which they count
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # as httpx looks at them: the first that is set
 
 
@@ -58,7 +62,7 @@ class _Routed(httpx.BaseTransport):
                 raise ValueError("it has no host")
             if through is not None and through.url.scheme == "https":
                 through.ssl_context = self._context
-            return httpx.HTTPTransport(verify=self._context, proxy=through)
+            way = httpx.HTTPTransport(verify=self._context, proxy=through)
         except (httpx.InvalidURL, ValueError, ImportError):  # ImportError: SOCKS needs a package that winlab lacks
             raise UsageError(
                 f"The proxy in the environment can't be used ({proxy.variable if proxy else 'none'}).",
@@ -67,6 +71,64 @@ class _Routed(httpx.BaseTransport):
                 cure="Write a proxy as http://HOST:PORT, and special letters of a password as %XX (/ is %2F). SOCKS is"
                 " not supported. What no_proxy lists is reached without it (docs/images.md).",
             ) from None
+        way._pool._network_backend = _Paced()  # httpx has no option for it
+        return way
+
+
+class TooSlowError(httpx.HTTPError):
+    """A server sends so little that its answer would never end."""
+
+
+class _Paced(httpcore.SyncBackend):
+    """The network, with a least rate for what a server sends: headers, answers without end, and files alike."""
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        return _PacedStream(super().connect_tcp(host, port, timeout, local_address, socket_options))
+
+
+class _PacedStream(httpcore.NetworkStream):
+    """A connection on which no answer may be slower than :data:`LEAST` over :data:`WINDOW`.
+
+    Only the time that is spent waiting counts, from each request on.
+    """
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+        self._waited = 0.0
+        self._got = 0
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        begun = time.monotonic()
+        content = self._stream.read(max_bytes, timeout)
+        self._waited += time.monotonic() - begun
+        self._got += len(content)
+        if self._waited >= WINDOW:
+            if self._got < LEAST * WINDOW:
+                raise TooSlowError(f"it sends less than {LEAST:,} bytes a second")
+            self._waited, self._got = 0.0, 0
+        return content
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._waited, self._got = 0.0, 0
+        self._stream.write(buffer, timeout)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        return _PacedStream(self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 def is_tls(error: BaseException | None) -> bool:
