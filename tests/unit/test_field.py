@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import json
 import ssl
 import struct
+import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import commands
 import httpcore
 import httpx
 import plans
@@ -15,14 +21,15 @@ import pytest
 from isos import BOOT, make_server_medium, make_wim
 
 from winlab import documents
+from winlab.cli import main
 from winlab.design.catalog import recipes, versions
 from winlab.design.render import answer
 from winlab.design.render.templates import expand
 from winlab.design.spec import Spec
-from winlab.errors import UsageError
+from winlab.errors import HostError, UsageError
 from winlab.events import Quiet
-from winlab.operations import load, lock_file
-from winlab.supply import download, http_client
+from winlab.operations import explain, load, lock_file
+from winlab.supply import disk_format, download, http_client
 from winlab.supply.artifacts.oci import archive
 from winlab.supply.images import stock, windows_media
 from winlab.supply.media import drivers, inspection, small_iso, windows_iso, windows_names
@@ -294,3 +301,81 @@ def test_n24_all_ways_have_it(asked: list[str | None], monkeypatch: pytest.Monke
         ways = client._transport._ways.values()  # type: ignore[attr-defined]
         assert asked == [None, "p"]
         assert [type(way._pool._network_backend) for way in ways] == [http_client._Paced] * 2
+
+
+@pytest.mark.parametrize("content", [bytes(4096), bytes(300 << 10), b"CD001" + bytes(3000)])
+def test_f32_zeros_are_no_log(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "plain.iso"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="is no text"):
+        explain.explain_file(path)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii", "utf-8"])
+def test_f26_foreign_text_on_stdout(encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_server_medium(tmp_path / "\u6587\udcff.iso")
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    assert commands.run(monkeypatch, "iso", "inspect", str(path)) == 0
+    sys.stdout.flush()
+    shown = written.getvalue().decode(encoding).replace("\n", "").replace(" ", "")
+    assert ("\u6587" if encoding == "utf-8" else r"\u6587") in shown
+    sys.stdout.close()
+
+
+@pytest.mark.parametrize("more", [[], ["--output", "json"]])
+def test_f26_a_full_disk_is_an_error_of_its_own(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make_server_medium(tmp_path / "w.iso")
+    full = [True]
+
+    class Disk(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, content: Any) -> int:
+            if full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return len(content)
+
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(Disk())))
+    monkeypatch.setattr(main, "drop_output", full.clear)
+    assert commands.run(monkeypatch, "iso", "inspect", str(path), *more) == HostError.exit_code
+    said = capsys.readouterr().err
+    assert said.count("The output can't be written") == 1
+    assert "unexpected" not in said
+
+
+def test_n14_load_looks_for_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def full(folder: Path, needed: int) -> None:
+        asked.append(needed)
+        raise HostError("full")
+
+    layer = b"l" * 5000
+    config = json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": ["x", "y"]}}).encode()
+    manifest = json.dumps([{"Config": "c.json", "Layers": ["l.tar", "l.tar"], "RepoTags": ["<none>:<none>", "app"]}])
+    with tarfile.open(tmp_path / "app.tar", "w") as made:
+        for name, content in {"c.json": config, "l.tar": layer, "manifest.json": manifest.encode()}.items():
+            row = tarfile.TarInfo(name)
+            row.size = len(content)
+            made.addfile(row, io.BytesIO(content))
+    (found,) = archive.inspect(tmp_path / "app.tar")
+    assert found.references == ("docker.io/library/app:latest",)
+    monkeypatch.setattr(archive, "check_space", full)
+    with pytest.raises(HostError):
+        archive.convert(tmp_path / "app.tar", tmp_path / "o.tar", "linux", work=tmp_path)
+    assert asked == [2 * (len(layer) + len(config))]
+
+
+@pytest.mark.parametrize("head", [b"#\nversion=1\n", b"# x\n\n \r\n#\nversion=3\r\n", b"version=2\n"])
+def test_n22_a_raw_image_that_qemu_takes_for_vmdk(tmp_path: Path, head: bytes) -> None:
+    path = tmp_path / "x.raw"
+    path.write_bytes(head + b'RW 2048 FLAT "secret" 0\n' + bytes(4096))
+    with pytest.raises(UsageError, match="is refused") as caught:
+        disk_format.check(path, "raw", "the file")
+    assert "begins like vmdk" in caught.value.why
+    path.write_bytes(b"#!/bin/sh\necho version=1\n" + bytes(4096))
+    disk_format.check(path, "raw", "the file")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pycdlib
 
@@ -93,7 +94,7 @@ class _Tree:
 
         :raises UsageError: the drivers are larger than drivers can be.
         """
-        real = {self.kind: udf.find(self.iso, f"{self.within}{path}", self.kind)}
+        real: dict[str, Any] = {self.kind: udf.find(self.iso, f"{self.within}{path}", self.kind)}
         self.room -= int(self.iso.get_record(**real).get_data_length())
         if self.room < 0:
             raise UsageError(

@@ -25,6 +25,7 @@ from winlab.design.system import SystemName
 from winlab.errors import TransferError, UsageError
 from winlab.supply import tars
 from winlab.supply.artifacts.oci import layout
+from winlab.supply.download import check_space
 
 BLOCK = 1 << 20
 SMALL = 4 << 20  # bytes; documents are smaller, layers are skipped
@@ -127,6 +128,7 @@ def convert(path: Path, target: Path, os: SystemName, *, work: Path, reference: 
     :param reference: the name that it gets; if the archive has several images, the one with this name is used.
     :raises TransferError: the archive is damaged or truncated.
     :raises UsageError: it has no such image, or several, or the image has no name.
+    :raises HostError: there is no room for it.
     """
     blobs, manifest, name = extract(path, os, work=work, reference=reference)
     pack(target, blobs, manifest, os, name)
@@ -167,6 +169,8 @@ def extract(path: Path, os: SystemName, *, work: Path, reference: str = "") -> t
                 cure="Save it by its name, not by its ID, or pass a name for it.",
             )
         name = image.references[0]
+    # each is copied out, and then packed again
+    check_space(work, 2 * sum({blob.digest: blob.size for blob in (image.config, *image.layers)}.values()))
     blobs = layout.Blobs(work)
     archive.extract([image.config, *image.layers], blobs)
     return blobs, image.manifest, name
