@@ -278,7 +278,7 @@ class Drip(httpcore.NetworkStream):
 @pytest.mark.parametrize(("seconds", "size", "ends"), [(2, 1, True), (50, 4096, True), (2, 4096, False)])
 def test_n24_an_answer_has_a_least_rate(seconds: float, size: int, ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(http_client.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("winlab.supply.http_client.time.monotonic", lambda: clock[0])
     stream = http_client._PacedStream(Drip(clock, seconds, size)).start_tls(ssl.create_default_context())
     for _ in range(3):  # each question begins anew
         stream.write(b"GET")

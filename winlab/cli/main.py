@@ -76,6 +76,7 @@ app.add_typer(bundle.app, name="bundle")
 app.add_typer(spec.app, name="spec")
 app.add_typer(test.app, name="test")
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SAYING = 0.5  # seconds to say that a command ends without what did not stop
 CURSOR = "\x1b[?25h"  # shows it again: the view of a run hides it
 
@@ -185,8 +186,7 @@ def _run(session: Session) -> int:
 
 def _of_output(error: Exception) -> Exception:
     """*error*, or what it means if the standard output can't be written: such an error names no file."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if not full or error.filename is not None:
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in FULL:
         return error
     drop_output()  # what is left of it would fail again
     return HostError(
