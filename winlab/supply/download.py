@@ -67,9 +67,10 @@ def rewrite(url: str, mirror: str | None) -> str | Path:
     return folder / PurePosixPath(path).name
 
 
-def check_mirror(mirror: str) -> None:
+def check_mirror(mirror: str, called: str = "The mirror's address") -> None:
     """Check that paths can be added to the mirror's address, and that it can be shown in messages and manifests.
 
+    :param called: what messages call it.
     :raises UsageError: it contains a user name or password, a query or fragment, or has no host.
     """
     try:
@@ -86,7 +87,7 @@ def check_mirror(mirror: str) -> None:
     if parts.scheme not in ("http", "https"):
         return
     if not host:
-        raise UsageError("The mirror's address has no host.", cure="Write it as https://mirror.example/path.")
+        raise UsageError(f"{called} has no host.", cure="Write it as https://mirror.example/path.")
     if "?" in mirror or "#" in mirror:
         raise UsageError(
             f"The mirror at '{parts.netloc}' can't be used with a query or fragment in its address.",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 _PORTS = {"http": 80, "https": 443}
@@ -22,10 +22,10 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True)
 class Proxy:
-    """The proxy that an address is asked through; ``variable`` is the one that names it."""
+    """The proxy that an address is asked through, and the variable that names it; ``url`` may hold a password."""
 
     variable: str
-    url: str
+    url: str = field(repr=False)
 
 
 def of(url: str) -> Proxy | None:
