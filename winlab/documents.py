@@ -13,6 +13,7 @@ import re
 from typing import Any, NoReturn
 
 import yaml
+from yaml._yaml import CParser
 
 DEEPEST = 100  # collections within each other
 WRITTEN = 50_000  # values of a YAML text; each takes some 25 microseconds and 700 bytes
@@ -21,24 +22,33 @@ DIGITS = 40  # of a whole number
 SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, by an escape
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which gives up early."""
+class Written(float):
+    """A number with a fraction that knows its text: a version such as 1.40 is another one than 1.4."""
+
+    text: str
+
+
+class _Loader(yaml.composer.Composer, CParser, yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
+    """PyYAML's safe loader, which gives up early.
+
+    libyaml reads the text, as it does for kubectl (in Go): PyYAML's own scanner refuses most tabs. Its errors do not
+    show the line, which may hold a secret.
+    """
 
     def __init__(self, text: str | bytes) -> None:
-        super().__init__(text)
+        CParser.__init__(self, text)
+        yaml.composer.Composer.__init__(self)
+        yaml.constructor.SafeConstructor.__init__(self)
+        yaml.resolver.Resolver.__init__(self)
         self._depth = 0
         self._made = 0
         self._sizes: dict[int, int] = {}  # of composed nodes, by identity: a document keeps them all
 
-    def get_mark(self) -> yaml.Mark:
-        """Where it reads. Without the line itself, which errors would show: it may hold a secret."""
-        return yaml.Mark(self.name, self.index, self.line, self.column, None, 0)
-
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()
+        alias, begin = isinstance(event, yaml.AliasEvent), event.start_mark
         if self._depth > DEEPEST:
-            raise _refused("it is nested too deeply", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
-        alias = isinstance(self.peek_event(), yaml.AliasEvent)  # type: ignore[no-untyped-call]
-        begin = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise _refused("it is nested too deeply", begin)
         self._made += 1
         if self._made > WRITTEN:  # now: a collection's own size is known when all of it was made
             raise _refused(f"it has more than {WRITTEN:,} values", begin)
@@ -57,6 +67,36 @@ class _Loader(yaml.SafeLoader):
         if self._sizes[id(node)] > MOST:
             raise _refused(f"it has more than {MOST:,} values, with its aliases", begin)
         return node
+
+
+class _Values(_Loader):
+    """Makes values. Numbers are decimal: 010 is ten, and 12:34 and 0x10 are texts."""
+
+
+def _whole_number(loader: _Values, node: yaml.ScalarNode) -> int:
+    return _whole(str(loader.construct_scalar(node)))
+
+
+def _fraction(loader: _Values, node: yaml.ScalarNode) -> float:
+    text = str(loader.construct_scalar(node))
+    if not re.fullmatch(_FRACTION, text):
+        raise ValueError("no decimal number")
+    value = Written(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    value.text = text
+    return value
+
+
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_FRACTION = r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+_Values.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in rows if tag not in (_INT, _FLOAT)]
+    for first, rows in yaml.resolver.Resolver.yaml_implicit_resolvers.items()
+}
+_Values.add_implicit_resolver(_INT, re.compile("[-+]?[0-9]+$"), list("-+0123456789"))
+_Values.add_implicit_resolver(_FLOAT, re.compile(f"(?:{_FRACTION})$"), list("-+.0123456789"))
+_Values.add_constructor(_INT, _whole_number)  # type: ignore[type-var]
+_Values.add_constructor(_FLOAT, _fraction)  # type: ignore[type-var]
+yaml.SafeDumper.add_representer(Written, yaml.SafeDumper.represent_float)
 
 
 def _parts(node: yaml.Node) -> list[yaml.Node]:
@@ -85,7 +125,7 @@ def from_yaml(text: str | bytes) -> Any:
     :raises yaml.YAMLError: it is not YAML, or stands for more than a document of winlab's can be. No other error.
     """
     try:
-        value = _Loader(text).get_single_data()
+        value = _Values(text).get_single_data()
         _check_numbers(value, set())
     except yaml.YAMLError:
         raise
@@ -95,7 +135,7 @@ def from_yaml(text: str | bytes) -> Any:
 
 
 def nodes(text: str | bytes) -> yaml.Node | None:
-    """The nodes of a YAML text, which know their lines; None for an empty one.
+    """The nodes of a YAML text, which know their lines; None for an empty one. Tags are PyYAML's, which writes them.
 
     :raises yaml.YAMLError: as :func:`from_yaml`.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pycdlib
 
@@ -46,8 +46,13 @@ def make_windows_iso(
     noprompt: bool = True,
     uefi: bool = True,
     files: Mapping[str, bytes] | None = None,
+    boot: str = "/efi/microsoft/boot",
+    fix: str = "bootfix.bin",
 ) -> None:
-    """An ISO laid out as Microsoft's media; *files*: more of them in ``/sources``, by name, or by their whole path."""
+    """An ISO laid out as Microsoft's media; *files*: more of them in ``/sources``, by name, or by their whole path.
+
+    *boot* and *fix* are names in another case.
+    """
     iso = pycdlib.PyCdlib()
     iso.new(interchange_level=3, udf="2.60")
     iso.add_fp(io.BytesIO(b"b" * 4096), 4096, "/ETFSBOOT.COM;1")
@@ -57,17 +62,17 @@ def make_windows_iso(
         iso.add_eltorito("/EFISYS.BIN;1", efi=True, platform_id=0xEF, boot_load_size=1)
     iso.add_directory(udf_path="/sources")
     iso.add_directory(udf_path="/boot")
-    for name in ("bcd", "bootfix.bin", "etfsboot.com"):
+    for name in ("bcd", fix, "etfsboot.com"):
         iso.add_fp(io.BytesIO(b"f" * 1024), 1024, udf_path=f"/boot/{name}")
-    for folder in ("/efi", "/efi/microsoft", "/efi/microsoft/boot"):
-        iso.add_directory(udf_path=folder)
+    for parent in (*reversed(PurePosixPath(boot).parents[:-1]), boot):
+        iso.add_directory(udf_path=str(parent))
     if wim is not None:
         iso.add_fp(io.BytesIO(wim), len(wim), udf_path="/sources/install.wim")
     for name, content in (files or {}).items():
         where = name if name.startswith("/") else f"/sources/{name}"
         iso.add_fp(io.BytesIO(content), len(content), udf_path=where)
     if noprompt:
-        iso.add_fp(io.BytesIO(b"n" * 8192), 8192, udf_path="/efi/microsoft/boot/efisys_noprompt.bin")
+        iso.add_fp(io.BytesIO(b"n" * 8192), 8192, udf_path=f"{boot}/efisys_noprompt.bin")
     iso.write(str(path))
     iso.close()
 

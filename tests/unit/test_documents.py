@@ -63,8 +63,11 @@ def test_a_flat_text_is_read_up_to_its_most_values_only(text: str) -> None:
     [
         *("!!bool x", "!!timestamp x", "!!int ''", "!!float ''", "!!binary x", "2026-02-30", "&a [*a]", "[" * 3000),
         *(
-            "0x" + "f" * 5000,
-            "1:" * 90 + "1",
+            "1" * 41,
+            "1" * 5000,
+            "!!int 0x10",
+            "!!int 1:1",
+            "!!float 1:1.5",
             "a: *b",
             "\0",
             "{[a]: b}",
@@ -111,6 +114,35 @@ def test_all_else_is_as_ever(value: Any) -> None:
 def test_characters_beyond_the_first_plane_may_be_escaped() -> None:
     assert documents.from_json(r'"\ud83d\ude00"') == "\U0001f600"
     assert documents.from_yaml(r'"\U0001F600"') == "\U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("010", 10), ("-7", -7), ("1.40", 1.4), ("-.5", -0.5), ("1.5e+3", 1500.0), ("0b1", "0b1"), ("0x10", "0x10")),
+        *(("1_000", "1_000"), ("1.3_6", "1.3_6"), ("12:34", "12:34"), ("1:1.5", "1:1.5"), ("0x" + "f" * 5000, ...)),
+        *(("1:" * 400_000 + "1", ...), ("yes", True)),
+    ],
+)
+def test_numbers_are_decimal(text: str, value: Any) -> None:
+    assert documents.from_yaml(text) == (text if value is ... else value)
+
+
+def test_a_number_with_a_fraction_knows_its_text() -> None:
+    assert documents.from_yaml("1.40").text == "1.40"
+    assert yaml.safe_dump(documents.from_yaml("[1.40]")) == "- 1.4\n"
+
+
+@pytest.mark.parametrize("text", ["a: 1\t# mine", "a: 1\t", "{\t'a':\t1}", "a:\t1", "[\t]", "a:\n  - |\t# b\n    c\n"])
+def test_tabs_are_taken_where_kubectl_takes_them(text: str) -> None:
+    assert documents.from_yaml(text) == documents.from_yaml(text.replace("\t", " "))
+    assert documents.nodes(text) is not None
+
+
+@pytest.mark.parametrize("text", ["\ta: 1", "a:\n\tb: 1"])
+def test_tabs_do_not_indent(text: str) -> None:
+    with pytest.raises(yaml.MarkedYAMLError, match="line "):
+        documents.from_yaml(text)
 
 
 def test_merges_and_aliases_still_work() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 import termios
@@ -31,9 +33,9 @@ from winlab.cli import (
     test,
     watch,
 )
-from winlab.cli.common import say
+from winlab.cli.common import drop_output, say
 from winlab.cli.session import Session, begin, current
-from winlab.errors import ExitCode, LabError, WinlabError
+from winlab.errors import ExitCode, HostError, LabError, WinlabError
 from winlab.version import __version__
 
 
@@ -74,6 +76,7 @@ app.add_typer(bundle.app, name="bundle")
 app.add_typer(spec.app, name="spec")
 app.add_typer(test.app, name="test")
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SAYING = 0.5  # seconds to say that a command ends without what did not stop
 CURSOR = "\x1b[?25h"  # shows it again: the view of a run hides it
 
@@ -110,6 +113,8 @@ def explain(error: WinlabError) -> str:
 def main() -> None:
     """Run the command line; errors become one message and a documented exit code (docs/exit-codes.md)."""
     session, terminal = begin(), None
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # foreign text may have what the terminal's encoding lacks
     with suppress(termios.error, OSError):
         terminal = termios.tcgetattr(0)
     with signals.as_interrupts(late=lambda: _end_late(session, terminal)):
@@ -151,23 +156,44 @@ def _run(session: Session) -> int:
     code, archive = int(ExitCode.OK), None
     try:
         app()
+        sys.stdout.flush()
     except SystemExit as ended:  # Typer ends a command this way
         code = int(ended.code or 0)
     except (_Interrupted, KeyboardInterrupt):
         code, failed = ExitCode.INTERRUPTED, KeyboardInterrupt()
     except Exception as error:
-        code, failed = error.exit_code if isinstance(error, WinlabError) else ExitCode.FAILED, error
+        failed = _of_output(error)
+        code = failed.exit_code if isinstance(failed, WinlabError) else ExitCode.FAILED
     if isinstance(failed, Exception):
         if session.debug:
             say("".join(traceback.format_exception(failed)), end="", error=True)
         say(explain(failed) if isinstance(failed, WinlabError) else _explain_bug(failed), error=True)
         archive = session.collect(failed)
-    session.finish(code, failed, archive)
+    try:
+        session.finish(code, failed, archive)
+    except OSError as error:
+        failed = _of_output(error)
+        if not isinstance(failed, WinlabError):
+            raise
+        say(explain(failed), error=True)
+        code = failed.exit_code
     if isinstance(failed, KeyboardInterrupt):
         say(f"winlab: interrupted.{_after_interrupt(session)}", error=True)
     if archive is not None:
         say(f"everything about it: {archive}", error=True)
     return code
+
+
+def _of_output(error: Exception) -> Exception:
+    """*error*, or what it means if the standard output can't be written: such an error names no file."""
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in FULL:
+        return error
+    drop_output()  # what is left of it would fail again
+    return HostError(
+        "The output can't be written.",
+        why=str(error),
+        cure="Free some space where the output goes, and run the command again.",
+    )
 
 
 def _explain_bug(error: Exception) -> str:

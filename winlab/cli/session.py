@@ -61,8 +61,8 @@ class Session:
             yield self._remembered(show)
 
     def unfinished(self) -> str:
-        """The steps that began and did not end, such as ``volumes, boot node-1``."""
-        return ", ".join(step for _, step in list(self._running))
+        """The steps of labs that began and did not end, such as ``volumes, boot node-1``."""
+        return ", ".join(step for lab, step in list(self._running) if lab)
 
     def collect(self, failed: Exception) -> Path | None:
         """Make an archive for support about a failure, if a step of a lab had begun.

@@ -197,7 +197,7 @@ def _may_tell(name: str) -> bool:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether a file begins like a text. A serial port's log has control characters, too; UTF-16 has zeros."""
+    """Whether a file begins like a text. A serial port's log has control characters, too; half of UTF-16 is zeros."""
     strange = sum(byte < 32 and byte not in b"\t\n\f\r\x1b\0" for byte in head)
     zeros = head.count(0)
-    return strange <= len(head) // 32 and (zeros <= len(head) // 10 or zeros >= len(head) // 3)
+    return strange <= len(head) // 32 and (zeros <= len(head) // 10 or len(head) // 3 <= zeros <= len(head) * 2 // 3)

@@ -97,10 +97,12 @@ def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> li
     :param image: an OCI archive, what ``docker save`` wrote, or the name of an image in the local engine.
     :param work: an empty folder with room for it.
     :param name: its name in the lab; by default its own.
-    :raises UsageError: it has no amd64 image, or has no name.
+    :raises UsageError: it has no amd64 image, has no name, or *name* is none.
     :raises NotFoundError: there is no such file, or no such image in a local engine.
     :raises TransferError: the archive is damaged or truncated.
     """
+    if name:
+        name = oci.full_name(name)  # before an engine takes minutes to write it
     if is_file(image):
         archive, wanted = account.expanded(image), name
         if not _is_there(archive) or not archive.is_file():

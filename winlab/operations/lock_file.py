@@ -42,6 +42,7 @@ from winlab.design.system import SystemName
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError
 from winlab.version import __version__
 
+LONGEST = 4 << 20  # bytes of a lock file
 FORMAT = 1
 NAME = "winlab.lock"
 HEAD = (
@@ -230,6 +231,8 @@ def read(path: Path) -> Lock:
     try:
         if files.is_no_file(path):
             raise OSError("it is not a file")
+        if path.exists() and path.stat().st_size > LONGEST:
+            raise OSError(f"it has more than {LONGEST:,} bytes")
         raw = documents.from_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise NotFoundError(f"There is no '{path}'.", cure="'winlab lock' with the same options writes it.") from error

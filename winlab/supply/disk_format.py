@@ -47,12 +47,28 @@ def check(path: Path, declared: Format, source: str) -> None:
     except OSError as error:
         raise UsageError(f"'{source}' can't be read.", why=str(error), causes=[error]) from error
     actual_format = next((name for magic, name in _OTHERS if head.startswith(magic)), "raw")
+    if _is_description(head):
+        actual_format = "vmdk"
     wanted = "qcow2" if declared == "qcow2" else "raw"
     if actual_format != wanted:
         raise _refused(source, f"It is declared as {declared}, and begins like {actual_format}.")
     if wanted == "qcow2":
         _check_header(head, source)
         _ask(path, source)
+
+
+def _is_description(head: bytes) -> bool:
+    """Whether QEMU takes it for the text of a vmdk, which names other files: ``version=`` after notes and blanks."""
+    for line in head.split(b"\n"):
+        if line.strip(b" \r") and not line.startswith(b"#"):
+            return line.startswith(b"version=")
+    return False
+
+
+def virtual_size(path: Path) -> int:
+    """How large the disk is that a qcow2 file holds, in bytes; :func:`check` must have taken the file."""
+    with path.open("rb") as file:
+        return int(_HEADER.unpack(file.read(_HEADER.size))[5])
 
 
 def _check_header(head: bytes, source: str) -> None:

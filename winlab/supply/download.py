@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import ipaddress
 import json
 import re
 import shutil
@@ -29,7 +28,7 @@ from winlab import documents, stopping
 from winlab.design.catalog.recipes import Download
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
-from winlab.supply import http_client
+from winlab.supply import http_client, proxies
 
 BLOCK = 1024 * 1024
 LARGEST = 32 << 30  # bytes of a file of unknown size; installation media have a fifth of that
@@ -44,7 +43,7 @@ _HTML = (b"<!doctype", b"<html", b"<head", b"<?xml")
 def rewrite(url: str, mirror: str | None) -> str | Path:
     """Where to take *url* from: itself, the same path under the URL *mirror*, or a file in the folder *mirror*.
 
-    :raises UsageError: *mirror* is neither an http(s) URL nor an existing folder, or has a password in it.
+    :raises UsageError: *mirror* is neither an http(s) URL nor an existing folder, or :func:`check_mirror` refuses it.
     """
     if not mirror:
         return url
@@ -68,20 +67,32 @@ def rewrite(url: str, mirror: str | None) -> str | Path:
     return folder / PurePosixPath(path).name
 
 
-def check_mirror(mirror: str) -> None:
-    """Check that the mirror's address can be shown in messages, logs and manifests.
+def check_mirror(mirror: str, called: str = "The mirror's address") -> None:
+    """Check that paths can be added to the mirror's address, and that it can be shown in messages and manifests.
 
-    :raises UsageError: it contains a user name or password.
+    :param called: what messages call it.
+    :raises UsageError: it contains a user name or password, a query or fragment, or has no host.
     """
     try:
-        host = urlsplit(mirror).netloc
+        parts = urlsplit(mirror)
+        host = parts.hostname
     except ValueError as error:
         raise UsageError("The mirror's address can't be read.", why=str(error)) from error
-    if "@" in host:
+    if "@" in parts.netloc:
         raise UsageError(
-            f"The mirror at '{host.rpartition('@')[2]}' can't be used with a name and password in its address.",
+            f"The mirror at '{parts.netloc.rpartition('@')[2]}' can't be used with a name and password in its address.",
             why="Addresses appear in messages, logs and bundles.",
             cure="Use a mirror that needs no password, or copy its files into a folder and give that.",
+        )
+    if parts.scheme not in ("http", "https"):
+        return
+    if not host:
+        raise UsageError(f"{called} has no host.", cure="Write it as https://mirror.example/path.")
+    if "?" in mirror or "#" in mirror:
+        raise UsageError(
+            f"The mirror at '{parts.netloc}' can't be used with a query or fragment in its address.",
+            why="Paths are added at the end; and signatures would appear in messages, logs and bundles.",
+            cure="Use a mirror whose address is a plain path, or copy its files into a folder and give that.",
         )
 
 
@@ -91,12 +102,7 @@ def is_open_to_others(mirror: str | None) -> bool:
         parts = urlsplit(mirror or "")
     except ValueError:
         return False  # it can't be used at all: check_mirror says so
-    if parts.scheme != "http":
-        return False
-    try:
-        return not ipaddress.ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        return parts.hostname != "localhost"
+    return parts.scheme == "http" and not proxies.is_this_host(parts.hostname or "")
 
 
 def fetch(

@@ -219,13 +219,18 @@ def check(
 def _check_order(node: Node, name: str, step: str, path: str) -> None:
     """Refuse numbers with gaps in a list of commands, which Setup from build 26040 on was seen to refuse.
 
+    Commands at logon may have gaps, as many public answer files do, but no number twice.
+
     :raises AnswerError: there are some.
     """
     for parent in (node, *node.all("RunSynchronous"), *node.all("FirstLogonCommands")):
         orders = sorted(number(child.value("Order")) for child in parent.children if child.name.endswith("Command"))
-        if orders != list(range(1, len(orders) + 1)):
-            told = ", ".join(map(str, orders))
-            raise invalid(path, step, f"0x8007000D: the numbers in Order have gaps in {parent.name}: {told}", name)
+        allowed = sorted(set(orders)) if parent.name == "FirstLogonCommands" else list(range(1, len(orders) + 1))
+        if orders != allowed:
+            listed = ", ".join(map(str, orders))
+            raise invalid(
+                path, step, f"0x8007000D: the numbers in Order have gaps or repeat in {parent.name}: {listed}", name
+            )
 
 
 def _check_abilities(node: Node, name: str, step: str, path: str, languages: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ def test_facts_survive_writing_and_reading(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("external_cidr: [", "line 1"),
+        ("external_cidr: [", "line 2"),
         ("- a\n", "not a mapping"),
         ("chassis: c1\nexternal_cidr: 10.0.0.1/20\n", "line 2, external_cidr"),
         ("external_cidr: 10.0.0.0/30\n", "at least a /24"),

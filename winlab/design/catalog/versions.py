@@ -19,7 +19,8 @@ from winlab.errors import UsageError
 
 FILE = "known-good.yaml"
 OLDEST_MINOR = 31  # the first with kubeadm.k8s.io/v1beta4, which winlab writes
-_NAME = re.compile(r"v?1\.([0-9]{1,4})(?:\.([0-9]{1,4}(?:-[a-z]{1,16}\.[0-9]{1,4})?))?")
+_NUMBER = "(?:0|[1-9][0-9]{0,3})"
+_NAME = re.compile(rf"v?1\.({_NUMBER})(?:\.({_NUMBER}(?:-[a-z]{{1,16}}\.{_NUMBER})?))?")
 _PLAIN = r"^[0-9]+\.[0-9]+\.[0-9]+$"
 _WITH_V = r"^v[0-9]+\.[0-9]+\.[0-9]+$"
 

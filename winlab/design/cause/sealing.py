@@ -24,6 +24,15 @@ CAUSES = (
         "actions/runner-images#14499",
     ),
     Cause(
+        "sysprep-library",
+        Effect.ENDS,
+        (Clue("launchdll", r"Failure occurred while executing '[^']{1,200}', returned error code 0x2\b"),),
+        "sysprep calls a library that is not there, or that does not find its files.",
+        "0x2 is: file not found. Language packs, half-done updates and removed features were reported before.",
+        "Leave out what scripts in workers.scripts add to Windows or remove from it, and build the image again.",
+        "MicrosoftDocs/azure-docs#43893, #49145, #80346: 'DscCore.dll,SysPrep_Cleanup'",
+    ),
+    Cause(
         "restart-pending",
         Effect.ENDS,
         (Clue("rebootpending"),),

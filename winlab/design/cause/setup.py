@@ -59,11 +59,20 @@ CAUSES = (
     Cause(
         "disk-layout",
         Effect.ENDS,
-        (Clue("0x40030", r"0x80070002 {0,4}- {0,4}0x40030"),),
+        (Clue("0x40030", r"0x80070002 {0,4}- {0,4}0x40030"), Clue("answer file's <diskconfiguration> setting")),
         "Setup could not partition the disk as the answer file says.",
         "Another disk has number 0, or the layout names a partition that does not exist.",
         "Leave DiskConfiguration in your own template (workers.template) as it is in winlab's; attach no USB disk.",
-        "reports of runs with media of build 26100; dockur/windows",
+        "reports of runs with media of build 26100; dockur/windows; ruzickap/packer-templates#233",
+    ),
+    Cause(
+        "license-terms",
+        Effect.ENDS,
+        (Clue("cannot find the microsoft software license terms"),),
+        "Setup does not find the licence terms of the edition that it is to install.",
+        "The product key or the image's name means another edition than the medium has, or memory is short.",
+        "Check workers.edition and workers.product_key against 'winlab iso inspect FILE'; give nodes 2 GiB or more.",
+        "bin456789/reinstall#86, ntdevlabs/tiny11builder#471",
     ),
     Cause(
         "setup-read-only",

@@ -82,9 +82,9 @@ def answer_xml(node: WindowsNode, administrator_password: str, expand: Expand) -
             cure=CURE,
         )
     names = [(element.text or "").strip() for element in root.iter(f"{{{NAMESPACE}}}ComputerName")]
-    if names != [windows.computer_name]:
+    if set(names) != {windows.computer_name}:  # a file for x86 and amd64 has it in both components
         raise UsageError(
-            f"The template '{windows.template.name}' names the machine '{', '.join(names)}', "
+            f"The template '{windows.template.name}' names the machine '{', '.join(dict.fromkeys(names))}', "
             f"not '{windows.computer_name}'.",
             why="Its certificate and its place in the cluster go by the name in the plan; and Windows takes no name of "
             "more than 15 bytes.",
@@ -95,7 +95,7 @@ def answer_xml(node: WindowsNode, administrator_password: str, expand: Expand) -
             f"Windows Setup would refuse what the template '{windows.template.name}' makes, as a whole.",
             why="\n".join(refused),
             cure="Put a long command into a script and call that (workers.scripts, workers.files); number each list "
-            "from 1.",
+            "from 1, each number once.",
         )
     return made
 

@@ -1,8 +1,8 @@
-"""What Windows Setup refuses of an answer file as a whole: one value that is too long, or an Order with gaps.
+"""What Windows Setup refuses of an answer file as a whole: one value that is too long, or a wrong Order.
 
 Then nothing of the file counts: Setup stops with 0x80220005 or 0x8007000D, or asks. winlab's own template keeps to it;
-one of the user's own may not. Sources: Microsoft's Unattended Windows Setup Reference for the lengths, and for Order
-reports of runs with media of build 26100.
+one of the user's own may not. Sources: Microsoft's Unattended Windows Setup Reference for the lengths and for the Order
+of commands at logon, and for the other Orders reports of runs with media of build 26100.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LENGTHS = {
     ("SynchronousCommand", "CommandLine"): 1024,
     ("AsynchronousCommand", "CommandLine"): 1024,
 }
-# Elements that Setup takes in the order of their numbers
-ORDERED = (
-    *("RunSynchronousCommand", "RunAsynchronousCommand", "SynchronousCommand", "AsynchronousCommand"),
-    *("CreatePartition", "ModifyPartition"),
-)
+# Elements that Setup takes in the order of their numbers, which must not have gaps
+GAPLESS = ("RunSynchronousCommand", "RunAsynchronousCommand", "CreatePartition", "ModifyPartition")
+# Commands at logon (FirstLogonCommands, LogonCommands): Windows reads them when it is installed, and takes gaps
+SPARSE = ("SynchronousCommand", "AsynchronousCommand")
+LAST = 500
 DIGITS = 10  # a number with more is none
 SHOWN = 20  # numbers of a list that are shown
 
@@ -38,14 +38,23 @@ def problems(root: etree._Element) -> Iterator[str]:
             if length > most:
                 place, number = _place(element), _order(element.getparent())
                 yield f"{place}: {value} of {name} {number} has {length} characters; at most {most} are allowed."
-    for name in ORDERED:
+    for name in (*GAPLESS, *SPARSE):
         lists: dict[etree._Element, list[str]] = defaultdict(list)
         for element in root.iterfind(f".//{{*}}{name}"):
             lists[element.getparent()].append(_order(element))
         for parent, numbers in lists.items():
-            if sorted(numbers) != sorted(map(str, range(1, len(numbers) + 1))):
+            if rule := _broken(name, numbers):
                 shown = ", ".join(numbers[:SHOWN])
-                yield f"{_place(parent)}: Order of {name} is {shown}; it must count from 1, without gaps, each once."
+                yield f"{_place(parent)}: Order of {name} is {shown}; it must {rule}, each once."
+
+
+def _broken(name: str, numbers: list[str]) -> str:
+    """The rule for *name* that a list's numbers break; empty if they keep it."""
+    if name in SPARSE:
+        allowed = {str(number) for number in range(1, LAST + 1)}
+        return "" if len(allowed.intersection(numbers)) == len(numbers) else f"be from 1 to {LAST}"
+    counted = sorted(map(str, range(1, len(numbers) + 1)))
+    return "" if sorted(numbers) == counted else "count from 1, without gaps"
 
 
 def _order(element: etree._Element) -> str:

@@ -83,6 +83,9 @@ class Draft:
         if item["type"] == "extra_forbidden":
             beside = options.fields_beside(self.spec, ".".join(part for part in place if isinstance(part, str)))
             message = f"there is no such field; there are {', '.join(beside)}"
+        elif item["type"] == "string_pattern_mismatch":
+            (row,) = options.find(self.spec, ".".join(part for part in place if isinstance(part, str)))
+            message = f"should be written as {row.example}"
         elif item["type"] == "tuple_type" and place == ("workers",):
             message = "should be the fields of a pool, or a list of pools"
         for end in range(len(place), 0, -1):

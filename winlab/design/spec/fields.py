@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from winlab.design import system
 
@@ -20,6 +20,17 @@ class Model(BaseModel):
     """A section of the spec."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _given(cls, value: object, info: ValidationInfo) -> object:
+        """Take an empty section for its default, and refuse ``true`` where a number belongs: to Python it is 1."""
+        field = cls.model_fields[info.field_name or ""]
+        if value is None and isinstance(field.default, Model):
+            return field.default  # all its lines may be commented out
+        if isinstance(value, bool) and field.annotation is not bool:
+            raise ValueError(f"{str(value).lower()} is no value for it; to YAML, yes and on are true, no and off false")
+        return value
 
 
 def option(

@@ -197,7 +197,7 @@ def _value(text: str, whose: str, *, secret: bool) -> Any:
     """The value in a text; that of a secret may be in a file: ``@FILE``."""
     if secret and text.startswith("@"):
         try:
-            return Path(text[1:]).expanduser().read_text(encoding="utf-8").strip()
+            return Path(text[1:]).expanduser().read_text(encoding="utf-8-sig").strip()
         except (OSError, RuntimeError, ValueError) as error:
             why = f"'{text[1:]}' is no text in UTF-8." if isinstance(error, ValueError) else str(error)
             raise UsageError(f"{whose} can't be read from its file.", why=why) from None

@@ -69,7 +69,8 @@ class Kubernetes(Model):
     @field_validator("version", mode="before")
     @classmethod
     def _text(cls, value: object) -> object:
-        return str(value) if isinstance(value, float) else value  # YAML reads 1.36 as a number
+        # YAML reads 1.40 as the number 1.4
+        return str(getattr(value, "text", value)) if isinstance(value, float) else value
 
     @field_validator("pod_cidr", "service_cidr")
     @classmethod

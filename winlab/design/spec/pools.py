@@ -101,7 +101,7 @@ class Pool(Model):
         None,
         "Product key; evaluation media take none",
         secret=True,
-        pattern=r"^[0-9A-Z]{5}(-[0-9A-Z]{5}){4}$",
+        pattern=r"^[0-9A-Za-z]{5}(-[0-9A-Za-z]{5}){4}$",
         systems=WINDOWS,
         otherwise="none",
         example="AAAAA-BBBBB-CCCCC-DDDDD-EEEEE",
@@ -182,6 +182,11 @@ class Pool(Model):
     def _known(cls, value: str) -> str:
         system(value)
         return value
+
+    @field_validator("product_key")
+    @classmethod
+    def _in_capitals(cls, value: str | None) -> str | None:
+        return value and value.upper()
 
     @field_validator("time_zone")
     @classmethod

@@ -30,7 +30,7 @@ def debian_mirror(etc: Path = Path("/etc/apt")) -> str:
     """
     chosen = os.environ.get(VARIABLE, "").strip()
     if chosen:
-        check_mirror(chosen)
+        check_mirror(chosen, VARIABLE)
         if urlsplit(chosen).scheme not in ("http", "https") or not urlsplit(chosen).netloc:
             raise UsageError(
                 f"{VARIABLE}='{chosen}' can't be used.",

@@ -27,6 +27,7 @@ from winlab.supply.images.cache import CachedImage
 MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 1 << 20  # bytes
 BLOCK = 1 << 20
+USUAL_DISK = 20  # GiB of a node whose recipe suggests nothing
 _HEX = r"^[0-9a-f]{64}$"
 
 
@@ -113,10 +114,15 @@ def _keep(manifest: _Manifest, member: IO[bytes], path: Path, progress: Progress
             cure="Export it with the same version of winlab; your own drivers or media go in with 'winlab image add'.",
         )
 
+    filled: list[Path] = []
+
     def fill(output: Path) -> tuple[str, str]:
+        filled.append(output)
         check_space(output.parent, manifest.size)
         _copy(manifest, recipe, member, output, path, progress)
         disk_format.check(output, recipe.format, str(path))
+        if recipe.format == "qcow2":
+            _check_size(manifest, recipe, output, path)
         if recipe.is_iso and recipe.windows is not None:
             windows_media.check_release(recipe, output)
         return manifest.sha256, manifest.origin
@@ -129,6 +135,8 @@ def _keep(manifest: _Manifest, member: IO[bytes], path: Path, progress: Progress
     if not pinned:
         more["imported"] = str(path)
     image = cache.keep(recipe, key, fill, progress, lambda: more)
+    if not filled:
+        cache.verify(image, progress)  # it was there: is it still what it was?
     if image.sha256 != manifest.sha256:
         raise ConflictError(
             f"The cache already has another '{recipe.name}' with the key {key[:12]}.",
@@ -136,6 +144,24 @@ def _keep(manifest: _Manifest, member: IO[bytes], path: Path, progress: Progress
             cure=f"To use the one in '{path}', run 'winlab image rm {key[:12]}' first.",
         )
     return image
+
+
+def _check_size(manifest: _Manifest, recipe: Recipe, output: Path, path: Path) -> None:
+    """Check the size of the disk in an image: machines get all of it, whatever their spec says.
+
+    :raises UsageError: it is larger than such an image is made.
+    """
+    # a plan takes a golden image by its inputs, the size of the disk among them (winlab.design.plan.golden.inputs)
+    machine = manifest.golden.inputs.get("machine") if manifest.golden is not None else None
+    made = machine[-1] if isinstance(machine, list) and machine else None
+    most = made if isinstance(made, int) else (recipe.disk_gib or USUAL_DISK) * 1024
+    size = disk_format.virtual_size(output)
+    if size > most << 20:
+        raise UsageError(
+            f"The image in '{path}' has a disk of {size >> 20:,} MiB.",
+            why=f"Images of '{recipe.name}' have {most:,} MiB at most.",
+            cure="Export it again where it was made.",
+        )
 
 
 def _judged(manifest: _Manifest, path: Path) -> tuple[Recipe, str, bool]:

@@ -23,6 +23,7 @@ from winlab.errors import UsageError
 from winlab.events import Progress, Quiet
 from winlab.supply import download
 from winlab.supply.images import cache, digests, golden, windows_media
+from winlab.supply.media import windows_names
 
 # Of a folder that a spec names. It goes onto a CD, and every file is read to make a plan.
 MOST_FILES = 10_000
@@ -43,6 +44,7 @@ def take(spec: Spec, progress: Progress | None = None) -> Stock:
         _require_fitting(path)
     files: dict[Path, tuple[Material, ...]] = {path: (_material(path, voice),) for path in _files(spec.pools)}
     files |= {path: tuple(_tree(path, spec.roots, voice)) for path in _folders(spec.pools)}
+    _check_names(spec.pools, files)
     templates_ = {pool.template: own_template(pool.template) for pool in spec.pools if pool.template is not None}
     every = [recipes.get(name) for name in sorted({spec.controllers.os, *(pool.os for pool in spec.pools)})]
     media = {recipe.name: image for recipe in every if (image := windows_media.find(recipe)) is not None}
@@ -88,6 +90,20 @@ def _files(pools: Sequence[Pool]) -> Iterator[Path]:
 def _folders(pools: Sequence[Pool]) -> Iterator[Path]:
     for pool in pools:
         yield from filter(None, (pool.files, *pool.extra_drivers))
+
+
+def _check_names(pools: Sequence[Pool], files: Mapping[Path, Sequence[Material]]) -> None:
+    """
+    :raises UsageError: Windows can't have a file that the spec names, by its name.
+    """
+    folders: list[tuple[str, list[str]]] = []
+    for pool in pools:
+        for field, places in {"files": [pool.files], "extra_drivers": pool.extra_drivers}.items():
+            for place in filter(None, places):
+                folders.append((f"workers.{field} of {pool.name}", [one.name for one in files[place]]))
+        scripts = [f"{number:02}-{path.name}" for number, path in enumerate(pool.scripts, 1)]
+        folders.append((f"workers.scripts of {pool.name}", scripts))
+    windows_names.check(folders)
 
 
 def _host_files(

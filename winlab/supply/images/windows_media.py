@@ -111,10 +111,10 @@ def check_release(recipe: Recipe, path: Path) -> None:
     """
     report = inspection.inspect(path)
     report.require_usable()
-    if report.release != recipe.windows:
+    if recipe.windows not in report.releases:
         raise UsageError(
             f"'{path}' is Windows Server {report.release}, not {recipe.windows}.",
-            cure=f"Add it as windows-{report.release}.",
+            cure=f"Add it as {' or '.join(f'windows-{one}' for one in report.releases)}.",
         )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pycdlib
 
 from winlab.errors import UsageError
 from winlab.supply import disk_format
-from winlab.supply.media.windows_iso import ODD
+from winlab.supply.media import udf, windows_iso
 
 DRIVERS = ("vioscsi", "viostor", "NetKVM", "vioserial", "Balloon", "viorng", "pvpanic")
 # The drivers that Windows needs for its disk and its NIC, by the bus of its disk
@@ -23,6 +24,7 @@ RELEASES = {"2019": "2k19", "2022": "2k22", "2025": "2k25"}
 # The folder that the answer file names, on one medium only: a driver reachable twice was reported to stop Setup. The
 # Setup of 2025 ends if any driver in it can't be installed in Windows PE, so it has only those that Setup needs
 SETUP = "drv"
+LARGEST = 512 << 20  # bytes of all that is taken; virtio-win has some tens of MiB
 LATER = "drv2"  # for bootstrap.ps1
 
 
@@ -49,29 +51,18 @@ def stage(iso_path: Path, release: str, bus: str, within: str = "") -> dict[str,
     :raises UsageError: the ISO is not virtio-win, or has no drivers for that release.
     """
     disk_format.check(iso_path, "iso", str(iso_path))
-    iso = pycdlib.PyCdlib()
-    try:
-        iso.open(str(iso_path))
-    except Exception as error:  # pycdlib raises struct.error and others on damaged media
-        raise UsageError(f"The driver ISO '{iso_path}' can't be read.", why=str(error)) from error
-    try:
+    with windows_iso.opened(iso_path) as iso:
         tree = _Tree(iso, within)
         files: dict[str, bytes] = {}
         for driver in DRIVERS:
-            for name in tree.names(f"/{driver}/{RELEASES[release]}/amd64"):
+            folder = f"/{driver}/{RELEASES[release]}/amd64"
+            for name in tree.names(folder):
                 if not name.lower().endswith(".pdb"):
-                    content = tree.read(f"/{driver}/{RELEASES[release]}/amd64/{name}")
-                    files[f"{SETUP if driver in NEEDED[bus] else LATER}/{driver}/{name}"] = content
-        if GUEST_TOOLS in tree.names("/"):
-            files[f"winlab/{GUEST_TOOLS}"] = tree.read(f"/{GUEST_TOOLS}")
-    except ODD as error:
-        raise UsageError(
-            f"The driver ISO '{iso_path}' is damaged: its file system can't be read.",
-            why=f"{type(error).__name__}: {error}",
-            cure="Get it again, and compare its SHA-256.",
-        ) from error
-    finally:
-        iso.close()
+                    target = SETUP if driver in NEEDED[bus] else LATER
+                    files[f"{target}/{driver}/{name}"] = tree.read(f"{folder}/{name}")
+        for name in tree.names("/"):
+            if name.lower() == GUEST_TOOLS:
+                files[f"winlab/{GUEST_TOOLS}"] = tree.read(f"/{name}")
     missing = [driver for driver in NEEDED[bus] if not any(name.startswith(f"{SETUP}/{driver}/") for name in files)]
     if missing:
         raise UsageError(
@@ -88,18 +79,32 @@ class _Tree:
         self.iso = iso
         self.within = within
         self.kind = "udf_path" if within else "joliet_path"
+        self.room = LARGEST
 
     def names(self, folder: str) -> list[str]:
-        """The files in a folder; none if there is no such folder."""
-        try:
-            children = list(self.iso.list_children(**{self.kind: f"{self.within}{folder}".rstrip("/") or "/"}))
-        except pycdlib.pycdlibexception.PyCdlibException:
+        """The files in a folder, which may be in any case; none if there is no such folder."""
+        real = udf.find(self.iso, f"{self.within}{folder}".rstrip("/") or "/", self.kind) if self._has() else None
+        if real is None:
             return []
-        files = [child for child in children if child is not None and not child.is_dir()]
-        how = "utf-8" if self.within else "utf-16-be"
-        return [child.file_identifier().decode(how).split(";")[0] for child in files]
+        children = list(self.iso.list_children(**{self.kind: real}))
+        return [udf.name_of(child, self.kind) for child in children if child is not None and not child.is_dir()]
 
     def read(self, path: str) -> bytes:
+        """A file that :meth:`names` gave.
+
+        :raises UsageError: the drivers are larger than drivers can be.
+        """
+        real: dict[str, Any] = {self.kind: udf.find(self.iso, f"{self.within}{path}", self.kind)}
+        self.room -= int(self.iso.get_record(**real).get_data_length())
+        if self.room < 0:
+            raise UsageError(
+                "The drivers on the driver ISO are too large.",
+                why=f"Those of one release have at most {LARGEST >> 20} MiB.",
+                cure="Use a current virtio-win ISO.",
+            )
         content = io.BytesIO()
-        self.iso.get_file_from_iso_fp(content, **{self.kind: f"{self.within}{path}"})
+        self.iso.get_file_from_iso_fp(content, **real)
         return content.getvalue()
+
+    def _has(self) -> bool:
+        return bool(self.iso.has_udf() if self.kind == "udf_path" else self.iso.has_joliet())

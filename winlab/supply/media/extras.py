@@ -10,7 +10,6 @@ from winlab.design.plan.model import WindowsPlan
 from winlab.design.plan.stock import Material, Stock
 from winlab.errors import UsageError
 from winlab.supply.media import drivers
-from winlab.supply.media.small_iso import JOLIET_NAME
 
 SCRIPTS = "winlab/scripts"
 FILES = "winlab/files"
@@ -64,10 +63,5 @@ def _is_for_disks(inf: Path) -> bool:
 def _tree(files: Iterable[Material], target: str, stock: Stock) -> dict[str, Path]:
     tree: dict[str, Path] = {}
     for material in files:
-        if any(len(part) > JOLIET_NAME for part in material.name.split("/")):
-            raise UsageError(
-                f"The name '{material.name}' is too long for an answer ISO.",
-                cure=f"Give it at most {JOLIET_NAME} characters.",
-            )
         tree[f"{target}/{material.name}"] = stock.require(material.sha256)
     return tree

@@ -70,13 +70,15 @@ class Inspection:
     problems: list[Finding] = field(default_factory=list)
 
     @property
+    def releases(self) -> list[str]:
+        """The releases of Windows Server that its images are: ``2022``."""
+        known = dict.fromkeys(release for name in recipes.names() if (release := recipes.get(name).windows))
+        return [one for one in known if any(f"Server {one}" in image.name for image in self.images)]
+
+    @property
     def release(self) -> str | None:
-        """The release of Windows Server that its images are: ``2022``."""
-        for name in recipes.names():
-            release = recipes.get(name).windows
-            if release is not None and any(f"Server {release}" in image.name for image in self.images):
-                return release
-        return None
+        """All of :attr:`releases` in one text; None if there are none."""
+        return ", ".join(self.releases) or None
 
     @property
     def evaluation(self) -> bool | None:
@@ -195,7 +197,10 @@ def _read(iso: pycdlib.PyCdlib, report: Inspection) -> None:
             continue
         try:
             with iso.open_file_from_iso(udf_path=real) as file:
-                images += read_images(file, f"'{what}'")
+                found = read_images(file, f"'{what}'")
+            images += found
+            if not found:
+                report.problems.append(Finding(f"'{what}' has no images: it was not finished.", AGAIN))
         except UsageError as error:
             report.problems.append(Finding(" ".join(filter(None, (error.what, error.why))), error.cure or AGAIN))
         except (PyCdlibException, OSError) as error:
@@ -203,9 +208,20 @@ def _read(iso: pycdlib.PyCdlib, report: Inspection) -> None:
     real = next((entry.path for entry in report.files if entry.path.lower() == CHANNEL), None)
     if real is not None:
         with iso.open_file_from_iso(udf_path=real) as file:
-            lines = [line.strip() for line in file.read(4096).decode("utf-8-sig", "replace").splitlines()]
-        if "[Channel]" in lines[:-1]:
-            report.channel = lines[lines.index("[Channel]") + 1].lower()
+            report.channel = _channel(file.read(4096))
+
+
+def _channel(content: bytes) -> str | None:
+    """The channel in an ei.cfg, read as Windows reads INI files: in any case, with comments and blank lines."""
+    wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    lines = content.decode("utf-16" if wide else "utf-8-sig", "replace").splitlines()
+    section = ""
+    for line in filter(None, (line.partition(";")[0].strip().lower() for line in lines)):
+        if line.startswith("["):
+            section = line
+        elif section == "[channel]":
+            return line
+    return None
 
 
 def _boot(report: Inspection) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 import pycdlib
 
 from winlab.errors import UsageError
-
-JOLIET_NAME = 64  # characters; Windows does not see longer names
+from winlab.supply.media import windows_names
 
 
 def write(path: Path, label: str, files: Mapping[str, bytes | Path]) -> None:
@@ -22,10 +21,10 @@ def write(path: Path, label: str, files: Mapping[str, bytes | Path]) -> None:
     :raises UsageError: a name is not allowed on an ISO image; nothing is written.
     """
     for name in files:
-        if any(len(part) > JOLIET_NAME for part in PurePosixPath(name).parts):
+        if windows_names.too_long(name):
             raise UsageError(
                 f"The file name '{name}' is too long for an answer ISO.",
-                cure=f"Give it at most {JOLIET_NAME} characters.",
+                cure=f"Give it at most {windows_names.LONGEST} bytes in UTF-8.",
             )
     iso = pycdlib.PyCdlib()
     iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=label)

@@ -6,6 +6,7 @@ tree, the UEFI entry with sector count 1).
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from pathlib import Path
 import pycdlib
 from pycdlib.pycdlibexception import PyCdlibException
 
-from winlab import files
+from winlab import bounded, files
 from winlab.errors import UsageError
 from winlab.supply.media import udf
 
@@ -31,6 +32,7 @@ ODD = (
     *(PyCdlibException, struct.error, ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
     *(TypeError, ValueError),
 )
+LIMITS = bounded.Limits(memory=512 << 20, seconds=20, patience=300, answer=1 << 10)
 BOOT_FIX = "/boot/bootfix.bin"  # said to ask only if there is something else to boot
 
 
@@ -52,7 +54,6 @@ def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
     """
     if files.is_no_file(path):
         raise UsageError(f"The medium '{path}' can't be read.", why="It is not a file.")
-    iso = pycdlib.PyCdlib()
     try:
         with path.open("rb") as file:
             start = file.read(512).lstrip()[:64].lower()
@@ -64,6 +65,8 @@ def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
             why="A download page was saved instead of the medium.",
             cure="Download the ISO again and compare its SHA-256.",
         )
+    _try(path)
+    iso = pycdlib.PyCdlib()
     try:
         iso.open(str(path))
     except Exception as error:  # pycdlib raises struct.error and others on damaged media
@@ -85,6 +88,37 @@ def opened(path: Path) -> Iterator[pycdlib.PyCdlib]:
         ) from error
     finally:
         iso.close()
+
+
+def _try(path: Path) -> None:
+    """Have a child process read the medium's folders first, in which numbers of a stranger may ask for all memory.
+
+    :raises UsageError: it takes too much.
+    """
+    facts = path.stat()
+    _tried(str(path.absolute()), facts.st_ino, facts.st_size, facts.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _tried(path: str, *_identity: int) -> None:
+    try:
+        bounded.call(read_folders, {"path": path}, LIMITS)
+    except bounded.BoundedError as error:
+        raise UsageError(
+            f"'{path}' is not a readable ISO image.",
+            why=f"Reading its folders takes too much. {error.why}",
+            cure="Download it again and compare its SHA-256.",
+        ) from error
+
+
+def read_folders(path: str) -> None:
+    """Read what pycdlib reads to open a medium; what is wrong with the medium is for the caller to find out."""
+    try:
+        pycdlib.PyCdlib().open(path)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: S110 - whatever pycdlib raises on a damaged medium, the caller will meet it, too
+        pass
 
 
 def stated_size(path: Path) -> int:
@@ -148,7 +182,7 @@ def no_prompt_patches(path: Path) -> list[tuple[int, bytes]]:
         entry, sector = _uefi(path), _no_prompt_sector(iso)
         if entry is not None and sector is not None and entry.load_sector != sector:
             patches.append((entry.offset + 8, struct.pack("<I", sector)))
-        if (patch := udf.rename(path, iso, BOOT_FIX, "bootfix.off")) is not None:
+        if iso.has_udf() and (patch := udf.rename(path, iso, BOOT_FIX, "bootfix.off")) is not None:
             patches.append(patch)
     return patches
 
@@ -177,9 +211,8 @@ def _uefi(path: Path) -> BootEntry | None:
 
 
 def _no_prompt_sector(iso: pycdlib.PyCdlib) -> int | None:
-    try:
-        record = iso.get_record(udf_path=NO_PROMPT)
-    except pycdlib.pycdlibexception.PyCdlibException:
+    if not iso.has_udf() or (path := udf.find(iso, NO_PROMPT)) is None:
         return None
+    record = iso.get_record(udf_path=path)
     assert record.inode is not None  # a file always has one
     return int(record.inode.extent_location())

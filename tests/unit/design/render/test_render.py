@@ -145,7 +145,10 @@ def commands(text: str, rows: list[tuple[object, str]]) -> str:
         (COMMANDS, [("", "a")], "is missing; it"),
         (COMMANDS, [("one", "a")], "is one; it"),
         (COMMANDS, [("9" * 5000, "a")], "is 9999"),
-        (LOGON, [(1, "a"), (3, "b")], "Order of SynchronousCommand is 1, 3; it must count from 1"),
+        (LOGON, [(1, "a"), (98, "b"), (500, "c")], ""),
+        (LOGON, [(1, "a"), (501, "b")], "Order of SynchronousCommand is 1, 501; it must be from 1 to 500, each once."),
+        (LOGON, [(2, "a"), ("02", "b")], "is 2, 2; it"),
+        (LOGON, [("", "a")], "is missing; it"),
     ],
 )
 def test_what_setup_refuses_of_a_template_is_refused_before(

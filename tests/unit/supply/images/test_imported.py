@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import shutil
+import struct
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,29 @@ def test_an_image_that_has_changed_in_the_cache_is_named(tmp_path: Path) -> None
     with pytest.raises(TransferError):
         cache.verify_file(brought.image.path, Quiet())  # before it goes into the pool
     cache.verify_file(tmp_path / "x.tar", Quiet())  # a file of the user's own
+
+
+def test_an_image_that_has_changed_in_the_cache_is_not_imported_again_in_silence(tmp_path: Path) -> None:
+    file = packed(tmp_path / "x.tar", DISK, "debian-13", cache.key(recipes.get("debian-13")))
+    brought = bring(file)
+    brought.image.path.chmod(0o644)
+    brought.image.path.write_bytes(DISK[:-1] + b"!")
+    with pytest.raises(TransferError, match="'debian-13' in the cache has changed"):
+        bring(file)
+
+
+def test_a_disk_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    """Machines get a disk of its size, whatever their spec says."""
+    key = cache.key(recipes.get("debian-13"))
+    for mib, fits in ((20 * 1024, True), (20 * 1024 + 1, False), (64 << 20, False)):
+        disk = DISK[:24] + struct.pack(">Q", mib << 20) + DISK[32:]
+        file = packed(tmp_path / "x.tar", disk, "debian-13", key)
+        if fits:
+            cache.remove(bring(file).image.key)
+            continue
+        with pytest.raises(UsageError, match=f"has a disk of {mib:,} MiB"):
+            bring(file)
+        assert cache.entries() == []
 
 
 def test_a_lock_pins_a_golden_image(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_own_things_come_to_their_places(own: Path) -> None:
         ({"scripts": ("none.ps1",)}, "can't be read"),
         ({"scripts": ("tree/b.txt",)}, "can't be run"),
         ({"files": "none"}, "There is no folder"),
-        ({"files": "long"}, "is too long"),
+        ({"files": "long"}, "has more than 64 bytes"),
         ({"extra_drivers": ("tree",)}, "There are no drivers"),
     ],
 )

@@ -7,12 +7,14 @@ has a ``manifest.json`` (https://github.com/moby/docker-image-spec). Either may 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import posixpath
+import re
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from winlab.design.system import SystemName
 from winlab.errors import TransferError, UsageError
 from winlab.supply import tars
 from winlab.supply.artifacts.oci import layout
+from winlab.supply.download import check_space
 
 BLOCK = 1 << 20
 SMALL = 4 << 20  # bytes; documents are smaller, layers are skipped
@@ -34,6 +37,17 @@ LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
 INDEXES = (layout.INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
+# The grammar of https://pkg.go.dev/github.com/distribution/reference
+_HUB = "docker.io"
+_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:]+\])"
+_WORD = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_NAME = re.compile(
+    rf"{_HOST}(?::[0-9]+)?/(?P<path>{_WORD}(?:/{_WORD})*)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}}))?"
+    r"(?:@(?P<digest>sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?"
+)
+_ID = re.compile("[0-9a-f]{64}")
+LONGEST_PATH = 255  # characters of a name without registry and tag
+LONGEST_REFERENCE = 1024  # characters of all of it
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError)  # what tarfile raises for a broken archive
 
 
@@ -114,6 +128,7 @@ def convert(path: Path, target: Path, os: SystemName, *, work: Path, reference: 
     :param reference: the name that it gets; if the archive has several images, the one with this name is used.
     :raises TransferError: the archive is damaged or truncated.
     :raises UsageError: it has no such image, or several, or the image has no name.
+    :raises HostError: there is no room for it.
     """
     blobs, manifest, name = extract(path, os, work=work, reference=reference)
     pack(target, blobs, manifest, os, name)
@@ -154,6 +169,8 @@ def extract(path: Path, os: SystemName, *, work: Path, reference: str = "") -> t
                 cure="Save it by its name, not by its ID, or pass a name for it.",
             )
         name = image.references[0]
+    # each is copied out, and then packed again
+    check_space(work, 2 * sum({blob.digest: blob.size for blob in (image.config, *image.layers)}.values()))
     blobs = layout.Blobs(work)
     archive.extract([image.config, *image.layers], blobs)
     return blobs, image.manifest, name
@@ -162,15 +179,37 @@ def extract(path: Path, os: SystemName, *, work: Path, reference: str = "") -> t
 def full_name(reference: str) -> str:
     """The full name (``docker.io/library/nginx:latest``) of Docker's short one (``nginx``).
 
-    As https://pkg.go.dev/github.com/distribution/reference#ParseDockerRef.
+    As https://pkg.go.dev/github.com/distribution/reference#ParseDockerRef: a tag beside a digest is dropped.
+
+    :raises UsageError: it is no name of an image.
     """
-    head, slash, _ = reference.partition("/")
+    head, slash, rest = reference.partition("/")
     if not slash:
-        reference = f"docker.io/library/{reference}"
-    elif not ("." in head or ":" in head or head == "localhost"):
-        reference = f"docker.io/{reference}"
-    last = reference.rpartition("/")[2]
-    return reference if ":" in last or "@" in last else f"{reference}:latest"
+        head, rest = _HUB, reference
+    elif head == "index.docker.io":
+        head = _HUB
+    elif not ("." in head or ":" in head or head == "localhost" or head != head.lower()):
+        head, rest = _HUB, reference
+    if head == _HUB and "/" not in rest:
+        rest = f"library/{rest}"
+    match = _NAME.fullmatch(f"{head}/{rest}") if len(reference) <= LONGEST_REFERENCE else None
+    if match is None or len(match["path"]) > LONGEST_PATH or _ID.fullmatch(reference):
+        raise UsageError(
+            f"'{reference[:LONGEST_PATH]}' is not a name of a container image.",
+            cure="Write it as docker.io/library/nginx:1.29: a registry, lower-case words with slashes, and a tag of at"
+            " most 128 letters, digits, dots, hyphens and underscores.",
+        )
+    name, digest = f"{head}/{match['path']}", match["digest"]
+    return f"{name}@{digest}" if digest else f"{name}:{match['tag'] or 'latest'}"
+
+
+def _usable(references: Iterable[str]) -> tuple[str, ...]:
+    """The full names of these, without what is none: ``docker save`` also writes ``<none>:<none>``."""
+    names = []
+    for reference in references:
+        with contextlib.suppress(UsageError):
+            names.append(full_name(reference))
+    return tuple(dict.fromkeys(names))
 
 
 @dataclass
@@ -278,7 +317,9 @@ class _Archive:
             for one in self._resolve(entry, frozenset(), top=True):
                 digest = "sha256:" + hashlib.sha256(one.manifest).hexdigest()
                 before = images.get(digest)
-                names = dict.fromkeys([*(before.references if before else ()), *([reference] if reference else ())])
+                names = dict.fromkeys(
+                    [*(before.references if before else ()), *(_usable([reference]) if reference else ())]
+                )
                 roots = one.roots | (before.roots if before else frozenset())
                 images[digest] = Found(
                     tuple(names), one.os, one.architecture, one.config, one.layers, one.manifest, roots
@@ -332,7 +373,7 @@ class _Archive:
                 "layers": [layer.descriptor for layer in parts[1:]],
             }
             content = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
-            references = tuple(full_name(name) for name in entry.get("RepoTags") or [])
+            references = _usable(entry.get("RepoTags") or [])
             images.append(self._found(config, names[0], tuple(parts[1:]), references, content, frozenset()))
         return images
 

@@ -42,6 +42,7 @@ _INDEXES = (layout.INDEX, "application/vnd.docker.distribution.manifest.list.v2+
 _MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
 _ELSEWHERE = "Use another source of artifacts: a mirror, a bundle, or a build."
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+LONGEST_CHALLENGE = 4096  # characters of the header by which a registry asks for a token
 _REFERENCE = re.compile(
     r"(?P<registry>[A-Za-z0-9.-]+(:[0-9]+)?)/(?P<name>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
     r"(:(?P<tag>[\w][\w.-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
@@ -321,9 +322,9 @@ class _Pull:
         :raises TransferError: the registry requires a user, or returns no token.
         """
         response.close()
-        challenge = response.headers.get("www-authenticate", "")
+        challenge = response.headers.get("www-authenticate", "")[:LONGEST_CHALLENGE]
         scheme, _, rest = challenge.partition(" ")
-        words = dict(re.findall(r'([A-Za-z]+)="([^"]*)"', rest))
+        words = dict(re.findall(r'\b([A-Za-z]{1,32})="([^"]*)"', rest))
         realm = words.get("realm", "")
         if scheme.lower() != "bearer" or not web.is_address(realm):
             raise self._refused(response, self.url)

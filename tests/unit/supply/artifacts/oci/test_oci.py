@@ -281,7 +281,7 @@ def test_a_layer_that_docker_did_not_save_is_named(tmp_path: Path) -> None:
         ("localhost/web:2", "localhost/web:2"),
         ("host:5000/web", "host:5000/web:latest"),
         ("registry.k8s.io/pause:3.10.2", "registry.k8s.io/pause:3.10.2"),
-        ("quay.io/x@sha256:1", "quay.io/x@sha256:1"),
+        ("quay.io/x@sha256:" + "1" * 64, "quay.io/x@sha256:" + "1" * 64),
     ],
 )
 def test_names_in_full(short: str, full: str) -> None:

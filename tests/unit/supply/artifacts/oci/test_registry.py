@@ -286,6 +286,12 @@ def test_one_server_is_scheme_host_and_port(one: str, other: str, same: bool) ->
         ({}, httpx.Response(200, json={"token": "x"}), "refuses"),
         ({"www-authenticate": 'Basic realm="x"'}, httpx.Response(200, json={"token": "x"}), "refuses"),
         ({"www-authenticate": 'Bearer realm="file:///etc/passwd"'}, httpx.Response(200, json={}), "refuses"),
+        # of a header without end only the beginning is read: matching all of it took seconds
+        (
+            {"www-authenticate": "Bearer " + "a" * 5000 + ' realm="https://auth.example/t"'},
+            httpx.Response(200, json={"token": "x"}),
+            "refuses",
+        ),
         ({"www-authenticate": 'Bearer realm="https://auth.example/t"'}, httpx.Response(403), "issued no token"),
         (
             {"www-authenticate": 'Bearer realm="https://auth.example/t"'},
