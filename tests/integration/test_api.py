@@ -35,7 +35,7 @@ def test_the_example_looks_at_a_lab(
     assert (width, height) > (0, 0)
 
 
-def test_a_node_that_is_not_there(lab: Lab) -> None:
+def test_a_missing_node(lab: Lab) -> None:
     with pytest.raises(NotFoundError, match="has no node 'node-9'"):
         lab.node("node-9").execute(["hostname"])
 

@@ -152,7 +152,7 @@ def test_the_same_pull_gives_the_same_bytes(filled: Any, tmp_path: Path) -> None
         ("pause:3.10.2", "windows", {"os_build": "10.0.2034"}, NotFoundError, "for windows on amd64, build 10.0.2034"),
     ],
 )
-def test_what_is_not_there_or_not_for_us(
+def test_missing_and_unsuitable_images_are_refused(
     filled: Any, tmp_path: Path, path: str, os: Any, more: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words) as caught:
@@ -199,9 +199,7 @@ def test_a_registry_that_wants_a_user(program: Path, filled: Any, certificate: C
     assert "sends no user name" in caught.value.why
 
 
-def test_a_registry_whose_certificate_nobody_knows(
-    filled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_registry_with_an_unknown_certificate(filled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     with pytest.raises(TransferError, match="can't be pulled") as caught:
         take(ContainerImage(f"{filled[0]}/pause:3.10.2", "linux"), tmp_path)
@@ -336,7 +334,7 @@ def gone() -> Program:
         (b"<html>Log in</html>", "can't be obtained from upstream", "web page"),
     ],
 )
-def test_what_is_wrong_is_refused_by_name(site: type[Site], served: bytes | None, words: str, reason: str) -> None:
+def test_wrong_files_are_refused_by_name(site: type[Site], served: bytes | None, words: str, reason: str) -> None:
     site.files = {"/kubelet.exe": served} if served else {}
     with serving(site) as port:
         pins = Pins(programs=(program_pin("kubelet", "windows", f"http://127.0.0.1:{port}/kubelet.exe", PE),))

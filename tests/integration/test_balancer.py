@@ -118,7 +118,7 @@ def test_the_host_reaches_all_of_them(three: Three) -> None:
     three.until({node.name for node in three.plan.nodes}, three.plan.cluster.external.partition(":")[0])
 
 
-def test_nobody_is_sent_to_one_that_is_gone(three: Three) -> None:
+def test_no_client_is_sent_to_a_controller_that_is_gone(three: Three) -> None:
     inner = three.plan.cluster.endpoint.partition(":")[0]
     three.stop("controller-1")
     three.until({"controller-2", "controller-3"}, inner, "controller-1")

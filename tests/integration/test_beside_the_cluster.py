@@ -97,7 +97,7 @@ def test_status_shows_them(lab: Winlab) -> None:
     }
 
 
-def test_they_are_no_nodes(lab: Winlab) -> None:
+def test_they_are_not_nodes(lab: Winlab) -> None:
     names = lab.ok("kubectl", *ON, "--", "get", "nodes", "-o", "name").split()
     assert sorted(names) == ["node/controller-1", "node/node-1"]
 
@@ -135,7 +135,7 @@ def test_readiness_is_about_the_cluster(lab: Winlab) -> None:
     assert nodes["detail"] == "2 nodes are Ready"
 
 
-def test_again_changes_nothing(lab: Winlab, create: tuple[str, ...]) -> None:
+def test_a_second_run_changes_nothing(lab: Winlab, create: tuple[str, ...]) -> None:
     # the profile's routes are on the nodes, which are asked each time
     assert set(worked(lab.ok(*create, "--output", "json"))) <= {"pod routes"}
     assert lab("diff", *ON).returncode == 0

@@ -37,14 +37,14 @@ def test_sizes_change_at_the_next_start(labs: Labs) -> None:
     assert (code, told["changes"], told["pending"]) == (0, [], [])
 
 
-def test_what_can_t_be_changed_is_refused_before_anything_is_touched(labs: Labs) -> None:
+def test_impossible_changes_are_refused_before_anything_is_touched(labs: Labs) -> None:
     refused = labs.a("apply", "--set", "network.cidr=10.99.0.0/24", "--set", "workers.cpus=3")
     assert refused.returncode == 6, refused.stderr
     assert "network.cidr" in refused.stderr
     assert difference(labs)[0] == 0
 
 
-def test_packets_between_two_nodes_are_lost_and_late(labs: Labs, winlab: Winlab) -> None:
+def test_packets_between_two_nodes_are_lost_and_delayed(labs: Labs, winlab: Winlab) -> None:
     """The real script with the guest's own tc and nft; the host's way to the nodes stays as it is."""
     gateway = "10.77.0.1"
     ping = "ping -n -c 3 -i 0.3 -W 5 {} | tail -n 2"
@@ -101,7 +101,7 @@ def test_a_disk_is_filled_on_purpose_and_empty_again(labs: Labs, winlab: Winlab)
     assert is_ready(nodes(labs)["controller-1"])
 
 
-def test_a_frozen_node_answers_nothing_and_goes_on(labs: Labs, winlab: Winlab) -> None:
+def test_a_frozen_node_is_unresponsive_and_resumes(labs: Labs, winlab: Winlab) -> None:
     """For seconds: a node that does not report for long would be told as not Ready, and its pods would move."""
     text(winlab("fault", "add", "freeze", "node-1", *LAB))
     try:

@@ -64,7 +64,7 @@ def wait_for_crash(conn: Connection) -> None:
         time.sleep(0.1)
 
 
-def test_a_crash_stays_as_it_is_until_somebody_starts_the_machine(conn: Connection) -> None:
+def test_a_crashed_machine_stays_crashed_until_it_is_started(conn: Connection) -> None:
     wait_for_crash(conn)
     assert crash.read(conn, NODE.domain) == Crash()  # this device tells no code; QEMU was asked for one
     assert domains.screenshot(conn, NODE.domain).startswith(b"\x89PNG")

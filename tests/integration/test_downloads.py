@@ -168,7 +168,7 @@ def test_a_redirection_is_followed(fetch: Try) -> None:
     assert fetch.target.read_bytes() == CONTENT
 
 
-def test_a_redirection_without_end(fetch: Try) -> None:
+def test_an_endless_redirection(fetch: Try) -> None:
     fetch.path = "/loop.img"
     with pytest.raises(TransferError, match="can't be downloaded"):
         fetch()
@@ -226,7 +226,7 @@ def test_a_later_run_resumes(fetch: Try, site: Site) -> None:
     assert site.asked[-1]["range"] == f"bytes={HALF}-"
 
 
-def test_a_file_that_changed_meanwhile_is_sent_afresh(fetch: Try, site: Site) -> None:
+def test_a_file_that_changed_meanwhile_is_downloaded_again(fetch: Try, site: Site) -> None:
     site.cuts, site.etag = 1, '"old"'
     site.content = b"\0" * len(CONTENT)
 
@@ -269,7 +269,7 @@ def test_a_busy_server_is_asked_again(fetch: Try, site: Site) -> None:
 
 
 @pytest.mark.parametrize(("status", "words"), [(404, "was not found"), (403, "was refused: 403")])
-def test_no_means_no(fetch: Try, site: Site, status: int, words: str) -> None:
+def test_a_refusal_is_not_retried(fetch: Try, site: Site, status: int, words: str) -> None:
     site.status = [status] * 9
     with pytest.raises(TransferError, match=words):
         fetch()
@@ -302,7 +302,7 @@ def test_a_web_page_instead_of_an_image(fetch: Try, site: Site, kind: str) -> No
     assert fetch.nothing_left()
 
 
-def test_nobody_there(fetch: Try) -> None:
+def test_an_unreachable_server(fetch: Try) -> None:
     fetch.site.port = 1  # tcpmux: nobody listens
     with pytest.raises(TransferError, match="can't be downloaded") as caught:
         fetch()

@@ -94,7 +94,7 @@ def until(root: Path, count: int) -> None:
         time.sleep(0.3)
 
 
-def test_an_interrupted_member_is_forgotten(
+def test_an_interrupted_member_is_removed(
     start: Callable[[str, str], subprocess.Popen[bytes]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -113,7 +113,7 @@ def test_an_interrupted_member_is_forgotten(
     assert ask(tmp_path, capsys, "127.0.0.2") == (0, {"changed": False})
 
 
-def test_without_a_majority_it_says_so(
+def test_a_missing_majority_is_reported(
     start: Callable[[str, str], subprocess.Popen[bytes]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -27,7 +27,7 @@ def _packages() -> None:
 
 
 @pytest.mark.parametrize("datapath", ["system", "netdev"])
-def test_guests_reach_the_world_and_of_the_host_only_what_they_may(datapath: str) -> None:
+def test_guests_reach_the_outside_and_only_allowed_ports_of_the_host(datapath: str) -> None:
     """The new MAC of a lab whose reach is ``all`` opens the host's services; metadata stays closed even then."""
     done = subprocess.run(
         [
@@ -65,7 +65,7 @@ look()
 """
 
 
-def test_what_the_kernel_lists_is_compared_with_what_was_loaded() -> None:
+def test_the_rules_of_the_kernel_are_compared_with_the_loaded_ones() -> None:
     """And whether the table is there shows without reading it."""
     words = ("unshare", "--map-root-user", "--net", sys.executable, "-c", LOOKED)
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)

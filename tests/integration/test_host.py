@@ -236,7 +236,7 @@ out["after"] = state()["files"]
     assert out["after"] == ["/etc/libvirt/storage"]
 
 
-def test_mends_a_host_after_a_reboot(sandbox: Any) -> None:
+def test_repairs_a_host_after_a_reboot(sandbox: Any) -> None:
     out = sandbox(
         """
 setup()

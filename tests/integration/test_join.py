@@ -78,7 +78,7 @@ def test_the_kubeconfig_is_a_copy_for_its_owner_alone(joined: Joined, scripted: 
     assert "node-1" in scripted.ok("kubectl", "--lab", LAB, "--", "get", "nodes")
 
 
-def test_again_changes_nothing(joined: Joined, scripted: Winlab) -> None:
+def test_a_second_run_changes_nothing(joined: Joined, scripted: Winlab) -> None:
     done = scripted.ok(*joined.command, "--output", "json")
     found = worked(done)
     found.pop("look at the cluster")

@@ -50,7 +50,7 @@ def test_the_router_carries_the_routes_of_the_pods(labs: Labs) -> None:
     assert found == {share: addresses[name] for share, name in shares.items()}
 
 
-def test_the_kubeconfig_is_the_owner_s_alone(labs: Labs, state: Path) -> None:
+def test_only_the_owner_can_read_the_kubeconfig(labs: Labs, state: Path) -> None:
     path = state / "labs" / LAB_A / "kubeconfig"
     assert path.stat().st_mode & 0o777 == 0o600
     printed = yaml.safe_load(text(labs.a("kubeconfig")))
@@ -135,7 +135,7 @@ def test_a_program_for_the_wrong_system_is_refused(labs: Labs, tmp_path: Path) -
     assert "kubelet.exe" in done.stderr
 
 
-def test_an_image_of_one_s_own_is_loaded(labs: Labs) -> None:
+def test_an_image_of_the_user_is_loaded(labs: Labs) -> None:
     name = "example.test/mine:v1"
     archive = next(
         entry.obtained.path

@@ -116,7 +116,7 @@ def test_windows_by_winrm_and_by_ssh(labs: Labs) -> None:
         assert "10.0.20348" in version
 
 
-def test_a_deaf_winrm_and_the_agent(labs: Labs) -> None:
+def test_an_unresponsive_winrm_and_the_agent(labs: Labs) -> None:
     """WinRM is stopped: the logs come by ssh. And QEMU's guest agent runs commands, with no network at all."""
     assert "stopped successfully" in text(labs.a("exec", "node-1", "--via", "ssh", "--", "net stop winrm"))
     try:
@@ -269,7 +269,7 @@ def test_nat_to_the_outside(labs: Labs, outside: str, node: str) -> None:
     assert text(labs.a("exec", node, "--", f"{program} -s -m 60 {outside}")).strip() == "198.51.100.1"
 
 
-def test_an_interrupted_create_is_carried_on(labs: Labs) -> None:
+def test_an_interrupted_create_is_resumed(labs: Labs) -> None:
     """Ctrl-C came when the machine had just been started; the same command, run again, found it running."""
     assert labs.interrupted_b == 130
     kinds = [event["event"] for event in labs.journal_b if event.get("step") == "start controller-1"]
@@ -304,7 +304,7 @@ def test_screen(labs: Labs, tmp_path: Path) -> None:
         assert set(screen.recv(count)) == {2}  # VNC authentication, and nothing weaker
 
 
-def test_serial_log_tells_the_phases(labs: Labs) -> None:
+def test_serial_log_shows_the_phases(labs: Labs) -> None:
     log = text(labs.a("serial", "node-1", "--log"))
     order = [log.index(f"winlab: phase={phase}") for phase in ("specialize", "firstLogon", "ready")]
     assert order == sorted(order)

@@ -74,13 +74,13 @@ def test_winlab_s_scripts_run_in_them(lab: Winlab) -> None:
         ("load", "nothing:here"),
     ],
 )
-def test_what_needs_a_cluster_says_so(lab: Winlab, words: tuple[str, ...]) -> None:
+def test_commands_that_need_a_cluster_say_so(lab: Winlab, words: tuple[str, ...]) -> None:
     at = words.index("--") if "--" in words else len(words)
     done = lab(*words[:at], *ON, *words[at:])
     assert (done.returncode, NONE in done.stderr) == (5, True), done.stderr
 
 
-def test_again_changes_nothing(lab: Winlab) -> None:
+def test_a_second_run_changes_nothing(lab: Winlab) -> None:
     assert worked(lab.ok(*CREATE, "--output", "json")) == {}
     assert lab("diff", *ON).returncode == 0
     lab.ok("repair", *ON, "--check")
@@ -93,7 +93,7 @@ def test_a_machine_comes_and_goes(lab: Winlab) -> None:
     assert sorted(rows(lab)) == ["agent-1", "build-1"]
 
 
-def test_a_machine_is_made_anew(lab: Winlab) -> None:
+def test_a_machine_is_rebuilt(lab: Winlab) -> None:
     lab.ok("exec", "agent-1", *ON, "--", "sudo touch /old")
     lab.ok("node", "rebuild", "agent-1", *ON)
     assert lab.ok("exec", "agent-1", *ON, "--", "ls /").split().count("old") == 0

@@ -38,7 +38,7 @@ def northbound(database: Database) -> Iterator[Northbound]:
 
 
 @pytest.mark.parametrize("source", ["1-0-1", "3-0-1"])  # three controllers have load balancers
-def test_a_topology_applied_twice_is_there_once(database: Database, northbound: Northbound, source: str) -> None:
+def test_a_topology_applied_twice_exists_once(database: Database, northbound: Northbound, source: str) -> None:
     plan = make("a", source)
     northbound.apply(topology(plan))
     first = database.contents()
@@ -48,7 +48,7 @@ def test_a_topology_applied_twice_is_there_once(database: Database, northbound: 
     assert northbound.labs() == {"a"}
 
 
-def test_what_is_written_is_what_the_topology_says(database: Database, northbound: Northbound) -> None:
+def test_the_rows_match_the_topology(database: Database, northbound: Northbound) -> None:
     top = topology(make("a", "3-0-1"))
     northbound.apply(top)
     contents = database.contents()
@@ -113,7 +113,7 @@ def test_a_lab_s_switch_says_who_made_it_and_keeps_that(
         assert later.lab_owner("a") is None
 
 
-def test_damage_is_mended(database: Database, northbound: Northbound) -> None:
+def test_drift_is_repaired(database: Database, northbound: Northbound) -> None:
     plan = make("a", "3-0-1")
     northbound.apply(topology(plan))
     whole = database.contents()
@@ -188,7 +188,7 @@ def test_only_what_differs_is_changed(database: Database, northbound: Northbound
 
 
 @pytest.mark.parametrize(("reached", "follows"), [(0, False), (10**6, True)])
-def test_a_hypervisor_that_is_switched_off_holds_up_nobody(
+def test_a_hypervisor_that_is_switched_off_delays_no_one(
     database: Database, northbound: Northbound, monkeypatch: pytest.MonkeyPatch, reached: int, follows: bool
 ) -> None:
     """``hv_cfg`` stays behind for ever; what counts is the host's own chassis, which the southbound database knows."""
@@ -214,9 +214,7 @@ def test_each_chassis_says_how_far_it_is(tmp_path: Path) -> None:
     assert southbound.read(f"unix:{tmp_path}/none", "own") == southbound.UNKNOWN
 
 
-def test_an_external_switch_that_was_made_anew_has_the_labs_ports_again(
-    database: Database, northbound: Northbound
-) -> None:
+def test_a_recreated_external_switch_gets_the_ports_of_labs_again(database: Database, northbound: Northbound) -> None:
     plan = make("a")
     northbound.apply(topology(plan))
     database.nbctl("ls-del", plan.network.external_switch, "--", "ls-add", plan.network.external_switch)
@@ -226,7 +224,7 @@ def test_an_external_switch_that_was_made_anew_has_the_labs_ports_again(
         assert later.has(topology(plan))
 
 
-def test_a_mended_network_keeps_the_routes_to_its_pods(database: Database, northbound: Northbound) -> None:
+def test_a_repaired_network_keeps_the_routes_to_its_pods(database: Database, northbound: Northbound) -> None:
     plan, routes = make("a"), {"10.244.0.0/24": "10.42.0.11"}
     northbound.apply(topology(plan))
     northbound.set_pod_routes("a", routes)
@@ -240,7 +238,7 @@ def test_a_mended_network_keeps_the_routes_to_its_pods(database: Database, north
         assert later.pod_routes("a") == routes, "the step that sets them takes those away whose node is gone"
 
 
-def test_faults_are_rows_that_stay_when_a_network_is_mended(database: Database, northbound: Northbound) -> None:
+def test_rows_of_faults_stay_when_a_network_is_repaired(database: Database, northbound: Northbound) -> None:
     plan = make("a")
     northbound.apply(topology(plan))
     other = make("b")
@@ -270,7 +268,7 @@ def test_faults_are_rows_that_stay_when_a_network_is_mended(database: Database, 
 
 
 @pytest.mark.parametrize("follows", [(), ("sb_cfg",), ("sb_cfg", "hv_cfg")])
-def test_daemons_that_do_not_follow_are_told(
+def test_daemons_that_do_not_follow_are_reported(
     database: Database, northbound: Northbound, follows: tuple[str, ...]
 ) -> None:
     """This database has none; the test plays them."""
@@ -381,7 +379,7 @@ def test_a_large_lab_claims_all_its_blocks(database: Database, northbound: North
     assert northbound.holder(topology(make("b", "1-0-1", "network.floating_block=9"))) is None
 
 
-def test_a_host_without_external_switch_is_told(database: Database) -> None:
+def test_a_host_without_external_switch_is_reported(database: Database) -> None:
     """The refusal comes in the middle of the transaction; nothing of it stays."""
     plan = make("a")
     with ovn.connect(database.remote) as northbound:
@@ -405,7 +403,7 @@ def test_a_connection_ends_and_the_next_is_its_own(database: Database) -> None:
     assert threading.active_count() == before
 
 
-def test_a_database_that_is_not_there_is_told(tmp_path: Path, database: Database) -> None:
+def test_a_missing_database_is_reported(tmp_path: Path, database: Database) -> None:
     with pytest.raises(HostError, match="no OVN northbound socket"), ovn.connect(f"unix:{tmp_path}/none"):
         pass
     (tmp_path / "file").touch()

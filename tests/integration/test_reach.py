@@ -75,7 +75,7 @@ def test_nodes_send_as_themselves_and_as_their_pods() -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_a_guest_s_own_device_is_no_way_into_the_host() -> None:
+def test_a_guest_s_own_device_does_not_reach_the_host() -> None:
     """On the userspace datapath the kernel also sees the frames; those for the device's own MAC it would take."""
     with Places("internet").attached() as places:
         a, _ = places.labs

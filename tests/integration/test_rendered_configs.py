@@ -28,7 +28,7 @@ def ask(case: rendered.Case, program: Path, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("minor", minors.chosen())
-def test_the_real_programs_take_what_is_rendered(minor: str, tmp_path: Path) -> None:
+def test_the_real_programs_accept_the_rendered_files(minor: str, tmp_path: Path) -> None:
     chosen, programs = versions.get(minor), minors.programs(minor, "linux")
     problems = []
     for number, case in enumerate(rendered.cases(chosen, "linux")):
@@ -39,7 +39,7 @@ def test_the_real_programs_take_what_is_rendered(minor: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("minor", minors.chosen())
-def test_the_real_programs_refuse_what_is_wrong(minor: str, tmp_path: Path) -> None:
+def test_the_real_programs_refuse_wrong_files(minor: str, tmp_path: Path) -> None:
     chosen, programs = versions.get(minor), minors.programs(minor, "linux")
     problems = []
     for number, case in enumerate(rendered.refusals(chosen, "linux")):
@@ -50,7 +50,7 @@ def test_the_real_programs_refuse_what_is_wrong(minor: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_kubeadm_takes_what_plan_render_writes(name: str, tmp_path: Path) -> None:
+def test_kubeadm_accepts_the_files_of_plan_render(name: str, tmp_path: Path) -> None:
     """Every node's own configuration, with marks for what is secret."""
     facts, source, changes = CASES[name]
     plan = plans.make(facts, source, *changes)

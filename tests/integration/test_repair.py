@@ -25,7 +25,7 @@ def drifts(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, {f"{one['node']} {one['what']}".strip(): one for one in json.loads(done.stdout)["drifts"]}
 
 
-def test_a_changed_file_of_a_linux_node_is_named_and_put_right(labs: Labs) -> None:
+def test_a_changed_file_of_a_linux_node_is_reported_and_restored(labs: Labs) -> None:
     config, mark = "/etc/containerd/config.toml", "# changed by hand"
     text(labs.a("exec", "controller-1", "--", f"echo '{mark}' | sudo tee -a {config}"))
     code, seen = drifts(labs, "--check")
@@ -44,7 +44,7 @@ def test_a_changed_file_of_a_linux_node_is_named_and_put_right(labs: Labs) -> No
 
 
 @pytest.mark.changes_host
-def test_drift_is_named_and_mended(labs: Labs, state: Path) -> None:
+def test_drift_is_reported_and_repaired(labs: Labs, state: Path) -> None:
     assert drifts(labs, "--check") == (0, {})
     folder = state / "labs" / LAB_A
     plan = json.loads((folder / "design.json").read_text())["plan"]

@@ -23,7 +23,7 @@ def archive(labs: Labs, winlab: Winlab) -> Path:
     return Path(made["archive"])
 
 
-def test_the_archive_has_what_it_should(archive: Path) -> None:
+def test_the_archive_is_complete(archive: Path) -> None:
     with tarfile.open(archive) as file:
         every = {row.name.partition("/")[2]: file.extractfile(row).read() for row in file}  # type: ignore[union-attr]
     missing = {one["what"]: one["why"] for one in json.loads(every["manifest.json"])["missing"]}
@@ -55,7 +55,7 @@ def planted(labs: Labs, state: Path) -> Iterator[tuple[str, Path]]:
     path.unlink(missing_ok=True)
 
 
-def test_the_scan_finds_what_is_planted(planted: tuple[str, Path], state: Path, tmp_path: Path) -> None:
+def test_the_scan_finds_planted_secrets(planted: tuple[str, Path], state: Path, tmp_path: Path) -> None:
     secret, path = planted
     for content in (
         secret.encode(),

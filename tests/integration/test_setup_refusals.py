@@ -50,7 +50,7 @@ BOTH = {"boot.wim": BOOT, "EI.CFG": EVAL}
         (DATACENTER, BOTH, "workers.template={renames}", "no name of more than 15 bytes"),
     ],
 )
-def test_what_would_stop_setup_is_said_before_anything_is_made(
+def test_what_would_stop_setup_is_reported_before_anything_is_made(
     host: None, apart: Winlab, tmp_path: Path, wim: bytes, files: dict[str, bytes], change: str, says: str
 ) -> None:
     medium = make_server_medium(tmp_path / "w.iso", wim=wim, files=files)
@@ -187,7 +187,7 @@ def test_a_missing_driver(refused: dict[str, Refused]) -> None:
     assert "workers.drivers" in done.said
 
 
-def test_nothing_of_them_is_left(refused: dict[str, Refused], winlab: Winlab) -> None:
+def test_failed_builds_leave_nothing(refused: dict[str, Refused], winlab: Winlab) -> None:
     listed = winlab.ok("list")
     folders = [done.folder for done in refused.values() if done.folder is not None]
     assert folders

@@ -7,7 +7,7 @@ from survive import sample
 from survive.moments import stays_done
 
 
-def test_killed_creates_are_carried_on(labs: Labs) -> None:
+def test_killed_creates_are_resumed(labs: Labs) -> None:
     """SIGKILL; during the boot SIGKILL or SIGTERM. Nothing goes on without its winlab, no finished step is done again.
     That the lab came up all the same is the other tests' matter, and that it leaves nothing behind
     test_destroy_leaves_the_host_as_it_was's.

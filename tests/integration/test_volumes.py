@@ -48,7 +48,7 @@ def test_the_second_waits_for_the_first(content: Path) -> None:
     assert any("is uploading it" in text for text in said)
 
 
-def test_what_a_killed_winlab_left_is_taken_over(content: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_a_killed_winlab_are_taken_over(content: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from winlab.adapters.vm import volumes
     from winlab.adapters.vm.connection import connected
     from winlab.adapters.vm.volumes import StoragePool

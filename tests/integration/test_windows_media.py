@@ -59,7 +59,7 @@ def test_media_of_another_release_hold_the_same_system(
     assert inside[0] == inside[1]
 
 
-def test_catalog_is_as_microsofts(medium: Path) -> None:
+def test_the_catalog_matches_that_of_microsoft(medium: Path) -> None:
     entries = windows_iso.boot_entries(medium)
     assert [(entry.platform, entry.sector_count) for entry in entries] == [(0, 8), (0xEF, 1)]
     with medium.open("rb") as file:

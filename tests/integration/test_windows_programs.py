@@ -42,7 +42,7 @@ def ask(cases: list[rendered.Case], minor: str, root: Path, drive: Path) -> list
 
 
 @pytest.mark.parametrize("minor", minors.chosen())
-def test_the_real_windows_programs_take_what_is_rendered_and_refuse_what_is_wrong(
+def test_the_real_windows_programs_accept_rendered_files_and_refuse_wrong_ones(
     minor: str, standin_root: Path, tmp_path: Path
 ) -> None:
     chosen = versions.get(minor)
