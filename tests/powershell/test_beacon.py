@@ -77,7 +77,7 @@ def test_a_windows_that_does_not_count_its_starts(node: Machine) -> None:
     assert " boot= event=" in line
 
 
-def test_the_beacon_tells_for_a_quarter_of_an_hour(node: Machine) -> None:
+def test_the_beacon_reports_for_a_quarter_of_an_hour(node: Machine) -> None:
     assert len(beacon(node)) == 30
 
 

@@ -52,7 +52,7 @@ def test_it_makes_the_machine_reachable_and_can_be_run_again(fresh: Machine) -> 
     assert fresh.notes().rstrip().endswith("run logoff.exe")
 
 
-def test_a_script_of_the_person_that_throws(fresh: Machine) -> None:
+def test_a_script_of_the_user_that_throws(fresh: Machine) -> None:
     (fresh.d / "winlab/scripts/20-two.ps1").write_text("throw 'two is broken'")
     assert bootstrap(fresh).code == 1
     told = serial(fresh)
@@ -80,7 +80,7 @@ def test_an_error_of_a_module_s_function_ends_it(fresh: Machine) -> None:
     assert "phase=ready" not in serial(fresh)
 
 
-def test_a_profile_that_takes_no_inbound_rules(fresh: Machine) -> None:
+def test_a_profile_that_ignores_inbound_rules(fresh: Machine) -> None:
     state = fresh.state()
     state["closed"] = ["Public"]
     fresh.state(state)
@@ -118,7 +118,7 @@ def test_without_ssh_there_is_a_warning_and_the_node_is_ready(fresh: Machine) ->
     assert serial(fresh).endswith("phase=ready\n")
 
 
-def test_the_beacon_tells_how_windows_does(fresh: Machine) -> None:
+def test_the_beacon_reports_the_health_of_windows(fresh: Machine) -> None:
     assert bootstrap(fresh).code == 0
     task = fresh.state()["tasks"]["winlab-beacon"]
     assert r"C:\winlab\beacon.ps1" in json.dumps(task).replace(r"\\", "\\")

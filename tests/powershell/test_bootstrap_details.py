@@ -75,7 +75,7 @@ def warnings(node: Machine) -> list[str]:
 PHASES = ["bootstrap", "winrm", "ssh", "ready"]
 
 
-def test_what_it_leaves(fresh: Machine) -> None:
+def test_bootstrap_leaves_the_expected_changes(fresh: Machine) -> None:
     ran = bootstrap(fresh)
     ran.changes.pop(r"C:\winlab\bootstrap.log")
     listener = next(name for name in ran.changes if name.startswith(LISTENERS) and ran.changes[name] is not None)
@@ -142,7 +142,7 @@ def test_a_second_run_leaves_the_same(fresh: Machine) -> None:
     assert sorted(fresh.state()["rules"]) == ["winlab-sshd", "winlab-winrm"]
 
 
-def test_certificates_and_listeners_of_the_model_go(fresh: Machine) -> None:
+def test_certificates_and_listeners_of_the_model_are_removed(fresh: Machine) -> None:
     for name, issuer in (("OLD", "CN=winlab old"), ("THEIRS", "CN=their root")):
         fresh.registry(rf"Cert\LocalMachine\My\{name}", "Issuer", issuer)
     bootstrap(fresh)
@@ -159,7 +159,7 @@ def test_a_serial_port_that_is_busy_is_tried_again(fresh: Machine) -> None:
     assert serial(fresh) == [f"winlab: phase={name}" for name in PHASES]
 
 
-def test_without_a_serial_port_it_goes_on_and_tries_less(fresh: Machine) -> None:
+def test_without_a_serial_port_it_continues_and_tries_less(fresh: Machine) -> None:
     (fresh.folder / "serial-busy.txt").write_text("1000")
     ran = bootstrap(fresh)
     assert serial(fresh) == []
@@ -180,7 +180,7 @@ def test_profiles_of_a_domain_stay(fresh: Machine) -> None:
         ("Register-ScheduledTask", "There is no beacon: it failed on purpose"),
     ],
 )
-def test_what_the_node_is_as_good_without(fresh: Machine, command: str, said: str) -> None:
+def test_optional_steps_may_fail(fresh: Machine, command: str, said: str) -> None:
     ran = bootstrap(fresh, fail=(command, 1))
     assert any(said in line for line in ran.told.out)
     assert serial(fresh)[-1] == "winlab: phase=ready"
@@ -193,7 +193,7 @@ def test_what_the_node_is_as_good_without(fresh: Machine, command: str, said: st
         "Get-NetFirewallProfile",
     ],
 )  # fmt: skip
-def test_what_it_can_t_do_without_ends_it_and_a_second_run_mends_it(fresh: Machine, command: str) -> None:
+def test_a_failed_essential_step_ends_it_and_a_second_run_repairs_it(fresh: Machine, command: str) -> None:
     bootstrap(fresh, code=1, fail=(command, 1))
     told = serial(fresh)
     (error,) = (line for line in told if line.startswith("winlab: error=bootstrap: "))
@@ -222,7 +222,7 @@ PARTS = {
 }
 
 
-def test_the_dump_has_what_helps(fresh: Machine) -> None:
+def test_the_dump_has_useful_evidence(fresh: Machine) -> None:
     write(fresh, r"C:\Windows\Panther\setuperr.log", "a Setup error\n")
     write(fresh, r"C:\Windows\Panther\UnattendGC\setuperr.log", "another\n")
     fresh.program(fresh.bin / "cmd.exe", 'test "$*" = "/c ver" && echo "Microsoft Windows [Version 10.0]"')
@@ -241,7 +241,7 @@ def test_the_dump_has_what_helps(fresh: Machine) -> None:
     assert "6005" not in parts["events"]  # only errors
 
 
-def test_a_part_of_the_dump_that_fails_is_told_and_the_others_come(fresh: Machine) -> None:
+def test_a_failed_part_of_the_dump_is_reported_and_the_others_are_included(fresh: Machine) -> None:
     change(fresh, adapters=[])
     bootstrap(fresh, code=1, fail=("Get-Volume", 1))
     text = "\n".join(serial(fresh))
@@ -258,7 +258,7 @@ def test_an_adapter_may_come_late_and_each_gets_its_mtu(fresh: Machine) -> None:
     assert mtus == [command.format(4), command.format(9)]
 
 
-def test_drivers_of_virtio_may_be_refused_those_of_the_person_not(fresh: Machine) -> None:
+def test_drivers_of_virtio_may_be_refused_and_those_of_the_user_may_not(fresh: Machine) -> None:
     for name in ("drv/netkvm/netkvm.inf", "drv/netkvm/netkvm.sys", "drv2/own-card/card.inf"):
         path = fresh.d / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -289,7 +289,7 @@ def test_the_guest_tools(fresh: Machine, code: int, warned: bool) -> None:
     assert any("The guest tools ended with exit code 1" in line for line in ran.told.out) == warned
 
 
-def test_files_and_scripts_of_the_person(fresh: Machine) -> None:
+def test_files_and_scripts_of_the_user(fresh: Machine) -> None:
     home = fresh.d / "winlab"
     for name in ("files/Tools/deep/x.txt", "files/y.txt"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -377,9 +377,7 @@ def test_an_ssh_that_fails_is_a_warning(fresh: Machine, command: str, time: int)
         (["Domain"], [], ""),
     ],
 )
-def test_profiles_that_take_no_inbound_rules(
-    fresh: Machine, closed: list[str], unguarded: list[str], said: str
-) -> None:
+def test_profiles_that_ignore_inbound_rules(fresh: Machine, closed: list[str], unguarded: list[str], said: str) -> None:
     change(fresh, closed=closed, unguarded=unguarded)
     bootstrap(fresh, code=int(bool(said)))
     assert said in "\n".join(serial(fresh))
@@ -396,7 +394,7 @@ def test_only_the_built_in_account_is_renamed(fresh: Machine) -> None:
     assert [row["Name"] for row in fresh.state()["users"]] == ["Somebody", "Gast", "Administrator"]
 
 
-def test_a_transcript_that_can_t_be_begun_is_the_error_that_is_told(fresh: Machine) -> None:
+def test_a_failed_start_of_the_transcript_is_reported(fresh: Machine) -> None:
     """Stop-Transcript throws then, whatever its -ErrorAction says: it must not take its place."""
     ran = bootstrap(fresh, 1, fail=("Start-Transcript", 1))
     assert serial(fresh)[:2] == ["winlab: error=bootstrap: it failed on purpose", "winlab: BEGIN dump"]

@@ -24,7 +24,7 @@ def wanted() -> dict[str, dict[str, str]]:
     return {"files": files, "registry": values}
 
 
-def test_it_does_it_once(node: Machine) -> None:
+def test_configure_changes_a_node_once(node: Machine) -> None:
     done(node.run("status"), files={}, registry={})
     done(node.run("configure", GIVEN), changed=True)
     assert read(node, FILE).startswith("hellö")
@@ -53,7 +53,7 @@ def test_a_changed_value_is_set_again(node: Machine) -> None:
     done(node.run("status"), **wanted())
 
 
-def test_what_is_not_named_any_more_goes_and_the_rest_stays(node: Machine) -> None:
+def test_files_that_are_no_longer_named_are_removed_and_the_rest_stays(node: Machine) -> None:
     node.registry(MOTD, "other", "not winlab's")
     done(node.run("configure", GIVEN), changed=True)
     done(node.run("configure", {"files": {}, "registry": GIVEN["registry"][:1]}), changed=True)
@@ -65,7 +65,7 @@ def test_what_is_not_named_any_more_goes_and_the_rest_stays(node: Machine) -> No
     assert value(node, "other") == "not winlab's"
 
 
-def test_a_file_that_was_removed_by_hand_is_seen(node: Machine) -> None:
+def test_a_file_that_was_removed_manually_is_noticed(node: Machine) -> None:
     done(node.run("configure", GIVEN), changed=True)
     node.path(FILE).unlink()
     assert node.run("status").result["files"][FILE] == ""
@@ -82,6 +82,6 @@ def test_a_file_that_was_removed_by_hand_is_seen(node: Machine) -> None:
         ({"registry": [{"key": MOTD, "name": "x", "type": "dword", "data": "1"}]}, "not eight hexadecimal digits"),
     ],
 )
-def test_what_is_refused(node: Machine, settings: dict[str, Any], text: str) -> None:
+def test_invalid_input_is_refused(node: Machine, settings: dict[str, Any], text: str) -> None:
     refused(node.run("configure", {"files": {}, "registry": [], **settings}), text)
     assert not node.path(r"C:\winlab\given.json").exists()

@@ -67,7 +67,7 @@ def test_it_installs_registers_and_starts(node: Machine) -> None:
     assert ran.notes == [ACL, register, *RECOVERY, "service containerd Running", "run ctr.exe version"]
 
 
-def test_what_it_installs_stays_as_it_is(node: Machine) -> None:
+def test_an_installed_containerd_stays_as_it_is(node: Machine) -> None:
     featured(node)
     install(node, CONFIG, changed=True)
     ran = install(node, CONFIG, changed=False)
@@ -76,7 +76,7 @@ def test_what_it_installs_stays_as_it_is(node: Machine) -> None:
 
 
 @pytest.mark.parametrize("other", ["program", "config", "command"])
-def test_a_change_stops_what_stands_on_it_and_starts_it_again(node: Machine, other: str) -> None:
+def test_a_change_stops_dependent_services_and_starts_them_again(node: Machine, other: str) -> None:
     proxied(node)
     settings = CONFIG
     if other == "program":
@@ -160,7 +160,7 @@ def test_an_image_with_another_digest_is_imported_again(node: Machine) -> None:
 IMPORTING = r"C:\winlab\importing.txt"
 
 
-def test_images_that_a_power_cut_left_half_unpacked_are_imported_anew(node: Machine) -> None:
+def test_images_half_unpacked_at_a_power_cut_are_imported_again(node: Machine) -> None:
     """containerd has their names, also those by its CRI plug-in; a lease would keep what is unpacked."""
     contained(node)
     image(node.d / "images/pause.tar", PAUSE)
@@ -226,7 +226,7 @@ def test_an_older_archive_of_docker_has_no_index_and_is_always_imported(node: Ma
         assert sum("images import" in line for line in ran.notes) == 1
 
 
-def test_an_archive_that_containerd_does_not_take(node: Machine) -> None:
+def test_an_archive_that_containerd_refuses(node: Machine) -> None:
     contained(node)
     image(node.d / "images/pause.tar", PAUSE)
     # the list of images is asked for first
@@ -234,7 +234,7 @@ def test_an_archive_that_containerd_does_not_take(node: Machine) -> None:
     refuse(node, "load", None, text, fail=("ctr.exe", 2))
 
 
-def test_an_image_for_another_windows_is_taken_and_not_there(node: Machine) -> None:
+def test_an_image_for_another_windows_is_accepted_and_missing(node: Machine) -> None:
     contained(node)
     image(node.d / "images/pause.tar", PAUSE)
     body = 'case "$*" in *"images import"*) exit 0 ;; esac\necho "REF TYPE DIGEST"\necho "one two"\n'
@@ -249,7 +249,7 @@ def test_images_are_loaded_by_a_containerd_that_runs(node: Machine) -> None:
     assert act(node, "load", changed=False).notes == []
 
 
-def test_networks_that_windows_tools_left_go(node: Machine) -> None:
+def test_networks_that_windows_tools_left_are_removed(node: Machine) -> None:
     contained(node)
     folder = r"C:\etc\cni\net.d"
     nat = {
@@ -277,7 +277,7 @@ def test_settings_that_it_refuses(node: Machine, settings: dict[str, Any], text:
     assert refuse(node, "containerd", settings, text).changes == {}
 
 
-def test_what_comes_before_it(node: Machine) -> None:
+def test_prerequisites_of_containerd(node: Machine) -> None:
     refuse(node, "containerd", CONFIG, "The feature Containers is not installed: features.ps1 comes first.")
     change(node, features=node.state()["features"] | {"Containers": "InstallPending"})
     refuse(node, "containerd", CONFIG, "Windows must be restarted first.")

@@ -24,13 +24,13 @@ def test_a_token_in_kubeadm_s_error_stays_in_the_node(machine: Machine) -> None:
     assert not (machine.c / "k/join.yaml").exists()
 
 
-def test_kubeadm_that_says_it_joined_and_did_not(machine: Machine) -> None:
+def test_a_kubeadm_that_falsely_reports_success(machine: Machine) -> None:
     ready_to_join(machine, "echo joined")
     refused(machine.run("join", JOIN), "the kubelet has no certificate")
     assert not machine.run("status").result["kubelet"]["joined"]
 
 
-def test_what_an_unfinished_join_left_goes(machine: Machine) -> None:
+def test_leftovers_of_an_unfinished_join_are_removed(machine: Machine) -> None:
     ready_to_join(machine, "test ! -e $WINLAB_MACHINE/c/etc/kubernetes/bootstrap-kubelet.conf || exit 1; exit 7")
     left = machine.c / "etc/kubernetes/bootstrap-kubelet.conf"
     left.parent.mkdir(parents=True)

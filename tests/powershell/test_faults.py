@@ -34,7 +34,7 @@ def about(ran: Ran, *seconds: int) -> bool:
     )
 
 
-def test_without_faults_nothing_happens(node: Machine) -> None:
+def test_without_faults_nothing_changes(node: Machine) -> None:
     ran = faults(node, changed=False)
     assert (ran.changes, ran.notes) == ({}, [])
 
@@ -67,7 +67,7 @@ def test_another_skew_moves_by_the_difference(node: Machine) -> None:
 
 
 @pytest.mark.parametrize("ahead", [0, 3800, 3400])
-def test_a_clock_that_somebody_set_is_set_by_the_host_s(node: Machine, ahead: int) -> None:
+def test_a_clock_that_was_set_manually_is_set_by_the_host_s(node: Machine, ahead: int) -> None:
     faults(node, skew=3600)
     ran = faults(node, skew=3600, ahead=ahead, changed=False)
     assert about(ran, 3600 - ahead)
@@ -97,7 +97,7 @@ def test_the_clock_and_the_time_service_are_as_before(
     assert faults(node, changed=False).changes == {}
 
 
-def test_how_the_service_was_is_kept_over_a_second_fault(node: Machine) -> None:
+def test_the_state_of_the_service_is_kept_over_a_second_fault(node: Machine) -> None:
     faults(node, skew=3600)
     faults(node, skew=7200, ahead=3600)
     faults(node, ahead=7200, changed=True)

@@ -89,7 +89,7 @@ def test_settings_of_a_release(engine: Path, session: Session, tmp_path: Path, r
 
 
 @pytest.mark.parametrize(("path", "restart"), [(path, path.startswith(STATE)) for path in SETTINGS])
-def test_a_setting_that_is_another_is_set_again(node: Machine, path: str, restart: bool) -> None:
+def test_a_changed_setting_is_set_again(node: Machine, path: str, restart: bool) -> None:
     """Of those, HNS alone reads its own at a start of Windows."""
     featured(node)
     put(node, SETTINGS | OF_RELEASE["2022"])
@@ -110,7 +110,7 @@ def test_a_feature_that_waits_for_a_restart_is_not_installed_again(node: Machine
     assert not any(line.startswith("features ") for line in ran.notes)
 
 
-def test_a_restart_that_another_script_wants_counts(node: Machine) -> None:
+def test_a_restart_requested_by_another_script_counts(node: Machine) -> None:
     featured(node)
     put(node, SETTINGS | OF_RELEASE["2022"])
     pending(node)
@@ -132,7 +132,7 @@ def test_windows_without_defender(node: Machine) -> None:
     assert DEFENDER not in act(node, "features", FEATURES, restart=True).notes
 
 
-def test_a_defender_that_refuses_is_said_and_no_more(node: Machine) -> None:
+def test_a_defender_that_refuses_is_only_reported(node: Machine) -> None:
     ran = act(node, "features", FEATURES, fail=("Add-MpPreference", 1), restart=True)
     assert "winlab: Defender takes no exclusions: it failed on purpose" in ran.told.out
 
@@ -146,7 +146,7 @@ def test_a_defender_that_refuses_is_said_and_no_more(node: Machine) -> None:
         ({**FEATURES, "features": ["Routing"]}, "settings.features has no Containers"),
     ],
 )
-def test_what_it_refuses_before_it_changes_anything(node: Machine, settings: dict[str, Any], text: str) -> None:
+def test_refused_settings_change_nothing(node: Machine, settings: dict[str, Any], text: str) -> None:
     assert refuse(node, "features", settings, text).changes == {}
 
 

@@ -69,7 +69,7 @@ def test_a_windows_update_that_fails(node: Machine) -> None:
     assert ran.notes[-1] == "task winlab-updates removed"
 
 
-def test_an_agent_that_is_not_there_is_the_error_not_the_log_it_did_not_write(node: Machine) -> None:
+def test_a_missing_agent_is_reported_and_not_its_missing_log(node: Machine) -> None:
     state = node.state()
     del state["services"]["wuauserv"]
     node.state(state)
@@ -98,7 +98,7 @@ def outcome(**parts: object) -> str:
     return json.dumps(row | parts).replace('"', '`"')
 
 
-def test_what_the_task_says_is_passed_on_once(node: Machine) -> None:
+def test_the_output_of_the_task_is_passed_on_once(node: Machine) -> None:
     lines = "looking\n", "looking\ndownloading\n", "looking\ndownloading\ninstalling one\n"
     states: list[Any] = [{"state": "Running", "does": at(node, "updates.log", text)} for text in lines]
     states += ["Running", {"state": "Ready", "does": at(node, "updates.json", outcome(installed=["one"]))}]
@@ -161,7 +161,7 @@ def sealable(node: Machine) -> None:
     node.state(state)
 
 
-def test_what_sealing_cleans_up_and_starts(node: Machine) -> None:
+def test_sealing_cleans_up_and_starts_sysprep(node: Machine) -> None:
     sealable(node)
     ran = act(node, "seal", SEAL, **FACTS)
     gone: dict[str, str | None] = dict.fromkeys(LEFTOVERS)
@@ -191,7 +191,7 @@ def test_what_sealing_cleans_up_and_starts(node: Machine) -> None:
     ]
 
 
-def test_sealing_again_after_it_was_cut_off(node: Machine) -> None:
+def test_sealing_again_after_an_interruption(node: Machine) -> None:
     sealable(node)
     act(node, "seal", SEAL)
     again = act(node, "seal", SEAL, **FACTS)
@@ -207,7 +207,7 @@ def test_the_services_are_stopped_in_their_order(node: Machine) -> None:
 
 
 @pytest.mark.parametrize("superseded", [True, False])
-def test_what_updates_have_replaced_goes_if_that_is_wanted(node: Machine, superseded: bool) -> None:
+def test_files_replaced_by_updates_are_removed_if_requested(node: Machine, superseded: bool) -> None:
     sealable(node)
     ran = act(node, "seal", {**SEAL, "superseded": superseded})
     clean = "run dism.exe /Online /Cleanup-Image /StartComponentCleanup /ResetBase"
@@ -224,20 +224,20 @@ def test_a_dism_that_fails_starts_no_sysprep(node: Machine) -> None:
     assert BEGUN not in ran.notes
 
 
-def test_without_begin_it_only_looks(node: Machine) -> None:
+def test_without_begin_it_only_reports(node: Machine) -> None:
     sealable(node)
     ran = act(node, "seal", {**SEAL, "begin": False}, **FACTS)
     assert (ran.changes, ran.notes) == ({}, [])
 
 
 @pytest.mark.parametrize("minutes", [0, 1])
-def test_a_licence_without_an_end(node: Machine, minutes: int) -> None:
+def test_an_unlimited_licence(node: Machine, minutes: int) -> None:
     change(node, evaluation=minutes)
     act(node, "seal", {**SEAL, "begin": False}, evaluation_minutes=minutes or None, rearms=5)
 
 
 @pytest.mark.parametrize("mark", ["winlab's", "servicing's"])
-def test_what_waits_for_a_restart_comes_first(node: Machine, mark: str) -> None:
+def test_a_pending_restart_comes_first(node: Machine, mark: str) -> None:
     sealable(node)
     if mark == "winlab's":
         pending(node)
@@ -249,7 +249,7 @@ def test_what_waits_for_a_restart_comes_first(node: Machine, mark: str) -> None:
     assert (ran.changes, ran.notes) == ({}, [])
 
 
-def test_apps_that_are_not_everybody_s_go(node: Machine) -> None:
+def test_apps_that_not_every_user_has_are_removed(node: Machine) -> None:
     """Each is tried: Edge does not go on some releases, and sysprep judges."""
     sealable(node)
     apps = [

@@ -37,7 +37,7 @@ PRIVATE = "D:PAI(A;;FA;;;SY)(A;;FA;;;BA)"
 PEM = r"C:\var\lib\kubelet\pki\kubelet-client-current.pem"
 
 
-def test_binaries_puts_the_cd_s_programs_in_their_places(node: Machine) -> None:
+def test_binaries_installs_the_programs_of_the_cd(node: Machine) -> None:
     contained(node)
     payload(node, "other.exe", "#")
     ran = act(node, "binaries", changed=True)
@@ -70,7 +70,7 @@ def test_binaries_puts_the_cd_s_programs_in_their_places(node: Machine) -> None:
         ("kubeadm.exe", []),
     ],
 )
-def test_what_runs_a_new_program_is_stopped_and_started_again(node: Machine, name: str, stopped: list[str]) -> None:
+def test_users_of_a_new_program_are_stopped_and_started_again(node: Machine, name: str, stopped: list[str]) -> None:
     proxied(node)
     act(node, "binaries", changed=False)
     payload(node, name, "# another")
@@ -99,7 +99,7 @@ def test_a_program_that_push_swapped_stays(node: Machine) -> None:
     assert list(ran.changes) == [r"C:\winlab\payload.sha256"]
 
 
-def test_a_file_that_is_in_the_way_of_a_copy_and_old_ones_go(node: Machine) -> None:
+def test_files_in_the_way_of_a_copy_are_removed(node: Machine) -> None:
     """What an earlier run could not remove, as the program still ran."""
     proxied(node)
     act(node, "binaries")
@@ -120,13 +120,13 @@ def test_a_cd_that_lists_no_such_program(node: Machine, name: str) -> None:
     assert refuse(node, "binaries", None, f"winlab's CD has no {name}.").changes == {}
 
 
-def test_a_cd_without_what_its_list_has(node: Machine) -> None:
+def test_a_cd_without_a_listed_file(node: Machine) -> None:
     contained(node)
     (node.d / "programs/kubectl.exe").unlink()
     refuse(node, "binaries", None, "'kubectl.exe' is missing on winlab's CD.")
 
 
-def test_a_file_that_is_not_what_the_list_says(node: Machine) -> None:
+def test_a_file_that_differs_from_the_list(node: Machine) -> None:
     contained(node)
     node.program(node.d / "programs/kubectl.exe", "# another")
     refuse(node, "binaries", None, "'kubectl.exe' on winlab's CD is not what payload.json says: its SHA-256 differs.")
@@ -186,7 +186,7 @@ def test_a_kubelet_that_stopped_after_its_join_is_started(node: Machine) -> None
 
 @pytest.mark.parametrize("gone", [JOINED, PEM])
 @pytest.mark.parametrize("left", [None, "", "\0" * 64], ids=["gone", "empty", "zeros"])
-def test_half_a_join_is_none(node: Machine, gone: str, left: str | None) -> None:
+def test_half_a_join_does_not_count(node: Machine, gone: str, left: str | None) -> None:
     """A power cut leaves files that were just written empty, or full of zeros."""
     joined(node)
     service(node, "kubelet", COMMAND["command"], "Stopped", ("containerd",))
@@ -197,7 +197,7 @@ def test_half_a_join_is_none(node: Machine, gone: str, left: str | None) -> None
     assert act(node, "kubelet", COMMAND, changed=False).changes == {}
 
 
-def test_what_comes_before_the_kubelet(node: Machine) -> None:
+def test_prerequisites_of_the_kubelet(node: Machine) -> None:
     featured(node)
     refuse(node, "kubelet", COMMAND, "containerd is not set up: containerd.ps1 comes first.")
     contained(node)
@@ -290,7 +290,7 @@ LEFT = [
 ]
 
 
-def test_what_an_unfinished_join_left_is_gone_before_kubeadm_looks(node: Machine) -> None:
+def test_leftovers_of_an_unfinished_join_are_removed_before_kubeadm_checks(node: Machine) -> None:
     ready(node)
     service(node, "kubelet", COMMAND["command"], "Running", ("containerd",))
     for path in LEFT:
@@ -330,7 +330,7 @@ def test_no_secret_outlives_kubeadm(node: Machine) -> None:
     assert not any(TOKEN in path.read_text() for path in node.c.rglob("*") if path.is_file())
 
 
-def test_an_old_secret_is_not_written_over_but_made_anew(node: Machine) -> None:
+def test_an_old_secret_is_not_overwritten_but_recreated(node: Machine) -> None:
     ready(node)
     write(node, r"C:\k\join.yaml", "x" * 1000)
     node.program(node.c / "k/kubeadm.exe", 'cp "$WINLAB_MACHINE/c/k/join.yaml" "$WINLAB_MACHINE/given"; exit 1')
@@ -358,7 +358,7 @@ def test_a_kubelet_that_does_not_run_after_the_join(node: Machine) -> None:
 
 
 @pytest.mark.parametrize("quote", ['"', "'", ""])
-def test_how_the_server_may_be_written(node: Machine, quote: str) -> None:
+def test_spellings_of_the_server(node: Machine, quote: str) -> None:
     ready(node)
     configuration = JOIN["configuration"].replace('"10.77.0.10:6443"', f"{quote}10.77.0.10:6443{quote}")
     act(node, "join", {**JOIN, "configuration": configuration}, joined=True)
@@ -378,7 +378,7 @@ def test_settings_that_the_join_refuses(node: Machine, settings: dict[str, Any],
     assert refuse(node, "join", settings, text).changes == {}
 
 
-def test_what_comes_before_the_join(node: Machine) -> None:
+def test_prerequisites_of_the_join(node: Machine) -> None:
     installed(node)
     refuse(node, "join", JOIN, "The kubelet is no service yet: kubelet.ps1 comes first.")
     ready(node)

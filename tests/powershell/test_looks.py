@@ -117,7 +117,7 @@ def test_logs(node: Machine) -> None:
         }
 
 
-def test_logs_that_are_not_there(node: Machine) -> None:
+def test_missing_logs(node: Machine) -> None:
     logs = act(node, "logs").told.result["logs"]
     assert logs.pop("services") == "containerd: absent\nkubelet: absent\nkube-proxy: absent\nhns: stopped"
     assert logs == dict.fromkeys(LOGS, "")
@@ -221,7 +221,7 @@ def test_a_result_is_one_line_of_ascii(node: Machine) -> None:
     assert r"\u65e5" in told.out[-1]
 
 
-def test_how_far_sysprep_is(node: Machine) -> None:
+def test_progress_of_sysprep(node: Machine) -> None:
     facts = {"running": False, "state": "IMAGE_STATE_COMPLETE", "succeeded": False, "errors": []}
     assert act(node, "sealed").told.result == facts
     sysprep = r"C:\Windows\System32\Sysprep"
@@ -275,7 +275,7 @@ def test_a_program_is_swapped_and_restored(node: Machine, name: str) -> None:
 
 @pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("is_there", [False, True])
-def test_what_a_run_that_was_cut_off_has_stopped_is_started(node: Machine, restore: bool, is_there: bool) -> None:
+def test_services_that_an_interrupted_run_stopped_are_started(node: Machine, restore: bool, is_there: bool) -> None:
     """Windows ends a script with the shell of a connection that was cut, also between stop and start."""
     proxied(node)
     name = "kube-log-runner.exe"
@@ -290,7 +290,7 @@ def test_what_a_run_that_was_cut_off_has_stopped_is_started(node: Machine, resto
     assert ran.notes == ["service kubelet Running", "service kube-proxy Running"]
 
 
-def test_half_a_copy_of_the_original_is_none(node: Machine) -> None:
+def test_half_a_copy_of_the_original_does_not_count(node: Machine) -> None:
     proxied(node)
     node.program(node.d / "push/kubelet.exe", "# another")
     original = read(node, r"C:\k\kubelet.exe")
@@ -310,7 +310,7 @@ def test_half_a_copy_of_the_original_is_none(node: Machine) -> None:
         ("kubelet.exe", r"winlab's CD has no push\kubelet.exe."),
     ],
 )
-def test_what_push_refuses(node: Machine, program: str, text: str) -> None:
+def test_files_that_push_refuses(node: Machine, program: str, text: str) -> None:
     proxied(node)
     ran = refuse(node, "push", {"program": program}, text)
     assert (ran.changes, ran.notes) == ({}, [])
@@ -334,7 +334,7 @@ def test_settings_of_more_than_one_line(node: Machine) -> None:
 
 
 @pytest.mark.parametrize("given", [[], [""], ["  "]])
-def test_no_settings_are_none(node: Machine, given: list[str]) -> None:
+def test_missing_settings_count_as_empty(node: Machine, given: list[str]) -> None:
     featured(node)
     told = node.ask({"script": str(node.d / "scripts/containerd.ps1"), "lines": given, "step": True})
     assert told.code == 1
@@ -344,7 +344,7 @@ def test_no_settings_are_none(node: Machine, given: list[str]) -> None:
 @pytest.mark.parametrize(
     ("given", "text"), [("[1]", "The settings are no JSON object."), ('{"config":', ""), ('"x"', "no JSON object")]
 )
-def test_settings_that_are_no_object(node: Machine, given: str, text: str) -> None:
+def test_settings_that_are_not_an_object(node: Machine, given: str, text: str) -> None:
     left = Left(node)
     told = node.run("containerd", stdin=given.encode())
     assert (told.code, told.result) == (1, None)
@@ -375,14 +375,14 @@ def test_a_script_waits_for_one_that_an_earlier_winlab_started(node: Machine, wa
     assert not (node.folder / MUTEX).exists()
 
 
-def test_a_script_that_ended_without_a_word_is_not_waited_for(node: Machine) -> None:
+def test_a_script_that_ended_silently_is_not_waited_for(node: Machine) -> None:
     contained(node)
     (node.folder / MUTEX).write_text("left")
     assert act(node, "load", changed=False).told.out == ['{"changed":false}']
 
 
 @pytest.mark.parametrize("script", ["logs", "probe", "sealed", "status"])
-def test_scripts_that_only_look_wait_for_nobody(node: Machine, script: str) -> None:
+def test_scripts_that_only_read_wait_for_no_other(node: Machine, script: str) -> None:
     (node.folder / MUTEX).write_text("3")
     assert "waiting" not in "".join(act(node, script, {"text": "", "block": ""}).told.out)
     assert (node.folder / MUTEX).read_text() == "3"
@@ -405,7 +405,7 @@ def serial(node: Machine) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_a_change_is_kept_in_windows_and_told_on_the_serial_port(node: Machine) -> None:
+def test_a_change_is_kept_in_windows_and_reported_on_the_serial_port(node: Machine) -> None:
     contained(node)
     payload(node, "other.exe", "#")
     act(node, "binaries", changed=True)
@@ -415,7 +415,7 @@ def test_a_change_is_kept_in_windows_and_told_on_the_serial_port(node: Machine) 
     assert "copying kubelet.exe" in kept
 
 
-def test_a_failure_is_kept_and_told(node: Machine) -> None:
+def test_a_failure_is_kept_and_reported(node: Machine) -> None:
     refuse(node, "binaries", None, "containerd is not set up")
     why = "failed: containerd is not set up: containerd.ps1 comes first."
     assert serial(node) == ["winlab: script=binaries begins", f"winlab: script=binaries {why}"]
@@ -434,7 +434,7 @@ def test_another_program_has_the_serial_port(node: Machine, busy: int, lines: li
 
 
 @pytest.mark.parametrize(("size", "kept"), [((1 << 20) - 4096, False), ((1 << 20) + 1, True)])
-def test_a_script_s_log_does_not_grow_for_ever(node: Machine, size: int, kept: bool) -> None:
+def test_the_log_of_a_script_does_not_grow_forever(node: Machine, size: int, kept: bool) -> None:
     contained(node)
     write(node, r"C:\winlab\logs\load.log", "x" * size)
     act(node, "load", changed=False)
@@ -453,7 +453,7 @@ def test_a_log_that_can_t_be_written_stops_nothing(node: Machine) -> None:
 
 
 @pytest.mark.parametrize("script", ["logs", "probe", "sealed", "status"])
-def test_scripts_that_only_look_tell_nothing(node: Machine, script: str) -> None:
+def test_scripts_that_only_read_report_nothing(node: Machine, script: str) -> None:
     act(node, script, {"text": "", "block": ""})
     assert serial(node) == []
     assert not (node.c / "winlab/logs").exists()

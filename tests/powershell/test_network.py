@@ -103,7 +103,7 @@ def test_an_overlay_network_has_its_number_and_no_endpoint(node: Machine) -> Non
     assert hns(ran) == [f"hns POST /networks/ {json.dumps(data, sort_keys=True)}", FORWARDING]
 
 
-def test_at_a_start_of_windows_the_network_is_taken_up_again(node: Machine) -> None:
+def test_the_network_is_restored_when_windows_starts(node: Machine) -> None:
     made(node)
     ran = run_network(node)
     attach = 'hns POST /endpoints/endpoints-1/attach {"CompartmentId": 1, "SystemType": "Host"}'
@@ -130,7 +130,7 @@ def test_a_start_of_windows_leaves_a_kube_proxy_of_the_same_network(node: Machin
 
 
 @pytest.mark.parametrize("lost", [[], [{**NET, "Type": "Overlay"}]])
-def test_a_network_that_is_made_anew_has_kube_proxy_started_again(node: Machine, lost: list[dict[str, Any]]) -> None:
+def test_a_recreated_network_has_kube_proxy_restarted(node: Machine, lost: list[dict[str, Any]]) -> None:
     made(node)
     proxying(node)
     change(node, networks=lost, hns_gone=0 if lost else 1)
@@ -155,7 +155,7 @@ def test_a_kube_proxy_that_does_not_run_is_not_started(node: Machine) -> None:
     assert read(node, PROXY_NETWORK) == "networks-1"
 
 
-def test_a_network_is_there_though_kube_proxy_does_not_start_again(node: Machine) -> None:
+def test_a_network_exists_even_if_kube_proxy_does_not_restart(node: Machine) -> None:
     made(node)
     proxying(node)
     service(node, "kube-proxy", PROXY["command"], depends=("hns",), broken=True)
@@ -191,7 +191,7 @@ def test_an_hns_that_never_answers(node: Machine) -> None:
         {"Subnets": [{"AddressPrefix": "10.244.2.0/24", "GatewayAddress": "10.244.2.9"}]},
     ],
 )
-def test_a_network_that_is_another_is_made_anew(node: Machine, part: dict[str, Any]) -> None:
+def test_a_different_network_is_recreated(node: Machine, part: dict[str, Any]) -> None:
     made(node)
     change(node, networks=[{**NET, **part}])
     ran = run_network(node)
@@ -206,7 +206,7 @@ def test_networks_of_others_stay(node: Machine) -> None:
 
 
 @pytest.mark.parametrize("part", [{"IPAddress": "10.244.2.9"}, {"VirtualNetwork": "networks-9"}])
-def test_an_endpoint_that_is_another_is_made_anew(node: Machine, part: dict[str, str]) -> None:
+def test_a_different_endpoint_is_recreated(node: Machine, part: dict[str, str]) -> None:
     made(node)
     others = {**ENDPOINT, "ID": "endpoints-0", "Name": "pod"}
     change(node, endpoints=[others, {**ENDPOINT, **part}])
@@ -226,7 +226,7 @@ def test_an_endpoint_that_is_attached_already(node: Machine) -> None:
     "request_line",
     ["POST /endpoints/endpoints-1/attach", "GET /endpoints/"],
 )
-def test_what_hns_refuses_is_told(node: Machine, request_line: str) -> None:
+def test_a_refusal_of_hns_is_reported(node: Machine, request_line: str) -> None:
     made(node)
     change(node, hns_errors={request_line: "Element not found."})
     run_network(node, 1)
@@ -234,7 +234,7 @@ def test_what_hns_refuses_is_told(node: Machine, request_line: str) -> None:
     assert json_of(node, r"C:\winlab\network-state.json") == said
 
 
-def test_a_transcript_that_can_t_be_begun_is_the_error_that_is_told(node: Machine) -> None:
+def test_a_failed_start_of_the_transcript_is_reported(node: Machine) -> None:
     """Stop-Transcript, which throws then, must not take its place; and whoever waits for the network hears of it."""
     made(node)
     ran = run_network(node, 1, fail=("Start-Transcript", 1))
@@ -259,7 +259,7 @@ def test_a_task_that_leaves_nothing(node: Machine) -> None:
     refuse(node, "cni", CNI, text)
 
 
-def test_what_an_earlier_task_left_is_not_believed(node: Machine) -> None:
+def test_results_of_an_earlier_task_are_not_trusted(node: Machine) -> None:
     """The outcome of another network: it goes before the task is started."""
     made(node)
     write(node, r"C:\winlab\network-state.json", '{"state":"done","id":"networks-1"}')
@@ -281,7 +281,7 @@ def test_a_cut_connection_a_second_run_waits_for_the_task_that_runs(node: Machin
     assert begun == (state == "Ready")
 
 
-def test_a_second_run_takes_up_what_the_task_has_done(node: Machine) -> None:
+def test_a_second_run_uses_the_result_of_the_task(node: Machine) -> None:
     joined(node)
     act(node, "cni", CNI)
     done = read(node, r"C:\winlab\network-state.json")
@@ -312,7 +312,7 @@ def test_an_adapter_that_is_not_there(node: Machine) -> None:
     refuse(node, "cni", {**CNI, "network": network}, "There is no adapter with the address 10.99.0.1 after a minute.")
 
 
-def test_configurations_come_and_go_and_those_of_others_stay(node: Machine) -> None:
+def test_configurations_come_and_go_and_others_stay(node: Machine) -> None:
     joined(node)
     write(node, r"C:\etc\cni\net.d\other.conf", "{}")
     act(node, "cni", {"files": {"a.conf": "{}", "b.conf": "{}"}, "network": None}, changed=True)
@@ -327,7 +327,7 @@ def test_configurations_come_and_go_and_those_of_others_stay(node: Machine) -> N
     assert list(ran.changes) == [r"C:\winlab\cni.json"]
 
 
-def test_what_is_about_to_be_written_is_noted_first(node: Machine) -> None:
+def test_files_are_noted_before_they_are_written(node: Machine) -> None:
     """A run that ends in its middle leaves nothing that the next one would not know of."""
     joined(node)
     act(node, "cni", {"files": {"a.conf": "{}"}})
@@ -388,7 +388,7 @@ def test_routes_are_added_changed_and_removed(node: Machine) -> None:
     assert json_of(node, r"C:\winlab\routes.json") == {"routes": moved[::-1]}
 
 
-def test_routes_that_somebody_else_removed(node: Machine) -> None:
+def test_routes_that_someone_else_removed(node: Machine) -> None:
     joined(node)
     act(node, "routes", {"routes": ROUTES})
     (node.folder / "routes.txt").write_text("")
@@ -399,14 +399,14 @@ def test_routes_that_somebody_else_removed(node: Machine) -> None:
 
 
 @pytest.mark.parametrize("store", ["ActiveStore", "PersistentStore"])
-def test_a_route_that_is_in_one_store_is_there(node: Machine, store: str) -> None:
+def test_a_route_in_one_store_counts_as_present(node: Machine, store: str) -> None:
     """An adapter that HNS makes anew loses its active routes for a while; Windows brings them back from the other."""
     joined(node)
     (node.folder / "routes.txt").write_text(f"10.244.1.0/24 10.77.0.11 {store}\n")
     assert act(node, "routes", {"routes": ROUTES[:1]}, changed=False).notes == [ACL]
 
 
-def test_a_route_that_is_not_there_though_it_was_added(node: Machine) -> None:
+def test_an_added_route_that_is_missing(node: Machine) -> None:
     joined(node)
     node.program(node.bin / "route.exe", "")
     text = "There is no route to 10.244.1.0/24 by 10.77.0.11, though route.exe has added it."
@@ -431,6 +431,6 @@ def test_a_route_exe_that_fails_is_tried_again_by_the_next_run(node: Machine) ->
         ({"to": "10.244.1.0/24", "via": "node-2"}, "settings.routes: 'node-2' is no IPv4 address."),
     ],
 )
-def test_routes_that_are_none(node: Machine, route: dict[str, str], text: str) -> None:
+def test_malformed_routes(node: Machine, route: dict[str, str], text: str) -> None:
     joined(node)
     assert refuse(node, "routes", {"routes": [route]}, text).changes == {}

@@ -60,7 +60,7 @@ def test_a_kube_proxy_whose_change_failed_in_its_middle_is_started_with_it(node:
     assert act(node, "proxy", settings, changed=True).notes[-1] == "service kube-proxy Running"
 
 
-def test_a_kube_proxy_whose_network_was_made_anew_is_started_again(node: Machine) -> None:
+def test_a_kube_proxy_whose_network_was_recreated_is_restarted(node: Machine) -> None:
     """Calico does that when Windows starts. kube-proxy's rules are of the network that is gone."""
     proxied(node)
     assert act(node, "status").told.result["proxy"]["stale"] is False
@@ -101,7 +101,7 @@ def test_when_kube_proxy_is_stale(
     assert act(node, "status").told.result["proxy"]["stale"] is stale
 
 
-def test_a_network_that_comes_while_kube_proxy_starts_is_not_taken_for_its_own(node: Machine) -> None:
+def test_a_network_created_while_kube_proxy_starts_is_not_mistaken_for_its_own(node: Machine) -> None:
     joined(node)
     change(node, endpoints=[ENDPOINT])
     act(node, "proxy", PROXY, service="running")
@@ -109,7 +109,7 @@ def test_a_network_that_comes_while_kube_proxy_starts_is_not_taken_for_its_own(n
     assert act(node, "status").told.result["proxy"]["stale"] is True
 
 
-def test_a_kube_proxy_that_does_not_start_yet_is_said(node: Machine) -> None:
+def test_a_kube_proxy_that_does_not_start_yet_is_reported(node: Machine) -> None:
     proxied(node)
     service(node, "kube-proxy", PROXY["command"], "Stopped", broken=True)
     ran = act(node, "proxy", PROXY, changed=False, service="stopped")
@@ -122,7 +122,7 @@ def test_without_an_endpoint_the_configuration_stays(node: Machine) -> None:
     assert read(node, CONFIG_FILE) == PROXY["config"]
 
 
-def test_an_endpoint_that_nobody_makes(node: Machine) -> None:
+def test_an_endpoint_that_no_one_creates(node: Machine) -> None:
     joined(node)
     ran = refuse(node, "proxy", PROXY, "There is no HNS endpoint 'cbr0_ep' after half a minute")
     assert ran.changes == {}

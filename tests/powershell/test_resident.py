@@ -128,7 +128,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_answers_as_a_process_of_its_own(
+def test_it_answers_like_a_separate_process(
     shared: Caller, home: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     monkeypatch.chdir(home)
@@ -137,7 +137,7 @@ def test_it_answers_as_a_process_of_its_own(
     assert shared.ask(*words, given=given, EMPTY="", NAME=UNICODE) == wanted
 
 
-def test_nothing_of_an_earlier_script_is_there(shared: Caller) -> None:
+def test_nothing_of_an_earlier_script_remains(shared: Caller) -> None:
     seen = "\n".join(
         [
             "Get-Variable -Name mine -Scope Global -ErrorAction Ignore; Get-PSDrive -Name mine -ErrorAction Ignore",
@@ -165,7 +165,7 @@ def test_nothing_of_an_earlier_script_is_there(shared: Caller) -> None:
     assert shared.process() == process
 
 
-def test_what_a_script_left_open_is_closed(shared: Caller, tmp_path: Path) -> None:
+def test_files_that_a_script_left_open_are_closed(shared: Caller, tmp_path: Path) -> None:
     """Its files, and the mutex that it holds: the next one finds that its owner has ended."""
     take = (
         "$m = New-Object System.Threading.Mutex $false, 'Global\\winlab-test'\ntry { $m.WaitOne(0) } catch { 'left' }"
@@ -178,7 +178,7 @@ def test_what_a_script_left_open_is_closed(shared: Caller, tmp_path: Path) -> No
     )
 
 
-def test_what_a_script_left_at_work_ends(caller: Caller) -> None:
+def test_background_work_of_a_script_ends(caller: Caller) -> None:
     process = caller.process()
     assert caller.run("Start-Job { Start-Sleep -Seconds 600 } | Out-Null; 1") == "1"
     until(lambda: gone(process))

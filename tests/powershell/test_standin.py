@@ -208,7 +208,7 @@ def test_bootstrap(first_logon: FirstLogon) -> None:
     assert first_logon.off == [1]
 
 
-def test_bootstrap_where_openssh_can_t_be_had(first_logon: FirstLogon) -> None:
+def test_bootstrap_without_openssh(first_logon: FirstLogon) -> None:
     machine = first_logon.scripted.machine
     machine.world.windows = Windows(traps=(NO_OPENSSH,))
     said = first_logon.run()
@@ -218,7 +218,7 @@ def test_bootstrap_where_openssh_can_t_be_had(first_logon: FirstLogon) -> None:
     assert "sshd" not in machine.node.kept()["services"]
 
 
-def test_bootstrap_whose_end_the_serial_port_does_not_tell(
+def test_bootstrap_whose_end_is_not_on_the_serial_port(
     first_logon: FirstLogon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = first_logon.scripted.machine
@@ -244,7 +244,7 @@ def test_a_network_of_hns(joined: Scripted) -> None:
     assert joined.play("status")["endpoints"] == ["cbr0_ep"]
 
 
-def test_a_network_of_hns_that_is_made_anew(joined: Scripted) -> None:
+def test_a_network_of_hns_that_is_recreated(joined: Scripted) -> None:
     network = {"type": "L2Bridge", "name": "cbr0", "subnet": "10.244.2.0/24", "gateway": "10.244.2.1"}
     settings = {"command": PROXY, "kubeconfig": "k", "config": "winkernel:\n  networkName: cbr0\n"}
     joined.play("cni", files=FILES, network=network)
@@ -312,7 +312,7 @@ def test_an_answer_file_that_sysprep_refuses(scripted: Scripted, monkeypatch: py
     assert "sysprep.exe" in told["errors"][0]
 
 
-def test_what_else_is_asked(joined: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_requests(joined: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     clock: list[float] = []
     monkeypatch.setattr(World, "set_clock", lambda _, seconds: clock.append(seconds))
     told = joined.play("probe", text="Gr\u00fc\u00dfe <&\"'", block="x" * 9000)
@@ -328,7 +328,7 @@ def test_what_else_is_asked(joined: Scripted, monkeypatch: pytest.MonkeyPatch) -
     assert joined.play("load") == {"changed": False}
 
 
-def test_a_file_that_is_not_there(scripted: Scripted) -> None:
+def test_a_missing_file(scripted: Scripted) -> None:
     code, _, told = scripted.shell(r"powershell.exe -NoProfile -File D:\scripts\nosuch.ps1")
     assert code == scripts.NO_FILE
     assert "does not exist" in told
@@ -380,7 +380,7 @@ def test_two_scripts_at_once(scripted: Scripted) -> None:
     assert other != told[0][1]
 
 
-def test_who_started_it_ends_it(scripted: Scripted) -> None:
+def test_the_process_that_started_it_ends_it(scripted: Scripted) -> None:
     shell = Shell(scripted.machine.world, COMMANDS)
     gone = threading.Event()
     shell.cancelled = gone.is_set

@@ -66,7 +66,7 @@ ipconfig.exe -all
 """
 
 
-def test_what_windows_powershell_does_not_have_is_found(parser: Path, tmp_path: Path) -> None:
+def test_features_that_windows_powershell_lacks_are_found(parser: Path, tmp_path: Path) -> None:
     script = tmp_path / "wrong.ps1"
     script.write_text(RIGHT + "\n".join(WRONG))
     said = checked(parser, script)

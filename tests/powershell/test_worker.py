@@ -145,11 +145,11 @@ def test_a_windows_whose_setup_is_not_complete_is_not_sealed(worker: Machine) ->
     refused(worker.run("seal", {"generalize": "<unattend/>", "begin": True}), "'IMAGE_STATE_UNDEPLOYABLE'")
 
 
-def test_settings_that_are_no_json(worker: Machine) -> None:
+def test_settings_that_are_not_json(worker: Machine) -> None:
     told = worker.run("containerd", stdin=b'{"config":')
     assert told.code == 1
     assert told.result is None
 
 
-def test_a_script_that_is_not_there(worker: Machine) -> None:
+def test_a_missing_script(worker: Machine) -> None:
     assert worker.run(worker.d / "scripts/nothing.ps1").code not in (0, 1)

@@ -147,7 +147,7 @@ def left(node: Machine) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.script)
-def test_a_second_run_mends_it(fresh: Callable[[], Machine], case: Case) -> None:
+def test_a_second_run_repairs_it(fresh: Callable[[], Machine], case: Case) -> None:
     whole = fresh()
     case.stage(whole)
     first = whole.run(case.script, case.settings, watch=CALLS)
