@@ -67,7 +67,7 @@ def play(content: bytes, machine: plan.Machine = UEFI) -> plan.Plan:
     return plan.make(root, machine)
 
 
-def test_own_answer_file_is_obeyed(text: str) -> None:
+def test_winlab_s_answer_file_is_obeyed(text: str) -> None:
     root = answer.parse(text.encode())
     for step in STEPS:
         answer.check(root, step)
@@ -188,7 +188,7 @@ def test_mbr_partitions_under_uefi_are_refused(bios_text: str) -> None:
     assert "no active partition" in caught.value.detail
 
 
-def test_a_disk_without_a_driver_is_not_there(text: str) -> None:
+def test_a_disk_without_a_driver_is_invisible(text: str) -> None:
     with pytest.raises(AnswerError) as caught:
         play(text.encode(), replace(UEFI, disks=(), blind=("1AF4:1048",)))
     assert "no driver for PCI\\VEN_1AF4&DEV_1048" in caught.value.detail
@@ -255,7 +255,7 @@ def test_search_order(tmp_path: Path) -> None:
     assert late in list(answer.candidates(*places))
 
 
-def test_a_file_without_the_pass_is_passed_over(tmp_path: Path) -> None:
+def test_a_file_without_the_pass_is_skipped(tmp_path: Path) -> None:
     put(tmp_path / "d", "Autounattend.xml", "specialize")
     wanted = put(tmp_path / "e", "Autounattend.xml", "windowsPE")
     found = answer.find(answer.candidates([], [tmp_path / "d", tmp_path / "e"], None))
@@ -372,7 +372,7 @@ def test_fat_clusters(size: int, sectors: int) -> None:
     assert size in (0, 40) or (size * 2048 - 2 * 2048) // sectors > 65_525
 
 
-def test_what_runs_beside_setup_is_not_played(text: str) -> None:
+def test_commands_that_run_beside_setup_are_not_simulated(text: str) -> None:
     beside = "<RunAsynchronous><RunAsynchronousCommand><Order>1</Order><Path>cmd.exe /c ver</Path>"
     other = change(text, "<RunSynchronous>", f"{beside}</RunAsynchronousCommand></RunAsynchronous><RunSynchronous>")
     with pytest.raises(AnswerError, match="cannot continue"):
@@ -380,7 +380,7 @@ def test_what_runs_beside_setup_is_not_played(text: str) -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_refusal_comes_to_the_serial_port_only_by_that_command(
+def test_a_refusal_reaches_the_serial_port_only_by_that_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
     said: list[str] = []

@@ -12,7 +12,7 @@ def test_a_failure_says_why() -> None:
     assert str(StandinError("It ended.")) == "It ended."
 
 
-def test_a_failed_program_is_shown_as_it_was_called_with_the_end_of_what_it_said() -> None:
+def test_a_failed_program_is_shown_with_its_command_line_and_last_output() -> None:
     result = Result(3, "not this", "".join(f"line {number}\n" for number in range(30)), 1.6)
     said = str(CommandError(["mount", "a b"], result))
     assert said.startswith("'mount 'a b'' ended with exit code 3 after 2 s.\n  why: line 10\n")
@@ -22,7 +22,7 @@ def test_a_failed_program_is_shown_as_it_was_called_with_the_end_of_what_it_said
 
 
 @pytest.mark.parametrize("begin", [run, start])
-def test_a_program_that_is_not_there(begin: object) -> None:
+def test_a_missing_program(begin: object) -> None:
     assert callable(begin)
     with pytest.raises(StandinError, match="'no-such-program' is not installed"):
         begin(["no-such-program"])

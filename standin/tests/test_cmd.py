@@ -131,7 +131,7 @@ def test_redirection_to_files(world: Fake) -> None:
     assert run(world, "findstr two < x.txt")[:2] == (0, "two\r\n")
 
 
-def test_what_a_command_wrote_is_on_the_disk_when_it_ends(world: Fake) -> None:
+def test_output_of_a_command_is_on_the_disk_when_it_ends(world: Fake) -> None:
     run(world, "echo x>C:\\a")
     run(world, "exit 1")
     assert world.settled == 2
@@ -245,7 +245,7 @@ def test_shutdown(world: Fake, line: str, wish: tuple[str, float]) -> None:
     assert world.wishes == [wish]
 
 
-def test_a_session_on_the_screen_stands_in_the_way_of_a_restart(world: Fake) -> None:
+def test_a_session_on_the_screen_prevents_a_restart(world: Fake) -> None:
     world.user = True
     code, _, err = run(world, "shutdown /r /t 0")
     assert (code, world.wishes) == (1191, [])
@@ -256,7 +256,7 @@ def test_a_session_on_the_screen_stands_in_the_way_of_a_restart(world: Fake) -> 
     assert world.wishes == [("reboot", 1.0), ("reboot", 5.0), ("reboot", 1.0)]
 
 
-def test_the_clock_is_told_and_set(world: Fake) -> None:
+def test_the_clock_is_shown_and_set(world: Fake) -> None:
     """As winlab/adapters/guests/windows.py asks for it."""
     flags = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -Command"
     tell = f'{flags} "[DateTimeOffset]::UtcNow.ToUnixTimeMilliseconds()"'
@@ -354,7 +354,7 @@ def test_windows_pe_s_port_has_no_name_until_pe_cmd_gives_it_one(
         ("cmd /c " + "echo x&" * 1200, 1, "The command line is too long.\r\n"),
     ],
 )
-def test_what_is_not_known_is_refused(world: Fake, line: str, code: int, said: str) -> None:
+def test_unknown_commands_are_refused(world: Fake, line: str, code: int, said: str) -> None:
     got, out, err = run(world, line)
     assert (got, out) == (code, "")
     assert said in err
@@ -366,7 +366,7 @@ def test_a_line_of_8191_characters_is_not_too_long(world: Fake) -> None:
     assert run(world, "echo " + "%WINDIR%" * 1000)[2] == "The command line is too long.\r\n"
 
 
-def test_findstr_takes_plain_text(world: Fake) -> None:
+def test_findstr_matches_plain_text(world: Fake) -> None:
     assert run(world, "echo a.c| findstr /l a.c")[0] == 0
     assert run(world, "echo abc| findstr /l a.c")[0] == 1
     assert run(world, 'echo a b| findstr /c:"a b"')[0] == 0
@@ -391,7 +391,7 @@ def test_del(world: Fake) -> None:
     assert run(world, "del C:\\nope")[0] == 0
 
 
-def test_a_value_is_not_overwritten_unasked(world: Fake) -> None:
+def test_a_value_is_not_overwritten_without_the_flag(world: Fake) -> None:
     add = r"reg add HKLM\k /v n /t REG_DWORD /d"
     assert run(world, f"{add} 010")[0] == 0
     code, _, err = run(world, f"{add} 2")

@@ -35,7 +35,7 @@ def test_windows_brings_drivers_for_all_but_virtio() -> None:
     assert driverstore.works(SCSI, frozenset({SCSI}))
 
 
-def test_netkvm_without_its_programs_is_left_out_without_a_word(cd: Path, tmp_path: Path) -> None:
+def test_netkvm_without_its_programs_is_silently_left_out(cd: Path, tmp_path: Path) -> None:
     (cd / "NetKVM/netkvmp.exe").unlink()
     packages = driverstore.collect([cd])
     assert [package.missing for package in packages if package.inf.stem == "netkvm"] == [("netkvmp.exe",)]

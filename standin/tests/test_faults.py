@@ -61,7 +61,9 @@ def test_after_a_power_cut_the_clock_is_set_by_the_host_s(machine: Machine, cloc
     assert clock.time == NOW
 
 
-def test_the_disk_is_full_until_it_is_not(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_disk_is_full_until_the_fault_ends(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     room = 64 << 20
     file = tmp_path / "winlab/faults.fill"
 

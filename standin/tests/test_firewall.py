@@ -78,7 +78,7 @@ def test_netsh_advfirewall(world: World, words: str, open_to_rule: bool, open_to
 
 
 @pytest.mark.parametrize("words", ["", "publicprofile", "mostprofiles state off", "allprofiles state maybe"])
-def test_netsh_refuses_what_it_does_not_know(world: World, words: str) -> None:
+def test_netsh_refuses_unknown_commands(world: World, words: str) -> None:
     code, said = execute(world, f"netsh advfirewall set {words}")
     assert code == 1
     assert "not found" in said

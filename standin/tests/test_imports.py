@@ -43,7 +43,7 @@ def test_the_guest_imports_nothing_of_winlab(module: str) -> None:
         assert top in ALLOWED or top in sys.stdlib_module_names or imported.startswith(GUEST), imported
 
 
-def test_nothing_goes_round_in_circles() -> None:
+def test_no_import_is_circular() -> None:
     """A package's __init__ is no neighbour of its own modules: the guest's holds constants alone."""
     graph = {
         module: {name for name in found if name in MODULES and name != module and not name_is_package(name)}

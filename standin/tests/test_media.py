@@ -301,7 +301,7 @@ def test_another_powershell_is_not_taken(tmp_path: Path, monkeypatch: pytest.Mon
     assert media.donor(_request(first)) is None
 
 
-def test_an_engine_that_is_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_is_not_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(engine.VARIABLE, str(tmp_path / "nosuch"))
     engine.checked.cache_clear()
     with pytest.raises(UsageError, match="is no program"):

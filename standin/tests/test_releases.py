@@ -135,7 +135,7 @@ def test_the_medium_says_what_is_installed(tmp_path: Path, release: releases.Rel
 
 
 @EVERY
-def test_all_tell_the_same_release(tmp_path: Path, release: releases.Release) -> None:
+def test_every_source_names_the_same_release(tmp_path: Path, release: releases.Release) -> None:
     """cmd.exe, the registry, the scripts, the guest agent."""
     windows = Windows(release)
     for folder in ("c/Windows/System32/config", "d"):
@@ -234,7 +234,7 @@ def test_a_driver_that_can_not_be_installed(
         assert code in port[-1]
 
 
-def test_a_driver_for_a_device_that_is_not_there_does_no_harm(tmp_path: Path) -> None:
+def test_a_driver_for_a_missing_device_does_no_harm(tmp_path: Path) -> None:
     package = driverstore.Package(tmp_path / "balloon.inf", frozenset({"1AF4:1045", "8086:10D3"}), ())
     assert driverstore.refused([package], ["1AF4:1045", "8086:2922"]) == ""
 
@@ -254,7 +254,7 @@ def test_setup_of_2025_refuses_gaps_in_the_order_of_commands() -> None:
     assert "0x8007000D" in caught.value.detail
 
 
-def test_setup_of_2025_logs_elsewhere_at_first() -> None:
+def test_setup_of_2025_logs_to_another_folder_at_first() -> None:
     logs = {name: releases.setup(release, Path("/none")).logs for name, release in RELEASES.items()}
     assert logs == {"2019": "$WINDOWS.~BT/Sources/Panther", "2022": "$WINDOWS.~BT/Sources/Panther", "2025": "Windows"}
     watched = data.texts("unattend")["windows/pe.cmd"]
@@ -267,7 +267,7 @@ class Halted(Exception):
 
 
 @EVERY
-def test_setup_plays_the_release_of_its_medium(
+def test_setup_simulates_the_release_of_its_medium(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: list[str], release: releases.Release
 ) -> None:
     """From its start to the restart, with a disk and programs that are only noted."""
@@ -341,7 +341,7 @@ def test_a_language_that_the_media_do_not_have_is_refused() -> None:
         ("fr-FR", "Administrateur", True),
     ],
 )
-def test_nobody_logs_on_by_the_english_name_in_another_language(
+def test_the_english_name_is_refused_in_another_language(
     tmp_path: Path, language: str, account: str, logs_on: bool
 ) -> None:
     shell = answer.component(answers(administrator=account), "oobeSystem", installed.SHELL_SETUP)
@@ -354,7 +354,7 @@ def test_winlab_knows_the_account_of_each_language_of_the_media() -> None:
         assert rendered.ACCOUNTS.get(language.partition("-")[0], "Administrator") == name
 
 
-def test_only_the_account_s_own_name_is_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_account_s_own_name_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until bootstrap.ps1 has called it Administrator; that outlives sysprep."""
     monkeypatch.setattr(accounts, "SHADOW", tmp_path / "shadow")
     monkeypatch.setattr(accounts, "NTLM", tmp_path / "ntlm")
@@ -393,7 +393,7 @@ def started(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Port:
     return made
 
 
-def test_winrm_comes_minutes_after_windows_unless_it_is_told_otherwise(
+def test_winrm_starts_minutes_after_windows_unless_configured_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = started(tmp_path / "late", monkeypatch)

@@ -193,14 +193,14 @@ def test_not_ready_when_winrm_does_not_start(
     assert world.registry.get(r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon", "AutoAdminLogon") == "0"
 
 
-def test_another_error_of_the_script_is_told(state: Path, world: Quiet, folder: Path) -> None:
+def test_another_error_of_the_script_is_reported(state: Path, world: Quiet, folder: Path) -> None:
     (folder / "node.json").write_text(json.dumps({"mtu": None}))
     with pytest.raises(bootstrap.RefusedError):
         bootstrap.play(folder, world, world.drives.letters["C"])
     assert PORT[-2].startswith("winlab: error=bootstrap: ")
 
 
-def test_what_the_person_adds(state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_additions_of_the_user(state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files come to their places; scripts of one's own can't be played."""
     one = made(world)
     monkeypatch.setattr(one, "start_winrm", lambda: None)
@@ -296,7 +296,7 @@ def test_a_reset_after_the_answer_file_has_gone(tmp_path: Path) -> None:
     assert installed.finished(state, cached)
 
 
-def test_a_wish_for_a_restart_is_seen_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_request_for_a_restart_is_seen_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The first process looks while others write: half a wish once ended it, and WinRM with it."""
     from winlab_standin.guest import world
 

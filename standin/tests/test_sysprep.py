@@ -41,7 +41,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(root, cd, root / CONFIG, Manager(root / CONFIG / "services.json"), world, lambda _line: None)
 
 
-def test_generalizing_takes_the_identity_away_and_switches_off(machine: Machine) -> None:
+def test_generalizing_removes_the_identity_and_switches_off(machine: Machine) -> None:
     for name in (*sysprep.IDENTITY, "ProgramData/ssh/ssh_host_ed25519_key", "k/kubelet.exe"):
         machine.c(name).parent.mkdir(parents=True, exist_ok=True)
         machine.c(name).write_text("x")

@@ -59,7 +59,7 @@ def test_a_line_by_ssh_is_the_line_itself() -> None:
     assert run("chcp 437")[0] == 1
 
 
-def test_winrm_is_stopped_until_somebody_starts_it(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_winrm_is_stopped_until_it_is_started(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut: list[str] = []
     served = Services(lambda: Shell(Small(), COMMANDS), state)
     served.listener = SimpleNamespace(cut=lambda: cut.append("cut"))  # type: ignore[assignment]

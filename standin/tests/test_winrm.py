@@ -200,7 +200,7 @@ def test_wrong_resource_and_action(client: Protocol, service: standin.Service) -
 
 
 @pytest.mark.parametrize("body", [b"", b"<", b"<a/>", b"\xff\xfe"])
-def test_nonsense_is_a_fault(service: standin.Service, body: bytes) -> None:
+def test_a_malformed_request_is_a_fault(service: standin.Service, body: bytes) -> None:
     status, answer = service.handle(body)
     assert status == 500
     ElementTree.fromstring(answer)

@@ -56,7 +56,7 @@ def test_the_whole_way(worker: Worker) -> None:
     assert set(found["binaries"]) == {name for name in PROGRAMS if name.startswith("kube")}
 
 
-def test_what_add_ons_give_comes_and_goes(worker: Worker) -> None:
+def test_files_of_add_ons_come_and_go(worker: Worker) -> None:
     assert (worker.play("status")["files"], worker.play("status")["registry"]) == ({}, {})
     key, path = r"HKLM\SOFTWARE\motd", r"C:\ProgramData\motd\motd.txt"
     rows = [
@@ -138,7 +138,7 @@ def test_a_failed_join(worker: Worker) -> None:
     assert not (worker.machine.root / "k/join.yaml").exists()
 
 
-def test_joined_elsewhere(worker: Worker) -> None:
+def test_joined_to_another_cluster(worker: Worker) -> None:
     worker.up_to("cni")
     with pytest.raises(ScriptError, match=r"already, not '10\.0\.0\.2:6443'"):
         worker.play("join", configuration=JOIN.replace("10.0.0.1", "10.0.0.2"), name="node-1")
@@ -167,7 +167,7 @@ def test_a_network_drops_the_connection_once(worker: Worker) -> None:
     assert worker.play("cni", files={}, network=network) == {"changed": False}
 
 
-def test_proxy_is_tried_and_pretended(worker: Worker) -> None:
+def test_proxy_is_tried_and_simulated(worker: Worker) -> None:
     worker.up_to("proxy")
     settings = {"command": PROXY, "kubeconfig": "k", "config": "c"}
     worker.programs.answers["kube-proxy.exe"] = (1, "unknown flag: --x")
@@ -179,7 +179,7 @@ def test_proxy_is_tried_and_pretended(worker: Worker) -> None:
     assert worker.play("proxy", **settings) == {"changed": False, "service": "running"}
 
 
-def test_a_proxy_whose_network_was_made_anew_is_started_again(worker: Worker) -> None:
+def test_a_proxy_whose_network_was_recreated_is_restarted(worker: Worker) -> None:
     worker.up_to("cni")
     network = {"type": "L2Bridge", "name": "winlab", "subnet": "10.244.1.0/24", "gateway": "10.244.1.1"}
     settings = {"command": PROXY, "kubeconfig": "k", "config": "winkernel:\n  networkName: winlab\n"}
@@ -208,7 +208,7 @@ def test_the_proxy_s_files_are_where_its_command_looks_for_them(worker: Worker) 
         assert (worker.machine.root / path.removeprefix("C:/")).is_file(), path
 
 
-def test_an_endpoint_of_an_overlay_is_not_to_be_had(worker: Worker) -> None:
+def test_an_endpoint_of_an_overlay_is_unavailable(worker: Worker) -> None:
     worker.up_to("proxy")
     with pytest.raises(ScriptError, match="no HNS endpoint"):
         worker.play("proxy", command=PROXY, kubeconfig="k", config="c", source_endpoint="Calico_ep")
@@ -309,7 +309,7 @@ def test_other_volumes_are_refused(script: Path, labels: dict[str, str]) -> None
         scripts.recognize(script, r"E:\scripts\status.ps1", KNOWN, labels)
 
 
-def test_a_missing_file_is_told_as_powershell_does(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_as_powershell_does(tmp_path: Path) -> None:
     made: list[str] = []
     world = Computer(Drives({"C": tmp_path}), Registry(tmp_path / "r.json"))
     shell = Shell(world, COMMANDS)
@@ -461,7 +461,7 @@ def test_a_kubelet_that_has_not_joined_is_left_alone(worker: Worker, monkeypatch
     assert worker.programs.calls == []
 
 
-def test_drop_is_asked_by_a_file(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drop_is_requested_by_a_file(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[str] = []
 
     class Listener:
