@@ -29,7 +29,7 @@ def test_no_input_has_an_unexpected_outcome(name: str, tmp_path_factory: pytest.
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_once_went_wrong(case: Path) -> None:
+def test_inputs_that_failed_before(case: Path) -> None:
     totals = fuzzing.replay(fuzzing.PARSERS[case.name.partition(".")[0]], case.read_bytes())
     assert not totals.unexpected, totals.unexpected[0].what + totals.unexpected[0].trace
 
